@@ -1,0 +1,54 @@
+"""What is added to attention scores before the softmax: masks and position biases, in the forms models use."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def one_row_if_all_alike(mask: Tensor | None) -> Tensor | None:
+    """A mask that is one row seen L times through a zero stride, as that one row."""
+    return mask[:, :, :1] if mask is not None and mask.stride(2) == 0 else mask
+
+
+def rows_of(x: Tensor | None, block: slice) -> Tensor | None:
+    """A block of query rows of a mask or bias [N or 1, H or 1, L or 1, L]."""
+    return x if x is None or x.shape[2] == 1 else x[:, :, block]
+
+
+def additive(mask: Tensor | None, position_bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Mask and position bias as one tensor to add to the scores, -inf where a key is hidden."""
+    if mask is None:
+        return position_bias
+    shown = torch.zeros((), dtype=dtype, device=mask.device) if position_bias is None else position_bias
+    if mask.dtype == torch.bool:
+        return torch.where(mask, shown, -torch.inf)
+    return (mask + shown).masked_fill(_hidden(mask), -torch.inf)
+
+
+def pooled_row_of(
+    mask: Tensor | None, position_bias: Tensor | None, pooled: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    """One row a text: the bias to add to scores [N, H, L], and the keys that the row sees [N, L].
+
+    Args:
+        pooled: [N], the row to take of each text.
+    """
+    text = torch.arange(pooled.shape[0], device=pooled.device)
+    bias = visible = None
+    if mask is not None:
+        row = mask[text % mask.shape[0], 0, pooled % mask.shape[2]]
+        if row.dtype == torch.bool:
+            visible = row
+        else:
+            visible = ~_hidden(row)
+            bias = torch.where(visible, row, 0)[:, None]
+    if position_bias is not None:
+        row = position_bias[text % position_bias.shape[0], :, pooled]
+        bias = row if bias is None else bias + row
+    return bias, visible
+
+
+def _hidden(additive_mask: Tensor) -> Tensor:
+    """Models hide keys by the most negative finite number of the dtype, or by -inf."""
+    return additive_mask <= torch.finfo(additive_mask.dtype).min

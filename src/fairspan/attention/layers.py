@@ -1,0 +1,95 @@
+"""Reaching the attention layers of a model, and counting them by running it once."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from fairspan.attention.interface import NAME
+from fairspan.attention.mpnet import route_mpnet
+from fairspan.attention.plan import PLAN_ARGUMENT, Plan
+from fairspan.errors import UnsupportedModel
+
+# Checkpoints whose own code predates transformers' support for them, and the ports that need none of it.
+NATIVE_PORTS = {
+    "Alibaba-NLP/gte-multilingual-base": "alibaba-nlp-community/gte-multilingual-base",
+    "jinaai/jina-embeddings-v3": "jinaai/jina-embeddings-v3-hf",
+}
+
+
+def route_attention(model: PreTrainedModel) -> None:
+    """Switch `model` to fairspan's attention function. Nothing else about it changes."""
+    if route_mpnet(model):
+        model.config._attn_implementation = NAME
+        return
+    with _quiet("transformers.modeling_utils"):
+        model.set_attn_implementation(NAME)
+
+
+def count_layers(model: PreTrainedModel) -> int:
+    """The number of attention layers, found by sending one short text through a routed model.
+
+    Raises:
+        UnsupportedModel: if the model, or a part of it, does not ask the attention function.
+    """
+    plan = Plan()
+    input_ids = probe_input(model)
+    if _takes_any_keyword(model):
+        with torch.inference_mode():
+            model(input_ids=input_ids, attention_mask=torch.ones_like(input_ids), **{PLAN_ARGUMENT: plan})
+    if plan.passed == 0:
+        raise unsupported(model, "does not compute its attention through transformers' attention interface")
+    expected = getattr(model.config.get_text_config(), "num_hidden_layers", plan.passed)
+    if plan.passed != expected:
+        raise unsupported(
+            model,
+            f"has {expected} layers, of which {plan.passed} compute softmax attention through transformers' "
+            "attention interface",
+        )
+    return plan.passed
+
+
+def probe_input(model: PreTrainedModel) -> Tensor:
+    """One text of a few arbitrary tokens, [1, 4]."""
+    vocabulary = int(getattr(model.config.get_text_config(), "vocab_size", 8))
+    return torch.tensor([[token % vocabulary for token in (2, 3, 5, 7)]], device=model.device)
+
+
+def unsupported(model: PreTrainedModel, reason: str) -> UnsupportedModel:
+    """The refusal, with the architecture's name and what to load instead."""
+    name = str(model.config._name_or_path or type(model).__name__)
+    ports = [port for original, port in NATIVE_PORTS.items() if name.endswith(original.split("/")[1])]
+    if ports:
+        advice = f"Load {ports[0]} instead, the same weights for transformers' own implementation"
+    else:
+        advice = (
+            "Load a checkpoint that transformers implements with the attention interface (BERT, RoBERTa, XLM-R, "
+            "ModernBERT, GTE, Qwen3, Gemma 3, MPNet and most others)"
+        )
+    return UnsupportedModel(
+        f"{name}: {type(model).__name__} (model type {model.config.model_type!r}) {reason}. {advice}, with the "
+        "torch backend and without trust_remote_code."
+    )
+
+
+def _takes_any_keyword(model: PreTrainedModel) -> bool:
+    parameters = inspect.signature(model.forward).parameters.values()
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+@contextmanager
+def _quiet(logger_name: str) -> Iterator[None]:
+    """transformers only warns where fairspan refuses; one message is enough."""
+    logger = logging.getLogger(logger_name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

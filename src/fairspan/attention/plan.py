@@ -1,0 +1,65 @@
+"""`Plan`: what one forward pass needs to know, travelling with the call from the model to its attention layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor
+
+from fairspan.attention.baskets import Baskets
+from fairspan.attention.shares import SpecialShares
+
+# Models hand keyword arguments that they do not know down to the attention function; the plan is one of them.
+PLAN_ARGUMENT = "fairspan_plan"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BasketRule:
+    """How the attention of one batch is split into baskets.
+
+    Attributes:
+        layers: the calibrated layers, 0-based.
+        rows: the query rows that are calibrated.
+        baskets, special: where the baskets lie and what the special tokens' own baskets receive.
+        strength: [N], or None for 1 throughout.
+        pooled: [N], the pooled row of each text; read for rows "pooling".
+        only_pooled_in: the last layer, if nothing reads its other rows.
+    """
+
+    layers: frozenset[int]
+    rows: Literal["pooling", "all"]
+    baskets: Baskets
+    special: SpecialShares
+    strength: Tensor | None
+    pooled: Tensor
+    only_pooled_in: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """The calibration of one batch, and the record of the layers that carried it out.
+
+    Attributes:
+        rule: the baskets; None if only the temperature acts.
+        inverse_temperature: one number, or [N].
+        scale_position_bias: whether the temperature also divides the position bias.
+        passed: how many layers have asked so far.
+        calibrated: those of them that were split into baskets.
+    """
+
+    rule: BasketRule | None = None
+    inverse_temperature: float | Tensor = 1.0
+    scale_position_bias: bool = False
+    passed: int = 0
+    calibrated: list[int] = field(default_factory=list)
+
+    def enter_layer(self) -> int:
+        """The number of the layer that is asking.
+
+        Layers are told apart by the order of their calls: some architectures do not number their layers, and some
+        run one module as several layers.
+        """
+        layer = self.passed
+        self.passed += 1
+        return layer

@@ -1,0 +1,62 @@
+"""The fast path for CLS and last-token pooling: one calibrated query row in O(L) time and memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairspan.attention.baskets import NO_BASKET, Baskets
+from fairspan.attention.precision import accumulate
+from fairspan.attention.shares import SpecialShares, basket_shares, target_shares
+
+
+def pooled_row(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    visible: Tensor | None,
+    scale: float,
+    baskets: Baskets,
+    special: SpecialShares,
+    strength: Tensor | None,
+) -> Tensor:
+    """IRF §5 for one row a text: Σ_b share_b · softmax(q·K_b) V_b, each softmax closed inside its basket.
+
+    Args:
+        query: [N, H, D], the pooled token's. key, value: [N, K, L, D] with K heads, a divisor of H.
+        bias: broadcasts to [N, H, L], added to the scores. visible: [N, L] bool, None if the row sees every key.
+        strength: [N], or None for 1 throughout.
+
+    Returns:
+        [N, H, D] in the dtype of `query`.
+    """
+    n, heads, dim = query.shape
+    kv_heads, length = key.shape[1], key.shape[2]
+    grouped = accumulate(query).view(n, kv_heads, heads // kv_heads, dim)
+    scores = (grouped * scale @ accumulate(key).transpose(-1, -2)).view(n, heads, length)
+    if bias is not None:
+        scores = scores + bias
+
+    slot = baskets.slot if visible is None else torch.where(visible, baskets.slot, NO_BASKET)
+    hidden = baskets.count
+    slot = torch.where(slot == NO_BASKET, hidden, slot)  # one more slot collects what is in no basket
+    present = torch.zeros(n, hidden + 1, dtype=torch.bool, device=slot.device)
+    present = present.scatter(1, slot, torch.ones_like(slot, dtype=torch.bool))[:, None, :hidden]
+    slot = slot[:, None, :].expand(n, heads, length)
+
+    floor = torch.finfo(scores.dtype).min
+    peak = scores.new_full((n, heads, hidden + 1), floor).scatter_reduce(2, slot, scores, "amax")
+    inside = (scores - peak.gather(2, slot)).exp()
+    total = scores.new_zeros(n, heads, hidden + 1).scatter_add(2, slot, inside)[..., :hidden]
+    log_mass = (peak[..., :hidden] + total.log()).masked_fill(~present, floor)
+    mass = log_mass.softmax(dim=-1) * present
+    if strength is None:
+        shares = target_shares(mass, present, special)
+    else:
+        shares = basket_shares(mass, present, special, strength[:, None, None])
+    factor = torch.where(present, shares / total, 0)
+    p = inside * torch.nn.functional.pad(factor, (0, 1)).gather(2, slot)
+
+    out = p.view(n, kv_heads, heads // kv_heads, length) @ accumulate(value)
+    return out.view(n, heads, dim).to(query.dtype)

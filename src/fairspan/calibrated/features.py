@@ -1,0 +1,43 @@
+"""The features of a pass that computed only the rows that are pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, ValuesView
+from typing import Any
+
+from torch import Tensor
+
+TOKENS = "token_embeddings"
+
+
+class PooledFeatures(dict[str, Any]):
+    """Features whose token embeddings hold one token a text, the pooled one, until somebody asks for all of them.
+
+    The pooling module reads the one row that it needs. Whoever reads `token_embeddings` after it (an `encode` for
+    token embeddings, a module further on) gets those of all tokens, computed then.
+    """
+
+    def __init__(self, features: dict[str, Any], all_tokens: Callable[[], Tensor]) -> None:
+        super().__init__(features)
+        self._all_tokens: Callable[[], Tensor] | None = all_tokens
+
+    def _complete(self) -> None:
+        if self._all_tokens is not None and "sentence_embedding" in self:
+            compute, self._all_tokens = self._all_tokens, None
+            self[TOKENS] = compute()
+
+    def __getitem__(self, key: str) -> Any:
+        if key == TOKENS:
+            self._complete()
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key in self else default
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        self._complete()
+        return super().items()
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        self._complete()
+        return super().values()

@@ -1,0 +1,102 @@
+"""Documents given as lists of segments, each of which becomes a basket."""
+
+from __future__ import annotations
+
+import warnings
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from fairspan.errors import SegmentError
+
+SEPARATOR = " "
+
+
+class SegmentedText(str):
+    """A document that remembers its segments. It is the segments joined by one space, and behaves as that string.
+
+    >>> page = SegmentedText(["First article.", "Second article."])
+    >>> page
+    'First article. Second article.'
+    """
+
+    segments: tuple[str, ...]
+
+    def __new__(cls, segments: Sequence[str]) -> SegmentedText:
+        if isinstance(segments, str) or not all(isinstance(segment, str) for segment in segments):
+            raise SegmentError(f"a document is a list of strings, one a segment, got {segments!r:.80}.")
+        if not segments:
+            raise SegmentError("a document needs at least one segment, got an empty list.")
+        empty = [number for number, segment in enumerate(segments) if not segment.strip()]
+        if empty:
+            raise SegmentError(f"segment {empty[0]} of a document of {len(segments)} is empty: leave it out.")
+        text = super().__new__(cls, SEPARATOR.join(segments))
+        text.segments = tuple(segments)
+        return text
+
+    def __getnewargs__(self) -> tuple[tuple[str, ...]]:
+        return (self.segments,)
+
+    @property
+    def starts(self) -> list[int]:
+        """The character at which each segment begins."""
+        lengths = [len(segment) + len(SEPARATOR) for segment in self.segments[:-1]]
+        return list(accumulate(lengths, initial=0))
+
+
+def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prompt: str | None) -> Tensor:
+    """[N, L], the segment each token belongs to; 0 throughout for texts that are plain strings.
+
+    A token belongs to the segment that holds its last character, so that a token which begins with the joining space
+    goes with the word after it. Prompt and special tokens go with the segment next to them.
+
+    Args:
+        offsets: [N, L, 2], the characters each token stands for, counted from the start of the prompt.
+    """
+    shift = len(prompt or "")
+    rows = []
+    for number, (text, spans, real) in enumerate(zip(texts, offsets.tolist(), valid.tolist(), strict=True)):
+        starts = text.starts if isinstance(text, SegmentedText) else [0]
+        row, current = [], 0
+        for (begin, end), is_real in zip(spans, real, strict=True):
+            if is_real and end > begin:
+                current = max(current, bisect_right(starts, end - 1 - shift) - 1)
+            row.append(current)
+        if current < len(starts) - 1:
+            warnings.warn(
+                f"document {number} of this batch is longer than the model: its segments {current + 2} to "
+                f"{len(starts)} were cut off and have no basket. Raise max_seq_length or split the document.",
+                stacklevel=2,
+            )
+        rows.append(row)
+    return torch.tensor(rows, dtype=torch.long)
+
+
+def encode_segments(
+    model: SentenceTransformer, documents: Sequence[Sequence[str]] | Sequence[str], **options: Any
+) -> Any:
+    """Embed documents whose segments are known, with one basket for each segment.
+
+    Args:
+        model: a calibrated model.
+        documents: a list of documents, each a list of segments; or one document.
+        options: whatever `model.encode_document` takes.
+
+    Returns:
+        What `model.encode_document` returns: one vector a document.
+    """
+    from fairspan.calibrated.transformer import calibrated_transformers
+
+    if not any(module.calibration.strength > 0 for module in calibrated_transformers(model)):
+        raise SegmentError(
+            "segments become baskets only inside a calibrated model: use fairspan.calibrate(model, 'paper') or any "
+            "calibration with a strength above 0."
+        )
+    if documents and all(isinstance(part, str) for part in documents):
+        return model.encode_document(SegmentedText(documents), **options)  # type: ignore[arg-type]
+    return model.encode_document([SegmentedText(document) for document in documents], **options)

@@ -1,0 +1,233 @@
+"""`CalibratedTransformer`: the module of a SentenceTransformer whose attention is calibrated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
+from torch import Tensor
+
+from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.layers import count_layers, probe_input, route_attention, unsupported
+from fairspan.attention.plan import PLAN_ARGUMENT, BasketRule, Plan
+from fairspan.attention.shares import SpecialShares
+from fairspan.calibrated.features import TOKENS, PooledFeatures
+from fairspan.calibrated.pooling import PoolingSite, pooling_of
+from fairspan.calibrated.segments import SegmentedText, segment_of_tokens
+from fairspan.calibration import Calibration, as_calibration
+from fairspan.errors import LoadError, SegmentError, UnsupportedModel
+from fairspan.temperature import LengthSchedule, Side, temperature_of
+
+# Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
+SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
+
+
+class CalibratedTransformer(Transformer):
+    """A `Transformer` module that sends a plan of its calibration along with every call."""
+
+    # The reference written to modules.json; it must not change when files move.
+    __module__ = "fairspan.calibrated"
+
+    calibration: Calibration
+    site: PoolingSite
+    depth: int
+
+    def __init__(
+        self, model_name_or_path: str, *, calibration: Calibration | str | Mapping[str, Any], **kwargs: Any
+    ) -> None:
+        super().__init__(model_name_or_path, **kwargs)
+        self.calibration = as_calibration(calibration)
+
+    def on_model_ready(self, model: SentenceTransformer) -> None:
+        """Route the attention and prove on one short text that every promised layer is calibrated."""
+        super().on_model_ready(model)
+        if self.backend != "torch":
+            raise UnsupportedModel(
+                f"the {self.backend} backend runs an exported graph without an attention function to calibrate: "
+                "load the model with backend='torch'."
+            )
+        self.site = pooling_of(model, self)
+        self.calibration.rows_for(self.site.pooling)
+        self.depth = 0
+        if not self.calibration.acts:
+            return
+        self.can_flatten_inputs = False
+        route_attention(self.model)
+        self.depth = count_layers(self.model)
+        self.calibration.layer_numbers(self.depth)
+        self._prove()
+
+    def _prove(self) -> None:
+        input_ids = probe_input(self.model)
+        for side in ("query", "document"):
+            features = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids), SIDE: side}
+            training = self.training
+            self.eval()
+            with torch.inference_mode():
+                tokens = self(features)[TOKENS]
+            self.train(training)
+            if bool(tokens.isnan().any()):
+                raise unsupported(self.model, "turns a short text into NaN once calibrated")
+
+    def preprocess(
+        self,
+        inputs: Sequence[Any],
+        prompt: str | None = None,
+        processing_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        segmented = any(isinstance(text, SegmentedText) for text in inputs)
+        if segmented:
+            processing_kwargs = self._with_offsets(processing_kwargs)
+        features: dict[str, Any] = super().preprocess(
+            inputs, prompt=prompt, processing_kwargs=processing_kwargs, **kwargs
+        )
+        if not features:
+            return features
+        features[SIDE] = "query" if kwargs.get("task") == "query" else "document"
+        if segmented:
+            offsets = features.pop("offset_mapping")
+            features[SEGMENTS] = segment_of_tokens(inputs, offsets, features["attention_mask"], prompt)
+        return features
+
+    def _with_offsets(self, processing_kwargs: dict[str, Any] | None) -> dict[str, Any]:
+        if "message" in self.modality_config or self.tokenizer is None or not self.tokenizer.is_fast:
+            raise SegmentError(
+                "segments need a tokenizer that maps tokens back to characters, without a chat template in between."
+            )
+        given = dict(processing_kwargs or {})
+        return {**given, "text": {**given.get("text", {}), "return_offsets_mapping": True}}
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
+        side: Side = features.get(SIDE, "document")
+        if not self.calibration.acts_on(side) or "input_ids" not in inputs:
+            features.update(super().forward(inputs, **kwargs))
+            return features
+
+        plan = self._plan(inputs, side, features.get(SEGMENTS))
+        features.update(super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs))
+        self._check(plan)
+        if plan.rule is None or plan.rule.only_pooled_in is None:
+            return features
+
+        def all_tokens() -> Tensor:
+            complete = self._plan(inputs, side, features.get(SEGMENTS), skip_unread=False)
+            tokens: Tensor = super(CalibratedTransformer, self).forward(
+                dict(inputs), **{PLAN_ARGUMENT: complete}, **kwargs
+            )[TOKENS]
+            return tokens
+
+        text = torch.arange(plan.rule.pooled.shape[0], device=plan.rule.pooled.device)
+        features[TOKENS] = features[TOKENS][text, plan.rule.pooled][:, None]
+        return PooledFeatures(features, all_tokens)
+
+    def _plan(
+        self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, skip_unread: bool = True
+    ) -> Plan:
+        ids = inputs["input_ids"]
+        valid = inputs["attention_mask"].bool() if "attention_mask" in inputs else torch.ones_like(ids).bool()
+        plan = Plan(
+            inverse_temperature=_inverse_temperature(temperature_of(self.calibration.temperature, side), valid),
+            scale_position_bias=self.calibration.scale_position_bias,
+        )
+        if self.calibration.strength == 0:
+            return plan
+        bos, eos = self.calibration.special_baskets(self.site.pooling)
+        special = SpecialShares(
+            bos=None if bos == "basket" else bos,  # type: ignore[arg-type]
+            eos=None if eos == "basket" else eos,  # type: ignore[arg-type]
+        )
+        own = {"own_bos": special.bos is not None, "own_eos": special.eos is not None}
+        if segment is None:
+            baskets = fixed_baskets(valid, self.calibration.basket_size, **own)
+            strength = self._strength(baskets)
+        else:
+            baskets = segment_baskets(valid, segment.to(valid.device), **own)
+            strength = self._full_strength(valid)
+        rows = self.calibration.rows_for(self.site.pooling)
+        layers = self.calibration.layer_numbers(self.depth)
+        last = self.depth - 1
+        unread = skip_unread and rows == "pooling" and last in layers and self._reads_only_pooled()
+        plan.rule = BasketRule(
+            layers=layers,
+            rows=rows,
+            baskets=baskets,
+            special=special,
+            strength=strength,
+            pooled=self.site.pooled_rows(valid, inputs.get("prompt_length")),
+            only_pooled_in=last if unread else None,
+        )
+        return plan
+
+    def _full_strength(self, valid: Tensor) -> Tensor | None:
+        strength = self.calibration.strength
+        return None if strength == 1 else torch.full(valid.shape[:1], strength, device=valid.device)
+
+    def _strength(self, baskets: Baskets) -> Tensor | None:
+        full = self._full_strength(baskets.slot)
+        if self.calibration.short_texts == "calibrate":
+            return full
+        filled = baskets.content / self.calibration.basket_size
+        ramp = filled.clamp(max=1) if self.calibration.short_texts == "ramp" else (filled >= 1).float()
+        return ramp * self.calibration.strength
+
+    def _reads_only_pooled(self) -> bool:
+        return (
+            self.site.follows_directly
+            and not self.site.skips_prompt
+            and self.module_output_name == TOKENS
+            and not self.training
+            and not getattr(self.model.config, "output_hidden_states", False)
+            and not torch.compiler.is_compiling()
+        )
+
+    def _check(self, plan: Plan) -> None:
+        promised = sorted(plan.rule.layers) if plan.rule is not None else []
+        if plan.passed != self.depth or plan.calibrated != promised:
+            raise unsupported(
+                self.model,
+                f"was promised a calibration of layers {promised} of {self.depth}, and went through {plan.passed} "
+                f"layers and calibrated {plan.calibrated}",
+            )
+
+    def get_config_dict(self) -> dict[str, Any]:
+        config: dict[str, Any] = super().get_config_dict()
+        return {**config, "calibration": self.calibration.to_dict()}
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        if not safe_serialization:
+            raise LoadError("a calibrated model is saved as safetensors only: leave safe_serialization=True.")
+        if type(self.model).__module__.startswith("transformers_modules."):
+            raise LoadError(
+                f"{type(self.model).__name__} is code from a model folder, which a calibrated model never runs when "
+                "it is loaded: save a checkpoint that transformers implements itself."
+            )
+        super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, **kwargs: Any) -> CalibratedTransformer:
+        """Load the module. Code in the folder is never run and pickled weights are never read, trusted or not."""
+        kwargs["trust_remote_code"] = False
+        kwargs["model_kwargs"] = {**(kwargs.get("model_kwargs") or {}), "use_safetensors": True}
+        loaded: CalibratedTransformer = super().load(model_name_or_path, **kwargs)
+        return loaded
+
+    def __repr__(self) -> str:
+        return f"Calibrated{super().__repr__()}"
+
+
+def calibrated_transformers(model: SentenceTransformer) -> Iterator[CalibratedTransformer]:
+    """Every calibrated transformer of a model, those inside a Router included."""
+    return (module for module in model.modules() if isinstance(module, CalibratedTransformer))
+
+
+def _inverse_temperature(temperature: float | LengthSchedule, valid: Tensor) -> float | Tensor:
+    if not isinstance(temperature, LengthSchedule):
+        return 1 / temperature
+    borders = torch.tensor([tokens for tokens, _ in temperature.steps], device=valid.device)
+    values = torch.tensor([1.0, *(1 / value for _, value in temperature.steps)], device=valid.device)
+    return values[torch.bucketize(valid.sum(dim=1), borders, right=True)]
