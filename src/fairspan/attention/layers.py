@@ -26,7 +26,6 @@ NATIVE_PORTS = {
 def route_attention(model: PreTrainedModel) -> None:
     """Switch `model` to fairspan's attention function. Nothing else about it changes."""
     if route_mpnet(model):
-        model.config._attn_implementation = NAME
         return
     with _quiet("transformers.modeling_utils"):
         model.set_attn_implementation(NAME)

@@ -1,7 +1,7 @@
 """MPNet through the attention interface.
 
-transformers' MPNet multiplies its own L×L matrices and asks no attention function. This layer has the same
-parameters under the same names and the same arithmetic, and asks one, so that MPNet takes the path of every other
+transformers' MPNet multiplies its own L×L matrices and asks no attention function. The classes here have the same
+parameters under the same names and the same arithmetic, and ask one, so that MPNet takes the path of every other
 architecture. Its relative position bias goes into every row.
 """
 
@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
-from transformers import AttentionInterface
-from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetLayer
+from torch import Tensor
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.models.mpnet import modeling_mpnet
 
 from fairspan.attention.interface import NAME
 
 
-class InterfaceMPNetLayer(MPNetLayer):
-    """An `MPNetLayer` whose attention is the registered attention function."""
+class MPNetLayer(modeling_mpnet.MPNetLayer):
+    """A layer that asks the registered attention function."""
 
     is_causal = False
 
@@ -50,10 +52,46 @@ class InterfaceMPNetLayer(MPNetLayer):
         return (self.output(self.intermediate(attended), attended),)
 
 
-def route_mpnet(model: nn.Module) -> bool:
-    """Let the layers of an MPNet model ask the registered attention function. False for any other model."""
-    encoders = [module for module in model.modules() if isinstance(module, MPNetEncoder)]
-    for encoder in encoders:
-        for layer in encoder.layer:
-            layer.__class__ = InterfaceMPNetLayer
-    return bool(encoders)
+class MPNetModel(modeling_mpnet.MPNetModel):
+    """A model that hands unknown keyword arguments down to its layers."""
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPooling | tuple[Any, ...]:
+        embedded = self.embeddings(input_ids=input_ids, position_ids=position_ids, inputs_embeds=inputs_embeds)
+        encoded = self.encoder(
+            embedded,
+            attention_mask=create_bidirectional_mask(
+                config=self.config, inputs_embeds=embedded, attention_mask=attention_mask
+            ),
+            output_hidden_states=self.config.output_hidden_states
+            if output_hidden_states is None
+            else output_hidden_states,
+            return_dict=True,
+            **kwargs,
+        )
+        tokens = encoded.last_hidden_state
+        output = BaseModelOutputWithPooling(
+            last_hidden_state=tokens,
+            pooler_output=None if self.pooler is None else self.pooler(tokens),
+            hidden_states=encoded.hidden_states,
+        )
+        return output.to_tuple() if return_dict is False else output
+
+
+def route_mpnet(model: PreTrainedModel) -> bool:
+    """Let an MPNet model ask the registered attention function. False, and nothing done, for any other model."""
+    if type(model) not in (modeling_mpnet.MPNetModel, MPNetModel):
+        return False
+    model.__class__ = MPNetModel
+    for layer in model.encoder.layer:
+        layer.__class__ = MPNetLayer
+    model.config._attn_implementation = NAME
+    return True
