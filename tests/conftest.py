@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 from tests.tiny import available, tiny_model
 
 transformers.logging.disable_progress_bar()
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it saves
 
 
 @pytest.fixture(scope="session")

@@ -103,7 +103,7 @@ def save_tiny(folder: Path, architecture: str, *, padding_side: str = "right", *
         for name, parameter in model.named_parameters():
             # Some architectures initialise too evenly for their attention to prefer any key.
             if parameter.ndim == 2 and "embed" not in name:
-                parameter.copy_(torch.randn_like(parameter) * 0.3)
+                parameter.copy_(torch.randn_like(parameter) * 0.2)
     model.save_pretrained(folder)
     tiny_tokenizer(padding_side).save_pretrained(folder)
     return folder
@@ -122,7 +122,7 @@ def tiny_model(
     path = save_tiny(folder, architecture, padding_side=padding_side, **changes)
     transformer = Transformer(str(path))
     modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
-    return SentenceTransformer(modules=[*modules, Normalize()] if normalize else modules, device="cpu")
+    return SentenceTransformer(modules=[*modules, Normalize()] if normalize else modules, device="cpu").eval()
 
 
 def words(count: int, seed: int = 0) -> str:

@@ -1,0 +1,45 @@
+"""The command line: results on stdout, progress on stderr, one line for an error, exit code 2 for a user's mistake."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from fairspan import __version__
+from fairspan.cli.calibrate import calibrate
+from fairspan.errors import FairspanError
+
+app = typer.Typer(
+    name="fairspan",
+    help="Measure and repair how fairly one vector represents every part of a long text.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.command()(calibrate)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fairspan {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The `fairspan` command."""
+    try:
+        app()
+    except FairspanError as error:
+        typer.echo(f"fairspan: {error}", err=True)
+        sys.exit(2)

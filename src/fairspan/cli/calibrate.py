@@ -1,0 +1,105 @@
+"""`fairspan calibrate MODEL OUT`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairspan.calibration import PRESETS, Calibration, as_calibration
+from fairspan.errors import CalibrationError, LoadError
+
+
+def calibrate(
+    model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write; it must not hold anything yet.")],
+    preset: Annotated[str, typer.Option(help=f"Where to start from: {', '.join(PRESETS)}.")] = "paper",
+    basket_size: Annotated[int | None, typer.Option(help="Tokens per basket.")] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="last_half, last, all, the number of last layers, or numbers such as 3,5.")
+    ] = None,
+    rows: Annotated[str | None, typer.Option(help="auto, pooling or all.")] = None,
+    strength: Annotated[float | None, typer.Option(help="From 0 (as it was) to 1 (equal baskets).")] = None,
+    bos: Annotated[
+        str | None, typer.Option(help="First token: auto, basket, equal, original or a share.")
+    ] = None,
+    eos: Annotated[str | None, typer.Option(help="Last token: as --bos.")] = None,
+    short_texts: Annotated[str | None, typer.Option(help="calibrate, leave or ramp.")] = None,
+    temperature: Annotated[
+        str | None, typer.Option(help="A number, or JSON: [[400, 0.9]], {\"query\": 1, \"document\": 0.8}.")
+    ] = None,
+    sides: Annotated[str | None, typer.Option(help="both, document or query.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Write a calibrated copy of MODEL to OUT.
+
+    The copy is a SentenceTransformer folder: `fairspan.load(OUT)` reads it, and so does
+    `SentenceTransformer(OUT, trust_remote_code=True)` wherever fairspan is installed.
+
+    Examples:
+
+        fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset paper
+
+        fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset retrieval --sides document
+
+        fairspan calibrate my-model my-model-fair --basket-size 64 --layers 3,4,5 --temperature 0.9
+    """
+    given = {
+        "basket_size": basket_size,
+        "layers": _parse_layers(layers),
+        "rows": rows,
+        "strength": strength,
+        "bos": _parse_share(bos),
+        "eos": _parse_share(eos),
+        "short_texts": short_texts,
+        "temperature": _parse_temperature(temperature),
+        "sides": sides,
+    }
+    calibration = as_calibration(preset, **{name: value for name, value in given.items() if value is not None})
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise LoadError(f"{out} exists and is not an empty folder: choose another, or remove it.")
+    fair = _calibrated(model, calibration)
+    fair.save_pretrained(str(out))
+    if as_json:
+        typer.echo(json.dumps({"model": model, "out": str(out), "calibration": calibration.to_dict()}))
+    else:
+        typer.echo(f"{out}: {model} calibrated. Load it with fairspan.load({str(out)!r}).")
+
+
+def _calibrated(model: str, calibration: Calibration) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    from fairspan.calibrated.build import calibrate
+
+    typer.echo(f"loading {model} …", err=True)
+    try:
+        plain = SentenceTransformer(model, device="cpu")
+    except (OSError, ValueError) as error:
+        raise LoadError(f"{model} could not be loaded: {str(error).strip().splitlines()[0]}") from None
+    return calibrate(plain, calibration)
+
+
+def _parse_layers(text: str | None) -> Any:
+    if text is None or not text.replace(",", "").replace(" ", "").isdigit():
+        return text
+    return [int(part) for part in text.split(",") if part.strip()] if "," in text else int(text)
+
+
+def _parse_share(text: str | None) -> Any:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _parse_temperature(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise CalibrationError(
+            f"temperature must be a number or JSON such as [[400, 0.9]], got {text!r}."
+        ) from None

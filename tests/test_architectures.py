@@ -1,0 +1,102 @@
+"""The fast paths inside whole models, against the same models computed by whole matrices in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+import fairspan
+from tests.by_matrices import matrices_instead
+from tests.tiny import ARCHITECTURES, LAYERS, words
+
+# Unequal lengths, so that every batch is padded: several baskets, fewer tokens than one basket, and next to none.
+TEXTS = [words(45, seed=1), words(30, seed=2), words(5, seed=3), words(1, seed=4), ""]
+SETTINGS: list[dict[str, Any]] = [
+    {"basket_size": 7},
+    {"basket_size": 1, "layers": "all"},
+    {"basket_size": 128, "layers": "last"},
+    {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal", "layers": [1, 3]},
+    {"basket_size": 7, "strength": 0.5, "bos": 0.25, "eos": "original", "short_texts": "ramp"},
+    {"basket_size": 16, "bos": "basket", "eos": 0.1, "short_texts": "leave", "temperature": 0.8},
+    {"basket_size": 7, "temperature": [(8, 0.9), (40, 0.5)], "scale_position_bias": True},
+    {"strength": 0.0, "temperature": 0.7},
+]
+
+
+def outputs(model: SentenceTransformer, texts: list[str]) -> tuple[Tensor, Tensor]:
+    """The texts' vectors [N, d], and the vectors of all their tokens, whichever rows the shortcut left out."""
+    with torch.inference_mode():
+        features = model(model.preprocess(texts))
+        vectors = features["sentence_embedding"]
+        return vectors, features["token_embeddings"][features["attention_mask"].bool()]
+
+
+def error(fast: Tensor, exact: Tensor) -> float:
+    """The largest difference, relative to the largest value."""
+    return float((fast.double() - exact.double()).abs().max() / exact.double().abs().max())
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_fast_paths_agree_with_whole_matrices(
+    make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str, padding_side: str
+) -> None:
+    """1e-5 of the largest value: four layers of float32 arithmetic in another order."""
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    for settings in SETTINGS if padding_side == "right" else SETTINGS[::2]:
+        fair = fairspan.calibrate(model, **settings)
+        fast_vectors, fast_tokens = outputs(fair, TEXTS)
+        with matrices_instead():
+            vectors, tokens = outputs(fair, TEXTS)
+        assert error(fast_vectors, vectors) <= 1e-5, settings
+        assert error(fast_tokens, tokens) <= 1e-5, settings
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_calibration_changes_long_texts_in_every_architecture(
+    make_tiny: Callable[..., SentenceTransformer], architecture: str
+) -> None:
+    """A hook that did nothing would pass a comparison of two paths that both do nothing."""
+    model = make_tiny(architecture, "cls" if architecture not in ("qwen3", "mistral", "gemma3_text") else "lasttoken")
+    fair = fairspan.calibrate(model, basket_size=7)
+    assert fair[0].depth == LAYERS
+    plain, calibrated = model.encode(TEXTS[:1])[0], fair.encode(TEXTS[:1])[0]
+    assert np.abs(plain - calibrated).max() > 1e-3 * np.abs(plain).max()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.08), (torch.float16, 0.01)])
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
+@pytest.mark.parametrize("architecture", ["xlm-roberta", "modernbert", "qwen3", "mpnet"])
+def test_half_precision_stays_near_the_matrices(
+    make_tiny: Callable[..., SentenceTransformer],
+    architecture: str,
+    pooling: str,
+    dtype: torch.dtype,
+    tolerance: float,
+) -> None:
+    """The fast path rounds as the plain model does: eight (bfloat16) or eleven bits (float16) in each of four layers."""
+    model = make_tiny(architecture, pooling)
+    fair = fairspan.calibrate(model, basket_size=7, strength=0.5, bos="original").to(dtype)
+    fast, _ = outputs(fair, TEXTS)
+    with matrices_instead():
+        exact, _ = outputs(fair, TEXTS)
+    assert error(fast, exact) <= tolerance
+
+
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
+@pytest.mark.parametrize(("architecture", "side"), [("bert", "right"), ("gte", "left"), ("qwen3", "left")])
+def test_batching_and_padding_do_not_change_a_text(
+    make_tiny: Callable[..., SentenceTransformer], architecture: str, side: str, pooling: str
+) -> None:
+    """A text has the same baskets alone and beside longer ones. Left padding needs relative positions (rotary)."""
+    fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=side), basket_size=7, strength=0.7)
+    together = fair.encode(TEXTS[:3], convert_to_tensor=True)
+    alone = torch.stack([fair.encode(text, convert_to_tensor=True) for text in TEXTS[:3]])
+    assert error(together, alone) <= 1e-5

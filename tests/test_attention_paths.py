@@ -1,0 +1,169 @@
+"""The two fast paths on random tensors, against the readable reference in float64."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairspan.attention import all_rows as all_rows_module
+from fairspan.attention.all_rows import all_rows, restricted_attention
+from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.pooled_row import pooled_row
+from fairspan.attention.reference import attention_weights, calibrate_weights
+from fairspan.attention.shares import SpecialShares
+
+N, H, K, L, D = 4, 4, 2, 37, 8
+LENGTHS = [37, 20, 2, 1]
+SHARES = [None, "equal", "original", 0.3]
+SCALE = D**-0.5
+
+
+def tensors(dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(N, H, L, D, generator=generator) * 3  # sharp enough for masses to differ by orders of magnitude
+    k = torch.randn(N, K, L, D, generator=generator)
+    v = torch.randn(N, K, L, D, generator=generator)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+def padding(side: str) -> Tensor:
+    position = torch.arange(L)
+    lengths = torch.tensor(LENGTHS)[:, None]
+    return position < lengths if side == "right" else position >= L - lengths
+
+
+def exact(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor
+) -> Tensor:
+    k, v = k.repeat_interleave(H // K, dim=1), v.repeat_interleave(H // K, dim=1)
+    p = attention_weights(q.double(), k.double(), bias.double(), SCALE, torch.ones(N, dtype=torch.float64))
+    return calibrate_weights(p.nan_to_num(), baskets, special, strength.double()) @ v.double()
+
+
+def closeness(fast: Tensor, reference: Tensor, rows: Tensor) -> float:
+    """The largest error over the rows of real tokens, relative to the largest value."""
+    fast, reference = fast.transpose(1, 2)[rows].double(), reference.transpose(1, 2)[rows]
+    return float((fast - reference).abs().max() / reference.abs().max())
+
+
+@pytest.mark.parametrize("size", [1, 7, 128])
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("visibility", ["all", "causal", "window"])
+def test_every_choice_of_special_baskets_and_strength(visibility: str, side: str, size: int) -> None:
+    """Float32 sums of at most 37 products: 1e-5 relative is ten times what was seen."""
+    q, k, v = tensors()
+    valid = padding(side)
+    row, column = torch.arange(L)[:, None], torch.arange(L)
+    seen = {"all": row >= 0, "causal": column <= row, "window": (row - column).abs() <= 5}[visibility]
+    mask = valid[:, None, None, :] & seen
+    bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
+    text = torch.arange(N)
+    for bos, eos in itertools.product(SHARES, SHARES):
+        special = SpecialShares(bos, eos)  # type: ignore[arg-type]
+        baskets = fixed_baskets(valid, size, own_bos=bos is not None, own_eos=eos is not None)
+        for strength in (None, torch.tensor([1.0, 0.5, 0.25, 0.0])):
+            reference = exact(q, k, v, bias, baskets, special, torch.ones(N) if strength is None else strength)
+            fast = all_rows(q, k, v, SCALE, baskets, special, strength, mask=mask)
+            assert closeness(fast, reference, valid) <= 1e-5, (bos, eos, strength)
+            pooled = valid.int().argmax(dim=1) if side == "right" else torch.full((N,), L - 1)
+            one = pooled_row(
+                q[text, :, pooled], k, v, None, mask.expand(N, 1, L, L)[text, 0, pooled], SCALE, baskets, special, strength
+            )
+            wanted = reference[text, :, pooled]
+            assert (one.double() - wanted).abs().max() <= 1e-5 * wanted.abs().max(), (bos, eos, strength)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
+def test_dtypes(dtype: torch.dtype, tolerance: float) -> None:
+    """The reference reads the same rounded inputs, so what is left is the rounding of intermediate results."""
+    q, k, v = tensors(dtype)
+    valid = padding("right")
+    mask = valid[:, None, None, :].expand(N, 1, L, L)
+    bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
+    special = SpecialShares("original", "equal")
+    baskets = fixed_baskets(valid, 7, own_bos=True, own_eos=True)
+    strength = torch.full((N,), 0.5)
+    reference = exact(q, k, v, bias, baskets, special, strength)
+    fast = all_rows(q, k, v, SCALE, baskets, special, strength, mask=mask)
+    assert fast.dtype == dtype
+    assert closeness(fast, reference, valid) <= tolerance
+    one = pooled_row(q[:, :, 0], k, v, None, valid, SCALE, baskets, special, strength)
+    assert one.dtype == dtype
+    assert (one.double() - reference[:, :, 0]).abs().max() <= tolerance * reference[:, :, 0].abs().max()
+
+
+def test_position_bias_additive_masks_and_causal_order() -> None:
+    """Masks as additive numbers, the most negative finite one hiding a key, and `causal` without any mask."""
+    q, k, v = tensors()
+    valid = torch.ones(N, L, dtype=torch.bool)
+    generator = torch.Generator().manual_seed(1)
+    position_bias = torch.randn(1, H, L, L, generator=generator)
+    hide = torch.rand(N, 1, L, L, generator=generator) < 0.3
+    hide[..., 0] = False  # every row sees at least one key
+    numbers = torch.randn(N, 1, L, L, generator=generator).masked_fill(hide, torch.finfo(torch.float32).min)
+    special = SpecialShares("equal", None)
+    baskets = fixed_baskets(valid, 7, own_bos=True, own_eos=False)
+    fast = all_rows(q, k, v, SCALE, baskets, special, None, mask=numbers, position_bias=position_bias)
+    bias = (numbers + position_bias).masked_fill(hide, -torch.inf)
+    assert closeness(fast, exact(q, k, v, bias, baskets, special, torch.ones(N)), valid) <= 1e-5
+
+    bias = torch.zeros(1, 1, L, L).masked_fill(torch.ones(L, L).triu(1).bool(), -torch.inf)
+    fast = all_rows(q, k, v, SCALE, baskets, special, None, causal=True)
+    assert closeness(fast, exact(q, k, v, bias, baskets, special, torch.ones(N)), valid) <= 1e-5
+
+
+def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 rows at a time is the smallest block; a text of 200 tokens takes four."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 2, 200, 8, generator=generator) for _ in range(3))
+    valid = torch.ones(2, 200, dtype=torch.bool)
+    valid[1, 150:] = False
+    baskets = fixed_baskets(valid, 16, own_bos=False, own_eos=False)
+    mask = valid[:, None, None, :].expand(2, 1, 200, 200)
+    whole = all_rows(q, k, v, SCALE, baskets, SpecialShares(), None, mask=mask)
+    monkeypatch.setattr(all_rows_module, "_SCORES_AT_A_TIME", 1)
+    in_blocks = all_rows(q, k, v, SCALE, baskets, SpecialShares(), None, mask=mask)
+    assert torch.allclose(whole, in_blocks, atol=1e-6)
+
+
+def test_the_portable_kernel_agrees_with_the_cpu_kernel() -> None:
+    """Devices without PyTorch's CPU kernel take the other branch; gradients force it here."""
+    q, k, v = (torch.randn(2, 2, 5, 8, generator=torch.Generator().manual_seed(s)) for s in range(3))
+    bias = torch.zeros(2, 1, 5, 5)
+    out, log_mass = restricted_attention(q, k, v, bias, SCALE)
+    portable, portable_mass = restricted_attention(q.clone().requires_grad_(), k, v, bias, SCALE)
+    assert torch.allclose(out, portable, atol=1e-6)
+    assert torch.allclose(log_mass, portable_mass, atol=1e-6)
+
+
+def test_segments_of_any_lengths() -> None:
+    """Texts with different numbers of segments of different lengths, one text a single segment."""
+    q, k, v = tensors()
+    valid = padding("right")
+    segment = torch.stack([torch.bucketize(torch.arange(L), torch.tensor(b)) for b in ([4, 5, 30], [2, 9, 11], [0, 9, 9], [50, 51, 52])])
+    mask = valid[:, None, None, :].expand(N, 1, L, L)
+    bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
+    for bos, eos in itertools.product((None, "equal"), (None, "original")):
+        special = SpecialShares(bos, eos)  # type: ignore[arg-type]
+        baskets = segment_baskets(valid, segment, own_bos=bos is not None, own_eos=eos is not None)
+        reference = exact(q, k, v, bias, baskets, special, torch.ones(N))
+        fast = all_rows(q, k, v, SCALE, baskets, special, None, mask=mask)
+        assert closeness(fast, reference, valid) <= 1e-5
+        one = pooled_row(q[:, :, 0], k, v, None, valid, SCALE, baskets, special, None)
+        assert (one.double() - reference[:, :, 0]).abs().max() <= 1e-5 * reference[:, :, 0].abs().max()
+
+
+def test_a_basket_whose_mass_vanishes_keeps_its_proportions() -> None:
+    """Scores 200 apart: the second basket's mass is below float32's smallest number, and still gets its share."""
+    q = torch.ones(1, 1, 1, 1)
+    k = torch.tensor([100.0, 100.0, -100.0, -101.0]).view(1, 1, 4, 1)
+    v = torch.tensor([0.0, 0.0, 1.0, 0.0]).view(1, 1, 4, 1)
+    baskets = fixed_baskets(torch.ones(1, 4, dtype=torch.bool), 2, own_bos=False, own_eos=False)
+    wanted = 0.5 / (1 + torch.e**-1)
+    one = pooled_row(q[:, :, 0], k, v, None, None, 1.0, baskets, SpecialShares(), None)
+    many = all_rows(q.expand(1, 1, 4, 1), k, v, 1.0, baskets, SpecialShares(), None)
+    assert float(one) == pytest.approx(wanted, rel=1e-6)
+    assert many.flatten().tolist() == pytest.approx([wanted] * 4, rel=1e-6)

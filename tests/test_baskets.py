@@ -1,0 +1,170 @@
+"""Basket geometry and shares: counted by hand, and by properties on random texts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fairspan.attention.baskets import BOS, CONTENT, EOS, NO_BASKET, fixed_baskets, segment_baskets
+from fairspan.attention.reference import calibrate_weights
+from fairspan.attention.shares import SpecialShares, basket_shares, target_shares
+
+SHARE = st.sampled_from([None, "equal", "original"]) | st.floats(0, 0.5)
+
+
+def test_baskets_of_one_text_by_hand() -> None:
+    """Nine tokens, the first alone: eight left in runs of three, the last run short."""
+    baskets = fixed_baskets(torch.ones(1, 9, dtype=torch.bool), 3, own_bos=True, own_eos=False)
+    assert baskets.slot.tolist() == [[BOS, 2, 2, 2, 3, 3, 3, 4, 4]]
+    assert baskets.content.tolist() == [8]
+    both = fixed_baskets(torch.ones(1, 9, dtype=torch.bool), 3, own_bos=True, own_eos=True)
+    assert both.slot.tolist() == [[BOS, 2, 2, 2, 3, 3, 3, 4, EOS]]
+    neither = fixed_baskets(torch.ones(1, 9, dtype=torch.bool), 3, own_bos=False, own_eos=False)
+    assert neither.slot.tolist() == [[2, 2, 2, 3, 3, 3, 4, 4, 4]]
+
+
+@pytest.mark.parametrize("length", [2, 3, 128, 129, 130, 257, 300])
+def test_the_paper_counts_its_baskets_so(length: int) -> None:
+    """IRF, footnote 3: ceil((L - 1) / B) + 1 baskets for L tokens."""
+    baskets = fixed_baskets(torch.ones(1, length, dtype=torch.bool), 128, own_bos=True, own_eos=False)
+    assert int((baskets.length > 0).sum()) == math.ceil((length - 1) / 128) + 1
+
+
+def test_one_token_is_the_first_token() -> None:
+    """A text of one token has a first token and no last one."""
+    baskets = fixed_baskets(torch.ones(1, 1, dtype=torch.bool), 4, own_bos=True, own_eos=True)
+    assert baskets.slot.tolist() == [[BOS]]
+    assert baskets.length[0, EOS] == 0
+
+
+def test_segments_become_baskets_whatever_their_lengths() -> None:
+    segment = torch.tensor([[0, 0, 0, 1, 2, 2, 2], [0, 1, 1, 1, 1, 0, 0]])
+    valid = torch.tensor([[True] * 7, [True] * 5 + [False] * 2])
+    baskets = segment_baskets(valid, segment, own_bos=True, own_eos=False)
+    assert baskets.slot.tolist() == [[BOS, 2, 2, 3, 4, 4, 4], [BOS, 3, 3, 3, 3, NO_BASKET, NO_BASKET]]
+    assert baskets.widths == (1, 1, 2, 4, 3)
+    assert baskets.start.tolist()[0] == [0, 0, 1, 3, 4]
+
+
+@st.composite
+def padded_texts(draw: st.DrawFn) -> Tensor:
+    """[N, L] of real tokens, padded on one side, every text at least one token long."""
+    longest = draw(st.integers(1, 40))
+    lengths = torch.tensor(draw(st.lists(st.integers(1, longest), min_size=1, max_size=4)))[:, None]
+    position = torch.arange(longest)
+    return position < lengths if draw(st.booleans()) else position >= longest - lengths
+
+
+@settings(deadline=None)
+@given(padded_texts(), st.integers(1, 50), st.booleans(), st.booleans())
+def test_slots_starts_and_lengths_tell_the_same_story(
+    valid: Tensor, size: int, own_bos: bool, own_eos: bool
+) -> None:
+    """Every real token lies in exactly the slot whose range covers it; padding lies in none."""
+    baskets = fixed_baskets(valid, size, own_bos=own_bos, own_eos=own_eos)
+    by_range = torch.full_like(baskets.slot, NO_BASKET)
+    for text in range(valid.shape[0]):
+        for slot in range(baskets.count):
+            start, length = int(baskets.start[text, slot]), int(baskets.length[text, slot])
+            assert length <= baskets.widths[slot]
+            assert (by_range[text, start : start + length] == NO_BASKET).all()
+            by_range[text, start : start + length] = slot
+    assert by_range.tolist() == baskets.slot.tolist()
+    assert ((baskets.slot == NO_BASKET) == ~valid).all()
+    assert (baskets.length[:, CONTENT:].sum(dim=1) == baskets.content).all()
+
+
+@st.composite
+def attention_rows(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    """A random attention matrix [N, 2, 3, L] over the real tokens [N, L] of padded texts."""
+    valid = draw(padded_texts())
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    scores = torch.randn(valid.shape[0], 2, 3, valid.shape[1], generator=generator, dtype=torch.float64) * 4
+    return torch.softmax(scores.masked_fill(~valid[:, None, None], -torch.inf), dim=-1), valid
+
+
+@settings(deadline=None)
+@given(attention_rows(), st.integers(1, 50), SHARE, SHARE, st.floats(0, 1))
+def test_calibrated_rows_are_attention(
+    rows: tuple[Tensor, Tensor], size: int, bos: str | float | None, eos: str | float | None, strength: float
+) -> None:
+    """Rows sum to 1, nothing is negative, padding has none, and proportions inside a basket stay."""
+    p, valid = rows
+    baskets = fixed_baskets(valid, size, own_bos=bos is not None, own_eos=eos is not None)
+    special = SpecialShares(bos, eos)  # type: ignore[arg-type]
+    strengths = torch.full((valid.shape[0],), strength, dtype=torch.float64)
+    calibrated = calibrate_weights(p, baskets, special, strengths)
+    assert torch.allclose(calibrated.sum(dim=-1), torch.ones(1, dtype=torch.float64))
+    assert (calibrated >= 0).all()
+    assert (calibrated.transpose(1, 3)[~valid] == 0).all()
+    for text in range(valid.shape[0]):
+        for slot in range(baskets.count):
+            inside = baskets.slot[text] == slot
+            before, after = p[text][..., inside], calibrated[text][..., inside]
+            cross = before * after.sum(dim=-1, keepdim=True) - after * before.sum(dim=-1, keepdim=True)
+            assert (cross.abs() < 1e-12).all()
+
+
+@settings(deadline=None)
+@given(attention_rows(), st.integers(1, 50), st.booleans(), st.booleans())
+def test_full_strength_gives_every_basket_the_same_mass(
+    rows: tuple[Tensor, Tensor], size: int, own_bos: bool, own_eos: bool
+) -> None:
+    """IRF §5: 1/m for each of the m baskets that are not empty."""
+    p, valid = rows
+    baskets = fixed_baskets(valid, size, own_bos=own_bos, own_eos=own_eos)
+    special = SpecialShares("equal" if own_bos else None, "equal" if own_eos else None)
+    calibrated = calibrate_weights(p, baskets, special, torch.ones(valid.shape[0], dtype=torch.float64))
+    for text in range(valid.shape[0]):
+        used = sorted(set(baskets.slot[text][valid[text]].tolist()))
+        for slot in used:
+            mass = calibrated[text][..., baskets.slot[text] == slot].sum(dim=-1)
+            assert torch.allclose(mass, torch.tensor(1 / len(used), dtype=torch.float64))
+
+
+@settings(deadline=None)
+@given(attention_rows(), st.integers(1, 50))
+def test_strength_zero_changes_nothing(rows: tuple[Tensor, Tensor], size: int) -> None:
+    p, valid = rows
+    baskets = fixed_baskets(valid, size, own_bos=True, own_eos=True)
+    same = calibrate_weights(
+        p, baskets, SpecialShares("equal", 0.3), torch.zeros(valid.shape[0], dtype=torch.float64)
+    )
+    assert torch.allclose(same, p, atol=1e-15)
+
+
+def test_original_keeps_its_mass_and_content_divides_the_rest() -> None:
+    """By hand: 0.4 stays, 0.6 is divided by three."""
+    mass = torch.tensor([0.4, 0.0, 0.3, 0.2, 0.1])
+    present = torch.tensor([True, False, True, True, True])
+    shares = target_shares(mass, present, SpecialShares("original", None))
+    assert shares.tolist() == pytest.approx([0.4, 0, 0.2, 0.2, 0.2])
+
+
+def test_fixed_original_and_equal_together() -> None:
+    """By hand: 0.5 fixed; 0.1 kept; 0.4 divided by two. And where original would not fit, it is cut to what is left."""
+    present = torch.tensor([True, True, True, True])
+    shares = target_shares(torch.tensor([0.2, 0.1, 0.3, 0.4]), present, SpecialShares(0.5, "original"))
+    assert shares.tolist() == pytest.approx([0.5, 0.1, 0.2, 0.2])
+    shares = target_shares(torch.tensor([0.1, 0.8, 0.05, 0.05]), present, SpecialShares(0.5, "original"))
+    assert shares.tolist() == pytest.approx([0.5, 0.5, 0.0, 0.0])
+
+
+def test_special_tokens_alone_share_everything() -> None:
+    """An empty text between <s> and </s>: there is no content to take the rest."""
+    mass, present = torch.tensor([0.9, 0.1, 0.0]), torch.tensor([True, True, False])
+    assert target_shares(mass, present, SpecialShares("equal", "equal")).tolist() == pytest.approx([0.5, 0.5, 0])
+    assert target_shares(mass, present, SpecialShares(0.2, 0.2)).tolist() == pytest.approx([0.5, 0.5, 0])
+    assert target_shares(mass, present, SpecialShares("original", 0.0)).tolist() == pytest.approx([1, 0, 0])
+    assert target_shares(mass, present, SpecialShares(0.0, 0.0)).tolist() == pytest.approx([0.9, 0.1, 0])
+
+
+def test_strength_mixes_before_and_after() -> None:
+    mass, present = torch.tensor([0.7, 0.0, 0.3]), torch.tensor([True, False, True])
+    shares = basket_shares(mass, present, SpecialShares("equal", None), torch.tensor(0.5))
+    assert shares.tolist() == pytest.approx([0.6, 0, 0.4])

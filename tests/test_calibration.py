@@ -1,0 +1,133 @@
+"""`Calibration` as a value: defaults, presets, refusals, and the round trip through JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from fairspan import Calibration, CalibrationError, LengthSchedule, PerSide
+from fairspan.calibration import PRESETS, as_calibration
+
+
+def test_presets_are_the_published_variants() -> None:
+    """METHODS: strength, first token and short texts of the three variants; TempScale's 0.8 in all layers."""
+    paper = Calibration.preset("paper")
+    assert (paper.basket_size, paper.layers, paper.strength, paper.short_texts) == (128, "last_half", 1, "calibrate")
+    assert paper.special_baskets("cls") == ("equal", "basket")
+    retrieval = Calibration.preset("retrieval")
+    assert (retrieval.strength, retrieval.short_texts) == (0.5, "leave")
+    assert retrieval.special_baskets("cls") == ("original", "basket")
+    assert retrieval.special_baskets("lasttoken") == ("original", "equal")
+    older = Calibration.preset("retrieval-2026-06")
+    assert older.special_baskets("cls") == ("equal", "basket")
+    assert older.special_baskets("lasttoken") == ("equal", "equal")
+    tempscale = Calibration.preset("tempscale")
+    assert (tempscale.strength, tempscale.temperature) == (0, 0.8)
+    assert not Calibration.preset("none").acts
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_under_mean_pooling_no_special_token_has_a_basket_of_its_own(name: str) -> None:
+    calibration = Calibration.preset(name)
+    assert calibration.special_baskets("mean") == ("basket", "basket")
+    assert calibration.rows_for("mean") == "all"
+    assert calibration.rows_for("cls") == calibration.rows_for("lasttoken") == "pooling"
+
+
+def test_an_explicit_choice_is_kept_under_any_pooling() -> None:
+    assert Calibration(bos="equal", eos=0.2).special_baskets("mean") == ("equal", 0.2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"basket_size": 0}, "basket_size must be a whole number of at least 1, got 0"),
+        ({"basket_size": 1.5}, "got 1.5"),
+        ({"basket_size": True}, "got True"),
+        ({"layers": "first"}, "'last_half', 'last', 'all'"),
+        ({"layers": 0}, "got 0"),
+        ({"layers": []}, r"got \[\]"),
+        ({"layers": [-1]}, r"got \[-1\]"),
+        ({"rows": "cls"}, "'auto', 'pooling', 'all'"),
+        ({"strength": 1.1}, "strength must be a number from 0 to 1, got 1.1"),
+        ({"strength": "full"}, "got 'full'"),
+        ({"strength": float("nan")}, "got nan"),
+        ({"bos": "own"}, "'auto', 'auto-original', 'basket', 'equal', 'original' or a share from 0 to 1"),
+        ({"eos": -0.1}, "got -0.1"),
+        ({"bos": 0.7, "eos": 0.7}, "add up to more than 1"),
+        ({"short_texts": "skip"}, "'calibrate', 'leave', 'ramp'"),
+        ({"temperature": 0}, "above 0 and at most 1, got 0"),
+        ({"temperature": 1.2}, "got 1.2"),
+        ({"temperature": []}, "at least one step"),
+        ({"temperature": [(10, 0.9), (5, 0.8)]}, "rise"),
+        ({"temperature": [(10, 2.0)]}, "got 2.0"),
+        ({"temperature": [3]}, "pairs"),
+        ({"temperature": {"doc": 0.8}}, "'query' and 'document'"),
+        ({"temperature": {"query": {"query": 0.8}}}, "nested"),
+        ({"sides": "left"}, "'both', 'document', 'query'"),
+        ({"sides": "query", "temperature": {"query": 0.9}}, "already limits"),
+        ({"scale_position_bias": "yes"}, "true or false"),
+        ({"size": 3}, "has no field 'size'. Fields: basket_size"),
+    ],
+)
+def test_wrong_values_are_refused_with_the_choices(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(CalibrationError, match=said):
+        as_calibration(None, **fields)
+
+
+@pytest.mark.parametrize(
+    "calibration",
+    [
+        *PRESETS.values(),
+        Calibration(layers=[5, 3], bos=0.25, eos="original", rows="all", sides="document"),
+        Calibration(layers=2, temperature=LengthSchedule([(0, 1.0), (400, 0.9)])),
+        Calibration(temperature=PerSide(query=1.0, document=LengthSchedule([(100, 0.8)]))),
+    ],
+)
+def test_json_round_trip(calibration: Calibration) -> None:
+    assert Calibration.from_json(calibration.to_json()) == calibration
+    assert Calibration.from_dict(json.loads(json.dumps(calibration.to_dict()))) == calibration
+    assert hash(calibration) == hash(Calibration.from_json(calibration.to_json()))
+
+
+def test_unknown_layouts_and_bad_json_are_refused() -> None:
+    with pytest.raises(CalibrationError, match="install a newer fairspan"):
+        Calibration.from_dict({"format": 2})
+    with pytest.raises(CalibrationError, match="not JSON"):
+        Calibration.from_json("{")
+    with pytest.raises(CalibrationError, match="JSON object"):
+        Calibration.from_json("[]")
+    with pytest.raises(CalibrationError, match="no field 'colour'"):
+        Calibration.from_dict({"colour": 1})
+    with pytest.raises(CalibrationError, match="no preset 'papre'. Presets: paper, retrieval"):
+        Calibration.preset("papre")
+
+
+def test_it_cannot_be_changed_in_place() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Calibration().strength = 0.5  # type: ignore[misc]
+    assert Calibration().but(strength=0.5).strength == 0.5
+
+
+@pytest.mark.parametrize(
+    ("layers", "wanted"),
+    [("last_half", {3, 4, 5, 6}), ("last", {6}), ("all", set(range(7))), (2, {5, 6}), ([0, 6], {0, 6})],
+)
+def test_layers_of_a_model_with_seven(layers: Any, wanted: set[int]) -> None:
+    """`last_half` is [L/2, L): of an odd number, the larger half."""
+    assert Calibration(layers=layers).layer_numbers(7) == wanted
+
+
+def test_layers_beyond_the_model_are_refused() -> None:
+    with pytest.raises(CalibrationError, match="names layer 7, but the model's 7 layers are numbered 0 to 6"):
+        Calibration(layers=[7]).layer_numbers(7)
+    with pytest.raises(CalibrationError, match="the last 8 layers, but the model has 7"):
+        Calibration(layers=8).layer_numbers(7)
+
+
+@pytest.mark.parametrize(("tokens", "wanted"), [(0, 1.0), (399, 1.0), (400, 0.9), (799, 0.9), (800, 0.8), (9999, 0.8)])
+def test_a_schedule_steps_at_its_borders(tokens: int, wanted: float) -> None:
+    assert LengthSchedule([(400, 0.9), (800, 0.8)]).at(tokens) == wanted
