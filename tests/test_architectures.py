@@ -81,7 +81,7 @@ def test_half_precision_stays_near_the_matrices(
     dtype: torch.dtype,
     tolerance: float,
 ) -> None:
-    """The fast path rounds as the plain model does: eight (bfloat16) or eleven bits (float16) in each of four layers."""
+    """Rounding as in the plain model: eight bits (bfloat16) or eleven (float16) in each of four layers."""
     model = make_tiny(architecture, pooling)
     fair = fairspan.calibrate(model, basket_size=7, strength=0.5, bos="original").to(dtype)
     fast, _ = outputs(fair, TEXTS)

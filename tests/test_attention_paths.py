@@ -70,13 +70,23 @@ def test_every_choice_of_special_baskets_and_strength(visibility: str, side: str
             assert closeness(fast, reference, valid) <= 1e-5, (bos, eos, strength)
             pooled = valid.int().argmax(dim=1) if side == "right" else torch.full((N,), L - 1)
             one = pooled_row(
-                q[text, :, pooled], k, v, None, mask.expand(N, 1, L, L)[text, 0, pooled], SCALE, baskets, special, strength
+                q[text, :, pooled],
+                k,
+                v,
+                None,
+                mask.expand(N, 1, L, L)[text, 0, pooled],
+                SCALE,
+                baskets,
+                special,
+                strength,
             )
             wanted = reference[text, :, pooled]
             assert (one.double() - wanted).abs().max() <= 1e-5 * wanted.abs().max(), (bos, eos, strength)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 1e-2), (torch.float16, 2e-3)]
+)
 def test_dtypes(dtype: torch.dtype, tolerance: float) -> None:
     """The reference reads the same rounded inputs, so what is left is the rounding of intermediate results."""
     q, k, v = tensors(dtype)
@@ -143,7 +153,9 @@ def test_segments_of_any_lengths() -> None:
     """Texts with different numbers of segments of different lengths, one text a single segment."""
     q, k, v = tensors()
     valid = padding("right")
-    segment = torch.stack([torch.bucketize(torch.arange(L), torch.tensor(b)) for b in ([4, 5, 30], [2, 9, 11], [0, 9, 9], [50, 51, 52])])
+    segment = torch.stack(
+        [torch.bucketize(torch.arange(L), torch.tensor(b)) for b in ([4, 5, 30], [2, 9, 11], [0, 9, 9], [50, 51, 52])]
+    )
     mask = valid[:, None, None, :].expand(N, 1, L, L)
     bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
     for bos, eos in itertools.product((None, "equal"), (None, "original")):

@@ -62,9 +62,7 @@ def padded_texts(draw: st.DrawFn) -> Tensor:
 
 @settings(deadline=None)
 @given(padded_texts(), st.integers(1, 50), st.booleans(), st.booleans())
-def test_slots_starts_and_lengths_tell_the_same_story(
-    valid: Tensor, size: int, own_bos: bool, own_eos: bool
-) -> None:
+def test_slots_starts_and_lengths_tell_the_same_story(valid: Tensor, size: int, own_bos: bool, own_eos: bool) -> None:
     """Every real token lies in exactly the slot whose range covers it; padding lies in none."""
     baskets = fixed_baskets(valid, size, own_bos=own_bos, own_eos=own_eos)
     by_range = torch.full_like(baskets.slot, NO_BASKET)
@@ -147,7 +145,7 @@ def test_original_keeps_its_mass_and_content_divides_the_rest() -> None:
 
 
 def test_fixed_original_and_equal_together() -> None:
-    """By hand: 0.5 fixed; 0.1 kept; 0.4 divided by two. And where original would not fit, it is cut to what is left."""
+    """By hand: 0.5 fixed; 0.1 kept; 0.4 divided by two. Where original does not fit, it gets what is left."""
     present = torch.tensor([True, True, True, True])
     shares = target_shares(torch.tensor([0.2, 0.1, 0.3, 0.4]), present, SpecialShares(0.5, "original"))
     assert shares.tolist() == pytest.approx([0.5, 0.1, 0.2, 0.2])

@@ -15,7 +15,12 @@ from fairspan.calibration import PRESETS, as_calibration
 def test_presets_are_the_published_variants() -> None:
     """METHODS: strength, first token and short texts of the three variants; TempScale's 0.8 in all layers."""
     paper = Calibration.preset("paper")
-    assert (paper.basket_size, paper.layers, paper.strength, paper.short_texts) == (128, "last_half", 1, "calibrate")
+    assert (paper.basket_size, paper.layers, paper.strength, paper.short_texts) == (
+        128,
+        "last_half",
+        1,
+        "calibrate",
+    )
     assert paper.special_baskets("cls") == ("equal", "basket")
     retrieval = Calibration.preset("retrieval")
     assert (retrieval.strength, retrieval.short_texts) == (0.5, "leave")
@@ -102,7 +107,7 @@ def test_unknown_layouts_and_bad_json_are_refused() -> None:
         Calibration.from_json("[]")
     with pytest.raises(CalibrationError, match="no field 'colour'"):
         Calibration.from_dict({"colour": 1})
-    with pytest.raises(CalibrationError, match="no preset 'papre'. Presets: paper, retrieval"):
+    with pytest.raises(CalibrationError, match=r"no preset 'papre'\. Presets: paper, retrieval"):
         Calibration.preset("papre")
 
 
@@ -128,6 +133,8 @@ def test_layers_beyond_the_model_are_refused() -> None:
         Calibration(layers=8).layer_numbers(7)
 
 
-@pytest.mark.parametrize(("tokens", "wanted"), [(0, 1.0), (399, 1.0), (400, 0.9), (799, 0.9), (800, 0.8), (9999, 0.8)])
+@pytest.mark.parametrize(
+    ("tokens", "wanted"), [(0, 1.0), (399, 1.0), (400, 0.9), (799, 0.9), (800, 0.8), (9999, 0.8)]
+)
 def test_a_schedule_steps_at_its_borders(tokens: int, wanted: float) -> None:
     assert LengthSchedule([(400, 0.9), (800, 0.8)]).at(tokens) == wanted

@@ -83,9 +83,7 @@ class Calibration:
         object.__setattr__(self, "temperature", parse_temperature(self.temperature))
         _require_choice("sides", self.sides, SIDES)
         if not isinstance(self.scale_position_bias, bool):
-            raise CalibrationError(
-                f"scale_position_bias must be true or false, got {self.scale_position_bias!r}."
-            )
+            raise CalibrationError(f"scale_position_bias must be true or false, got {self.scale_position_bias!r}.")
         if self.sides != "both" and isinstance(self.temperature, PerSide):
             raise CalibrationError(
                 f"sides={self.sides!r} already limits the calibration to one side: "

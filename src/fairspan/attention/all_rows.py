@@ -101,7 +101,7 @@ def _mix(
         masses = [plain.share_of(log_mass) for _, log_mass in kept]
         kept_mass = torch.stack(masses).sum(dim=0)
         fit = kept_scale(kept_mass, 1 - reserved)
-        held = sum(out * (fit * mass) for (out, _), mass in zip(kept, masses, strict=True))
+        held = torch.stack([out * (fit * mass) for (out, _), mass in zip(kept, masses, strict=True)]).sum(dim=0)
         target = held if target is None else target + held
         reserved = reserved + fit * kept_mass
     calibrated = equal * ((1 - reserved) / sharers.clamp(min=1))

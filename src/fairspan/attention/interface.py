@@ -83,7 +83,15 @@ def attention(
         visible = torch.arange(key.shape[2], device=key.device) <= rule.pooled[:, None]
     text = torch.arange(query.shape[0], device=query.device)
     out[text, rule.pooled] = pooled_row(
-        query[text, :, rule.pooled], key, value, bias, visible, scale, rule.baskets, rule.special, rule.strength
+        query[text, :, rule.pooled],
+        key,
+        value,
+        bias,
+        visible,
+        scale,
+        rule.baskets,
+        rule.special,
+        rule.strength,
     )
     return out, None
 

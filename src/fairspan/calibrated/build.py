@@ -43,7 +43,9 @@ def calibrate(
     transformers = [module for module in calibrated.modules() if isinstance(module, Transformer)]
     if not transformers:
         kinds = ", ".join(type(module).__name__ for module in model.children())
-        raise UnsupportedModel(f"the model has no Transformer module, only {kinds}: there is no attention to calibrate.")
+        raise UnsupportedModel(
+            f"the model has no Transformer module, only {kinds}: there is no attention to calibrate."
+        )
     for module in transformers:
         if type(module) not in (Transformer, CalibratedTransformer):
             raise UnsupportedModel(

@@ -32,7 +32,10 @@ class PooledFeatures(dict[str, Any]):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
         self._complete()

@@ -15,6 +15,7 @@ from torch import Tensor
 from fairspan.errors import SegmentError
 
 SEPARATOR = " "
+UNSEGMENTED = -1
 
 
 class SegmentedText(str):
@@ -39,7 +40,7 @@ class SegmentedText(str):
         text.segments = tuple(segments)
         return text
 
-    def __getnewargs__(self) -> tuple[tuple[str, ...]]:
+    def __getnewargs__(self) -> tuple[tuple[str, ...]]:  # type: ignore[override]
         return (self.segments,)
 
     @property
@@ -50,7 +51,7 @@ class SegmentedText(str):
 
 
 def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prompt: str | None) -> Tensor:
-    """[N, L], the segment each token belongs to; 0 throughout for texts that are plain strings.
+    """[N, L], the segment each token belongs to; `UNSEGMENTED` throughout for texts that are plain strings.
 
     A token belongs to the segment that holds its last character, so that a token which begins with the joining space
     goes with the word after it. Prompt and special tokens go with the segment next to them.
@@ -60,8 +61,11 @@ def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prom
     """
     shift = len(prompt or "")
     rows = []
-    for number, (text, spans, real) in enumerate(zip(texts, offsets.tolist(), valid.tolist(), strict=True)):
-        starts = text.starts if isinstance(text, SegmentedText) else [0]
+    for text, spans, real in zip(texts, offsets.tolist(), valid.tolist(), strict=True):
+        if not isinstance(text, SegmentedText):
+            rows.append([UNSEGMENTED] * len(spans))
+            continue
+        starts = text.starts
         row, current = [], 0
         for (begin, end), is_real in zip(spans, real, strict=True):
             if is_real and end > begin:
@@ -69,7 +73,7 @@ def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prom
             row.append(current)
         if current < len(starts) - 1:
             warnings.warn(
-                f"document {number} of this batch is longer than the model: its segments {current + 2} to "
+                f"the document that begins {text[:40]!r} is longer than the model: its segments {current + 2} to "
                 f"{len(starts)} were cut off and have no basket. Raise max_seq_length or split the document.",
                 stacklevel=2,
             )

@@ -10,13 +10,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
-from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_baskets
 from fairspan.attention.layers import count_layers, probe_input, route_attention, unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
 from fairspan.calibrated.features import TOKENS, PooledFeatures
 from fairspan.calibrated.pooling import PoolingSite, pooling_of
-from fairspan.calibrated.segments import SegmentedText, segment_of_tokens
+from fairspan.calibrated.segments import UNSEGMENTED, SegmentedText, segment_of_tokens
 from fairspan.calibration import Calibration, as_calibration
 from fairspan.errors import LoadError, SegmentError, UnsupportedModel
 from fairspan.temperature import LengthSchedule, Side, temperature_of
@@ -125,9 +125,7 @@ class CalibratedTransformer(Transformer):
         features[TOKENS] = features[TOKENS][text, plan.rule.pooled][:, None]
         return PooledFeatures(features, all_tokens)
 
-    def _plan(
-        self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, skip_unread: bool = True
-    ) -> Plan:
+    def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, skip_unread: bool = True) -> Plan:
         ids = inputs["input_ids"]
         valid = inputs["attention_mask"].bool() if "attention_mask" in inputs else torch.ones_like(ids).bool()
         plan = Plan(
@@ -142,12 +140,14 @@ class CalibratedTransformer(Transformer):
             eos=None if eos == "basket" else eos,  # type: ignore[arg-type]
         )
         own = {"own_bos": special.bos is not None, "own_eos": special.eos is not None}
-        if segment is None:
-            baskets = fixed_baskets(valid, self.calibration.basket_size, **own)
-            strength = self._strength(baskets)
-        else:
-            baskets = segment_baskets(valid, segment.to(valid.device), **own)
-            strength = self._full_strength(valid)
+        baskets = fixed_baskets(valid, self.calibration.basket_size, **own)
+        strength = self._strength(baskets)
+        if segment is not None:
+            plain = segment == UNSEGMENTED
+            segment = torch.where(plain, (baskets.slot - CONTENT).clamp(min=0), segment)
+            baskets = segment_baskets(valid, segment, **own)
+            if strength is not None:
+                strength = torch.where(plain[:, 0], strength, self.calibration.strength)
         rows = self.calibration.rows_for(self.site.pooling)
         layers = self.calibration.layer_numbers(self.depth)
         last = self.depth - 1
@@ -163,17 +163,16 @@ class CalibratedTransformer(Transformer):
         )
         return plan
 
-    def _full_strength(self, valid: Tensor) -> Tensor | None:
-        strength = self.calibration.strength
-        return None if strength == 1 else torch.full(valid.shape[:1], strength, device=valid.device)
-
     def _strength(self, baskets: Baskets) -> Tensor | None:
-        full = self._full_strength(baskets.slot)
-        if self.calibration.short_texts == "calibrate":
-            return full
-        filled = baskets.content / self.calibration.basket_size
-        ramp = filled.clamp(max=1) if self.calibration.short_texts == "ramp" else (filled >= 1).float()
-        return ramp * self.calibration.strength
+        """[N], after what `short_texts` does to texts that fill no basket; None if it is 1 whatever they hold."""
+        strength, filled = self.calibration.strength, baskets.content / self.calibration.basket_size
+        match self.calibration.short_texts:
+            case "calibrate":
+                return None if strength == 1 else torch.full_like(filled, strength)
+            case "leave":
+                return (filled >= 1) * strength
+            case _:
+                return filled.clamp(max=1) * strength
 
     def _reads_only_pooled(self) -> bool:
         return (

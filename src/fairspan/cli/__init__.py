@@ -1,4 +1,4 @@
-"""The command line: results on stdout, progress on stderr, one line for an error, exit code 2 for a user's mistake."""
+"""The command line: results on stdout, progress on stderr, errors in one line, exit code 2 for a user's mistake."""
 
 from __future__ import annotations
 

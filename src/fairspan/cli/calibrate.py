@@ -18,17 +18,16 @@ def calibrate(
     preset: Annotated[str, typer.Option(help=f"Where to start from: {', '.join(PRESETS)}.")] = "paper",
     basket_size: Annotated[int | None, typer.Option(help="Tokens per basket.")] = None,
     layers: Annotated[
-        str | None, typer.Option(help="last_half, last, all, the number of last layers, or numbers such as 3,5.")
+        str | None,
+        typer.Option(help="last_half, last, all, the number of last layers, or numbers such as 3,5."),
     ] = None,
     rows: Annotated[str | None, typer.Option(help="auto, pooling or all.")] = None,
     strength: Annotated[float | None, typer.Option(help="From 0 (as it was) to 1 (equal baskets).")] = None,
-    bos: Annotated[
-        str | None, typer.Option(help="First token: auto, basket, equal, original or a share.")
-    ] = None,
+    bos: Annotated[str | None, typer.Option(help="First token: auto, basket, equal, original or a share.")] = None,
     eos: Annotated[str | None, typer.Option(help="Last token: as --bos.")] = None,
     short_texts: Annotated[str | None, typer.Option(help="calibrate, leave or ramp.")] = None,
     temperature: Annotated[
-        str | None, typer.Option(help="A number, or JSON: [[400, 0.9]], {\"query\": 1, \"document\": 0.8}.")
+        str | None, typer.Option(help='A number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.')
     ] = None,
     sides: Annotated[str | None, typer.Option(help="both, document or query.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -100,6 +99,4 @@ def _parse_temperature(text: str | None) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError:
-        raise CalibrationError(
-            f"temperature must be a number or JSON such as [[400, 0.9]], got {text!r}."
-        ) from None
+        raise CalibrationError(f"temperature must be a number or JSON such as [[400, 0.9]], got {text!r}.") from None

@@ -1,0 +1,67 @@
+"""The house: who may import whom, and what importing costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "fairspan"
+
+# Each room, and the rooms it may import from. Rooms are packages, or modules directly under fairspan.
+ALLOWED = {
+    "errors": set(),
+    "temperature": {"errors"},
+    "calibration": {"errors", "temperature"},
+    "attention": {"errors"},
+    "calibrated": {"errors", "temperature", "calibration", "attention"},
+    "cli": {"errors", "calibration", "calibrated", "fairspan"},
+    "fairspan": {"errors", "temperature", "calibration", "calibrated"},
+}
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def imports(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fairspan":
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names if alias.name.split(".")[0] == "fairspan"}
+    return names
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_data_flows_one_way(file: Path) -> None:
+    """A room imports only from the rooms before it."""
+    inside = file.relative_to(SOURCE).with_suffix("").parts
+    room = "fairspan" if inside == ("__init__",) else inside[0]
+    for module in imports(file):
+        other = room_of(module)
+        assert other == room or other in ALLOWED[room], f"{room} imports {module}"
+
+
+def test_importing_is_cheap() -> None:
+    """Without torch, and well under the 0.3 s that a command line can spend before anybody notices."""
+    code = (
+        "import sys, time; start = time.perf_counter(); import fairspan; took = time.perf_counter() - start; "
+        "heavy = {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules); "
+        "assert not heavy, heavy; assert took < 0.3, took"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_is_there() -> None:
+    import fairspan
+
+    assert all(getattr(fairspan, name) is not None for name in fairspan.__all__)
+    assert dir(fairspan) == sorted(fairspan.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'calibrait'"):
+        _ = fairspan.calibrait

@@ -1,0 +1,302 @@
+"""What cannot be calibrated is refused in one clear message, and odd texts are no reason to refuse."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    Normalize,
+    Pooling,
+    StaticEmbedding,
+    Transformer,
+)
+from torch import nn
+
+import fairspan
+from tests.tiny import HIDDEN, LAYERS, save_tiny, tiny_model, tiny_tokenizer, words
+
+Make = Callable[..., SentenceTransformer]
+
+# Importing DeBERTa decorates functions with torch.jit.script, which torch calls deprecated.
+DEBERTA_IMPORTS = "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
+
+UNSUPPORTED: dict[str, dict[str, Any]] = {
+    "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "longformer": {"attention_window": [16] * LAYERS, "sep_token_id": 2},
+    "big_bird": {},
+    "fnet": {},
+}
+
+
+def refusal(model: Any, kind: type[fairspan.FairspanError] = fairspan.UnsupportedModel, **fields: Any) -> str:
+    """The message that `calibrate` refuses with, which is one line with no other error behind it."""
+    with pytest.raises(kind) as caught:
+        fairspan.calibrate(model, **fields)
+    message = str(caught.value)
+    assert type(caught.value) is kind
+    assert "\n" not in message
+    assert message.endswith(".")
+    assert caught.value.__cause__ is None
+    return message
+
+
+# Models whose attention cannot be reached
+
+
+@pytest.mark.filterwarnings(DEBERTA_IMPORTS)
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("architecture", UNSUPPORTED)
+def test_an_architecture_with_attention_of_its_own_is_named_and_others_are_suggested(
+    make_tiny: Make, tmp_path: Path, architecture: str, pooling: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The plain model works; calibrating would change nothing in it, so it is refused, once and only once."""
+    model = tiny_model(tmp_path, architecture, pooling, **UNSUPPORTED[architecture])
+    before = model.encode(words(20))
+    assert np.isfinite(before).all()
+    capfd.readouterr()
+    message = refusal(model)
+    assert capfd.readouterr() == ("", "")
+    assert repr(architecture) in message
+    assert type(model[0].model).__name__ in message
+    assert str(tmp_path) in message
+    for suggestion in ("attention interface", "BERT", "ModernBERT", "Qwen3", "torch backend"):
+        assert suggestion in message
+    assert np.array_equal(model.encode(words(20)), before)
+    assert type(model[0]) is Transformer
+
+
+@pytest.mark.parametrize(
+    ("name", "port"),
+    [
+        ("Alibaba-NLP/gte-multilingual-base", "alibaba-nlp-community/gte-multilingual-base"),
+        ("jinaai/jina-embeddings-v3", "jinaai/jina-embeddings-v3-hf"),
+        ("/models/gte-multilingual-base", "alibaba-nlp-community/gte-multilingual-base"),
+    ],
+)
+def test_checkpoints_with_code_of_their_own_are_pointed_to_their_ports(tmp_path: Path, name: str, port: str) -> None:
+    """An unsupported model under that name stands in for the checkpoint's own code."""
+    model = tiny_model(tmp_path, "fnet", "cls")
+    model[0].model.config._name_or_path = name
+    message = refusal(model)
+    assert name in message
+    assert f"Load {port} instead" in message
+
+
+def test_only_those_very_checkpoints_are_pointed_to_the_ports(tmp_path: Path) -> None:
+    """A model of another name that ends alike has other weights."""
+    model = tiny_model(tmp_path, "fnet", "cls")
+    model[0].model.config._name_or_path = "someone/not-jina-embeddings-v3"
+    assert "jina-embeddings-v3-hf" not in refusal(model)
+
+
+@pytest.mark.parametrize("backend", ["onnx", "openvino"])
+def test_an_exported_backend_is_named_and_the_torch_backend_suggested(make_tiny: Make, backend: str) -> None:
+    """An exported graph has no attention function to ask."""
+    model = copy.deepcopy(make_tiny())
+    model[0].backend = backend
+    message = refusal(model)
+    assert backend in message
+    assert "backend='torch'" in message
+
+
+def test_a_softmax_without_a_definition_of_baskets_is_refused(make_tiny: Make) -> None:
+    """Gemma 2 caps its scores inside the softmax."""
+    message = refusal(
+        make_tiny("gemma2", "mean", num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=8, sliding_window=12)
+    )
+    assert "softcap" in message
+    assert "plain softmax" in message
+
+
+# Things that are not such models
+
+
+@pytest.mark.parametrize("given", ["BAAI/bge-m3", None, 3, nn.Linear(2, 2), SentenceTransformer, CrossEncoder])
+def test_anything_but_a_sentence_transformer_is_named_by_its_type(given: Any) -> None:
+    """A name, a module or a class is not a loaded model, and the message shows how to get one."""
+    message = refusal(given)
+    assert type(given).__name__ in message
+    assert "SentenceTransformer(" in message
+
+
+def test_a_model_without_a_transformer_is_refused_with_the_modules_it_has() -> None:
+    """Static embeddings have no attention."""
+    static = StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=HIDDEN)
+    message = refusal(SentenceTransformer(modules=[static, Normalize()], device="cpu"))
+    assert "StaticEmbedding, Normalize" in message
+    assert "no attention" in message
+
+
+class OwnTransformer(Transformer):
+    """A Transformer module with code that fairspan does not know."""
+
+
+def test_a_transformer_module_with_code_of_its_own_is_named(tmp_path: Path) -> None:
+    """Replacing its class would bypass that code."""
+    transformer = OwnTransformer(str(save_tiny(tmp_path, "bert")))
+    message = refusal(SentenceTransformer(modules=[transformer, Pooling(HIDDEN, "cls")], device="cpu"))
+    assert "OwnTransformer" in message
+    assert "sentence_transformers' Transformer" in message
+
+
+@pytest.mark.parametrize("after", [[], [Normalize()]])
+def test_a_model_without_pooling_is_refused_and_told_where_to_put_it(make_tiny: Make, after: list[nn.Module]) -> None:
+    """Without it nobody can tell which row becomes the vector."""
+    message = refusal(SentenceTransformer(modules=[make_tiny()[0], *after], device="cpu"))
+    assert "no Pooling module follows" in message
+    assert "SentenceTransformer(modules=[transformer, Pooling(" in message
+
+
+@pytest.mark.parametrize("name", ["encoder.layer.2.attention.self.key.weight", "embeddings.LayerNorm.bias"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_weight_that_is_not_a_number_is_named(make_tiny: Make, name: str, dtype: torch.dtype) -> None:
+    """One NaN in one weight makes every vector NaN, so it is found before anything is calibrated."""
+    model = copy.deepcopy(make_tiny()).to(dtype)
+    model[0].model.get_parameter(name).data.view(-1)[3] = torch.nan
+    message = refusal(model, fairspan.FairspanError)
+    assert f"'0.model.{name}'" in message
+    assert "NaN" in message
+    assert "load the checkpoint again" in message
+
+
+# Calibrations that do not fit
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"layers": LAYERS + 1}, ["layers=5", "the model has 4"]),
+        ({"layers": [1, LAYERS]}, ["layers=[1, 4]", "layer 4", "numbered 0 to 3"]),
+        ({"layers": 0}, ["'last_half', 'last', 'all'", "got 0"]),
+        ({"layers": [-1]}, ["0-based layer numbers", "got [-1]"]),
+        ({"layers": "first"}, ["'last_half', 'last', 'all'", "got 'first'"]),
+        ({"basket_size": 0}, ["basket_size", "at least 1", "got 0", "128"]),
+        ({"basket_size": 12.5}, ["basket_size", "whole number", "got 12.5"]),
+        ({"strength": 1.5}, ["strength", "from 0 to 1", "got 1.5"]),
+        ({"temperature": 0}, ["temperature", "above 0 and at most 1", "got 0"]),
+        ({"sides": "documents"}, ["sides", "'both', 'document', 'query'", "got 'documents'"]),
+        ({"rows": "cls"}, ["rows", "'auto', 'pooling', 'all'", "got 'cls'"]),
+        ({"basket": 64}, ["no field 'basket'", "basket_size"]),
+        ({"calibration": "papers"}, ["no preset 'papers'", "paper, retrieval"]),
+        ({"calibration": 64}, ["preset's name", "paper, retrieval", "got 64"]),
+    ],
+)
+def test_a_calibration_that_does_not_fit_names_the_value_and_the_choices(
+    make_tiny: Make, fields: dict[str, Any], said: list[str]
+) -> None:
+    """On a model of four layers."""
+    message = refusal(make_tiny(), fairspan.CalibrationError, **fields)
+    assert [part for part in said if part not in message] == []
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "weightedmean", ("cls", "mean")])
+def test_one_row_of_a_model_that_pools_them_all_is_refused(make_tiny: Make, pooling: Any) -> None:
+    """There is no such row, and the message names the rows that there are."""
+    transformer = make_tiny()[0]
+    model = SentenceTransformer(modules=[transformer, Pooling(HIDDEN, pooling)], device="cpu")
+    message = refusal(model, fairspan.CalibrationError, rows="pooling")
+    assert "rows='pooling'" in message
+    assert "rows='all' or 'auto'" in message
+
+
+def test_errors_are_caught_by_what_they_are() -> None:
+    """Every refusal is a FairspanError, and a wrong value is a ValueError as well."""
+    for kind in (
+        fairspan.CalibrationError,
+        fairspan.UnsupportedModel,
+        fairspan.LoadError,
+        fairspan.SegmentError,
+    ):
+        assert issubclass(kind, fairspan.FairspanError)
+    assert issubclass(fairspan.CalibrationError, ValueError)
+    assert not issubclass(fairspan.UnsupportedModel, ValueError)
+
+
+# Odd texts
+
+KINDS = [
+    pytest.param("bert", "cls", {}, id="bert-cls"),
+    pytest.param("bert", "mean", {}, id="bert-mean"),
+    pytest.param("mpnet", "mean", {}, id="mpnet-mean"),
+    pytest.param("qwen3", "lasttoken", {"padding_side": "left"}, id="qwen3-lasttoken-left"),
+]
+# For texts of nothing but special tokens, of one basket and of none, every way to share is a case of its own.
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"strength": 0.5, "short_texts": "leave"},
+    {"bos": "original", "eos": "original", "strength": 0.5, "short_texts": "ramp"},
+    {"bos": 0.0, "eos": 0.2},
+    {"temperature": [(2, 0.9), (30, 0.5)]},
+]
+LONG = words(700)  # the tiny models take 512 tokens
+ODD: dict[str, Any] = {
+    "no texts": [],
+    "an empty string": "",
+    "a list of one empty string": [""],
+    "whitespace": [" ", "\t\n  "],
+    "one token": "w1",
+    "an unknown word": "nobody-knows-this",
+    "shorter than a basket": words(5),
+    "longer than the model": LONG,
+    "all of them": ["", " ", "w1", words(5), words(40)],
+    "an array": np.array(["w1", "w2 w3"]),
+    "a tuple": ("w1", "w2 w3"),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_odd_texts_give_what_a_plain_model_gives(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """The type, shape and dtype of the plain model's answer, filled with numbers."""
+    plain = make_tiny(architecture, pooling, **options)
+    fair = fairspan.calibrate(plain, basket_size=16, **settings)
+    for case, texts in ODD.items():
+        expected, vectors = plain.encode(texts), fair.encode(texts)
+        assert type(vectors) is type(expected), case
+        assert (vectors.shape, vectors.dtype) == (expected.shape, expected.dtype), case
+        assert np.isfinite(vectors).all(), case
+    assert fair.encode([], convert_to_tensor=True).shape == plain.encode([], convert_to_tensor=True).shape
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """Whitespace is the empty text, a long text is its beginning, and short texts are left alone if asked."""
+    plain = make_tiny(architecture, pooling, **options)
+    fair = fairspan.calibrate(plain, basket_size=16)
+    assert np.array_equal(fair.encode(" \n"), fair.encode(""))
+    assert np.array_equal(fair.encode(LONG), fair.encode(" ".join(LONG.split()[:510])))
+    assert not np.array_equal(fair.encode(LONG), fair.encode(" ".join(LONG.split()[:509])))
+    left = fairspan.calibrate(plain, basket_size=16, short_texts="leave")
+    for text in ("", "w1", words(5)):
+        # 1e-5: the same sums in another order, four layers deep, with components of up to 2.5.
+        assert np.abs(left.encode(text) - plain.encode(text)).max() < 1e-5
+    assert np.abs(left.encode(LONG) - plain.encode(LONG)).max() > 1e-2
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "lasttoken"])
+def test_a_text_without_any_token_beside_others_stays_out_of_their_way(tmp_path: Path, pooling: str) -> None:
+    """Some tokenizers add no special tokens: an empty text is then all padding, which plain models bear."""
+    plain = tiny_model(tmp_path, "bert", pooling)
+    plain.tokenizer.backend_tokenizer.post_processor = None
+    fair = fairspan.calibrate(plain, basket_size=16, bos="original", strength=0.5)
+    texts = ["", words(40), "w1"]
+    assert np.isfinite(plain.encode(texts)).all()
+    vectors = fair.encode(texts)
+    assert np.isfinite(vectors).all()
+    alone = np.stack([fair.encode(text) for text in texts[1:]])
+    assert np.abs(vectors[1:] - alone).max() < 1e-5  # as above
+    with pytest.raises((IndexError, RuntimeError)):
+        plain.encode("")
+    with pytest.raises((IndexError, RuntimeError)):
+        fair.encode("")

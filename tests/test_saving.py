@@ -1,0 +1,555 @@
+"""A saved model comes back with the same vectors, and its folder never gets to run anything."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Router
+from torch import nn
+from transformers import AutoModel
+
+import fairspan
+from fairspan.calibrated.transformer import calibrated_transformers
+from tests.tiny import HIDDEN, words
+
+Make = Callable[..., SentenceTransformer]
+Loader = Callable[..., SentenceTransformer]
+
+TEXTS = [words(count, seed) for seed, count in enumerate((40, 3, 80, 16, 1))]
+REFERENCE = "fairspan.calibrated.CalibratedTransformer"
+
+
+def plain_loader(path: Path, **options: Any) -> SentenceTransformer:
+    """What a user of sentence_transformers writes."""
+    return SentenceTransformer(str(path), trust_remote_code=True, device="cpu", **options)
+
+
+def own_loader(path: Path, **options: Any) -> SentenceTransformer:
+    return fairspan.load(path, device="cpu", **options)
+
+
+LOADERS = [pytest.param(plain_loader, id="SentenceTransformer"), pytest.param(own_loader, id="fairspan.load")]
+
+
+def router(make_tiny: Make) -> SentenceTransformer:
+    towers = Router.for_query_document(
+        query_modules=list(make_tiny("roberta", "mean").children()),
+        document_modules=list(make_tiny("bert", "cls").children()),
+    )
+    return SentenceTransformer(modules=[towers, Normalize()], device="cpu")
+
+
+def dense(make_tiny: Make) -> SentenceTransformer:
+    torch.manual_seed(0)
+    projection = Dense(HIDDEN, 8, activation_function=nn.GELU())
+    return SentenceTransformer(modules=[*make_tiny().children(), projection, Normalize()], device="cpu")
+
+
+# Each with a calibration that the defaults would not give.
+MODELS: dict[str, tuple[Callable[[Make], SentenceTransformer], dict[str, Any]]] = {
+    "bert-cls": (lambda make: make("bert", "cls"), {"strength": 0.5, "bos": "original", "eos": 0.1}),
+    "bert-mean": (
+        lambda make: make("bert", "mean"),
+        {"temperature": {"query": 0.9, "document": [(20, 0.7)]}},
+    ),
+    "mpnet-mean": (lambda make: make("mpnet", "mean"), {"temperature": 0.8, "scale_position_bias": True}),
+    "qwen3-lasttoken-left": (
+        lambda make: make("qwen3", "lasttoken", padding_side="left"),
+        {"layers": [1, 3], "short_texts": "ramp"},
+    ),
+    "router": (router, {"sides": "document"}),
+    "dense": (dense, {"layers": "all", "sides": "query"}),
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A calibrated model and the folder it was saved to."""
+
+    model: SentenceTransformer
+    folder: Path
+
+    def vectors(self) -> dict[str, np.ndarray]:
+        return {"query": self.model.encode_query(TEXTS), "document": self.model.encode_document(TEXTS)}
+
+
+@pytest.fixture(scope="module")
+def saved(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Saved]:
+    root = tmp_path_factory.mktemp("saved")
+    models = {}
+    for name, (build, fields) in MODELS.items():
+        model = fairspan.calibrate(build(make_tiny), basket_size=16, **fields)
+        model.save_pretrained(str(root / name))
+        models[name] = Saved(model, root / name)
+    return models
+
+
+NEW_PROCESS = """
+import sys, json
+from pathlib import Path
+import numpy as np, torch
+from sentence_transformers import SentenceTransformer
+job = json.loads(sys.stdin.read())
+torch.set_num_threads(job["threads"])
+torch._C._set_mkldnn_enabled(job["onednn"])
+def encode(model, out):
+    np.savez(out, query=model.encode_query(job["texts"]), document=model.encode_document(job["texts"]))
+for folder in map(Path, job["folders"]):  # fairspan is imported by nothing but modules.json so far
+    model = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
+    encode(model, folder / "plain_loader.npz")
+import fairspan
+for folder in map(Path, job["folders"]):
+    encode(fairspan.load(folder, device="cpu"), folder / "own_loader.npz")
+"""
+
+
+Vectors = dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def here_and_there(saved: dict[str, Saved]) -> dict[str, tuple[Vectors, dict[str, Vectors]]]:
+    """The vectors of every model from this process, and from another one by either loader.
+
+    A bfloat16 product that fails switches oneDNN off for the rest of a process, and sums come out in another
+    order: the new process is told what this one uses.
+    """
+    job = {
+        "folders": [str(one.folder) for one in saved.values()],
+        "texts": TEXTS,
+        "threads": torch.get_num_threads(),
+        "onednn": torch._C._get_mkldnn_enabled(),
+    }
+    subprocess.run([sys.executable, "-c", NEW_PROCESS], input=json.dumps(job), text=True, check=True)
+    loaders = ("plain_loader", "own_loader")
+    return {
+        name: (one.vectors(), {loader: dict(np.load(one.folder / f"{loader}.npz")) for loader in loaders})
+        for name, one in saved.items()
+    }
+
+
+def assert_same_vectors(model: SentenceTransformer, other: SentenceTransformer) -> None:
+    for encode in ("encode", "encode_query", "encode_document"):
+        assert np.array_equal(getattr(model, encode)(TEXTS), getattr(other, encode)(TEXTS)), encode
+
+
+def edit(file: Path, **changes: Any) -> None:
+    """Change fields of a JSON file, which is made if there is none."""
+    values = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps({**values, **changes}))
+
+
+# The same model again
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_model_gives_the_same_vectors(saved: dict[str, Saved], name: str, load: Loader) -> None:
+    """Bit for bit, on both sides, with the same calibration, by either loader."""
+    loaded = load(saved[name].folder)
+    assert_same_vectors(loaded, saved[name].model)
+    calibrations = [module.calibration for module in calibrated_transformers(loaded)]
+    assert calibrations == [module.calibration for module in calibrated_transformers(saved[name].model)]
+    assert len(calibrations) == (2 if name == "router" else 1)
+
+
+@pytest.mark.parametrize("loader", ["plain_loader", "own_loader"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_new_process_gives_the_same_vectors(
+    here_and_there: dict[str, tuple[Vectors, dict[str, Vectors]]], name: str, loader: str
+) -> None:
+    """Nothing that the first process set up is needed: bit for bit, in one that begins with the folder."""
+    here, there = here_and_there[name]
+    for side in ("query", "document"):
+        assert np.array_equal(there[loader][side], here[side]), side
+
+
+@pytest.mark.parametrize("load", LOADERS)
+def test_prompts_similarity_and_limits_survive(make_tiny: Make, tmp_path: Path, load: Loader) -> None:
+    """What a SentenceTransformer keeps beside its modules is kept for a calibrated one."""
+    plain = SentenceTransformer(
+        modules=list(make_tiny().children()),
+        prompts={"query": "w1 w2 ", "document": "w3 "},
+        default_prompt_name="document",
+        similarity_fn_name="dot",
+        truncate_dim=12,
+        device="cpu",
+    )
+    model = fairspan.calibrate(plain, basket_size=16)
+    model.max_seq_length = 50
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    loaded = load(tmp_path)
+    for name in ("prompts", "default_prompt_name", "similarity_fn_name", "truncate_dim", "max_seq_length"):
+        assert getattr(loaded, name) == getattr(model, name), name
+    assert loaded.encode(TEXTS).shape == (len(TEXTS), 12)
+    assert_same_vectors(loaded, model)
+
+
+@pytest.mark.parametrize("load", LOADERS)
+def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(
+    saved: dict[str, Saved], tmp_path: Path, load: Loader
+) -> None:
+    """Loading is the inverse of saving, as often as one likes."""
+    again = fairspan.calibrate(load(saved["mpnet-mean"].folder), "retrieval", basket_size=8)
+    again.save_pretrained(str(tmp_path), create_model_card=False)
+    assert_same_vectors(load(tmp_path), again)
+    assert not np.array_equal(again.encode(TEXTS), saved["mpnet-mean"].model.encode(TEXTS))
+
+
+def test_the_dtype_survives(make_tiny: Make, tmp_path: Path) -> None:
+    """A model cast after calibrating is saved and loaded as cast."""
+    model = fairspan.calibrate(make_tiny(), basket_size=16).half()
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    loaded = fairspan.load(tmp_path, device="cpu")
+    assert loaded.dtype == torch.float16
+    assert_same_vectors(loaded, model)
+
+
+@pytest.mark.parametrize("load", LOADERS)
+def test_a_calibration_that_does_nothing_survives_too(make_tiny: Make, tmp_path: Path, load: Loader) -> None:
+    """It stays a calibrated model, with the plain model's vectors."""
+    fairspan.calibrate(make_tiny(), "none").save_pretrained(str(tmp_path), create_model_card=False)
+    assert_same_vectors(load(tmp_path), make_tiny())
+
+
+def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) -> None:
+    """Folders outlive releases, so what they refer to is a fixed name, in a Router too."""
+    modules = json.loads((saved["bert-cls"].folder / "modules.json").read_text())
+    assert modules[0]["type"] == REFERENCE
+    assert all(module["type"].startswith("sentence_transformers.") for module in modules[1:])
+    types = json.loads((saved["router"].folder / "router_config.json").read_text())["types"]
+    assert [name for name, reference in types.items() if reference == REFERENCE] == [
+        "query_0_CalibratedTransformer",
+        "document_0_CalibratedTransformer",
+    ]
+
+
+@pytest.mark.parametrize("name", ["bert-cls", "mpnet-mean", "qwen3-lasttoken-left"])
+def test_the_folder_holds_the_plain_checkpoint(saved: dict[str, Saved], make_tiny: Make, name: str) -> None:
+    """transformers by itself reads the saved weights, with the class and attention of before."""
+    original = MODELS[name][0](make_tiny)[0].model
+    model = AutoModel.from_pretrained(saved[name].folder)
+    assert type(model) is type(original)
+    assert model.config._attn_implementation == original.config._attn_implementation
+    for key, weight in original.state_dict().items():
+        assert torch.equal(model.state_dict()[key], weight), key
+    assert "fairspan" not in (saved[name].folder / "config.json").read_text()
+    assert [file.name for file in saved[name].folder.rglob("*") if file.suffix in (".bin", ".py", ".pkl")] == []
+
+
+def test_sentence_transformers_asks_for_trust_before_it_loads_one(saved: dict[str, Saved]) -> None:
+    """A module class from outside sentence_transformers needs its `trust_remote_code=True`."""
+    with pytest.raises(ValueError, match="trust_remote_code=True") as refusal:
+        SentenceTransformer(str(saved["bert-cls"].folder), device="cpu")
+    assert REFERENCE in str(refusal.value)
+
+
+# What is refused when saving
+
+
+@pytest.mark.parametrize("name", ["bert-cls", "router"])
+def test_weights_are_never_pickled(saved: dict[str, Saved], tmp_path: Path, name: str) -> None:
+    """`BaseModel.save` catches only TypeError, so the refusal reaches the user, and no weight is written."""
+    with pytest.raises(fairspan.LoadError, match=r"safetensors only: leave safe_serialization=True"):
+        saved[name].model.save_pretrained(str(tmp_path), safe_serialization=False)
+    assert [file for file in tmp_path.rglob("*") if file.suffix in (".bin", ".safetensors")] == []
+    assert not (tmp_path / "modules.json").exists()
+
+
+def test_a_model_that_is_code_from_a_folder_is_not_saved(make_tiny: Make, tmp_path: Path) -> None:
+    """Its folder could not be loaded without running that code."""
+    model = fairspan.calibrate(make_tiny(), basket_size=16)
+    kind = type(model[0].model)
+    model[0].model.__class__ = type("RemoteModel", (kind,), {"__module__": "transformers_modules.somewhere"})
+    with pytest.raises(fairspan.LoadError, match="RemoteModel is code from a model folder"):
+        model.save_pretrained(str(tmp_path), create_model_card=False)
+
+
+# Code in the folder
+
+
+TRAP = """
+from pathlib import Path
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+Path({marker!r}).write_text("this code was run")
+class EvilConfig(BertConfig):
+    pass
+class EvilModel(BertModel):
+    config_class = EvilConfig
+class EvilTokenizer(PreTrainedTokenizerFast):
+    pass
+class CalibratedTransformer(BertModel):
+    pass
+"""
+MODEL_MAP = {"AutoConfig": "modeling_evil.EvilConfig", "AutoModel": "modeling_evil.EvilModel"}
+TOKENIZER_MAP = {"AutoTokenizer": ["modeling_evil.EvilTokenizer", "modeling_evil.EvilTokenizer"]}
+TRUST = {"trust_remote_code": True}
+
+
+@dataclass(frozen=True)
+class Trapped:
+    """A saved model whose folder holds code that leaves a marker when it is run."""
+
+    folder: Path
+    marker: Path
+
+
+@pytest.fixture
+def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trapped:
+    """Code under every name that a loader might look for. transformers would copy what it runs to a cache."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(folder), create_model_card=False)
+    (folder / "fairspan").mkdir()
+    for name in ("fairspan", "calibrated", "modeling_evil", "CalibratedTransformer", "fairspan/calibrated"):
+        (folder / f"{name}.py").write_text(TRAP.format(marker=str(marker)))
+    return Trapped(folder, marker)
+
+
+def test_the_trap_works(trapped: Trapped) -> None:
+    """The premise of the tests below."""
+    runpy.run_path(str(trapped.folder / "modeling_evil.py"))
+    assert trapped.marker.exists()
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="files"),
+        pytest.param({"config.json": {"auto_map": MODEL_MAP}}, id="model"),
+        pytest.param({"tokenizer_config.json": {"auto_map": TOKENIZER_MAP}}, id="tokenizer"),
+        pytest.param(
+            {
+                "config.json": {"auto_map": {**MODEL_MAP, **TOKENIZER_MAP}},
+                "sentence_bert_config.json": dict.fromkeys(
+                    ("model_kwargs", "config_kwargs", "processor_kwargs"), TRUST
+                ),
+            },
+            id="folder-asks-for-trust",
+        ),
+        pytest.param(
+            {
+                "config.json": {"auto_map": {**MODEL_MAP, **TOKENIZER_MAP}},
+                "sentence_bert_config.json": dict.fromkeys(("model_args", "config_args", "tokenizer_args"), TRUST),
+            },
+            id="folder-asks-for-trust-in-old-names",
+        ),
+    ],
+)
+def test_code_in_the_folder_is_not_run_where_transformers_has_its_own(
+    trapped: Trapped, saved: dict[str, Saved], make_tiny: Make, changes: dict[str, Any], load: Loader
+) -> None:
+    """The model loads with transformers' own classes, though the user trusted the folder."""
+    for file, fields in changes.items():
+        edit(trapped.folder / file, **fields)
+    loaded = load(trapped.folder)
+    assert not trapped.marker.exists()
+    assert_same_vectors(loaded, fairspan.calibrate(make_tiny(), basket_size=16))
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"config.json": {"auto_map": MODEL_MAP, "model_type": "evil"}}, id="model"),
+        pytest.param(
+            {"processor_config.json": {"auto_map": {"AutoProcessor": "modeling_evil.EvilTokenizer"}}},
+            id="processor",
+        ),
+    ],
+)
+def test_a_folder_that_needs_its_own_code_is_refused(trapped: Trapped, changes: dict[str, Any], load: Loader) -> None:
+    """Where transformers has no class of its own, nothing is run and the message says why."""
+    for file, fields in changes.items():
+        edit(trapped.folder / file, **fields)
+    with pytest.raises((fairspan.LoadError, ValueError), match="contains custom code") as refusal:
+        load(trapped.folder)
+    assert not trapped.marker.exists()
+    if load is own_loader:
+        assert isinstance(refusal.value, fairspan.LoadError)
+        assert str(trapped.folder) in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", ["model_kwargs", "config_kwargs", "processor_kwargs"])
+@pytest.mark.parametrize("load", LOADERS)
+def test_trust_handed_on_by_keyword_runs_no_code_either(trapped: Trapped, load: Loader, kind: str) -> None:
+    """`load` says "never, trusted or not", so also not by the keywords that it passes on."""
+    edit(trapped.folder / "config.json", auto_map={**MODEL_MAP, **TOKENIZER_MAP})
+    edit(trapped.folder / "tokenizer_config.json", auto_map=TOKENIZER_MAP)
+    with suppress(fairspan.LoadError, ValueError):  # to refuse is as good as to ignore it
+        load(trapped.folder, **{kind: dict(TRUST)})
+    assert not trapped.marker.exists()
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize(
+    ("file", "fields"),
+    [
+        ("config.json", {"attn_implementation": "evil/kernel", "allow_all_kernels": True}),
+        (
+            "sentence_bert_config.json",
+            {"model_kwargs": {"attn_implementation": "evil/kernel", "allow_all_kernels": True}},
+        ),
+    ],
+)
+def test_a_folder_cannot_have_a_kernel_of_its_choice_fetched_and_run(
+    make_tiny: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    load: Loader,
+    file: str,
+    fields: dict[str, Any],
+) -> None:
+    """transformers fetches an attention "owner/kernel" from the hub, anybody's if told to allow all."""
+    asked: list[tuple[str, bool]] = []
+
+    def record(name: str, allow_all_kernels: bool = False) -> None:
+        asked.append((name, allow_all_kernels))
+
+    monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", record)
+    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(tmp_path), create_model_card=False)
+    edit(tmp_path / file, **fields)
+    with suppress(fairspan.LoadError):  # to refuse is as good as to ignore it
+        load(tmp_path)
+    assert ("evil/kernel", True) not in asked
+
+
+# Pickles in the folder
+
+
+class Mark:
+    """An object whose pickle makes a file when it is read."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.marker,)
+
+
+def write_pickle(file: Path, marker: Path) -> None:
+    file.write_bytes(pickle.dumps({"weight": Mark(marker)}, protocol=2))
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("asked", [{}, {"model_kwargs": {"use_safetensors": False, "weights_only": False}}])
+def test_pickled_weights_are_never_read(make_tiny: Make, tmp_path: Path, load: Loader, asked: dict[str, Any]) -> None:
+    """A folder without safetensors is refused, whatever it or the caller asks for."""
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(folder), create_model_card=False)
+    (folder / "model.safetensors").unlink()
+    write_pickle(folder / "pytorch_model.bin", marker)
+    edit(folder / "sentence_bert_config.json", **asked)
+    with pytest.raises((fairspan.LoadError, OSError), match="safetensors") as refusal:
+        load(folder, **asked)
+    assert not marker.exists()
+    if load is own_loader:
+        assert isinstance(refusal.value, fairspan.LoadError)
+        assert "pytorch_model.bin" in str(refusal.value)
+    pickle.loads((folder / "pytorch_model.bin").read_bytes())
+    assert marker.exists()  # the premise: reading it would have been noticed
+
+
+@pytest.mark.parametrize("file", ["2_Dense/pytorch_model.bin", "training_args.bin", "1_Pooling/state.pt"])
+def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
+    saved: dict[str, Saved], tmp_path: Path, file: str
+) -> None:
+    """Modules behind the transformer would read theirs, so the folder must hold none."""
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    saved["dense"].model.save_pretrained(str(folder), create_model_card=False)
+    write_pickle(folder / file, marker)
+    with pytest.raises(fairspan.LoadError, match=r"may be a pickle.*convert it to safetensors") as refusal:
+        fairspan.load(folder)
+    assert str(folder / file) in str(refusal.value)
+    assert not marker.exists()
+
+
+# What fairspan.load refuses, and how
+
+
+def test_fairspan_load_refuses_a_model_that_is_not_calibrated(make_tiny: Make, tmp_path: Path) -> None:
+    """It says what the folder is and what to do with it."""
+    make_tiny().save_pretrained(str(tmp_path), create_model_card=False)
+    with pytest.raises(fairspan.LoadError, match=r"not a calibrated model.*SentenceTransformer.*fairspan\.calibrate"):
+        fairspan.load(tmp_path)
+
+
+def test_fairspan_load_refuses_to_trust(saved: dict[str, Saved]) -> None:
+    """There is nothing that trust would be needed for."""
+    with pytest.raises(fairspan.LoadError, match="leave trust_remote_code out"):
+        fairspan.load(saved["bert-cls"].folder, trust_remote_code=True)
+
+
+@pytest.mark.parametrize("reference", ["modeling_evil.EvilModel", "fairspan.calibration.Calibration"])
+@pytest.mark.parametrize("name", ["bert-cls", "router"])
+def test_fairspan_load_refuses_foreign_module_classes(
+    saved: dict[str, Saved], tmp_path: Path, name: str, reference: str
+) -> None:
+    """Only sentence_transformers' classes and the one of fairspan's, in modules.json and inside a Router."""
+    saved[name].model.save_pretrained(str(tmp_path), create_model_card=False)
+    if name == "router":
+        file = tmp_path / "router_config.json"
+        config = json.loads(file.read_text())
+        edit(file, types={**config["types"], "query_1_Pooling": reference})
+    else:
+        file = tmp_path / "modules.json"
+        modules = json.loads(file.read_text())
+        file.write_text(json.dumps([modules[0], {**modules[1], "type": reference}]))
+    with pytest.raises(fairspan.LoadError, match=r"neither sentence_transformers' nor fairspan's") as refusal:
+        fairspan.load(tmp_path)
+    assert reference in str(refusal.value)
+
+
+class Square(nn.Module):
+    """An activation function that torch does not have."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+
+def test_fairspan_load_does_not_replace_an_activation_function_it_may_not_import(
+    make_tiny: Make, tmp_path: Path
+) -> None:
+    """sentence_transformers puts Tanh in its place and only logs it: other vectors than the saved model's."""
+    projection = Dense(HIDDEN, 8, activation_function=Square())
+    plain = SentenceTransformer(modules=[*make_tiny().children(), projection], device="cpu")
+    model = fairspan.calibrate(plain, basket_size=16)
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    assert_same_vectors(plain_loader(tmp_path), model)
+    with pytest.raises(fairspan.LoadError, match="Square"):
+        fairspan.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        pytest.param('{"calibration": {"format": 99}}', "layout 99.*newer fairspan", id="newer-layout"),
+        pytest.param('{"calibration": {"basket_size": 0}}', "basket_size must be .*got 0", id="wrong-value"),
+        pytest.param('{"calibration": {"baskets": 3}}', "no field 'baskets'", id="unknown-field"),
+        pytest.param('{"calibration": null}', "calibration", id="null"),
+        pytest.param("{}", "calibration", id="missing"),
+        pytest.param("{", "not JSON", id="not-json"),
+    ],
+)
+def test_a_damaged_calibration_is_one_clear_message(
+    saved: dict[str, Saved], tmp_path: Path, written: str, said: str
+) -> None:
+    """A folder edited by hand gives an error of fairspan's own, and never a calibration that nobody wrote."""
+    saved["bert-cls"].model.save_pretrained(str(tmp_path), create_model_card=False)
+    (tmp_path / "sentence_bert_config.json").write_text(written)
+    with pytest.raises(fairspan.FairspanError, match=said):
+        fairspan.load(tmp_path)

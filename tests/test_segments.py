@@ -1,0 +1,113 @@
+"""Segment baskets: documents given as lists of segments."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan import SegmentedText, SegmentError
+from fairspan.calibrated.transformer import SEGMENTS
+from tests.tiny import words
+
+B = 8
+
+
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_segments_with_the_borders_of_fixed_baskets_give_the_same_vector(
+    make_tiny: Callable[..., SentenceTransformer], pooling: str, side: str
+) -> None:
+    """The same document twice: as one text in baskets of eight tokens, and as segments that end where those do.
+
+    Special tokens have baskets of their own here, so that every segment is exactly one run of eight.
+    """
+    model = make_tiny("bert", pooling, padding_side=side)
+    fair = fairspan.calibrate(model, basket_size=B, bos="equal", eos="equal")
+    lengths = [(B, B, B), (B, 3), (B, B, B, B, 5)]
+    documents = [[words(n, seed=10 * d + s) for s, n in enumerate(parts)] for d, parts in enumerate(lengths)]
+    by_segments = fairspan.encode_segments(fair, documents)
+    by_size = fair.encode_document([" ".join(document) for document in documents])
+    assert np.abs(by_segments - by_size).max() <= 1e-5 * np.abs(by_size).max()
+
+
+def test_unequal_segments_differ_from_fixed_baskets(make_tiny: Callable[..., SentenceTransformer]) -> None:
+    """Otherwise the test above would hold for a function that ignores segments."""
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=B)
+    document = [words(3, seed=1), words(20, seed=2), words(6, seed=3)]
+    one = fairspan.encode_segments(fair, document)
+    assert one.ndim == 1
+    assert np.abs(one - fair.encode_document(" ".join(document))).max() > 1e-3
+
+
+def test_tokens_of_real_text_go_to_the_segment_they_were_cut_from(minilm: SentenceTransformer) -> None:
+    """The token spans that the offsets give, checked by decoding them."""
+    fair = fairspan.calibrate(minilm, "paper")
+    page = SegmentedText(["Bees dance to tell others where flowers are.", "Glaciers carve wide valleys."])
+    features = fair.preprocess([page])
+    segment, ids = features[SEGMENTS][0], features["input_ids"][0]
+    parts = [fair.tokenizer.decode(ids[segment == s], skip_special_tokens=True) for s in (0, 1)]
+    assert parts == [part.lower() for part in page.segments]
+
+
+@pytest.mark.parametrize("settings", [{}, {"strength": 0.5, "short_texts": "leave"}, {"short_texts": "ramp"}])
+def test_plain_texts_in_the_same_batch_keep_their_fixed_baskets(
+    make_tiny: Callable[..., SentenceTransformer], settings: dict[str, Any]
+) -> None:
+    """A vector does not depend on what else is in the batch."""
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=B, **settings)
+    texts = [words(30, seed=1), words(5, seed=2)]
+    page = SegmentedText([words(4, seed=3), words(17, seed=4)])
+    mixed = fair.encode([*texts, page])
+    apart = np.stack([*fair.encode(texts), fair.encode(page)])
+    assert np.abs(mixed - apart).max() <= 1e-5 * np.abs(apart).max()
+
+
+def test_prompts_go_with_the_first_segment(make_tiny: Callable[..., SentenceTransformer]) -> None:
+    """Offsets are counted from the start of the prompt."""
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "paper")
+    features = fair.preprocess([SegmentedText(["w1 w2", "w3"])], prompt="w9 w8 ")
+    assert features[SEGMENTS].tolist() == [[0, 0, 0, 0, 0, 1, 1]]  # <s> w9 w8 w1 w2 | w3 </s>
+
+
+def test_segments_cut_off_by_the_model_are_never_passed_over(
+    make_tiny: Callable[..., SentenceTransformer],
+) -> None:
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "paper")
+    fair.max_seq_length = 12
+    with pytest.warns(UserWarning, match="its segments 2 to 3 were cut off and have no basket"):
+        fairspan.encode_segments(fair, [[words(12), words(4), words(4)]])
+
+
+def test_a_segmented_text_is_a_string_that_pickles() -> None:
+    """Worker processes receive documents pickled."""
+    page = SegmentedText(["one two", "three"])
+    assert page == "one two three"
+    assert page.starts == [0, 8]
+    again = pickle.loads(pickle.dumps(page))
+    assert (again, again.segments) == (page, page.segments)
+
+
+@pytest.mark.parametrize(
+    ("segments", "said"),
+    [
+        ([], "at least one segment"),
+        (["a", " "], "segment 1 of a document of 2 is empty"),
+        ("text", "list of strings"),
+    ],
+)
+def test_wrong_documents_are_refused(segments: object, said: str) -> None:
+    with pytest.raises(SegmentError, match=said):
+        SegmentedText(segments)  # type: ignore[arg-type]
+
+
+def test_an_uncalibrated_model_is_refused(make_tiny: Callable[..., SentenceTransformer]) -> None:
+    model = make_tiny("bert", "cls")
+    for unfit in (model, fairspan.calibrate(model, "tempscale")):
+        with pytest.raises(SegmentError, match="only inside a calibrated model"):
+            fairspan.encode_segments(unfit, [["a", "b"]])

@@ -1,0 +1,692 @@
+"""A calibrated model does what every SentenceTransformer does, and leaves alone the one it was made from."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Normalize,
+    Pooling,
+    Router,
+    StaticEmbedding,
+    Transformer,
+)
+from sentence_transformers.util import quantize_embeddings
+from torch import Tensor, nn
+
+import fairspan
+from fairspan.calibrated import CalibratedTransformer
+from fairspan.calibration import PRESETS
+from tests.tiny import HIDDEN, tiny_tokenizer, words
+
+Make = Callable[..., SentenceTransformer]
+
+# From one token to several baskets of 16, out of order.
+TEXTS = [words(count, seed) for seed, count in enumerate((40, 3, 80, 16, 1))]
+PROMPTS = {"query": "w1 w2 w3 ", "document": "w4 ", "clustering": "w5 w6 "}
+
+# Two orders of summing the same float32 numbers: the plain tiny models differ by up to 1.5e-6 between batch
+# sizes, with components of up to 2.5, while one calibration differs from another by more than 1e-2.
+ROUNDING = 1e-5
+DIFFERENT = 1e-2
+
+KINDS = [
+    pytest.param("bert", "cls", {}, id="bert-cls"),
+    pytest.param("bert", "mean", {}, id="bert-mean"),
+    pytest.param("mpnet", "mean", {}, id="mpnet-mean"),
+    pytest.param("qwen3", "lasttoken", {"padding_side": "left"}, id="qwen3-lasttoken-left"),
+]
+ONE_TOKEN_KINDS = [
+    pytest.param("bert", "cls", {}, id="bert-cls"),
+    pytest.param("bert", "lasttoken", {}, id="bert-lasttoken"),
+    pytest.param("qwen3", "lasttoken", {"padding_side": "left"}, id="qwen3-lasttoken-left"),
+]
+POOLINGS = ["cls", "mean"]
+
+
+class PassOn(nn.Module):
+    """A module that reads nothing and changes nothing."""
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        return features
+
+
+class Rebuild(nn.Module):
+    """A module that makes a new dict out of the features it is given."""
+
+    def __init__(self, rebuild: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        super().__init__()
+        self.rebuild = rebuild
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        return self.rebuild(features)
+
+
+def calibrate(model: SentenceTransformer, *args: Any, **fields: Any) -> SentenceTransformer:
+    """Calibrated with baskets that the test's texts fill several of."""
+    return fairspan.calibrate(model, *args, **{"basket_size": 16, **fields})
+
+
+def with_prompts(model: SentenceTransformer, default: str | None = None) -> SentenceTransformer:
+    """A model with prompts of its own on the same modules."""
+    return SentenceTransformer(
+        modules=list(model.children()), prompts=dict(PROMPTS), default_prompt_name=default, device="cpu"
+    )
+
+
+def two_towers(make_tiny: Make) -> SentenceTransformer:
+    """Queries through a mean-pooled RoBERTa, documents through a CLS-pooled BERT."""
+    router = Router.for_query_document(
+        query_modules=list(make_tiny("roberta", "mean").children()),
+        document_modules=list(make_tiny("bert", "cls").children()),
+    )
+    return SentenceTransformer(modules=[router, Normalize()], device="cpu")
+
+
+def distance(one: Any, other: Any) -> float:
+    """The largest difference between any two components."""
+    first, second = (torch.as_tensor(np.asarray(x)).double() for x in (one, other))
+    assert first.shape == second.shape
+    return float((first - second).abs().max())
+
+
+def same(one: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(one, other)
+
+
+def left_alone(plain: SentenceTransformer, vectors: np.ndarray, untouched: np.ndarray) -> bool:
+    """Bit for bit, if the plain model uses SDPA too. MPNet multiplies its own matrices, in another order."""
+    if plain[0].model.config._attn_implementation == "sdpa":
+        return same(vectors, untouched)
+    return distance(vectors, untouched) < ROUNDING
+
+
+# What encode returns
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_a_single_string_gives_the_vector_that_it_has_in_a_list(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """`encode` takes one string for one vector and a list for a matrix, and calibration has acted on both."""
+    plain = make_tiny(architecture, pooling, **options)
+    fair = calibrate(plain)
+    together = fair.encode(TEXTS)
+    assert together.shape == (len(TEXTS), HIDDEN)
+    assert together.dtype == np.float32
+    assert distance(together, plain.encode(TEXTS)) > DIFFERENT
+    for text, vector in zip(TEXTS, together, strict=True):
+        alone = fair.encode(text)
+        assert alone.shape == (HIDDEN,)
+        assert distance(alone, vector) < ROUNDING
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_batch_size_and_order_of_the_texts_do_not_matter(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """Padding is in no basket, so a text's neighbours in its batch cannot change its vector."""
+    fair = calibrate(make_tiny(architecture, pooling, **options), "retrieval", temperature=0.8)
+    expected = fair.encode(TEXTS, batch_size=len(TEXTS))
+    for batch_size in (1, 2, 4):
+        assert distance(fair.encode(TEXTS, batch_size=batch_size), expected) < ROUNDING
+    order = np.random.default_rng(0).permutation(len(TEXTS))
+    assert distance(fair.encode([TEXTS[i] for i in order], batch_size=4), expected[order]) < ROUNDING
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_vectors_come_as_arrays_tensors_or_a_list_of_tensors(make_tiny: Make, pooling: str) -> None:
+    """The three return types hold the same numbers."""
+    fair = calibrate(make_tiny("bert", pooling))
+    vectors = fair.encode(TEXTS)
+    tensor = fair.encode(TEXTS, convert_to_tensor=True)
+    assert isinstance(tensor, Tensor)
+    assert same(tensor.numpy(), vectors)
+    listed = fair.encode(TEXTS, convert_to_numpy=False)
+    assert isinstance(listed, list)
+    assert all(isinstance(vector, Tensor) for vector in listed)
+    assert same(torch.stack(listed).numpy(), vectors)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_vectors_are_cut_and_normalised_as_asked(make_tiny: Make, pooling: str) -> None:
+    """`truncate_dim` keeps the first components, and then `normalize_embeddings` divides by the length."""
+    plain = make_tiny("bert", pooling)
+    fair = calibrate(plain)
+    vectors = fair.encode(TEXTS)
+    assert same(fair.encode(TEXTS, truncate_dim=8), vectors[:, :8])
+    short = fair.encode(TEXTS, truncate_dim=8, normalize_embeddings=True)
+    assert distance(short, vectors[:, :8] / np.linalg.norm(vectors[:, :8], axis=1, keepdims=True)) < ROUNDING
+
+    cut = SentenceTransformer(modules=list(plain.children()), truncate_dim=8, device="cpu")
+    assert same(calibrate(cut).encode(TEXTS), vectors[:, :8])
+
+
+@pytest.mark.parametrize("precision", ["int8", "uint8", "binary"])
+def test_vectors_are_quantised_as_a_plain_models_are(make_tiny: Make, precision: str) -> None:
+    """`encode` quantises the calibrated vectors, to the dtype and shape of the plain model's."""
+    plain = make_tiny("bert", "cls")
+    fair = calibrate(plain)
+    quantised = fair.encode(TEXTS, precision=precision)
+    expected = plain.encode(TEXTS, precision=precision)
+    assert (quantised.dtype, quantised.shape) == (expected.dtype, expected.shape)
+    assert same(quantised, quantize_embeddings(fair.encode(TEXTS), precision=precision))
+    assert not same(quantised, expected)
+
+
+# Token embeddings of models that pool one token, which `encode` for vectors does not compute
+
+
+def one_row_and_all_rows(plain: SentenceTransformer) -> tuple[SentenceTransformer, SentenceTransformer]:
+    """A calibrated model that computes only the pooled row, and one whose next module may read them all."""
+    transformer, pooling = plain.children()
+    kept_from = SentenceTransformer(modules=[transformer, PassOn(), pooling], device="cpu")
+    return calibrate(plain), calibrate(kept_from)
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), ONE_TOKEN_KINDS)
+def test_only_the_pooled_row_reaches_the_pooling_unless_another_module_is_between(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """The premise of the two tests below, and the vectors are the same either way."""
+    one_row, all_rows = one_row_and_all_rows(make_tiny(architecture, pooling, **options))
+    seen: dict[str, tuple[int, ...]] = {}
+
+    def watch(name: str) -> Callable[..., None]:
+        def look(module: nn.Module, given: tuple[dict[str, Tensor]]) -> None:
+            seen[name] = tuple(given[0]["token_embeddings"].shape)
+
+        return look
+
+    one_row[-1].register_forward_pre_hook(watch("one row"))
+    all_rows[-1].register_forward_pre_hook(watch("all rows"))
+    assert distance(one_row.encode(TEXTS), all_rows.encode(TEXTS)) < ROUNDING
+    longest = max(len(text.split()) for text in TEXTS) + 2
+    assert seen == {"one row": (len(TEXTS), 1, HIDDEN), "all rows": (len(TEXTS), longest, HIDDEN)}
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), ONE_TOKEN_KINDS)
+def test_token_embeddings_are_those_of_a_pass_that_computes_every_row(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """Whoever asks for token embeddings gets all of them, as many as from the plain model."""
+    plain = make_tiny(architecture, pooling, **options)
+    one_row, all_rows = one_row_and_all_rows(plain)
+    tokens = one_row.encode(TEXTS, output_value="token_embeddings", batch_size=4)
+    expected = all_rows.encode(TEXTS, output_value="token_embeddings", batch_size=4)
+    shapes = [part.shape for part in plain.encode(TEXTS, output_value="token_embeddings", batch_size=4)]
+    assert [part.shape for part in tokens] == shapes
+    for part, other in zip(tokens, expected, strict=True):
+        assert distance(part, other) < ROUNDING
+    pooled = 0 if pooling == "cls" else -1
+    vectors = one_row.encode(TEXTS, batch_size=4)
+    for part, vector in zip(tokens, vectors, strict=True):
+        assert distance(part[pooled], vector) < ROUNDING
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), ONE_TOKEN_KINDS)
+def test_all_features_are_those_of_a_pass_that_computes_every_row(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """`output_value=None` has every feature of the plain model, in its shape, for a list and for a string."""
+    plain = make_tiny(architecture, pooling, **options)
+    models = (*one_row_and_all_rows(plain), plain)
+    listed = [model.encode(TEXTS, output_value=None) for model in models]
+    single = [[model.encode(TEXTS[0], output_value=None)] for model in models]
+    for fair, expected, shaped in [*zip(*listed, strict=True), *zip(*single, strict=True)]:
+        assert shaped.keys() <= fair.keys()
+        for name, value in shaped.items():
+            if isinstance(value, Tensor):
+                assert fair[name].shape == value.shape
+                assert distance(fair[name], expected[name]) < ROUNDING
+
+
+@pytest.mark.parametrize(
+    "rebuild",
+    [
+        pytest.param(lambda f: {"sentence_embedding": f["token_embeddings"][:, 1], **f}, id="getitem"),
+        pytest.param(lambda f: dict(f.items()), id="items"),
+        pytest.param(lambda f: {**f}, id="unpacking"),
+        pytest.param(lambda f: dict(f), id="dict"),
+        pytest.param(lambda f: f.copy(), id="copy-method"),
+        pytest.param(copy.copy, id="copy-module"),
+        pytest.param(lambda f: f | {}, id="union"),
+        pytest.param(lambda f: {**f, "token_embeddings": f.pop("token_embeddings")}, id="pop"),
+    ],
+)
+def test_a_module_after_the_pooling_sees_every_token_however_it_reads_them(
+    make_tiny: Make, rebuild: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    """The features are a dict to every module that follows, whichever of a dict's methods it uses."""
+    plain = SentenceTransformer(modules=[*make_tiny("bert", "cls").children(), Rebuild(rebuild)], device="cpu")
+    fair = calibrate(plain)
+    expected = plain.encode(TEXTS, output_value="token_embeddings")
+    tokens = fair.encode(TEXTS, output_value="token_embeddings")
+    assert [part.shape for part in tokens] == [part.shape for part in expected]
+
+
+# Prompts and sides
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_prompts_are_put_in_front_of_the_texts(make_tiny: Make, pooling: str) -> None:
+    """By side, by name, by value and by default, a prompt is text in front of the text."""
+    fair = calibrate(with_prompts(make_tiny("bert", pooling)))
+    by_hand = {name: fair.encode([prompt + text for text in TEXTS]) for name, prompt in PROMPTS.items()}
+    assert distance(by_hand["query"], by_hand["document"]) > DIFFERENT
+    assert same(fair.encode_query(TEXTS), by_hand["query"])
+    assert same(fair.encode_document(TEXTS), by_hand["document"])
+    assert same(fair.encode(TEXTS, prompt_name="clustering"), by_hand["clustering"])
+    assert same(fair.encode(TEXTS, prompt=PROMPTS["clustering"]), by_hand["clustering"])
+
+    default = calibrate(with_prompts(make_tiny("bert", pooling), default="clustering"))
+    assert same(default.encode(TEXTS), by_hand["clustering"])
+    assert same(default.encode_query(TEXTS), by_hand["query"])
+    with pytest.raises(ValueError, match="'nothing' not found"):
+        fair.encode(TEXTS, prompt_name="nothing")
+
+
+def without_prompt_in_pooling(model: SentenceTransformer) -> SentenceTransformer:
+    """Prompts, and pooling that leaves their tokens out, on the same transformer."""
+    transformer, pooling = model.children()
+    pooled = Pooling(pooling.embedding_dimension, pooling.pooling_mode, include_prompt=False)
+    return SentenceTransformer(modules=[transformer, pooled], prompts=dict(PROMPTS), device="cpu")
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), [*KINDS, *ONE_TOKEN_KINDS[1:2]])
+def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """With `include_prompt=False` the vector is what pooling the tokens behind the prompt by hand gives."""
+    plain = without_prompt_in_pooling(make_tiny(architecture, pooling, **options))
+    fair = calibrate(plain)
+    assert distance(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) > DIFFERENT
+    tokens = fair.encode_query(TEXTS, output_value="token_embeddings", batch_size=1)
+    skipped = 1 + len(PROMPTS["query"].split())  # <s> counts as the prompt's
+    pool = {
+        "cls": lambda part: part[0],
+        "mean": lambda part: part.mean(dim=0),
+        "lasttoken": lambda part: part[-1],
+    }
+    by_hand = torch.stack([pool[pooling](part[skipped:]) for part in tokens])
+    assert distance(fair.encode_query(TEXTS, batch_size=1), by_hand) < ROUNDING
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), [*KINDS, *ONE_TOKEN_KINDS[1:2]])
+def test_pooling_may_be_told_to_leave_the_prompt_out_after_calibrating(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """`set_pooling_include_prompt` belongs to SentenceTransformer, and its order with `calibrate` is free."""
+    plain = make_tiny(architecture, pooling, **options)
+    before = calibrate(without_prompt_in_pooling(plain))
+    after = calibrate(with_prompts(plain))
+    after.set_pooling_include_prompt(False)
+    assert distance(after.encode_query(TEXTS), before.encode_query(TEXTS)) < ROUNDING
+    assert with_prompts(plain)[1].include_prompt
+
+
+@pytest.mark.parametrize(("early", "late"), [("cls", "mean"), ("mean", "cls")])
+def test_the_pooling_mode_may_be_changed_after_calibrating(make_tiny: Make, early: str, late: str) -> None:
+    """The calibration follows the pooling as it is now, or says that it cannot: never silently wrong."""
+    fair = calibrate(make_tiny("bert", early))
+    fair[1].pooling_mode = late
+    try:
+        vectors = fair.encode(TEXTS)
+    except fairspan.FairspanError:
+        return
+    assert distance(vectors, calibrate(make_tiny("bert", late)).encode(TEXTS)) < ROUNDING
+
+
+@pytest.mark.parametrize("sides", ["document", "query", "both"])
+@pytest.mark.parametrize(("architecture", "pooling", "options"), [KINDS[0], KINDS[2]])
+def test_only_the_named_side_is_calibrated_and_plain_encode_is_a_document(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any], sides: str
+) -> None:
+    """On the other side the vectors are the plain model's."""
+    plain = make_tiny(architecture, pooling, **options)
+    fair = calibrate(plain, sides=sides)
+    untouched, calibrated = plain.encode(TEXTS), calibrate(plain).encode(TEXTS)
+    assert distance(untouched, calibrated) > DIFFERENT
+    on_query, on_document = sides != "document", sides != "query"
+    expected = {"encode_query": on_query, "encode_document": on_document, "encode": on_document}
+    for encode, acts in expected.items():
+        vectors = getattr(fair, encode)(TEXTS)
+        assert same(vectors, calibrated) if acts else left_alone(plain, vectors, untouched)
+
+
+# Modules around the transformer
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_dense_and_normalize_work_on_the_calibrated_vector(make_tiny: Make, pooling: str) -> None:
+    """What follows the pooling sees the calibrated vector: recomputed here from the vector before it."""
+    dense = Dense(HIDDEN, 8, activation_function=nn.GELU())
+    modules = list(make_tiny("bert", pooling).children())
+    fair = calibrate(SentenceTransformer(modules=[*modules, dense, Normalize()], device="cpu"))
+    before = calibrate(make_tiny("bert", pooling)).encode(TEXTS, convert_to_tensor=True)
+    with torch.inference_mode():
+        by_hand = nn.functional.normalize(nn.functional.gelu(dense.linear(before)))
+    assert distance(fair.encode(TEXTS), by_hand) < ROUNDING
+    assert fair.get_embedding_dimension() == 8
+
+
+def test_dense_on_tokens_before_the_pooling_sees_every_token(make_tiny: Make) -> None:
+    """A module between transformer and pooling reads token embeddings, so none may be left out."""
+    torch.manual_seed(0)
+    dense = Dense(HIDDEN, 8, module_input_name="token_embeddings")
+    transformer, _ = make_tiny("bert", "cls").children()
+    fair = calibrate(SentenceTransformer(modules=[transformer, dense, Pooling(8, "cls")], device="cpu"))
+    before = calibrate(make_tiny("bert", "cls")).encode(TEXTS, convert_to_tensor=True)
+    with torch.inference_mode():
+        by_hand = torch.tanh(dense.linear(before))
+    assert distance(fair.encode(TEXTS), by_hand) < ROUNDING
+    assert [len(part) for part in fair.encode(TEXTS, output_value="token_embeddings")] == [
+        len(text.split()) + 2 for text in TEXTS
+    ]
+
+
+@pytest.mark.parametrize("sides", ["both", "document", "query"])
+def test_both_routes_of_a_router_are_calibrated_each_with_its_own_pooling(make_tiny: Make, sides: str) -> None:
+    """Each tower gives the vectors that it gives when it is calibrated by itself."""
+    plain = two_towers(make_tiny)
+    fair = calibrate(plain, sides=sides)
+    query, document = make_tiny("roberta", "mean"), make_tiny("bert", "cls")
+    towers = {
+        "query": (query if sides == "document" else calibrate(query)).encode(TEXTS),
+        "document": (document if sides == "query" else calibrate(document)).encode(TEXTS),
+    }
+    expected = {side: tower / np.linalg.norm(tower, axis=1, keepdims=True) for side, tower in towers.items()}
+    assert distance(fair.encode_query(TEXTS), expected["query"]) < ROUNDING
+    assert distance(fair.encode_document(TEXTS), expected["document"]) < ROUNDING
+    assert distance(fair.encode(TEXTS), expected["document"]) < ROUNDING
+    changed = {side for side in expected if sides in ("both", side)}
+    assert (distance(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) > DIFFERENT) == ("query" in changed)
+    assert (distance(fair.encode_document(TEXTS), plain.encode_document(TEXTS)) > DIFFERENT) == (
+        "document" in changed
+    )
+
+
+def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(make_tiny: Make) -> None:
+    """A pooling module shared behind the router is found, and a static query route is left alone."""
+    torch.manual_seed(0)
+    transformer, pooling = make_tiny("bert", "cls").children()
+    shared = SentenceTransformer(
+        modules=[Router.for_query_document([transformer], [transformer]), pooling], device="cpu"
+    )
+    assert distance(calibrate(shared).encode_document(TEXTS), calibrate(make_tiny()).encode(TEXTS)) < ROUNDING
+
+    static = StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=HIDDEN)
+    mixed = SentenceTransformer(modules=[Router.for_query_document([static], [transformer, pooling])], device="cpu")
+    fair = calibrate(mixed)
+    assert same(fair.encode_query(TEXTS), mixed.encode_query(TEXTS))
+    assert distance(fair.encode_document(TEXTS), calibrate(make_tiny()).encode(TEXTS)) < ROUNDING
+
+
+# Copies, casts and compilers
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "double"])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
+    make_tiny: Make, pooling: str, cast: str
+) -> None:
+    """A cast costs a calibrated model no more accuracy than it costs a plain one, within a factor of two."""
+    plain = make_tiny("bert", pooling)
+    before = copy.deepcopy(plain)
+    cast_plain = getattr(copy.deepcopy(plain), cast)().encode(TEXTS, convert_to_tensor=True)
+    fair = calibrate(plain)
+    calibrated = fair.encode(TEXTS)
+    vectors = getattr(fair, cast)().encode(TEXTS, convert_to_tensor=True)
+    assert vectors.dtype == cast_plain.dtype
+    assert vectors.dtype != torch.float32
+    assert distance(vectors.double(), calibrated) < 2 * distance(cast_plain.double(), before.encode(TEXTS))
+    for (name, weight), kept in zip(plain.named_parameters(), before.parameters(), strict=True):
+        assert weight.dtype == torch.float32, name
+        assert torch.equal(weight, kept), name
+
+
+@pytest.mark.parametrize("duplicate", [pytest.param(copy.deepcopy, id="deepcopy"), pytest.param(None, id="pickle")])
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
+    make_tiny: Make,
+    architecture: str,
+    pooling: str,
+    options: dict[str, Any],
+    duplicate: Callable[[Any], Any] | None,
+) -> None:
+    """`copy.deepcopy` and `pickle` carry the calibration along, and the duplicate shares nothing."""
+    fair = calibrate(make_tiny(architecture, pooling, **options), "retrieval", sides="document")
+    expected = fair.encode_query(TEXTS), fair.encode_document(TEXTS)
+    other = duplicate(fair) if duplicate else pickle.loads(pickle.dumps(fair))
+    assert same(other.encode_query(TEXTS), expected[0])
+    assert same(other.encode_document(TEXTS), expected[1])
+    for parameter in other.parameters():
+        parameter.data.zero_()
+    assert same(fair.encode_document(TEXTS), expected[1])
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_a_compiled_model_gives_the_same_vectors(make_tiny: Make, pooling: str) -> None:
+    """`model.compile` captures the calibrated pass; the backend runs the captured graphs as they are."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def run_as_captured(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    plain = make_tiny("bert", pooling, num_hidden_layers=1)
+    expected = calibrate(plain).encode(TEXTS)
+    assert distance(expected, plain.encode(TEXTS)) > DIFFERENT
+    torch._dynamo.reset()
+    fair = calibrate(plain)
+    fair.compile(backend=run_as_captured, dynamic=True)
+    try:
+        assert distance(fair.encode(TEXTS), expected) < ROUNDING
+        assert graphs
+    finally:
+        torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("fields", [{}, {"strength": 0.5, "bos": "original"}])
+@pytest.mark.parametrize(("architecture", "pooling", "options"), [KINDS[0], KINDS[1], KINDS[3]])
+def test_a_calibrated_model_can_be_trained(
+    make_tiny: Make,
+    architecture: str,
+    pooling: str,
+    options: dict[str, Any],
+    fields: dict[str, Any],
+    training: bool,
+) -> None:
+    """Gradients reach every weight that the plain model's gradients reach, with and without dropout."""
+    plain = make_tiny(architecture, pooling, **options)
+    reached = []
+    for model in (copy.deepcopy(plain), copy.deepcopy(calibrate(plain, **fields))):
+        model.train(training)
+        model(model.preprocess(TEXTS[:3]))["sentence_embedding"].square().sum().backward()
+        gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+        assert [name for name, gradient in gradients.items() if not gradient.isfinite().all()] == []
+        reached.append({name for name, gradient in gradients.items() if gradient.any()})
+    assert reached[0] == reached[1]
+    assert reached[0]
+
+
+@pytest.mark.slow
+def test_a_pool_of_processes_gives_the_vectors_of_one(make_tiny: Make) -> None:
+    """Spawned workers rebuild the calibrated model from its pickle, prompts and sides included."""
+    plain = with_prompts(make_tiny("bert", "cls"))
+    untouched = plain.encode_query(TEXTS)
+    fair = calibrate(plain, sides="document")
+    expected = fair.encode_query(TEXTS), fair.encode_document(TEXTS)
+    pool = fair.start_multi_process_pool(["cpu", "cpu"])
+    try:
+        assert distance(fair.encode_query(TEXTS, pool=pool, chunk_size=2), expected[0]) < ROUNDING
+        assert distance(fair.encode_document(TEXTS, pool=pool, chunk_size=2), expected[1]) < ROUNDING
+        tokens = fair.encode_document(TEXTS, pool=pool, chunk_size=2, output_value="token_embeddings")
+    finally:
+        fair.stop_multi_process_pool(pool)
+    assert [len(part) for part in tokens] == [len(text.split()) + 3 for text in TEXTS]  # <s>, </s> and the prompt
+    assert distance(torch.stack([part[0] for part in tokens]), expected[1]) < ROUNDING
+    assert same(plain.encode_query(TEXTS), untouched)
+
+
+# Several models side by side
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_two_calibrations_of_one_model_are_independent(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """Each keeps its own vectors, settings and limits, whatever is done with the other."""
+    plain = make_tiny(architecture, pooling, **options)
+    one, other = calibrate(plain), calibrate(plain, basket_size=64, temperature=0.7)
+    vectors = one.encode(TEXTS), other.encode(TEXTS)
+    assert distance(*vectors) > DIFFERENT
+    other.max_seq_length = 20
+    other.prompts["query"] = "w9 "
+    assert distance(other.encode(TEXTS), vectors[1]) > DIFFERENT
+    assert same(one.encode(TEXTS), vectors[0])
+    assert "w9 " not in one.prompts.values()
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_calibrating_a_calibrated_model_replaces_its_calibration(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """The second calibration is the only one, also when it is "none", and the first model keeps its own."""
+    plain = make_tiny(architecture, pooling, **options)
+    first = calibrate(plain)
+    vectors = first.encode(TEXTS)
+    again = calibrate(first, basket_size=64, strength=0.5)
+    assert same(again.encode(TEXTS), calibrate(plain, basket_size=64, strength=0.5).encode(TEXTS))
+    assert [module.calibration.basket_size for module in again.modules() if isinstance(module, Transformer)] == [64]
+    assert left_alone(plain, calibrate(first, "none").encode(TEXTS), plain.encode(TEXTS))
+    assert same(first.encode(TEXTS), vectors)
+
+
+def test_threads_with_different_calibrations_and_the_original_do_not_disturb_each_other(
+    make_tiny: Make,
+) -> None:
+    """Three models over the same weights, in three threads at once, many times over."""
+    plain = make_tiny("bert", "cls")
+    models = [plain, calibrate(plain), calibrate(plain, rows="all", strength=0.5, temperature=0.7)]
+    expected = [model.encode(TEXTS, batch_size=3) for model in models]
+    assert min(distance(expected[i], expected[j]) for i, j in ((0, 1), (0, 2), (1, 2))) > DIFFERENT
+
+    def work(number: int) -> float:
+        return max(distance(models[number].encode(TEXTS, batch_size=3), expected[number]) for _ in range(25))
+
+    with ThreadPoolExecutor(3) as threads:
+        assert max(threads.map(work, range(3))) < ROUNDING
+
+
+# The model that was calibrated
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_the_copy_shares_the_memory_of_every_weight(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """A calibrated model costs no second set of weights, yet its parameters are objects of its own."""
+    plain = make_tiny(architecture, pooling, **options)
+    fair = calibrate(plain)
+    mine, theirs = dict(fair.named_parameters()), dict(plain.named_parameters())
+    assert mine.keys() == theirs.keys()
+    assert len(mine) > 10
+    assert [name for name in mine if mine[name].data_ptr() != theirs[name].data_ptr()] == []
+    assert [name for name in mine if mine[name] is theirs[name]] == []
+    buffers = dict(plain.named_buffers())
+    assert [n for n, buffer in fair.named_buffers() if buffer.data_ptr() != buffers[n].data_ptr()] == []
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("architecture", "pooling", "options"), [KINDS[0], KINDS[2]])
+def test_the_original_is_as_it_was(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any], training: bool
+) -> None:
+    """Its classes, mode, attention, configuration, limits and prompts, and its vectors bit for bit."""
+    plain = copy.deepcopy(make_tiny(architecture, pooling, **options))
+    vectors = plain.encode(TEXTS)
+    plain.train(training)
+
+    def state() -> tuple[Any, ...]:
+        kinds = [(name, type(module), module.training) for name, module in plain.named_modules()]
+        config = plain[0].model.config
+        return (
+            kinds,
+            config._attn_implementation,
+            config.to_json_string(),
+            plain.max_seq_length,
+            dict(plain.prompts),
+        )
+
+    before = state()
+    fair = calibrate(plain)
+    fair.max_seq_length = 24
+    fair.prompts["query"] = "w9 "
+    fair.truncate_dim = 4
+    assert state() == before
+    assert [module.training for module in fair.modules()] == [training for _ in fair.modules()]
+    fair.encode(TEXTS)
+    assert same(plain.encode(TEXTS), vectors)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_calibrating_draws_no_random_numbers(make_tiny: Make, training: bool) -> None:
+    """The short texts that `calibrate` sends through a model must not go through its dropout."""
+    plain = copy.deepcopy(make_tiny("bert", "cls")).train(training)
+    before = torch.random.get_rng_state()
+    calibrate(plain)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+# Presets
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
+def test_a_calibration_that_does_nothing_gives_the_plain_vectors_bit_for_bit(
+    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+) -> None:
+    """Strength 0 and temperature 1 leave every number as it was."""
+    plain = make_tiny(architecture, pooling, **options)
+    fair = fairspan.calibrate(plain, temperature=1, strength=0)
+    assert isinstance(fair[0], CalibratedTransformer)
+    for encode in ("encode", "encode_query", "encode_document"):
+        assert same(getattr(fair, encode)(TEXTS), getattr(plain, encode)(TEXTS))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_named_or_given_as_a_value_and_can_be_changed(make_tiny: Make, name: str) -> None:
+    """A name, its `Calibration` and its JSON form are one and the same, and fields are changed on top."""
+    plain = make_tiny("bert", "cls")
+    preset = fairspan.Calibration.preset(name).but(basket_size=16)
+    expected = calibrate(plain, name).encode(TEXTS)
+    assert same(fairspan.calibrate(plain, preset).encode(TEXTS), expected)
+    assert same(fairspan.calibrate(plain, preset.to_dict()).encode(TEXTS), expected)
+    assert calibrate(plain, name)[0].calibration == preset
+    others = [calibrate(plain, other).encode(TEXTS) for other in PRESETS if other != name]
+    assert min(distance(expected, other) for other in others) > ROUNDING
+
+
+def test_presets_on_real_weights_change_what_they_say_they_change(minilm: SentenceTransformer) -> None:
+    """ "none" changes nothing, "retrieval" only texts that fill a basket, and vectors stay of length 1."""
+    short, long = "A cat sat on the mat.", "The cat sat on the mat, and the dog lay by the door. " * 20
+    plain = minilm.encode([short, long])
+    assert same(fairspan.calibrate(minilm, "none").encode([short, long]), plain)
+    retrieval = fairspan.calibrate(minilm, "retrieval").encode([short, long])
+    assert distance(retrieval[0], plain[0]) < ROUNDING
+    assert distance(retrieval[1], plain[1]) > 10 * ROUNDING
+    paper = fairspan.calibrate(minilm, "paper").encode([short, long])
+    for vectors in (plain, retrieval, paper):
+        assert distance(np.linalg.norm(vectors, axis=1), np.ones(2)) < ROUNDING
+    # Half of the way to equal baskets is nearer to the plain vector than the whole of it.
+    assert plain[1] @ retrieval[1] > plain[1] @ paper[1]
