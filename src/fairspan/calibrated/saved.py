@@ -32,8 +32,8 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
         raise LoadError("fairspan.load runs no code from a model folder: leave trust_remote_code out.")
     _refuse_pickles(Path(path))
     try:
-        # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which would
-        # trust everything else in the folder as well; this one is handed the single class it needs.
+        # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which
+        # would trust everything else in the folder as well; this one is handed the single class it needs.
         model = SentenceTransformer._load_with_module_classes(
             str(path), {_REFERENCE: CalibratedTransformer}, trust_remote_code=False, **options
         )

@@ -1,0 +1,147 @@
+"""`make bench`: calibrated against plain models on this CPU.
+
+    python -m benchmarks.cpu [--record]
+
+Times are medians of ratios between forward passes that ran one after the other in this process, on fresh random
+texts. Memory is the most bytes that tensors took above the weights during one pass. Before anything is timed, the
+calibrated vectors of the same model are compared with those computed by whole matrices in float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import sentence_transformers
+import torch
+import transformers
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from benchmarks.measure import peak_bytes, threads, time_side_by_side
+from benchmarks.models import SMALL, Shape, random_batch, random_model
+from tests.by_matrices import matrices_instead
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+# (tokens, texts, rounds): enough rounds for the median, few enough for minutes.
+SIZES = [(512, 4, 21), (2048, 1, 15), (8192, 1, 5)]
+CHECKED_AT = 512
+TOLERANCE = 1e-4
+TREATMENTS = {"cls": ["paper", "retrieval", "tempscale"], "mean": ["paper", "retrieval"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    rows: str
+    treatment: str
+    tokens: int
+    texts: int
+    plain_seconds: float
+    ratio: float
+    spread: tuple[float, float]
+    memory_ratio: float
+
+    def __str__(self) -> str:
+        low, high = self.spread
+        return (
+            f"| {self.rows} | {self.treatment} | {self.tokens} × {self.texts} | {self.plain_seconds:.3f} "
+            f"| {self.ratio:.3f} | {low:.2f}–{high:.2f} | {self.memory_ratio:.3f} |"
+        )
+
+
+HEAD = """| rows | calibration | tokens × texts | plain, s | time ratio | lowest–highest | memory ratio |
+|---|---|---|---|---|---|---|"""
+
+
+def check(model: SentenceTransformer, generator: torch.Generator) -> float:
+    """The relative error of the fast path against whole matrices, on fresh texts of the shortest size."""
+    batch = random_batch(2, CHECKED_AT, generator)
+    with torch.inference_mode():
+        fast = model(dict(batch))["sentence_embedding"]
+        with matrices_instead():
+            exact = model(dict(batch))["sentence_embedding"]
+    return float((fast - exact).abs().max() / exact.abs().max())
+
+
+def measure(shape: Shape) -> list[Row]:
+    generator = torch.Generator().manual_seed(1)
+    rows = []
+    for pooling, treatments in TREATMENTS.items():
+        plain = random_model(shape, pooling, max(tokens for tokens, _, _ in SIZES))
+        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in treatments}}
+        for name in treatments:
+            error = check(models[name], generator)
+            print(f"{pooling} {name}: relative error against whole matrices {error:.1e}", flush=True)
+            if error > TOLERANCE:
+                raise SystemExit(f"the fast path is wrong: {error:.1e} > {TOLERANCE:.0e}")
+        print(HEAD)
+        for tokens, texts, rounds in SIZES:
+            calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
+            with torch.inference_mode():
+                timings = time_side_by_side(calls, "plain", rounds)
+                peaks = {name: peak_bytes(call) for name, call in calls.items()}
+            for name in treatments:
+                kind = "all" if pooling == "mean" else "pooling"
+                timing = timings[name]
+                row = Row(
+                    kind if name != "tempscale" else "none",
+                    name,
+                    tokens,
+                    texts,
+                    timings["plain"].median,
+                    timing.ratio,
+                    timing.spread,
+                    peaks[name] / peaks["plain"],
+                )
+                rows.append(row)
+                print(row, flush=True)
+    return rows
+
+
+def _pass(
+    model: SentenceTransformer, tokens: int, texts: int, generator: torch.Generator
+) -> Callable[[], object]:
+    return lambda: model(random_batch(texts, tokens, generator))["sentence_embedding"]
+
+
+def environment(shape: Shape) -> str:
+    """Machine, versions and commit, as the paragraph above a table."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parent
+    ).stdout.strip()
+    return (
+        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit or 'unknown'}, `python -m benchmarks.cpu`, "
+        f"{_cpu()} ({platform.machine()}), {threads()} threads, float32, torch {torch.__version__}, transformers "
+        f"{transformers.__version__}, sentence-transformers {sentence_transformers.__version__}. "
+        f"Model: {shape.name}, random weights, no padding."
+    )
+
+
+def _cpu() -> str:
+    described = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout.splitlines()
+    names = [line.split(":", 1)[1].strip() for line in described if line.startswith("Model name")]
+    return names[0] if names else platform.processor() or "unknown CPU"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="append the table to benchmarks/RESULTS.md")
+    record = parser.parse_args().record
+    print(environment(SMALL), flush=True)
+    rows = measure(SMALL)
+    if record:
+        table = "\n".join([HEAD, *map(str, rows)])
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(f"\n## CPU\n\n{environment(SMALL)}\n\n{table}\n")
+        print(f"appended to {RESULTS}")
+
+
+if __name__ == "__main__":
+    main()
