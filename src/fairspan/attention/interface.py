@@ -78,6 +78,8 @@ def attention(
         out = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
     else:
         out, _ = _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
+        if out.requires_grad:
+            out = out.clone()  # SDPA's backward pass reads its output, so nothing may be written into it
     bias, visible = pooled_row_of(attention_mask, position_bias, rule.pooled)
     if causal:
         visible = torch.arange(key.shape[2], device=key.device) <= rule.pooled[:, None]

@@ -6,9 +6,10 @@ import inspect
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from fairspan.attention.interface import NAME
@@ -40,7 +41,7 @@ def count_layers(model: PreTrainedModel) -> int:
     plan = Plan()
     input_ids = probe_input(model)
     if _takes_any_keyword(model):
-        with torch.inference_mode():
+        with evaluating(model), torch.inference_mode():
             model(input_ids=input_ids, attention_mask=torch.ones_like(input_ids), **{PLAN_ARGUMENT: plan})
     if plan.passed == 0:
         raise unsupported(model, "does not compute its attention through transformers' attention interface")
@@ -54,6 +55,18 @@ def count_layers(model: PreTrainedModel) -> int:
     return plan.passed
 
 
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """`module` without dropout inside this block, and as it was after it."""
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
 def probe_input(model: PreTrainedModel) -> Tensor:
     """One text of a few arbitrary tokens, [1, 4]."""
     vocabulary = int(getattr(model.config.get_text_config(), "vocab_size", 8))
@@ -63,7 +76,8 @@ def probe_input(model: PreTrainedModel) -> Tensor:
 def unsupported(model: PreTrainedModel, reason: str) -> UnsupportedModel:
     """The refusal, with the architecture's name and what to load instead."""
     name = str(model.config._name_or_path or type(model).__name__)
-    ports = [port for original, port in NATIVE_PORTS.items() if name.endswith(original.split("/")[1])]
+    folder = PurePath(name).name
+    ports = [port for original, port in NATIVE_PORTS.items() if folder == PurePath(original).name]
     if ports:
         advice = f"Load {ports[0]} instead, the same weights for transformers' own implementation"
     else:

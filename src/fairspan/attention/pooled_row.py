@@ -49,6 +49,7 @@ def pooled_row(
     peak = scores.new_full((n, heads, hidden + 1), floor).scatter_reduce(2, slot, scores, "amax")
     inside = (scores - peak.gather(2, slot)).exp()
     total = scores.new_zeros(n, heads, hidden + 1).scatter_add(2, slot, inside)[..., :hidden]
+    total = total.masked_fill(~present, 1)  # 0/0 would be masked out of the result, but not out of its gradient
     log_mass = (peak[..., :hidden] + total.log()).masked_fill(~present, floor)
     mass = log_mass.softmax(dim=-1) * present
     if strength is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, ValuesView
 from typing import Any
 
 from torch import Tensor
@@ -30,6 +30,21 @@ class PooledFeatures(dict[str, Any]):
         if key == TOKENS:
             self._complete()
         return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        # With an iterator of its own, dict(...) and {**...} go through __getitem__ instead of copying the table.
+        self._complete()
+        return super().__iter__()
+
+    def pop(self, key: str, *default: Any) -> Any:
+        self._complete()
+        return super().pop(key, *default)
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
+
+    def __or__(self, other: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        return self.copy() | other
 
     def get(self, key: str, default: Any = None) -> Any:
         try:

@@ -20,14 +20,25 @@ class PoolingSite:
     """How the output of one transformer becomes one vector.
 
     Attributes:
-        pooling: "cls", "lasttoken", or "mean" for everything that reads all tokens.
-        skips_prompt: whether the prompt's tokens are left out of pooling.
-        follows_directly: whether the pooling module is the next one, so that nothing else reads the tokens.
+        module: the pooling module. Its settings may change after calibration, so they are read anew each time.
+        follows_directly: whether it is the next module, so that nothing else reads the tokens.
     """
 
-    pooling: Pooling
-    skips_prompt: bool = False
-    follows_directly: bool = False
+    module: PoolingModule
+    follows_directly: bool
+
+    @property
+    def pooling(self) -> Pooling:
+        """ "cls", "lasttoken", or "mean" for everything that reads all tokens."""
+        mode = self.module.pooling_mode
+        if mode == "cls":
+            return "cls"
+        return "lasttoken" if mode == "lasttoken" else "mean"
+
+    @property
+    def skips_prompt(self) -> bool:
+        """Whether the prompt's tokens are left out of pooling."""
+        return not self.module.include_prompt
 
     def pooled_rows(self, valid: Tensor, prompt_length: int | None) -> Tensor:
         """[N], the row that is pooled of each text, given [N, L] bool."""
@@ -35,8 +46,9 @@ class PoolingSite:
             return valid.shape[1] - 1 - valid.flip(1).int().argmax(dim=1)
         first = valid.int().argmax(dim=1)
         if self.skips_prompt and prompt_length:
-            last = first + valid.sum(dim=1) - 1
-            first = torch.minimum(first + prompt_length, last)
+            # The pooling module falls back to the first position of the batch for a text that is all prompt.
+            pooled = first + prompt_length
+            return torch.where(prompt_length < valid.sum(dim=1), pooled, 0)
         return first
 
 
@@ -48,7 +60,7 @@ def pooling_of(model: SentenceTransformer, transformer: nn.Module) -> PoolingSit
         after = sequence[sequence.index(transformer) + 1 :]
         for distance, module in enumerate(after):
             if isinstance(module, PoolingModule):
-                return PoolingSite(_kind(module), not module.include_prompt, distance == 0)
+                return PoolingSite(module, follows_directly=distance == 0)
     raise UnsupportedModel(
         "no Pooling module follows the transformer, so fairspan cannot tell which row becomes the embedding. "
         "Build the model as SentenceTransformer(modules=[transformer, Pooling(dimension, 'cls' or 'mean')])."
@@ -63,10 +75,3 @@ def _sequences(model: SentenceTransformer) -> Iterator[list[nn.Module]]:
         if isinstance(module, Router):
             for route in module.sub_modules.values():
                 yield [*route, *modules[place + 1 :]]
-
-
-def _kind(module: PoolingModule) -> Pooling:
-    mode = module.pooling_mode
-    if mode == "cls":
-        return "cls"
-    return "lasttoken" if mode == "lasttoken" else "mean"

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibrated.transformer import CalibratedTransformer, calibrated_transformers
 from fairspan.errors import LoadError
 
 _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
+_DOWNLOADED = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model", "*.md"]
 _REFERENCE = f"{CalibratedTransformer.__module__}.{CalibratedTransformer.__name__}"
 
 
@@ -30,12 +32,14 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
     """
     if options.pop("trust_remote_code", False):
         raise LoadError("fairspan.load runs no code from a model folder: leave trust_remote_code out.")
-    _refuse_pickles(Path(path))
+    folder = Path(path) if Path(path).is_dir() else _download(str(path), options)
+    _refuse_pickles(folder)
+    _refuse_foreign_activations(folder)
     try:
         # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which
         # would trust everything else in the folder as well; this one is handed the single class it needs.
         model = SentenceTransformer._load_with_module_classes(
-            str(path), {_REFERENCE: CalibratedTransformer}, trust_remote_code=False, **options
+            str(folder), {_REFERENCE: CalibratedTransformer}, trust_remote_code=False, **options
         )
     except json.JSONDecodeError as error:
         raise LoadError(f"{path}: a configuration file is not JSON ({error}).") from None
@@ -53,12 +57,39 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
     return model
 
 
+def _download(name: str, options: dict[str, Any]) -> Path:
+    """Fetch what a calibrated model consists of, and nothing that could be run."""
+    return Path(
+        snapshot_download(
+            name,
+            revision=options.pop("revision", None),
+            token=options.get("token"),
+            cache_dir=options.get("cache_folder"),
+            local_files_only=options.get("local_files_only", False),
+            allow_patterns=_DOWNLOADED,
+        )
+    )
+
+
 def _refuse_pickles(folder: Path) -> None:
-    if not folder.is_dir():
-        return
     pickles = sorted(file for file in folder.rglob("*") if file.suffix in _PICKLES)
     if pickles:
         raise LoadError(
             f"{pickles[0]} may be a pickle, which can run code when it is read: convert it to safetensors, or remove "
             "it if it is not needed."
         )
+
+
+def _refuse_foreign_activations(folder: Path) -> None:
+    """sentence_transformers puts Tanh in the place of an untrusted activation, which would change the vectors."""
+    for file in sorted(folder.rglob("config.json")):
+        try:
+            config = json.loads(file.read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise LoadError(f"{file} is not JSON ({error}).") from None
+        activation = config.get("activation_function") if isinstance(config, dict) else None
+        if isinstance(activation, str) and "." in activation and not activation.startswith("torch."):
+            raise LoadError(
+                f"{file} names the activation function {activation}, which is not torch's, and fairspan.load imports "
+                "no other code."
+            )

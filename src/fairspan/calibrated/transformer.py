@@ -11,7 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_baskets
-from fairspan.attention.layers import count_layers, probe_input, route_attention, unsupported
+from fairspan.attention.layers import count_layers, evaluating, probe_input, route_attention, unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
 from fairspan.calibrated.features import TOKENS, PooledFeatures
@@ -24,6 +24,16 @@ from fairspan.temperature import LengthSchedule, Side, temperature_of
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
 
+# Entries of a module's configuration that are handed to transformers, under their new and old names.
+_FOR_TRANSFORMERS = {
+    "model_kwargs",
+    "model_args",
+    "processor_kwargs",
+    "tokenizer_args",
+    "config_kwargs",
+    "config_args",
+}
+
 
 class CalibratedTransformer(Transformer):
     """A `Transformer` module that sends a plan of its calibration along with every call."""
@@ -32,8 +42,8 @@ class CalibratedTransformer(Transformer):
     __module__ = "fairspan.calibrated"
 
     calibration: Calibration
-    site: PoolingSite
     depth: int
+    _pooling: tuple[PoolingSite]
 
     def __init__(
         self, model_name_or_path: str, *, calibration: Calibration | str | Mapping[str, Any], **kwargs: Any
@@ -49,7 +59,8 @@ class CalibratedTransformer(Transformer):
                 f"the {self.backend} backend runs an exported graph without an attention function to calibrate: "
                 "load the model with backend='torch'."
             )
-        self.site = pooling_of(model, self)
+        # A tuple keeps the pooling module from being registered as a part of this one.
+        self._pooling = (pooling_of(model, self),)
         self.calibration.rows_for(self.site.pooling)
         self.depth = 0
         if not self.calibration.acts:
@@ -60,15 +71,17 @@ class CalibratedTransformer(Transformer):
         self.calibration.layer_numbers(self.depth)
         self._prove()
 
+    @property
+    def site(self) -> PoolingSite:
+        """How this module's tokens become one vector."""
+        return self._pooling[0]
+
     def _prove(self) -> None:
         input_ids = probe_input(self.model)
         for side in ("query", "document"):
             features = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids), SIDE: side}
-            training = self.training
-            self.eval()
-            with torch.inference_mode():
+            with evaluating(self), torch.inference_mode():
                 tokens = self(features)[TOKENS]
-            self.train(training)
             if bool(tokens.isnan().any()):
                 raise unsupported(self.model, "turns a short text into NaN once calibrated")
 
@@ -103,7 +116,8 @@ class CalibratedTransformer(Transformer):
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
-        side: Side = features.get(SIDE, "document")
+        # A Router does not always hand the task on to `preprocess`, but leaves it among the features.
+        side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
         if not self.calibration.acts_on(side) or "input_ids" not in inputs:
             features.update(super().forward(inputs, **kwargs))
             return features
@@ -211,9 +225,22 @@ class CalibratedTransformer(Transformer):
     def load(cls, model_name_or_path: str, **kwargs: Any) -> CalibratedTransformer:
         """Load the module. Code in the folder is never run and pickled weights are never read, trusted or not."""
         kwargs["trust_remote_code"] = False
-        kwargs["model_kwargs"] = {**(kwargs.get("model_kwargs") or {}), "use_safetensors": True}
+        for part in ("model_kwargs", "processor_kwargs", "config_kwargs"):
+            kwargs[part] = {**(kwargs.get(part) or {}), "trust_remote_code": False}
+        kwargs["model_kwargs"]["use_safetensors"] = True
         loaded: CalibratedTransformer = super().load(model_name_or_path, **kwargs)
         return loaded
+
+    @classmethod
+    def load_config(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The saved configuration, without arguments for transformers: those could ask for foreign kernels."""
+        config: dict[str, Any] = super().load_config(model_name_or_path, *args, **kwargs)
+        if not isinstance(config.get("calibration"), Mapping):
+            raise LoadError(
+                f"{model_name_or_path}: {cls.config_file_name} holds no calibration, although modules.json names a "
+                "calibrated module: save the model again."
+            )
+        return {name: value for name, value in config.items() if name not in _FOR_TRANSFORMERS}
 
     def __repr__(self) -> str:
         return f"Calibrated{super().__repr__()}"
