@@ -21,11 +21,11 @@ import sentence_transformers
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
+from tests.by_matrices import matrices_instead
 
 import fairspan
 from benchmarks.measure import peak_bytes, threads, time_side_by_side
 from benchmarks.models import SMALL, Shape, random_batch, random_model
-from tests.by_matrices import matrices_instead
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 # (tokens, texts, rounds): enough rounds for the median, few enough for minutes.
@@ -105,9 +105,7 @@ def measure(shape: Shape) -> list[Row]:
     return rows
 
 
-def _pass(
-    model: SentenceTransformer, tokens: int, texts: int, generator: torch.Generator
-) -> Callable[[], object]:
+def _pass(model: SentenceTransformer, tokens: int, texts: int, generator: torch.Generator) -> Callable[[], object]:
     return lambda: model(random_batch(texts, tokens, generator))["sentence_embedding"]
 
 
@@ -117,8 +115,8 @@ def environment(shape: Shape) -> str:
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parent
     ).stdout.strip()
     return (
-        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit or 'unknown'}, `python -m benchmarks.cpu`, "
-        f"{_cpu()} ({platform.machine()}), {threads()} threads, float32, torch {torch.__version__}, transformers "
+        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit or 'unknown'}, "
+        f"`python -m benchmarks.cpu`, {_cpu()} ({platform.machine()}), {threads()} threads, float32, torch {torch.__version__}, transformers "
         f"{transformers.__version__}, sentence-transformers {sentence_transformers.__version__}. "
         f"Model: {shape.name}, random weights, no padding."
     )

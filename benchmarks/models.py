@@ -9,9 +9,8 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from transformers import XLMRobertaConfig, XLMRobertaModel
-
 from tests.tiny import tiny_tokenizer
+from transformers import XLMRobertaConfig, XLMRobertaModel
 
 VOCABULARY = 1000
 

@@ -2,9 +2,9 @@
 
     python -m examples.before_after [--out picture.png]
 
-Pages of four unrelated paragraphs are embedded by all-MiniLM-L6-v2, which comes from PyPI. Every paragraph stands once
-at each of the four places. The bars are the cosine between a page's vector and the vector of the paragraph at that
-place; in a fair embedding they are level.
+Pages of four unrelated paragraphs are embedded by all-MiniLM-L6-v2, which comes from PyPI. Every paragraph stands
+once at each of the four places. The bars are the cosine between a page's vector and the vector of the paragraph at
+that place; in a fair embedding they are level.
 """
 
 from __future__ import annotations
