@@ -12,6 +12,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	# The kernel tests run in Triton's interpreter; GPU builds of torch bring their own Triton.
+	$(BIN)/python -c "import triton" 2>/dev/null || $(BIN)/python -m pip install --quiet triton==3.9.0 \
+		|| echo "there is no Triton for this platform: the kernel tests will be skipped"
 	touch $@
 
 demo: $(STAMP)  ## calibrate a small real model and show what changes

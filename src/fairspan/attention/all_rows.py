@@ -58,7 +58,7 @@ def all_rows(
     """
     out = torch.empty_like(query)
     mask = one_row_if_all_alike(mask)
-    rows = max(64, min(1024, _SCORES_AT_A_TIME // max(baskets.widths)))
+    rows = max(64, min(1024, _SCORES_AT_A_TIME // max(baskets.widths)) // query.shape[0])
     for first in range(0, query.shape[2], rows):
         block = slice(first, min(first + rows, query.shape[2]))
         bias = additive(rows_of(mask, block), rows_of(position_bias, block), accumulate(query[:0]).dtype)

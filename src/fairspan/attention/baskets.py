@@ -28,6 +28,7 @@ class Baskets:
         start, length: [N, M], where each slot's keys begin and how many there are.
         widths: M ints, a length that no text of the batch exceeds in that slot.
         content: [N], how many keys of each text lie in content baskets.
+        size: the size of fixed baskets, whose borders follow from it; None for segments.
     """
 
     slot: Tensor
@@ -35,6 +36,7 @@ class Baskets:
     length: Tensor
     widths: tuple[int, ...]
     content: Tensor
+    size: int | None = None
 
     @property
     def count(self) -> int:
@@ -62,7 +64,7 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     content_start = first[:, None] + int(own_bos) + offset
     start, length = _with_special(content_start, content_length, first, total, own_bos=own_bos, own_eos=own_eos)
     width = min(size, valid.shape[1])
-    return Baskets(slot, start, length, (1, 1, *[width] * baskets), content)
+    return Baskets(slot, start, length, (1, 1, *[width] * baskets), content, size)
 
 
 def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: bool) -> Baskets:

@@ -12,6 +12,7 @@ from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
 from fairspan.attention.all_rows import all_rows
 from fairspan.attention.bias import pooled_row_of
+from fairspan.attention.gpu import gpu_kernels
 from fairspan.attention.plan import Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.errors import UnsupportedModel
@@ -59,19 +60,14 @@ def attention(
         return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
     plan.calibrated.append(layer)
     causal = attention_mask is None and _is_causal(module, kwargs)
+    kernels = gpu_kernels(query, attention_mask, position_bias)
+    plan.path = "torch" if kernels is None else "triton"
+    how = (scale, rule.baskets, rule.special, rule.strength)
     if rule.rows == "all":
-        out = all_rows(
-            query,
-            key,
-            value,
-            scale,
-            rule.baskets,
-            rule.special,
-            rule.strength,
-            mask=attention_mask,
-            position_bias=position_bias,
-            causal=causal,
-        )
+        if kernels is not None:
+            out = kernels.all_rows_kernel(query, key, value, *how, mask=attention_mask, causal=causal)
+        else:
+            out = all_rows(query, key, value, *how, mask=attention_mask, position_bias=position_bias, causal=causal)
         return out.transpose(1, 2).contiguous(), None
 
     if layer == rule.only_pooled_in:
@@ -80,21 +76,14 @@ def attention(
         out, _ = _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
         if out.requires_grad:
             out = out.clone()  # SDPA's backward pass reads its output, so nothing may be written into it
+    if kernels is not None:
+        kernels.pooled_row_kernel(query, key, value, out, rule.pooled, *how, mask=attention_mask, causal=causal)
+        return out, None
     bias, visible = pooled_row_of(attention_mask, position_bias, rule.pooled)
     if causal:
         visible = torch.arange(key.shape[2], device=key.device) <= rule.pooled[:, None]
     text = torch.arange(query.shape[0], device=query.device)
-    out[text, rule.pooled] = pooled_row(
-        query[text, :, rule.pooled],
-        key,
-        value,
-        bias,
-        visible,
-        scale,
-        rule.baskets,
-        rule.special,
-        rule.strength,
-    )
+    out[text, rule.pooled] = pooled_row(query[text, :, rule.pooled], key, value, bias, visible, *how)
     return out, None
 
 

@@ -46,6 +46,7 @@ class Plan:
         scale_position_bias: whether the temperature also divides the position bias.
         passed: how many layers have asked so far.
         calibrated: those of them that were split into baskets.
+        path: what computed them: "triton" kernels or plain "torch".
     """
 
     rule: BasketRule | None = None
@@ -53,6 +54,7 @@ class Plan:
     scale_position_bias: bool = False
     passed: int = 0
     calibrated: list[int] = field(default_factory=list)
+    path: str | None = None
 
     def enter_layer(self) -> int:
         """The number of the layer that is asking.

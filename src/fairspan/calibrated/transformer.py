@@ -43,6 +43,8 @@ class CalibratedTransformer(Transformer):
 
     calibration: Calibration
     depth: int
+    path: str | None
+    """What computed the baskets of the last call: "triton" kernels, plain "torch", or None."""
     _pooling: tuple[PoolingSite]
 
     def __init__(
@@ -63,6 +65,7 @@ class CalibratedTransformer(Transformer):
         self._pooling = (pooling_of(model, self),)
         self.calibration.rows_for(self.site.pooling)
         self.depth = 0
+        self.path = None
         if not self.calibration.acts:
             return
         self.can_flatten_inputs = False
@@ -125,6 +128,7 @@ class CalibratedTransformer(Transformer):
         plan = self._plan(inputs, side, features.get(SEGMENTS))
         features.update(super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs))
         self._check(plan)
+        self.path = plan.path
         if plan.rule is None or plan.rule.only_pooled_in is None:
             return features
 

@@ -1,0 +1,6 @@
+"""GPU kernels (Triton) of the two fast paths: in one or two launches what their portable twins do in many."""
+
+from fairspan.attention.kernels.all_rows import all_rows_kernel
+from fairspan.attention.kernels.pooled_row import pooled_row_kernel
+
+__all__ = ["all_rows_kernel", "pooled_row_kernel"]

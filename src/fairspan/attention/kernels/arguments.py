@@ -1,0 +1,33 @@
+"""What both kernels are told, in the form that they take it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fairspan.attention.shares import Share
+
+# What a special token's own basket receives. The kernels compare with these numbers.
+NONE, EQUAL, ORIGINAL, FIXED = 0, 1, 2, 3
+
+# The kernels exponentiate in base 2.
+LOG2_E = 1.4426950408889634
+
+
+def dense_heads(x: Tensor) -> Tensor:
+    """The kernels step over positions and heads by their strides, but read a head's numbers side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def mask_strides(mask: Tensor | None) -> tuple[int, int, int]:
+    if mask is None:
+        return 0, 0, 0
+    n, _, rows, _ = mask.shape
+    return mask.stride(0) if n > 1 else 0, mask.stride(2) if rows > 1 else 0, mask.stride(3)
+
+
+def kind_of(share: Share | None) -> tuple[int, float]:
+    if share is None:
+        return NONE, 0.0
+    if isinstance(share, (int, float)):
+        return FIXED, float(share)
+    return (EQUAL if share == "equal" else ORIGINAL), 0.0

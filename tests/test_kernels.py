@@ -1,0 +1,160 @@
+"""The Triton kernels against the readable reference in float64: on a GPU, or through Triton's interpreter.
+
+The interpreter has to be chosen before Triton is imported, so without a GPU this file runs itself in a new process:
+
+    TRITON_INTERPRET=1 python -m pytest tests/test_kernels.py
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.reference import attention_weights, calibrate_weights
+from fairspan.attention.shares import SpecialShares
+
+pytest.importorskip("triton", reason="needs Triton")
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+RUNS_HERE = torch.cuda.is_available() or INTERPRETED
+SHARES: list[Any] = [None, "equal", "original", 0.3]
+kernel_test = pytest.mark.skipif(not RUNS_HERE, reason="needs a GPU or TRITON_INTERPRET=1")
+
+
+@pytest.mark.skipif(RUNS_HERE, reason="the kernels run in this process")
+@pytest.mark.slow
+def test_kernels_pass_in_the_interpreter() -> None:
+    """Every test below, in a process in which Triton interprets its kernels on the CPU."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(
+        command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout
+
+
+class Case:
+    """Random tensors for one batch of texts of unequal lengths."""
+
+    def __init__(
+        self, lengths: list[int], heads: int, kv_heads: int, dim: int, seed: int, dtype: torch.dtype
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        n, self.length = len(lengths), max(lengths)
+        self.n, self.heads, self.dim, self.groups = n, heads, dim, heads // kv_heads
+
+        def draw(count: int, spread: float) -> Tensor:
+            # The layout models have: [N, L, H, D] in memory, seen as [N, H, L, D].
+            x = torch.randn(n, self.length, count, dim, generator=generator) * spread
+            return x.to(DEVICE, dtype).transpose(1, 2)
+
+        self.q, self.k, self.v = draw(heads, 2.0), draw(kv_heads, 1.0), draw(kv_heads, 1.0)
+        self.valid = torch.arange(self.length) < torch.tensor(lengths)[:, None]
+        self.valid = self.valid.to(DEVICE)
+        self.strength = torch.linspace(1, 0, n).to(DEVICE)
+
+    def exact(self, mask: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None) -> Tensor:
+        k, v = (x.repeat_interleave(self.groups, dim=1).double() for x in (self.k, self.v))
+        bias = torch.zeros(self.n, 1, self.length, self.length, dtype=torch.float64, device=DEVICE)
+        bias = bias.masked_fill(~mask, -torch.inf)
+        ones = torch.ones(self.n, dtype=torch.float64, device=DEVICE)
+        p = attention_weights(self.q.double(), k, bias, self.dim**-0.5, ones).nan_to_num()
+        amount = ones if strength is None else strength.double()
+        return calibrate_weights(p, baskets, special, amount) @ v
+
+    def check(
+        self,
+        baskets: Baskets,
+        special: SpecialShares,
+        strength: Tensor | None,
+        tolerance: float,
+        mask: Tensor | None = None,
+        causal: bool = False,
+    ) -> None:
+        from fairspan.attention.kernels import all_rows_kernel, pooled_row_kernel
+
+        seen = self.valid[:, None, None, :] if mask is None else mask
+        if causal:
+            seen = seen & torch.ones(self.length, self.length, device=DEVICE).tril().bool()
+        exact = self.exact(seen, baskets, special, strength)
+        how = (self.dim**-0.5, baskets, special, strength)
+        out = all_rows_kernel(self.q, self.k, self.v, *how, mask=mask, causal=causal)
+        error = (out.double() - exact).transpose(1, 2)[self.valid].abs().max() / exact.abs().max()
+        assert float(error) <= tolerance
+        pooled = self.valid.sum(dim=1) - 1
+        text = torch.arange(self.n, device=DEVICE)
+        rows = torch.full_like(out.transpose(1, 2).contiguous(), torch.nan)
+        pooled_row_kernel(self.q, self.k, self.v, rows, pooled, *how, mask=mask, causal=causal)
+        wanted = exact[text, :, pooled]
+        error = (rows[text, pooled].double() - wanted).abs().max() / wanted.abs().max()
+        assert float(error) <= tolerance
+        assert int(rows.isnan().sum()) == rows.numel() - wanted.numel()  # nothing else was written
+
+
+@kernel_test
+@pytest.mark.parametrize("bos", SHARES)
+@pytest.mark.parametrize("eos", SHARES)
+@pytest.mark.parametrize("size", [5, 16])
+def test_special_baskets_and_strengths(bos: Any, eos: Any, size: int) -> None:
+    """Lengths that are multiples of nothing, down to one token. Float32 with float32 products: 1e-5."""
+    case = Case([37, 18, 2, 1], heads=2, kv_heads=1, dim=16, seed=size, dtype=torch.float32)
+    baskets = fixed_baskets(case.valid, size, own_bos=bos is not None, own_eos=eos is not None)
+    for strength in (None, case.strength):
+        case.check(baskets, SpecialShares(bos, eos), strength, 1e-5)
+
+
+@kernel_test
+@pytest.mark.parametrize("visibility", ["window", "causal"])
+@pytest.mark.parametrize("strength", [False, True])
+def test_rows_that_see_part_of_the_text(visibility: str, strength: bool) -> None:
+    case = Case([37, 20], heads=2, kv_heads=2, dim=16, seed=1, dtype=torch.float32)
+    special = SpecialShares("equal", "original")
+    baskets = fixed_baskets(case.valid, 7, own_bos=True, own_eos=True)
+    row, column = torch.arange(37, device=DEVICE)[:, None], torch.arange(37, device=DEVICE)
+    mask = None
+    if visibility == "window":
+        mask = case.valid[:, None, None, :] & ((row - column).abs() <= 6)
+    case.check(baskets, special, case.strength if strength else None, 1e-5, mask, causal=visibility == "causal")
+
+
+@kernel_test
+def test_segments_and_head_sizes_that_are_no_power_of_two() -> None:
+    for dim in (24, 64):
+        case = Case([50, 31, 12], heads=2, kv_heads=1, dim=dim, seed=dim, dtype=torch.float32)
+        borders = torch.tensor([[3, 20, 21], [9, 10, 30], [40, 41, 42]])
+        segment = torch.stack([torch.bucketize(torch.arange(50), b) for b in borders]).to(DEVICE)
+        baskets = segment_baskets(case.valid, segment, own_bos=True, own_eos=False)
+        case.check(baskets, SpecialShares("equal", None), case.strength, 1e-5)
+
+
+@kernel_test
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
+def test_half_precision(dtype: torch.dtype, tolerance: float) -> None:
+    if INTERPRETED and dtype == torch.bfloat16:
+        pytest.skip("Triton's interpreter does not multiply bfloat16 correctly")
+    case = Case([70, 33], heads=2, kv_heads=1, dim=32, seed=3, dtype=dtype)
+    for size in (16, 200):
+        baskets = fixed_baskets(case.valid, size, own_bos=False, own_eos=False)
+        case.check(baskets, SpecialShares(), case.strength, tolerance)
+
+
+@kernel_test
+@pytest.mark.skipif(INTERPRETED, reason="too large for the interpreter")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [64, 128, 300, 1000])
+@pytest.mark.parametrize("dim", [32, 64, 128])
+def test_sizes_of_real_models(dim: int, size: int, dtype: torch.dtype) -> None:
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-2
+    case = Case([1300, 777, 129], heads=4, kv_heads=2, dim=dim, seed=size, dtype=dtype)
+    for special in (SpecialShares(), SpecialShares("equal", None), SpecialShares("original", "equal")):
+        baskets = fixed_baskets(case.valid, size, own_bos=special.bos is not None, own_eos=special.eos is not None)
+        for strength in (None, case.strength):
+            case.check(baskets, special, strength, tolerance)
