@@ -6,9 +6,14 @@ import torch
 from torch import Tensor
 
 
+def hides_only_padding(mask: Tensor | None) -> bool:
+    """Whether a mask is one row seen L times through a zero stride, which is how `interface.mask` hides padding."""
+    return mask is not None and mask.stride(2) == 0
+
+
 def one_row_if_all_alike(mask: Tensor | None) -> Tensor | None:
-    """A mask that is one row seen L times through a zero stride, as that one row."""
-    return mask[:, :, :1] if mask is not None and mask.stride(2) == 0 else mask
+    """A mask that is one row seen L times, as that one row."""
+    return mask[:, :, :1] if mask is not None and hides_only_padding(mask) else mask
 
 
 def rows_of(x: Tensor | None, block: slice) -> Tensor | None:

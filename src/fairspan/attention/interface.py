@@ -11,7 +11,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
 from fairspan.attention.all_rows import all_rows
-from fairspan.attention.bias import pooled_row_of
+from fairspan.attention.bias import hides_only_padding, pooled_row_of
 from fairspan.attention.gpu import gpu_kernels
 from fairspan.attention.plan import Plan
 from fairspan.attention.pooled_row import pooled_row
@@ -63,9 +63,11 @@ def attention(
     kernels = gpu_kernels(query, attention_mask, position_bias)
     plan.path = "torch" if kernels is None else "triton"
     how = (scale, rule.baskets, rule.special, rule.strength)
+    # Padding lies in no basket, so a mask that hides nothing else tells the kernels nothing.
+    hidden = None if hides_only_padding(attention_mask) else attention_mask
     if rule.rows == "all":
         if kernels is not None:
-            out = kernels.all_rows_kernel(query, key, value, *how, mask=attention_mask, causal=causal)
+            out = kernels.all_rows_kernel(query, key, value, *how, mask=hidden, causal=causal)
         else:
             out = all_rows(query, key, value, *how, mask=attention_mask, position_bias=position_bias, causal=causal)
         return out.transpose(1, 2).contiguous(), None
@@ -77,7 +79,7 @@ def attention(
         if out.requires_grad:
             out = out.clone()  # SDPA's backward pass reads its output, so nothing may be written into it
     if kernels is not None:
-        kernels.pooled_row_kernel(query, key, value, out, rule.pooled, *how, mask=attention_mask, causal=causal)
+        kernels.pooled_row_kernel(query, key, value, out, rule.pooled, *how, mask=hidden, causal=causal)
         return out, None
     bias, visible = pooled_row_of(attention_mask, position_bias, rule.pooled)
     if causal:
