@@ -117,7 +117,8 @@ def environment(shape: Shape) -> str:
     return (
         f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit or 'unknown'}, "
         f"`python -m benchmarks.cpu`, {_cpu()} ({platform.machine()}), {threads()} threads, float32, "
-        f"torch {torch.__version__}, transformers {transformers.__version__}, sentence-transformers {sentence_transformers.__version__}. "
+        f"torch {torch.__version__}, transformers {transformers.__version__}, "
+        f"sentence-transformers {sentence_transformers.__version__}. "
         f"Model: {shape.name}, random weights, no padding."
     )
 
