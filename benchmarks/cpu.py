@@ -111,16 +111,21 @@ def _pass(model: SentenceTransformer, tokens: int, texts: int, generator: torch.
 
 def environment(shape: Shape) -> str:
     """Machine, versions and commit, as the paragraph above a table."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parent
-    ).stdout.strip()
     return (
-        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit or 'unknown'}, "
+        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}, "
         f"`python -m benchmarks.cpu`, {_cpu()} ({platform.machine()}), {threads()} threads, float32, "
         f"torch {torch.__version__}, transformers {transformers.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}. "
         f"Model: {shape.name}, random weights, no padding."
     )
+
+
+def commit() -> str:
+    """The commit that is measured."""
+    asked = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parent
+    )
+    return asked.stdout.strip() or "unknown"
 
 
 def _cpu() -> str:

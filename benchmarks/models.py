@@ -42,7 +42,7 @@ def random_model(shape: Shape, pooling: str, longest: int) -> SentenceTransforme
         max_position_embeddings=longest + 2,
     )
     with tempfile.TemporaryDirectory() as folder:
-        XLMRobertaModel(config, add_pooling_layer=False).save_pretrained(folder)
+        XLMRobertaModel(config).save_pretrained(folder)
         tokenizer = tiny_tokenizer()
         tokenizer.model_max_length = longest
         tokenizer.save_pretrained(folder)

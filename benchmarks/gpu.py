@@ -1,0 +1,241 @@
+"""Calibrated against plain models on one GPU.
+
+    python -m benchmarks.gpu [--record]
+
+Needs only torch, transformers, sentence-transformers and Triton. Times are medians of ratios between calls that ran one
+after the other in this process, each between two device events, on fresh random inputs. Memory is the allocator's peak
+above what was there before. Before anything is timed, the kernels are compared with whole matrices in float64 on inputs
+of the timed shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import sentence_transformers
+import torch
+import transformers
+import triton
+from sentence_transformers import SentenceTransformer
+from tests.tiny import words
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+import fairspan
+from benchmarks.cpu import RESULTS, commit
+from benchmarks.models import BASE, random_batch, random_model
+from fairspan.attention.baskets import fixed_baskets
+from fairspan.attention.kernels import all_rows_kernel
+from fairspan.attention.reference import attention_weights, calibrate_weights
+from fairspan.attention.shares import SpecialShares
+
+SIZES = [(8192, 4), (2048, 16), (512, 64)]
+GROWTH = [512, 1024, 2048, 4096, 8192, 16384, 32768]
+EAGER_UP_TO = 8192
+ROUNDS = 31
+LINES: list[str] = []
+
+
+def say(line: str) -> None:
+    LINES.append(line)
+    print(line, flush=True)
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+
+def side_by_side(calls: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Milliseconds of every callable, once a round in turning order, after three rounds to warm up."""
+    names = list(calls)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(-3, rounds):
+        for place in range(len(names)):
+            name = names[(place + turn) % len(names)]
+            spent = milliseconds(calls[name])
+            if turn >= 0:
+                taken[name].append(spent)
+    return taken
+
+
+def ratio(taken: dict[str, list[float]], name: str, baseline: str = "plain") -> tuple[float, float, float]:
+    """The median of the ratios within a round, and their quartiles."""
+    ratios = [a / b for a, b in zip(taken[name], taken[baseline], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return middle, low, high
+
+
+def peak_mib(call: Callable[[], object]) -> float:
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def attention_alone() -> None:
+    """All rows calibrated by one kernel, against SDPA, at the attention of a base-size model."""
+    say("\n### Attention alone: all rows against SDPA\n")
+    say("| tokens × texts | strength | SDPA, ms | time ratio | quartiles | relative error |")
+    say("|---|---|---|---|---|---|")
+    for tokens, texts in SIZES:
+        q, k, v = (
+            torch.randn(texts, tokens, BASE.heads, 64, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+            for _ in range(3)
+        )
+        valid = torch.ones(texts, tokens, dtype=torch.bool, device="cuda")
+        baskets = fixed_baskets(valid, 128, own_bos=False, own_eos=False)
+        for strength in (None, torch.full((texts,), 0.5, device="cuda")):
+            how = (0.125, baskets, SpecialShares(), strength)
+            error = _error(q[:1, :1], k[:1, :1], v[:1, :1], valid[:1], strength)
+            taken = side_by_side(
+                {
+                    "plain": lambda q=q, k=k, v=v: scaled_dot_product_attention(q, k, v),
+                    "all": lambda q=q, k=k, v=v, how=how: all_rows_kernel(q, k, v, *how),
+                }
+            )
+            middle, low, high = ratio(taken, "all")
+            amount = 1.0 if strength is None else 0.5
+            say(
+                f"| {tokens} × {texts} | {amount} | {statistics.median(taken['plain']):.3f} | {middle:.3f} "
+                f"| {low:.3f}–{high:.3f} | {error:.1e} |"
+            )
+
+
+def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | None) -> float:
+    baskets = fixed_baskets(valid, 128, own_bos=False, own_eos=False)
+    amount = torch.ones(1, device="cuda") if strength is None else strength[:1]
+    out = all_rows_kernel(q, k, v, 0.125, baskets, SpecialShares(), None if strength is None else amount)
+    zero = torch.zeros(1, dtype=torch.float64, device="cuda")
+    p = attention_weights(q.double(), k.double(), zero, 0.125, zero + 1)
+    exact = calibrate_weights(p, baskets, SpecialShares(), amount.double()) @ v.double()
+    return float((out.double() - exact).norm() / exact.norm())
+
+
+def whole_models() -> None:
+    """A base-size model in bfloat16, plain and calibrated."""
+    say("\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding\n")
+    say(
+        "| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB | memory ratio | path |"
+    )
+    say("|---|---|---|---|---|---|---|---|---|")
+    generator = torch.Generator().manual_seed(1)
+    for pooling in ("cls", "mean"):
+        plain = random_model(BASE, pooling, SIZES[0][0]).to("cuda", torch.bfloat16)
+        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in ("paper", "retrieval")}}
+        for tokens, texts in SIZES:
+            calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
+            taken = side_by_side(calls)
+            memory = {name: peak_mib(call) for name, call in calls.items()}
+            for name in ("paper", "retrieval"):
+                middle, low, high = ratio(taken, name)
+                say(
+                    f"| {'all' if pooling == 'mean' else 'pooling'} | {name} | {tokens} × {texts} "
+                    f"| {statistics.median(taken['plain']):.2f} | {middle:.3f} | {low:.3f}–{high:.3f} "
+                    f"| {memory['plain']:.0f} | {memory[name] / memory['plain']:.3f} | {models[name][0].path} |"
+                )
+
+
+def _pass(model: SentenceTransformer, tokens: int, texts: int, generator: torch.Generator) -> Callable[[], object]:
+    batch = {name: x.to("cuda") for name, x in random_batch(texts, tokens, generator).items()}
+
+    def run() -> object:
+        with torch.inference_mode():
+            return model(dict(batch))["sentence_embedding"]
+
+    return run
+
+
+def growth() -> None:
+    """Time and memory of one text as it gets longer."""
+    say("\n### Growth: one text, base-size XLM-R, bfloat16 (ms and MiB above the weights)\n")
+    generator = torch.Generator().manual_seed(2)
+    plain = random_model(BASE, "cls", GROWTH[-1]).to("cuda", torch.bfloat16)
+    mean = random_model(BASE, "mean", GROWTH[-1]).to("cuda", torch.bfloat16)
+    eager = random_model(BASE, "cls", EAGER_UP_TO).to("cuda", torch.bfloat16)
+    eager[0].auto_model.set_attn_implementation("eager")
+    models = {
+        "plain": plain,
+        "pooling": fairspan.calibrate(plain, "paper"),
+        "all": fairspan.calibrate(mean, "paper"),
+        "eager": eager,
+    }
+    say("| tokens | " + " | ".join(f"{name}, ms | {name}, MiB" for name in models) + " |")
+    say("|---|" + "---|" * 2 * len(models))
+    figures: dict[str, list[tuple[int, float, float]]] = {name: [] for name in models}
+    for tokens in GROWTH:
+        used = {name: model for name, model in models.items() if name != "eager" or tokens <= EAGER_UP_TO}
+        calls = {name: _pass(model, tokens, 1, generator) for name, model in used.items()}
+        taken = side_by_side(calls, rounds=11)
+        row = []
+        for name in models:
+            if name in calls:
+                figures[name].append((tokens, statistics.median(taken[name]), peak_mib(calls[name])))
+                row.append(f"{figures[name][-1][1]:.2f} | {figures[name][-1][2]:.0f}")
+            else:
+                row.append("– | –")
+        say(f"| {tokens} | " + " | ".join(row) + " |")
+    say("")
+    for name, points in figures.items():
+        log = np.log2(np.array([point for point in points if point[0] >= 2048]))
+        by_time, by_memory = (np.polyfit(log[:, 0], log[:, column], 1)[0] for column in (1, 2))
+        say(f"- {name}: from 2048 tokens on, time grows with the power {by_time:.2f}, memory with {by_memory:.2f}.")
+
+
+def throughput() -> None:
+    """`encode` on texts whose lengths are drawn evenly on a log scale from 50 to 8192 tokens."""
+    say("\n### `encode` on mixed lengths (50 to 8192 tokens), CLS pooling, batches of 16\n")
+    lengths = np.exp(np.random.default_rng(3).uniform(np.log(50), np.log(8190), 256)).astype(int)
+    texts = [words(int(length), seed=number) for number, length in enumerate(lengths)]
+    plain = random_model(BASE, "cls", SIZES[0][0]).to("cuda", torch.bfloat16)
+    models = {"plain": plain, "paper": fairspan.calibrate(plain, "paper")}
+    ordered = np.sort(lengths)[::-1] + 2
+    padded = sum(len(batch) * batch.max() for batch in np.array_split(ordered, len(ordered) // 16))
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for turn in range(-1, 3):
+        for name, model in models.items():
+            start = time.perf_counter()
+            model.encode(texts, batch_size=16, show_progress_bar=False)
+            if turn >= 0:
+                seconds[name].append(time.perf_counter() - start)
+    rate = {name: ordered.sum() / statistics.median(spent) for name, spent in seconds.items()}
+    say(
+        f"plain {rate['plain']:,.0f} tokens/s, calibrated {rate['paper']:,.0f} tokens/s: ratio "
+        f"{rate['paper'] / rate['plain']:.3f}. Padding is {1 - ordered.sum() / padded:.1%} of what both compute, since "
+        "both use sentence-transformers' own batching."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="append the tables to benchmarks/RESULTS.md")
+    record = parser.parse_args().record
+    say(f"\n## GPU\n\n{environment()}")
+    for part in (attention_alone, whole_models, growth, throughput):
+        part()
+    if record:
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write("\n".join(LINES) + "\n")
+
+
+def environment() -> str:
+    return (
+        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}, `python -m benchmarks.gpu`, "
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}, "
+        f"sentence-transformers {sentence_transformers.__version__}, Triton {triton.__version__}."
+    )
+
+
+if __name__ == "__main__":
+    main()
