@@ -2,10 +2,9 @@
 
     python -m benchmarks.gpu [--record]
 
-Needs only torch, transformers, sentence-transformers and Triton. Times are medians of ratios between calls that ran one
-after the other in this process, each between two device events, on fresh random inputs. Memory is the allocator's peak
-above what was there before. Before anything is timed, the kernels are compared with whole matrices in float64 on inputs
-of the timed shapes.
+Needs only torch, transformers, sentence-transformers and Triton. Times are medians of ratios between calls that ran
+one after the other in this process, each between two device events, on random inputs. Memory is the allocator's peak
+above what was there before. The kernels are compared with whole matrices in float64 on the inputs that are timed.
 """
 
 from __future__ import annotations
@@ -126,9 +125,7 @@ def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | No
 def whole_models() -> None:
     """A base-size model in bfloat16, plain and calibrated."""
     say("\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding\n")
-    say(
-        "| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB | memory ratio | path |"
-    )
+    say("| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB | memory | path |")
     say("|---|---|---|---|---|---|---|---|---|")
     generator = torch.Generator().manual_seed(1)
     for pooling in ("cls", "mean"):
@@ -212,8 +209,8 @@ def throughput() -> None:
     rate = {name: ordered.sum() / statistics.median(spent) for name, spent in seconds.items()}
     say(
         f"plain {rate['plain']:,.0f} tokens/s, calibrated {rate['paper']:,.0f} tokens/s: ratio "
-        f"{rate['paper'] / rate['plain']:.3f}. Padding is {1 - ordered.sum() / padded:.1%} of what both compute, since "
-        "both use sentence-transformers' own batching."
+        f"{rate['paper'] / rate['plain']:.3f}. Padding is {1 - ordered.sum() / padded:.1%} of what both "
+        "compute, since both use sentence-transformers' own batching."
     )
 
 

@@ -52,8 +52,9 @@ def attention_by_matrices(
     scale = dim**-0.5 if scaling is None else scaling
     p = attention_weights(q, k, bias, scale, temperature).nan_to_num()
     if fairspan_plan is not None:
-        layer, rule = fairspan_plan.enter_layer(), fairspan_plan.rule
-        if rule is not None and layer in rule.layers:
+        layer = fairspan_plan.enter_layer()
+        if layer in fairspan_plan.layers:
+            rule = fairspan_plan.rule
             fairspan_plan.calibrated.append(layer)
             strength = torch.ones(n) if rule.strength is None else rule.strength
             calibrated = calibrate_weights(p, rule.baskets, rule.special, strength.double())

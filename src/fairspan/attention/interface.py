@@ -55,9 +55,9 @@ def attention(
         if position_bias is not None and plan.scale_position_bias:
             position_bias = position_bias * plan.inverse_temperature
 
-    rule = plan.rule
-    if rule is None or layer not in rule.layers:
+    if layer not in plan.layers:
         return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
+    rule = plan.rule
     plan.calibrated.append(layer)
     causal = attention_mask is None and _is_causal(module, kwargs)
     kernels = gpu_kernels(query, attention_mask, position_bias)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,7 +20,6 @@ class BasketRule:
     """How the attention of one batch is split into baskets.
 
     Attributes:
-        layers: the calibrated layers, 0-based.
         rows: the query rows that are calibrated.
         baskets, special: where the baskets lie and what the special tokens' own baskets receive.
         strength: [N], or None for 1 throughout.
@@ -27,7 +27,6 @@ class BasketRule:
         only_pooled_in: the last layer, if nothing reads its other rows.
     """
 
-    layers: frozenset[int]
     rows: Literal["pooling", "all"]
     baskets: Baskets
     special: SpecialShares
@@ -41,7 +40,9 @@ class Plan:
     """The calibration of one batch, and the record of the layers that carried it out.
 
     Attributes:
-        rule: the baskets; None if only the temperature acts.
+        layers: the layers that are split into baskets, 0-based; empty if only the temperature acts.
+        make_rule: what makes the rule for them. It runs in the first of these layers, while a GPU is still busy with
+            the ones before, and not in front of all.
         inverse_temperature: one number, or [N].
         scale_position_bias: whether the temperature also divides the position bias.
         passed: how many layers have asked so far.
@@ -49,12 +50,22 @@ class Plan:
         path: what computed them: "triton" kernels or plain "torch".
     """
 
-    rule: BasketRule | None = None
+    layers: frozenset[int] = frozenset()
+    make_rule: Callable[[], BasketRule] | None = None
     inverse_temperature: float | Tensor = 1.0
     scale_position_bias: bool = False
     passed: int = 0
     calibrated: list[int] = field(default_factory=list)
     path: str | None = None
+    _rule: BasketRule | None = None
+
+    @property
+    def rule(self) -> BasketRule:
+        """The rule of this batch."""
+        if self._rule is None:
+            assert self.make_rule is not None
+            self._rule = self.make_rule()
+        return self._rule
 
     def enter_layer(self) -> int:
         """The number of the layer that is asking.

@@ -10,16 +10,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
-from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_baskets
 from fairspan.attention.layers import count_layers, evaluating, probe_input, route_attention, unsupported
-from fairspan.attention.plan import PLAN_ARGUMENT, BasketRule, Plan
-from fairspan.attention.shares import SpecialShares
+from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.calibrated.features import TOKENS, PooledFeatures
+from fairspan.calibrated.plans import make_plan
 from fairspan.calibrated.pooling import PoolingSite, pooling_of
-from fairspan.calibrated.segments import UNSEGMENTED, SegmentedText, segment_of_tokens
+from fairspan.calibrated.segments import SegmentedText, segment_of_tokens
 from fairspan.calibration import Calibration, as_calibration
 from fairspan.errors import LoadError, SegmentError, UnsupportedModel
-from fairspan.temperature import LengthSchedule, Side, temperature_of
+from fairspan.temperature import Side
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
@@ -125,15 +124,16 @@ class CalibratedTransformer(Transformer):
             features.update(super().forward(inputs, **kwargs))
             return features
 
-        plan = self._plan(inputs, side, features.get(SEGMENTS))
+        only_pooled = self._reads_only_pooled()
+        plan = self._plan(inputs, side, features.get(SEGMENTS), only_pooled=only_pooled)
         features.update(super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs))
         self._check(plan)
         self.path = plan.path
-        if plan.rule is None or plan.rule.only_pooled_in is None:
+        if not plan.layers or plan.rule.only_pooled_in is None:
             return features
 
         def all_tokens() -> Tensor:
-            complete = self._plan(inputs, side, features.get(SEGMENTS), skip_unread=False)
+            complete = self._plan(inputs, side, features.get(SEGMENTS), only_pooled=False)
             tokens: Tensor = super(CalibratedTransformer, self).forward(
                 dict(inputs), **{PLAN_ARGUMENT: complete}, **kwargs
             )[TOKENS]
@@ -143,54 +143,8 @@ class CalibratedTransformer(Transformer):
         features[TOKENS] = features[TOKENS][text, plan.rule.pooled][:, None]
         return PooledFeatures(features, all_tokens)
 
-    def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, skip_unread: bool = True) -> Plan:
-        ids = inputs["input_ids"]
-        valid = inputs["attention_mask"].bool() if "attention_mask" in inputs else torch.ones_like(ids).bool()
-        plan = Plan(
-            inverse_temperature=_inverse_temperature(temperature_of(self.calibration.temperature, side), valid),
-            scale_position_bias=self.calibration.scale_position_bias,
-        )
-        if self.calibration.strength == 0:
-            return plan
-        bos, eos = self.calibration.special_baskets(self.site.pooling)
-        special = SpecialShares(
-            bos=None if bos == "basket" else bos,  # type: ignore[arg-type]
-            eos=None if eos == "basket" else eos,  # type: ignore[arg-type]
-        )
-        own = {"own_bos": special.bos is not None, "own_eos": special.eos is not None}
-        baskets = fixed_baskets(valid, self.calibration.basket_size, **own)
-        strength = self._strength(baskets)
-        if segment is not None:
-            plain = segment == UNSEGMENTED
-            segment = torch.where(plain, (baskets.slot - CONTENT).clamp(min=0), segment)
-            baskets = segment_baskets(valid, segment, **own)
-            if strength is not None:
-                strength = torch.where(plain[:, 0], strength, self.calibration.strength)
-        rows = self.calibration.rows_for(self.site.pooling)
-        layers = self.calibration.layer_numbers(self.depth)
-        last = self.depth - 1
-        unread = skip_unread and rows == "pooling" and last in layers and self._reads_only_pooled()
-        plan.rule = BasketRule(
-            layers=layers,
-            rows=rows,
-            baskets=baskets,
-            special=special,
-            strength=strength,
-            pooled=self.site.pooled_rows(valid, inputs.get("prompt_length")),
-            only_pooled_in=last if unread else None,
-        )
-        return plan
-
-    def _strength(self, baskets: Baskets) -> Tensor | None:
-        """[N], after what `short_texts` does to texts that fill no basket; None if it is 1 whatever they hold."""
-        strength, filled = self.calibration.strength, baskets.content / self.calibration.basket_size
-        match self.calibration.short_texts:
-            case "calibrate":
-                return None if strength == 1 else torch.full_like(filled, strength)
-            case "leave":
-                return (filled >= 1) * strength
-            case _:
-                return filled.clamp(max=1) * strength
+    def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool) -> Plan:
+        return make_plan(self.calibration, self.site, self.depth, inputs, side, segment, only_pooled=only_pooled)
 
     def _reads_only_pooled(self) -> bool:
         return (
@@ -203,7 +157,7 @@ class CalibratedTransformer(Transformer):
         )
 
     def _check(self, plan: Plan) -> None:
-        promised = sorted(plan.rule.layers) if plan.rule is not None else []
+        promised = sorted(plan.layers)
         if plan.passed != self.depth or plan.calibrated != promised:
             raise unsupported(
                 self.model,
@@ -253,11 +207,3 @@ class CalibratedTransformer(Transformer):
 def calibrated_transformers(model: SentenceTransformer) -> Iterator[CalibratedTransformer]:
     """Every calibrated transformer of a model, those inside a Router included."""
     return (module for module in model.modules() if isinstance(module, CalibratedTransformer))
-
-
-def _inverse_temperature(temperature: float | LengthSchedule, valid: Tensor) -> float | Tensor:
-    if not isinstance(temperature, LengthSchedule):
-        return 1 / temperature
-    borders = torch.tensor([tokens for tokens, _ in temperature.steps], device=valid.device)
-    values = torch.tensor([1.0, *(1 / value for _, value in temperature.steps)], device=valid.device)
-    return values[torch.bucketize(valid.sum(dim=1), borders, right=True)]

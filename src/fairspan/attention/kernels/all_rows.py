@@ -128,9 +128,9 @@ def _all_rows(  # type: ignore[no-untyped-def]
             v = tl.load(
                 value + where[:, None] * v_l + d[None, :], mask=inside[:, None] & (d < DIM)[None, :], other=0.0
             )
-            o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
-            equal += o * tl.where(mass > 0, 1 / tl.maximum(mass, 1e-30), 0.0)[:, None]
             if NEED_MASS:
+                o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
+                equal += o * tl.where(mass > 0, 1 / tl.maximum(mass, 1e-30), 0.0)[:, None]
                 higher = tl.maximum(peak, top)
                 safe = tl.where(higher == float("-inf"), 0.0, higher)
                 old = tl.exp2(peak - safe)
@@ -138,6 +138,10 @@ def _all_rows(  # type: ignore[no-untyped-def]
                 plain = plain * old[:, None] + o * new[:, None]
                 total = total * old + mass * new
                 peak = higher
+            else:
+                # Normalised before the product, this takes no registers from the loop above.
+                p = p * tl.where(mass > 0, 1 / tl.maximum(mass, 1e-30), 0.0)[:, None]
+                equal = tl.dot(p.to(v.dtype), v, equal, input_precision=PRECISION)
             sharers += tl.where(mass > 0, 1.0, 0.0)
         else:
             top = tl.full([ROWS], float("-inf"), dtype=tl.float32)
