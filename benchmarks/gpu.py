@@ -14,6 +14,7 @@ import datetime
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import sentence_transformers
@@ -185,9 +186,12 @@ def growth() -> None:
         say(f"| {tokens} | " + " | ".join(row) + " |")
     say("")
     for name, points in figures.items():
-        log = np.log2(np.array([point for point in points if point[0] >= 2048]))
+        log = np.log2(np.array(points[-3:]))  # shorter texts take as long as it takes to start their kernels
         by_time, by_memory = (np.polyfit(log[:, 0], log[:, column], 1)[0] for column in (1, 2))
-        say(f"- {name}: from 2048 tokens on, time grows with the power {by_time:.2f}, memory with {by_memory:.2f}.")
+        say(
+            f"- {name}: from {points[-3][0]} tokens on, time grows with the power {by_time:.2f}, memory with "
+            f"{by_memory:.2f}."
+        )
 
 
 def throughput() -> None:
@@ -214,14 +218,55 @@ def throughput() -> None:
     )
 
 
+def compiled() -> None:
+    """Whole transformer modules under torch.compile without graph breaks, and under CUDA graphs."""
+    say("\n### `torch.compile(fullgraph=True)` of the transformer module, base-size XLM-R, bfloat16\n")
+    say("| mode | rows | tokens × texts | plain compiled, ms | time ratio | quartiles | against not compiled |")
+    say("|---|---|---|---|---|---|---|")
+    generator = torch.Generator().manual_seed(4)
+    for mode, tokens, texts in (("default", 2048, 16), ("reduce-overhead", 512, 1)):
+        for pooling, rows in (("cls", "pooling"), ("mean", "all")):
+            plain = random_model(BASE, pooling, tokens).to("cuda", torch.bfloat16)
+            fair = fairspan.calibrate(plain, "paper")
+            batch = {name: x.to("cuda") for name, x in random_batch(texts, tokens, generator).items()}
+            calls = {}
+            for name, model in (("plain", plain), ("fair", fair)):
+                module = torch.compile(model[0], fullgraph=True, mode=None if mode == "default" else mode)
+                calls[name] = _compiled_pass(module, model[1], batch)
+            taken = side_by_side(calls, rounds=21)
+            with torch.inference_mode():
+                eager = fair(dict(batch))["sentence_embedding"].double()
+            error = float((calls["fair"]().double() - eager).norm() / eager.norm())  # type: ignore[attr-defined]
+            middle, low, high = ratio(taken, "fair")
+            say(
+                f"| {mode} | {rows} | {tokens} × {texts} | {statistics.median(taken['plain']):.2f} | {middle:.3f} "
+                f"| {low:.3f}–{high:.3f} | {error:.1e} |"
+            )
+
+
+def _compiled_pass(module: Any, pooling: Any, batch: dict[str, Tensor]) -> Callable[[], Tensor]:
+    def run() -> Tensor:
+        with torch.inference_mode():
+            vectors: Tensor = pooling(module(dict(batch)))["sentence_embedding"].clone()
+            return vectors
+
+    return run
+
+
+PARTS = (attention_alone, whole_models, growth, throughput, compiled)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="append the tables to benchmarks/RESULTS.md")
-    record = parser.parse_args().record
+    names = [part.__name__ for part in PARTS]
+    parser.add_argument("--only", choices=names, action="append", help="run this part only; may be repeated")
+    given = parser.parse_args()
     say(f"\n## GPU\n\n{environment()}")
-    for part in (attention_alone, whole_models, growth, throughput):
-        part()
-    if record:
+    for part in PARTS:
+        if given.only is None or part.__name__ in given.only:
+            part()
+    if given.record:
         with RESULTS.open("a", encoding="utf-8") as file:
             file.write("\n".join(LINES) + "\n")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.util import find_spec
 from types import ModuleType
 
 import torch
 from torch import Tensor
+
+kernels: ModuleType | None
+try:
+    from fairspan.attention import kernels
+except ImportError:  # Triton comes with GPU builds of torch only
+    kernels = None
 
 
 def gpu_kernels(query: Tensor, mask: Tensor | None, position_bias: Tensor | None) -> ModuleType | None:
@@ -18,13 +22,4 @@ def gpu_kernels(query: Tensor, mask: Tensor | None, position_bias: Tensor | None
         return None
     if mask is not None and mask.dtype != torch.bool:
         return None
-    return _kernels()
-
-
-@cache
-def _kernels() -> ModuleType | None:
-    if find_spec("triton") is None:
-        return None
-    from fairspan.attention import kernels
-
     return kernels

@@ -49,6 +49,10 @@ def _all_rows(  # type: ignore[no-untyped-def]
     SIZE is the basket size of fixed baskets, whose borders are computed, or 0 for segments, whose borders are read.
     SINGLE says that no basket is longer than one block of KEYS. Scores are in base 2.
     """
+    # Compiled graphs hand numbers over in double precision.
+    scale = tl.cast(scale, tl.float32)
+    bos_share = tl.cast(bos_share, tl.float32)
+    eos_share = tl.cast(eos_share, tl.float32)
     block = tl.program_id(0)
     n = tl.program_id(1) // heads
     h = tl.program_id(1) % heads

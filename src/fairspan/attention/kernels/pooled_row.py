@@ -20,6 +20,8 @@ def _row_pieces(  # type: ignore[no-untyped-def]
     BLOCK_D: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
     """Attention of the pooled row restricted to one basket: its output [D] and the base-2 log of its normaliser."""
+    # Compiled graphs hand numbers over in double precision.
+    scale = tl.cast(scale, tl.float32)
     slot = tl.program_id(0)
     n = tl.program_id(1) // heads
     h = tl.program_id(1) % heads
@@ -72,6 +74,9 @@ def _row_mix(  # type: ignore[no-untyped-def]
     SLOTS: tl.constexpr,
 ):  # fmt: skip
     """The shares of one head's baskets, and the pooled row put together from its pieces."""
+    # Compiled graphs hand numbers over in double precision.
+    bos_share = tl.cast(bos_share, tl.float32)
+    eos_share = tl.cast(eos_share, tl.float32)
     n = tl.program_id(0) // heads
     h = tl.program_id(0) % heads
     pieces += tl.program_id(0).to(tl.int64) * slots * DIM

@@ -1,0 +1,31 @@
+"""torch.compile takes a calibrated transformer whole, without a graph break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from tests.tiny import words
+
+
+@pytest.mark.parametrize("settings", [{}, {"strength": 0.5, "bos": "original", "temperature": [(10, 0.9)]}])
+@pytest.mark.parametrize(
+    ("architecture", "pooling"), [("bert", "cls"), ("bert", "mean"), ("modernbert", "mean"), ("qwen3", "lasttoken")]
+)
+def test_a_calibrated_transformer_is_one_graph(
+    make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str, settings: dict[str, Any]
+) -> None:
+    """`fullgraph` raises at the first break. The eager backend runs the captured graph as it is: the same numbers."""
+    fair = fairspan.calibrate(make_tiny(architecture, pooling), basket_size=7, **settings)
+    features = fair.preprocess([words(40), words(12, seed=1)])
+    torch._dynamo.reset()
+    with torch.inference_mode():
+        wanted = fair(dict(features))["sentence_embedding"]
+        graph = torch.compile(fair[0], backend="eager", fullgraph=True)
+        got = fair[1](graph(dict(features)))["sentence_embedding"]
+    assert torch.allclose(got, wanted, atol=1e-6)
