@@ -25,7 +25,7 @@ STYLES = {
 
 def read_growth(text: str) -> dict[str, list[tuple[int, float, float]]]:
     """(tokens, ms, MiB) of every path, from the last growth table of a results file."""
-    table = text.rsplit("### Growth", 1)[1]
+    table = text.rsplit("### Growth", 1)[1].split("\n#", 1)[0]
     rows = [re.split(r"\s*\|\s*", line.strip("| ")) for line in table.splitlines() if line.startswith("|")]
     head, body = rows[0], rows[2:]
     names = [cell.removesuffix(", ms") for cell in head if cell.endswith(", ms")]

@@ -1,0 +1,101 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from tests.tiny import tiny_model, words
+
+
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from fairspan.cli import main; main()", *map(str, words)]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "200"},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "cls").save_pretrained(str(path))
+    return path
+
+
+def test_calibrate_writes_what_the_library_makes(folder: Path, tmp_path: Path) -> None:
+    """The same vectors as `fairspan.calibrate` with the same fields; results on stdout, progress on stderr."""
+    options = [
+        "--preset",
+        "retrieval",
+        "--basket-size",
+        "7",
+        "--layers",
+        "1,3",
+        "--bos",
+        "0.2",
+        "--temperature",
+        "0.9",
+    ]
+    done = run("calibrate", folder, tmp_path / "fair", *options, "--short-texts", "ramp", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    wanted = fairspan.Calibration.preset("retrieval").but(
+        basket_size=7, layers=[1, 3], bos=0.2, temperature=0.9, short_texts="ramp"
+    )
+    assert fairspan.Calibration.from_dict(said["calibration"]) == wanted
+    text = words(40)
+    by_library = fairspan.calibrate(SentenceTransformer(str(folder), device="cpu"), wanted).encode(text)
+    assert np.array_equal(fairspan.load(tmp_path / "fair", device="cpu").encode(text), by_library)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--preset", "papre"], "there is no preset 'papre'. Presets: paper"),
+        (["--basket-size", "0"], "basket_size must be a whole number of at least 1, got 0"),
+        (["--layers", "9"], "the last 9 layers, but the model has 4"),
+        (["--temperature", "warm"], "temperature must be a number or JSON such as [[400, 0.9]], got 'warm'"),
+        (["--bos", "middle"], "got 'middle'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_two(folder: Path, tmp_path: Path, options: list[str], said: str) -> None:
+    done = run("calibrate", folder, tmp_path / "fair", *options)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("fairspan: ")
+    assert said in last
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "fair").exists()
+
+
+def test_nothing_is_written_over(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep", encoding="utf-8")
+    done = run("calibrate", folder, tmp_path)
+    assert done.returncode == 2
+    assert "is not an empty folder: choose another" in done.stderr
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.txt"]
+
+
+def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = run("calibrate", tmp_path / "nowhere", tmp_path / "out")
+    assert done.returncode == 2
+    assert "could not be loaded" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_help_has_examples_and_the_version_is_told() -> None:
+    assert "fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset paper" in run("calibrate", "--help").stdout
+    assert run("--version").stdout.strip() == f"fairspan {fairspan.__version__}"
