@@ -13,6 +13,8 @@ import fairspan
 from tests.tiny import words
 
 
+# sentence-transformers 6.0 asks a cached function whether peft is there, for plain models as well.
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped function:UserWarning")
 @pytest.mark.parametrize("settings", [{}, {"strength": 0.5, "bos": "original", "temperature": [(10, 0.9)]}])
 @pytest.mark.parametrize(
     ("architecture", "pooling"), [("bert", "cls"), ("bert", "mean"), ("modernbert", "mean"), ("qwen3", "lasttoken")]
