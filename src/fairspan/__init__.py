@@ -17,8 +17,9 @@ from fairspan.temperature import LengthSchedule, PerSide
 
 if TYPE_CHECKING:
     from fairspan.calibrated.build import calibrate
+    from fairspan.calibrated.by_segments import encode_segments
     from fairspan.calibrated.saved import load
-    from fairspan.calibrated.segments import SegmentedText, encode_segments
+    from fairspan.calibrated.segments import SegmentedText
 
 __version__ = "0.1.0"
 
@@ -43,7 +44,7 @@ _LAZY = {
     "calibrate": "fairspan.calibrated.build",
     "load": "fairspan.calibrated.saved",
     "SegmentedText": "fairspan.calibrated.segments",
-    "encode_segments": "fairspan.calibrated.segments",
+    "encode_segments": "fairspan.calibrated.by_segments",
 }
 
 

@@ -6,10 +6,8 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from fairspan.errors import SegmentError
@@ -79,28 +77,3 @@ def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prom
             )
         rows.append(row)
     return torch.tensor(rows, dtype=torch.long)
-
-
-def encode_segments(
-    model: SentenceTransformer, documents: Sequence[Sequence[str]] | Sequence[str], **options: Any
-) -> Any:
-    """Embed documents whose segments are known, with one basket for each segment.
-
-    Args:
-        model: a calibrated model.
-        documents: a list of documents, each a list of segments; or one document.
-        options: whatever `model.encode_document` takes.
-
-    Returns:
-        What `model.encode_document` returns: one vector a document.
-    """
-    from fairspan.calibrated.transformer import calibrated_transformers
-
-    if not any(module.calibration.strength > 0 for module in calibrated_transformers(model)):
-        raise SegmentError(
-            "segments become baskets only inside a calibrated model: use fairspan.calibrate(model, 'paper') or any "
-            "calibration with a strength above 0."
-        )
-    if documents and all(isinstance(part, str) for part in documents):
-        return model.encode_document(SegmentedText(documents), **options)  # type: ignore[arg-type]
-    return model.encode_document([SegmentedText(document) for document in documents], **options)
