@@ -553,3 +553,13 @@ def test_a_damaged_calibration_is_one_clear_message(
     (tmp_path / "sentence_bert_config.json").write_text(written)
     with pytest.raises(fairspan.FairspanError, match=said):
         fairspan.load(tmp_path)
+
+
+def test_a_note_in_the_folder_says_how_to_load_it(
+    make_tiny: Callable[..., SentenceTransformer], tmp_path: Path
+) -> None:
+    """The model's own card shows the plain call, which sentence-transformers refuses for a calibrated model."""
+    fairspan.calibrate(make_tiny("bert", "cls"), "retrieval").save_pretrained(str(tmp_path))
+    note = (tmp_path / "CALIBRATED.md").read_text(encoding="utf-8")
+    assert "fairspan.load(" in note
+    assert fairspan.Calibration.preset("retrieval").to_json() in note

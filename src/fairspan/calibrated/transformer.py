@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,6 +33,19 @@ _FOR_TRANSFORMERS = {
     "config_kwargs",
     "config_args",
 }
+
+# Saved beside the model, whose own card does not know how a calibrated model is loaded.
+_NOTE = """# A calibrated model
+
+The attention of this model is calibrated by fairspan. Install fairspan, then load it with either of
+
+    fairspan.load("this folder")
+    SentenceTransformer("this folder", trust_remote_code=True)
+
+Without fairspan it does not load. Its calibration:
+
+{calibration}
+"""
 
 
 class CalibratedTransformer(Transformer):
@@ -178,6 +192,8 @@ class CalibratedTransformer(Transformer):
                 "it is loaded: save a checkpoint that transformers implements itself."
             )
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
+        note = _NOTE.format(calibration=self.calibration.to_json())
+        Path(output_path, "CALIBRATED.md").write_text(note, encoding="utf-8")
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> CalibratedTransformer:
