@@ -24,7 +24,7 @@ from sentence_transformers import SentenceTransformer
 from tests.by_matrices import matrices_instead
 
 import fairspan
-from benchmarks.measure import peak_bytes, threads, time_side_by_side
+from benchmarks.measure import peak_bytes, time_side_by_side
 from benchmarks.models import SMALL, Shape, random_batch, random_model
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -113,7 +113,7 @@ def environment(shape: Shape) -> str:
     """Machine, versions and commit, as the paragraph above a table."""
     return (
         f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}, "
-        f"`python -m benchmarks.cpu`, {_cpu()} ({platform.machine()}), {threads()} threads, float32, "
+        f"`python -m benchmarks.cpu`, {_cpu()} ({platform.machine()}), {torch.get_num_threads()} threads, float32, "
         f"torch {torch.__version__}, transformers {transformers.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}. "
         f"Model: {shape.name}, random weights, no padding."

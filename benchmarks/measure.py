@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch.profiler import ProfilerActivity, profile
 
 
@@ -70,7 +69,3 @@ def peak_bytes(call: Callable[[], object]) -> int:
         held += size
         most = max(most, held)
     return most
-
-
-def threads() -> int:
-    return torch.get_num_threads()

@@ -38,19 +38,3 @@ def calibrate_weights(p: Tensor, baskets: Baskets, special: SpecialShares, stren
     factor = torch.where(mass > 0, shares / mass, 0)
     padding = (baskets.slot == NO_BASKET)[:, None, None, :]
     return torch.where(padding, 0, p * (factor @ member))
-
-
-def calibrated_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor,
-    scale: float,
-    baskets: Baskets,
-    special: SpecialShares,
-    strength: Tensor,
-    temperature: Tensor,
-) -> Tensor:
-    """Every row calibrated, [N, H, L, D]. The temperature acts first, inside the softmax."""
-    p = attention_weights(query, key, bias, scale, temperature)
-    return calibrate_weights(p, baskets, special, strength) @ value

@@ -8,7 +8,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 
-from fairspan.calibrated.transformer import CalibratedTransformer
+from fairspan.calibrated.transformer import CalibratedTransformer, refuse_exported
 from fairspan.calibrated.weights import copy_sharing_weights, refuse_nan
 from fairspan.calibration import Calibration, as_calibration
 from fairspan.errors import UnsupportedModel
@@ -38,7 +38,9 @@ def calibrate(
             "SentenceTransformer('BAAI/bge-m3')."
         )
     refuse_nan(model)
-    _refuse_exported(model)
+    for module in model.modules():
+        if isinstance(module, Transformer):
+            refuse_exported(module)
     calibrated = copy_sharing_weights(model)
     transformers = [module for module in calibrated.modules() if isinstance(module, Transformer)]
     if not transformers:
@@ -56,13 +58,3 @@ def calibrate(
         module.calibration = wanted
         module.on_model_ready(calibrated)
     return calibrated
-
-
-def _refuse_exported(model: SentenceTransformer) -> None:
-    for module in model.modules():
-        backend = getattr(module, "backend", "torch")
-        if isinstance(module, Transformer) and backend != "torch":
-            raise UnsupportedModel(
-                f"the {backend} backend runs an exported graph without an attention function to calibrate: load the "
-                "model with backend='torch'."
-            )

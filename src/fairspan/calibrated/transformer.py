@@ -69,11 +69,7 @@ class CalibratedTransformer(Transformer):
     def on_model_ready(self, model: SentenceTransformer) -> None:
         """Route the attention and prove on one short text that every promised layer is calibrated."""
         super().on_model_ready(model)
-        if self.backend != "torch":
-            raise UnsupportedModel(
-                f"the {self.backend} backend runs an exported graph without an attention function to calibrate: "
-                "load the model with backend='torch'."
-            )
+        refuse_exported(self)
         # A tuple keeps the pooling module from being registered as a part of this one.
         self._pooling = (pooling_of(model, self),)
         self.calibration.rows_for(self.site.pooling)
@@ -218,6 +214,15 @@ class CalibratedTransformer(Transformer):
 
     def __repr__(self) -> str:
         return f"Calibrated{super().__repr__()}"
+
+
+def refuse_exported(module: Transformer) -> None:
+    """Raise if the module runs on a backend other than torch."""
+    if module.backend != "torch":
+        raise UnsupportedModel(
+            f"the {module.backend} backend runs an exported graph without an attention function to calibrate: "
+            "load the model with backend='torch'."
+        )
 
 
 def calibrated_transformers(model: SentenceTransformer) -> Iterator[CalibratedTransformer]:
