@@ -19,3 +19,31 @@ class SegmentError(FairspanError, ValueError):
 
 class LoadError(FairspanError):
     """A saved model would need something that fairspan does not do when it loads one."""
+
+
+class MissingExtra(FairspanError):  # noqa: N818 - as above
+    """Something needs a package that is not installed; the message holds the line that installs it."""
+
+
+class CorpusError(FairspanError, ValueError):
+    """A corpus cannot be read, or does not hold what was asked of it."""
+
+
+class DesignError(FairspanError, ValueError):
+    """The documents asked for cannot be built from this corpus for this model."""
+
+
+class EncodingError(FairspanError):
+    """A model did not turn texts into usable vectors."""
+
+
+class StoreError(FairspanError):
+    """The embedding store cannot be read or written."""
+
+
+class StatisticsError(FairspanError, ValueError):
+    """The rows do not determine what was asked of them."""
+
+
+class LogError(FairspanError):
+    """A run's folder cannot be read or written."""
