@@ -1,0 +1,234 @@
+"""Covariances of least-squares coefficients when rows of one cluster are not independent.
+
+Everything is computed in the coordinates of X·L, where L Lᵀ = (X'X)⁻¹. There the score of cluster g is
+u_g = LᵀX_g'e_g and its leverage Q_g = LᵀX_g'X_gL, and the usual adjustments of the residuals, (I − H_gg)^{−1/2} and
+(I − H_gg)^{−1}, become (I − Q_g)^{−1/2} and (I − Q_g)^{−1}: K×K however many rows a cluster has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairspan.errors import StatisticsError
+from fairspan.stats.arrays import Floats, Groups, crossed, group, require_clusters, require_same_length
+from fairspan.stats.ols import LeastSquares
+
+# A leverage this near to 1 means that the cluster alone decides some combination of the coefficients.
+FULL_LEVERAGE = 1 - 1e-9
+# Numbers held at once for contrasts × clusters × coefficients.
+CHUNK = 4_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clustered:
+    """A fit as its clusters see it: all that the covariances below need, without the rows.
+
+    Attributes:
+        coefficients: [K].
+        root: [K, K], L with L Lᵀ = (X'X)⁻¹.
+        scores: [G, K], u_g.
+        leverages: [G, K, K], Q_g; None where only CR1 is wanted.
+        observations: N.
+    """
+
+    coefficients: Floats
+    root: Floats
+    scores: Floats
+    leverages: Floats | None
+    observations: int
+
+    @property
+    def clusters(self) -> int:
+        return len(self.scores)
+
+    @property
+    def factor(self) -> float:
+        """The small-sample factor of CR1, G/(G−1) · (N−1)/(N−K)."""
+        g, n, k = len(self.scores), self.observations, len(self.coefficients)
+        return g / (g - 1) * (n - 1) / (n - k)
+
+
+def cluster(fit: LeastSquares, labels: ArrayLike | Groups, *, leverages: bool = True) -> Clustered:
+    """Sum a fit over the clusters named by labels[N]."""
+    groups = group(labels)
+    require_same_length(rows=len(fit.residuals), clusters=len(groups.codes))
+    require_clusters(groups)
+    rotated = fit.regressors @ fit.root
+    scores = groups.sums(rotated * fit.residuals[:, None])
+    blocks = _grams(rotated, groups) if leverages else None
+    return Clustered(fit.coefficients, fit.root, scores, blocks, len(fit.residuals))
+
+
+def cr1(clustered: Clustered) -> Floats:
+    """The sandwich of cluster scores times G/(G−1) · (N−1)/(N−K), as Stata and statsmodels have it."""
+    return clustered.factor * _sandwich(clustered.root, clustered.scores)
+
+
+def cr2(clustered: Clustered) -> Floats:
+    """Bell and McCaffrey (2002): unbiased when the errors are independent and of equal variance."""
+    return _sandwich(clustered.root, _apply(_inverse_power(clustered, 0.5), clustered.scores))
+
+
+def cr3(clustered: Clustered) -> Floats:
+    """The cluster jackknife around the full estimate: (G−1)/G · Σ_g (β₍₋g₎ − β)(β₍₋g₎ − β)ᵀ.
+
+    This is CV3 of MacKinnon, Nielsen and Webb (2023). Bell and McCaffrey's CR3 leaves out the factor (G−1)/G.
+    """
+    if _largest_leverage(clustered) > FULL_LEVERAGE:
+        raise StatisticsError(
+            "CR3 leaves out one cluster at a time, and without one of them the coefficients cannot be estimated: "
+            "use CR2 or CR1."
+        )
+    g = clustered.clusters
+    return (g - 1) / g * _sandwich(clustered.root, _apply(_inverse_power(clustered, 1.0), clustered.scores))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoWay:
+    """A two-way clustered covariance.
+
+    Attributes:
+        covariance: [K, K].
+        clusters: the smaller number of clusters; the degrees of freedom are one less.
+        conservative: whether the difference was not positive semi-definite, so that the bound V_a + V_b stands.
+    """
+
+    covariance: Floats
+    clusters: int
+    conservative: bool
+
+
+def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Groups) -> TwoWay:
+    """Cameron, Gelbach and Miller (2011): V_a + V_b − V_ab, each a CR1 with its own factor.
+
+    The difference can have a negative eigenvalue. Clipping it to zero would call some contrast free of error, so then
+    V_ab is not subtracted: V_a + V_b is always positive semi-definite and errs to the wide side.
+    """
+    a, b = group(first), group(second)
+    one = cr1(cluster(fit, a, leverages=False))
+    other = cr1(cluster(fit, b, leverages=False))
+    both = cr1(cluster(fit, crossed(a, b), leverages=False))
+    difference = one + other - both
+    eigenvalues = np.linalg.eigvalsh(difference)
+    conservative = bool(eigenvalues[0] < -1e-12 * max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny))
+    return TwoWay(one + other if conservative else difference, min(a.count, b.count), conservative)
+
+
+def satterthwaite(clustered: Clustered, weights: Floats) -> Floats:
+    """Degrees of freedom of the CR2 variance of each contrast weights[J, K], as [J].
+
+    Bell and McCaffrey's approximation with an independence working model (Pustejovsky and Tipton 2018); G − 1
+    exactly when all clusters have the same design.
+    """
+    directions = weights @ clustered.root
+    half, whole = _spectral(_leverages_of(clustered), _half, _whole)
+    freedom = np.empty(len(directions))
+    step = max(1, CHUNK // clustered.scores.size)
+    for start in range(0, len(directions), step):
+        some = directions[start : start + step]
+        w = np.einsum("gkl,jl->jgk", half, some)
+        inner = (w**2).sum(-1)
+        own = (np.einsum("gkl,jl->jgk", whole, some) * some[:, None, :]).sum(-1) - inner
+        across = w.transpose(0, 2, 1) @ w
+        variance = (own**2).sum(-1) - (inner**2).sum(-1) + (across**2).sum((-1, -2))
+        freedom[start : start + step] = own.sum(-1) ** 2 / variance
+    return freedom
+
+
+def hotelling(clustered: Clustered, weights: Floats) -> float:
+    """Degrees of freedom η of the CR2 covariance of several contrasts weights[q, K] taken together.
+
+    Pustejovsky and Tipton's (2018) AHZ test: q(q+1) / Σ_st Var(d_st), where d is the covariance scaled to the
+    identity under an independence working model. The Wald statistic W then has (η−q+1)/(ηq)·W ~ F(q, η−q+1). With
+    q = 1 it is Satterthwaite's number, with equal cluster designs Hotelling's G − 1.
+    """
+    q = len(weights)
+    directions = weights @ clustered.root
+    scale = directions @ directions.T
+    values, vectors = np.linalg.eigh(scale)
+    if values[0] <= 1e-14 * values[-1]:
+        raise StatisticsError("the contrasts tested together depend on each other.")
+    directions = (vectors / np.sqrt(values)) @ vectors.T @ directions
+    half, whole = _spectral(_leverages_of(clustered), _half, _whole)
+    w = np.einsum("gkl,sl->sgk", half, directions)
+    inner = np.einsum("sgk,tgk->stg", w, w)
+    own = np.einsum("sk,tgk->stg", directions, np.einsum("gkl,tl->tgk", whole, directions)) - inner
+    diagonal = np.einsum("ssg->sg", own)
+    diagonal_inner = np.einsum("ssg->sg", inner)
+    across = np.einsum("sgk,tgl->stkl", w, w)
+    variance = (
+        np.einsum("sg,tg->", diagonal, diagonal)
+        + (own**2).sum()
+        - np.einsum("sg,tg->", diagonal_inner, diagonal_inner)
+        - (inner**2).sum()
+        + (across**2).sum()
+        + np.einsum("stkl,stlk->", across, across)
+    )
+    trace = diagonal.sum() / q
+    return float(q * (q + 1) * trace**2 / variance)
+
+
+def _half(eigenvalues: Floats) -> Floats:
+    """λ (1 − λ)^{−1/2}, with the pseudo-inverse where λ = 1."""
+    return eigenvalues * _power_of_rest(eigenvalues, 0.5)
+
+
+def _whole(eigenvalues: Floats) -> Floats:
+    """λ (1 − λ)^{−1}, with the pseudo-inverse where λ = 1."""
+    return eigenvalues * _power_of_rest(eigenvalues, 1.0)
+
+
+def _power_of_rest(eigenvalues: Floats, power: float) -> Floats:
+    rest = 1 - eigenvalues
+    free = eigenvalues <= FULL_LEVERAGE
+    return np.where(free, np.where(free, rest, 1.0) ** -power, 0.0)
+
+
+def _spectral(blocks: Floats, *functions: Callable[[Floats], Floats]) -> list[Floats]:
+    """Each function of the eigenvalues of the symmetric blocks[G, K, K]."""
+    values, vectors = np.linalg.eigh(blocks)
+    back = vectors.transpose(0, 2, 1)
+    return [(vectors * function(values)[:, None, :]) @ back for function in functions]
+
+
+def _inverse_power(clustered: Clustered, power: float) -> Floats:
+    """(I − Q_g)^{−power} for every cluster, [G, K, K]."""
+    return _spectral(_leverages_of(clustered), lambda values: _power_of_rest(values, power))[0]
+
+
+def _largest_leverage(clustered: Clustered) -> float:
+    return float(np.linalg.eigvalsh(_leverages_of(clustered)).max())
+
+
+def _leverages_of(clustered: Clustered) -> Floats:
+    if clustered.leverages is None:
+        raise StatisticsError("this needs cluster(..., leverages=True).")
+    return clustered.leverages
+
+
+def _apply(matrices: Floats, vectors: Floats) -> Floats:
+    applied: Floats = np.einsum("gkl,gl->gk", matrices, vectors)
+    return applied
+
+
+def _sandwich(root: Floats, scores: Floats) -> Floats:
+    half = scores @ root.T
+    return half.T @ half
+
+
+def _grams(rotated: Floats, groups: Groups) -> Floats:
+    """Z_g'Z_g of every cluster. A cluster's rows are one slice after sorting, and one small product of matrices."""
+    order = np.argsort(groups.codes, kind="stable")
+    rows = rotated[order]
+    ends = np.cumsum(np.bincount(groups.codes, minlength=groups.count))
+    grams = np.empty((groups.count, rotated.shape[1], rotated.shape[1]))
+    start = 0
+    for number, end in enumerate(ends):
+        part = rows[start:end]
+        np.matmul(part.T, part, out=grams[number])
+        start = end
+    return grams

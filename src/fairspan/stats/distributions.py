@@ -1,0 +1,53 @@
+"""Tail areas and quantiles of t, F and the normal; infinite degrees of freedom mean the normal and chi-square."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special  # type: ignore[import-untyped, unused-ignore]
+
+from fairspan.stats.arrays import Floats
+
+
+def t_below(statistic: ArrayLike, freedom: ArrayLike) -> Floats:
+    """P(T ≤ statistic)."""
+    t, df = np.broadcast_arrays(np.asarray(statistic, np.float64), np.asarray(freedom, np.float64))
+    finite = np.where(np.isfinite(df), df, 1.0)
+    below: Floats = np.where(np.isfinite(df), special.stdtr(finite, t), special.ndtr(t))
+    return below
+
+
+def t_two_sided(statistic: ArrayLike, freedom: ArrayLike) -> Floats:
+    """P(|T| ≥ |statistic|)."""
+    return 2 * t_below(-np.abs(np.asarray(statistic, np.float64)), freedom)
+
+
+def t_quantile(probability: ArrayLike, freedom: ArrayLike) -> Floats:
+    """The t below which `probability` lies."""
+    p, df = np.broadcast_arrays(np.asarray(probability, np.float64), np.asarray(freedom, np.float64))
+    finite = np.where(np.isfinite(df), df, 1.0)
+    quantile: Floats = np.where(np.isfinite(df), special.stdtrit(finite, p), special.ndtri(p))
+    return quantile
+
+
+def f_above(statistic: float, numerator: float, denominator: float) -> float:
+    """P(F ≥ statistic); with an infinite denominator, chi-square over its degrees of freedom."""
+    if np.isfinite(denominator):
+        return float(special.fdtrc(numerator, denominator, statistic))
+    return float(special.chdtrc(numerator, numerator * statistic))
+
+
+def normal_below(z: ArrayLike) -> Floats:
+    return np.asarray(special.ndtr(z), np.float64)
+
+
+def normal_quantile(probability: ArrayLike) -> Floats:
+    return np.asarray(special.ndtri(probability), np.float64)
+
+
+def t_ratio(difference: ArrayLike, standard_error: ArrayLike) -> Floats:
+    """difference / standard error; where the error is 0, no difference gives 0 and any other is infinite."""
+    gap, error = np.broadcast_arrays(np.asarray(difference, np.float64), np.asarray(standard_error, np.float64))
+    ratio: Floats = np.where(gap == 0, 0.0, np.copysign(np.inf, gap))
+    np.divide(gap, error, out=ratio, where=error > 0)
+    return ratio

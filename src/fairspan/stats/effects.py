@@ -1,0 +1,138 @@
+"""Secondary measures of unevenness between positions: spread, Gini, PSI and relative differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairspan.errors import StatisticsError
+from fairspan.stats.arrays import Floats, as_positions, as_values, group, require_same_length
+from fairspan.stats.bootstrap import Interval, Statistic, position_sums, resample_clusters
+
+NOT_POSITIVE = "a position mean is not positive, so shares of it mean nothing"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SecondaryEffects:
+    """Unevenness between positions, each with its cluster-bootstrap interval.
+
+    Gini, PSI and the relative differences are shares of a mean. Where a position mean is zero or negative they are
+    NaN, and the interval's `reason` says so: a cosine may well be negative, and one such model should not end a run
+    over many.
+
+    Attributes:
+        means: [n].
+        spread: largest minus smallest position mean. It cannot be negative, so its interval never reaches below 0
+            and says nothing about fairness; the joint test does.
+        gini: Σ|σi − σj| / (2n²·mean) over position means.
+        gini_p: the within-document permutation test of it; NaN without documents.
+        psi: 1 − smallest/largest.
+        first_second, first_last: (m1 − mp)/m1 for p = 2 and p = n.
+    """
+
+    means: Floats
+    spread: Interval
+    gini: Interval
+    gini_p: float
+    psi: Interval
+    first_second: Interval
+    first_last: Interval
+
+
+def secondary_effects(
+    values: ArrayLike,
+    positions: ArrayLike,
+    sets: ArrayLike,
+    documents: ArrayLike | None = None,
+    *,
+    rng: np.random.Generator,
+    draws: int = 1999,
+    level: float = 0.95,
+    method: str = "bca",
+) -> SecondaryEffects:
+    """All secondary measures of values[N] at positions[N] in sets[N]; `documents`[N] for the permutation test."""
+    sums = position_sums(values, positions, sets)
+
+    def interval(statistic: Statistic, *, share: bool = True) -> Interval:
+        if share and not (sums.observed > 0).all():
+            return Interval(np.nan, np.nan, np.nan, NOT_POSITIVE)
+        return resample_clusters(sums, statistic, rng=rng, draws=draws, level=level, method=method)
+
+    return SecondaryEffects(
+        means=sums.observed,
+        spread=interval(spread, share=False),
+        gini=interval(gini),
+        gini_p=np.nan if documents is None else gini_test(values, positions, documents, rng=rng, draws=draws),
+        psi=interval(psi),
+        first_second=interval(lambda means: relative_difference(means, 2)),
+        first_last=interval(lambda means: relative_difference(means, means.shape[-1])),
+    )
+
+
+def spread(means: Floats) -> Floats:
+    """Largest minus smallest of means[..., n]."""
+    return np.asarray(means.max(-1) - means.min(-1))
+
+
+def gini(means: Floats) -> Floats:
+    """Σ_ij |m_i − m_j| / (2n²·mean) of means[..., n]; NaN unless all are positive."""
+    n = means.shape[-1]
+    ordered = np.sort(means, axis=-1)
+    # Sorted, Σ_ij |m_i − m_j| = 2 Σ_i (2i − n − 1) m_(i) with i from 1.
+    total = 2 * (ordered * (2 * np.arange(1, n + 1) - n - 1)).sum(-1)
+    return _where_positive(means, total, 2 * n * means.sum(-1))
+
+
+def psi(means: Floats) -> Floats:
+    """1 − smallest/largest of means[..., n]; NaN unless all are positive."""
+    return _where_positive(means, means.max(-1) - means.min(-1), means.max(-1))
+
+
+def relative_difference(means: Floats, position: int) -> Floats:
+    """(m1 − mp)/m1 of means[..., n]; NaN unless all are positive."""
+    if not 2 <= position <= means.shape[-1]:
+        raise StatisticsError(f"position must lie between 2 and {means.shape[-1]}, got {position}.")
+    return _where_positive(means, means[..., 0] - means[..., position - 1], means[..., 0])
+
+
+def gini_test(
+    values: ArrayLike,
+    positions: ArrayLike,
+    documents: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    draws: int = 999,
+) -> float:
+    """The p-value of the Gini of position means when values trade places at random inside each document.
+
+    Every document must have each position once. In a Latin design every segment stands once at every position, so
+    that segments cancel from the means as observed but not as permuted: there the test errs to the careful side.
+    """
+    table = by_document(values, positions, documents)
+    observed = gini(table.mean(0))
+    if not np.isfinite(observed):
+        return np.nan
+    permuted = np.array([gini(rng.permuted(table, axis=1).mean(0)) for _ in range(draws)])
+    return float((1 + np.count_nonzero(permuted >= observed * (1 - 1e-12))) / (1 + draws))
+
+
+def by_document(values: ArrayLike, positions: ArrayLike, documents: ArrayLike) -> Floats:
+    """values[N] as a table [documents, n]."""
+    column, (numbers, count), groups = as_values(values), as_positions(positions), group(documents)
+    require_same_length(values=len(column), positions=len(numbers), documents=len(groups.codes))
+    cells = groups.codes * count + numbers - 1
+    rows = np.bincount(cells, minlength=groups.count * count)
+    if (rows != 1).any():
+        wrong = int(np.flatnonzero(rows != 1)[0])
+        raise StatisticsError(
+            f"a document has {rows[wrong]} rows at position {wrong % count + 1}: permuting inside documents needs "
+            f"each of the {count} positions exactly once in every document."
+        )
+    return column[np.argsort(cells, kind="stable")].reshape(groups.count, count)
+
+
+def _where_positive(means: Floats, numerator: Floats, denominator: Floats) -> Floats:
+    good = (means > 0).all(-1)
+    return np.asarray(np.where(good, numerator / np.where(good, denominator, 1.0), np.nan))

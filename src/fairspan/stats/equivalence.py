@@ -1,0 +1,250 @@
+"""Verdicts on fairness. Fair is a claim of equivalence, so it has to be shown, not merely not refuted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fairspan.errors import StatisticsError
+from fairspan.stats.arrays import Floats, require_level
+from fairspan.stats.distributions import t_quantile
+from fairspan.stats.positions import PositionEffects, difference_weights, pair_positions
+
+Kind = Literal["fair", "biased", "inconclusive"]
+MEASURES = ("represented", "retained")
+POWER = 0.8
+MOST_SETS = 100_000
+# Points of the numerical integration over what a later run might find.
+NODES = 4000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equivalence:
+    """Both tests of every compared pair of positions; arrays of shape [J].
+
+    Attributes:
+        later, earlier: the positions compared; `earlier` is 1 throughout unless all pairs were asked for.
+        estimate: the difference, later minus earlier.
+        p_fair: against |difference| ≥ margin: the larger of two one-sided p-values (TOST). All of them must be small
+            for the whole to be fair: an intersection-union test, which needs no correction.
+        p_biased: against |difference| ≤ margin: twice the smaller one-sided p-value, after Holm's correction over
+            the J comparisons, since one of them is enough to be biased.
+    """
+
+    later: tuple[int, ...]
+    earlier: tuple[int, ...]
+    estimate: Floats
+    p_fair: Floats
+    p_biased: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the data say about fairness within a margin.
+
+    Attributes:
+        kind: "fair", "biased" or "inconclusive".
+        margin: δ.
+        position, against: the worst pair of positions: the largest difference, among the significant ones if biased.
+        estimate, low, high: its difference with the plain interval of the given level, as in tables and figures. The
+            decision itself is stricter for "biased" (Holm) and is taken at 1 − 2·(1 − level), the usual 90 %, for
+            "fair".
+        sets_needed: for "inconclusive": how many sets beyond those seen give the decision that the estimates point to
+            in 80 % of cases; None if more than 100,000.
+        measure: "represented" or "retained".
+    """
+
+    kind: Kind
+    margin: float
+    position: int
+    against: int
+    estimate: float
+    low: float
+    high: float
+    sets_needed: int | None
+    measure: str = "represented"
+
+    def sentence(self) -> str:
+        """The verdict in words.
+
+        >>> Verdict("biased", 0.02, 4, 1, -0.09, -0.1, -0.08, None).sentence()
+        'biased: position 4 is 0.09 less represented than position 1 [−0.10, −0.08]'
+        """
+        if self.kind == "fair":
+            return f"fair within ±{self.margin:g}"
+        if self.kind == "biased":
+            digits = self._digits()
+            word = "less" if self.estimate < 0 else "more"
+            low, high = (f"{end:.{digits}f}".replace("-", "−") for end in (self.low, self.high))
+            return (
+                f"biased: position {self.position} is {abs(self.estimate):.{digits}f} {word} {self.measure} than "
+                f"position {self.against} [{low}, {high}]"
+            )
+        if self.sets_needed is None:
+            return (
+                f"inconclusive: position {self.position} lies so near the margin of ±{self.margin:g} that no "
+                "sensible number of sets would decide"
+            )
+        sets = "set" if self.sets_needed == 1 else "sets"
+        return f"inconclusive: about {_round_up(self.sets_needed)} more {sets} would decide"
+
+    def _digits(self) -> int:
+        """Two decimals, three for small differences, more where rounding would put a number onto the margin."""
+        numbers = [abs(number) for number in (self.estimate, self.low, self.high)]
+        digits = 2 if numbers[0] >= 0.05 else 3
+        while digits < 6 and any(
+            round(number, digits) == round(self.margin, digits) and number != self.margin for number in numbers
+        ):
+            digits += 1
+        return digits
+
+
+def equivalence(effects: PositionEffects, margin: float = 0.02, *, pairs: bool = False) -> Equivalence:
+    """Test every position against position 1, or with `pairs` against every other, for equivalence and for bias."""
+    if not margin > 0:
+        raise StatisticsError(f"margin must be more than 0, got {margin}: no finite sample shows an exact equality.")
+    compared = _compared(effects.n, pairs)
+    weights = difference_weights(effects.n, pairs=pairs)
+    below_floor, above_floor = effects.robust.tails(weights, -margin)
+    below_roof, above_roof = effects.robust.tails(weights, margin)
+    beyond = np.minimum(1, 2 * np.minimum(below_floor, above_roof))
+    return Equivalence(
+        later=tuple(later for later, _ in compared),
+        earlier=tuple(earlier for _, earlier in compared),
+        estimate=weights @ effects.estimate,
+        p_fair=np.maximum(above_floor, below_roof),
+        p_biased=holm(beyond),
+    )
+
+
+def verdict(
+    effects: PositionEffects,
+    margin: float = 0.02,
+    level: float = 0.95,
+    *,
+    pairs: bool = False,
+    measure: str = "represented",
+) -> Verdict:
+    """Fair, biased or inconclusive.
+
+    fair: every |difference| is significantly less than the margin. biased: at least one is significantly more (Holm).
+    Differences are from position 1; with `pairs`, between any two positions, which asks for more: two positions that
+    lie on either side of position 1 can differ by twice the margin.
+    """
+    require_level(level)
+    if measure not in MEASURES:
+        raise StatisticsError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
+    tests = equivalence(effects, margin, pairs=pairs)
+    differences = effects.differences(level, pairs=pairs)
+    significant = tests.p_biased < 1 - level
+    kind: Kind = "inconclusive"
+    if significant.any():
+        kind = "biased"
+    elif (tests.p_fair < 1 - level).all():
+        kind = "fair"
+    size = np.where(significant | (kind != "biased"), np.abs(tests.estimate), -1.0)
+    worst = int(size.argmax())
+    return Verdict(
+        kind=kind,
+        margin=margin,
+        position=tests.later[worst],
+        against=tests.earlier[worst],
+        estimate=float(differences.estimate[worst]),
+        low=float(differences.low[worst]),
+        high=float(differences.high[worst]),
+        sets_needed=sets_needed(effects, margin, level, pairs=pairs) if kind == "inconclusive" else None,
+        measure=measure,
+    )
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's (1979) adjusted p-values: each may be compared with the level for the whole family."""
+    order = np.argsort(p_values)
+    steps = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(1, steps)
+    return adjusted
+
+
+def sets_needed(effects: PositionEffects, margin: float, level: float = 0.95, *, pairs: bool = False) -> int | None:
+    """Further sets for the decision the estimates point to, at 80 % power, if the estimates are the truth.
+
+    Errors shrink with the square root of the number of sets, which takes new sets to be like those seen. The chance
+    of a decision over all comparisons at once has no closed form, so it is integrated over 4000 fixed points.
+    """
+    weights = difference_weights(effects.n, pairs=pairs)
+    covariance = weights @ effects.covariance @ weights.T
+    rng = np.random.default_rng(0)
+    outlook = Outlook(
+        estimate=weights @ effects.estimate,
+        standard_error=np.sqrt(np.diag(covariance)),
+        degrees_of_freedom=effects.robust.degrees_of_freedom(weights),
+        sets=effects.clusters,
+        noise=rng.standard_normal((NODES, len(weights))) @ _square_root(covariance),
+        error_noise=rng.standard_normal((NODES, 1)),
+    )
+    most = effects.clusters + MOST_SETS
+    if outlook.chance(most, margin, level) < POWER:
+        return None
+    less, step = effects.clusters, 1
+    while outlook.chance(min(less + step, most), margin, level) < POWER:
+        less, step = less + step, 2 * step
+    enough = min(less + step, most)
+    while enough - less > 1:
+        middle = (enough + less) // 2
+        enough, less = (middle, less) if outlook.chance(middle, margin, level) >= POWER else (enough, middle)
+    return enough - effects.clusters
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outlook:
+    """What runs with another number of sets would find, if these J estimates and their errors are the truth.
+
+    `noise` [nodes, J] are draws from the errors of the estimates, `error_noise` [nodes, 1] standard normals from
+    which the errors of the standard errors are made.
+    """
+
+    estimate: Floats
+    standard_error: Floats
+    degrees_of_freedom: Floats
+    sets: int
+    noise: Floats
+    error_noise: Floats
+
+    def chance(self, sets: int, margin: float, level: float) -> float:
+        """The chance that a run of that many sets decides for what the estimates point to."""
+        scale = np.sqrt(self.sets / sets)
+        freedom = self.degrees_of_freedom * (sets - 1) / (self.sets - 1)
+        found = self.estimate + scale * self.noise
+        error = self.standard_error * scale * _error_ratio(self.error_noise, freedom)
+        if np.abs(self.estimate).max() <= margin:
+            decided = (np.abs(found) + t_quantile(level, freedom) * error < margin).all(axis=1)
+        else:
+            strict = 1 - (1 - level) / (2 * len(self.estimate))
+            decided = (np.abs(found) - t_quantile(strict, freedom) * error > margin).any(axis=1)
+        return float(decided.mean())
+
+
+def _error_ratio(normal: Floats, freedom: Floats) -> Floats:
+    """Estimated over true standard error: √(χ²/df), with Wilson and Hilferty's cube for χ²/df."""
+    spread = 2 / (9 * freedom)
+    ratio: Floats = np.maximum(1 - spread + normal * np.sqrt(spread), 0) ** 1.5
+    return ratio
+
+
+def _square_root(covariance: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(covariance)
+    root: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    return root
+
+
+def _compared(count: int, pairs: bool) -> list[tuple[int, int]]:
+    return pair_positions(count) if pairs else [(p, 1) for p in range(2, count + 1)]
+
+
+def _round_up(number: int) -> int:
+    """To two significant digits, since the estimate deserves no more."""
+    unit: int = 10 ** max(0, len(str(number)) - 2)
+    return -(-number // unit) * unit

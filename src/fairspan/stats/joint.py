@@ -1,0 +1,228 @@
+"""`JointModel`: position, language and length in one model, which is what tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairspan.errors import StatisticsError
+from fairspan.stats.arrays import Codes, Floats, as_positions, as_values, group, require_same_length
+from fairspan.stats.contrasts import Contrast, Contrasts, JointTest, Robust, robust
+from fairspan.stats.ols import fit
+
+Cell = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AveragedEffect:
+    """The effect of one factor averaged over the levels of the other.
+
+    Attributes:
+        names: what each contrast compares with the baseline: positions 2…n, or languages.
+        baseline: position 1, or the first language.
+        over: the levels averaged over: only those at which the factor is complete, each with the same weight.
+        contrasts: one for each name.
+        test: that all of them are 0.
+    """
+
+    names: tuple[int | str, ...]
+    baseline: int | str
+    over: tuple[int | str, ...]
+    contrasts: Contrasts
+    test: JointTest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointModel:
+    """value ~ position × language + log(tokens), clustered by set.
+
+    The coefficients are the means of the occupied cells at the mean log length, and then the slope. Cells without
+    rows are left out of the model; what would need them is refused by name.
+
+    Attributes:
+        positions: n.
+        languages: in alphabetical order.
+        cells: the occupied (position, language) pairs, in the order of the coefficients.
+        missing: the empty ones.
+        has_slope: whether token lengths were given.
+        observations, clusters: rows and sets.
+    """
+
+    positions: int
+    languages: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    missing: tuple[Cell, ...]
+    has_slope: bool
+    observations: int
+    robust: Robust = field(repr=False)
+    level: float = 0.95
+
+    @property
+    def clusters(self) -> int:
+        return self.robust.clustered.clusters
+
+    @property
+    def inference(self) -> str:
+        return self.robust.inference
+
+    def contrast(self, first: Cell, second: Cell) -> Contrast:
+        """First cell minus second at the same length: ((3, "en"), (3, "de")) is English against German at 3."""
+        return self.robust.contrast(self._cell(first) - self._cell(second), self.level)
+
+    def mean(self, cell: Cell) -> Contrast:
+        """The mean of one cell at the mean log length."""
+        return self.robust.contrast(self._cell(cell), self.level)
+
+    def slope(self) -> Contrast:
+        """The change of value with one unit of log(tokens)."""
+        if not self.has_slope:
+            raise StatisticsError("the model was fitted without token lengths: there is no slope.")
+        return self.robust.contrast(self._unit(len(self.cells)), self.level)
+
+    def position_effect(self) -> AveragedEffect:
+        """Positions 2…n against position 1, averaged over the languages that stand at every position."""
+        numbers = range(1, self.positions + 1)
+        over = [language for language in self.languages if all((p, language) in self.cells for p in numbers)]
+        if not over:
+            raise StatisticsError(
+                f"the position effect averaged over languages is not estimable: no language stands at every position "
+                f"(missing: {self._missing_words()})."
+            )
+        means = {p: np.mean([self._cell((p, language)) for language in over], axis=0) for p in numbers}
+        return self._averaged(list(numbers), means, over)
+
+    def language_effect(self) -> AveragedEffect:
+        """Every language against the first, averaged over the positions at which all languages stand."""
+        if len(self.languages) < 2:
+            raise StatisticsError(
+                f"the language effect is not estimable: {self.languages[0]!r} is the only language."
+            )
+        over = [
+            p for p in range(1, self.positions + 1) if all((p, language) in self.cells for language in self.languages)
+        ]
+        if not over:
+            raise StatisticsError(
+                "the language effect averaged over positions is not estimable: at no position do all languages "
+                f"stand (missing: {self._missing_words()})."
+            )
+        means = {language: np.mean([self._cell((p, language)) for p in over], axis=0) for language in self.languages}
+        return self._averaged(list(self.languages), means, over)
+
+    def interaction(self) -> JointTest:
+        """The test that position and language effects add up, from all occupied cells.
+
+        Its contrasts are those combinations of cell means that vanish in every additive model.
+        """
+        additive = np.array(
+            [
+                [1.0, *(p == q for q in range(2, self.positions + 1)), *(k == m for m in self.languages[1:])]
+                for p, k in self.cells
+            ]
+        )
+        left, values, _ = np.linalg.svd(additive)
+        rank = int((values > 1e-10 * values[0]).sum())
+        free = left[:, rank:].T
+        if not len(free):
+            raise StatisticsError(
+                "the interaction of position and language is not estimable: the occupied cells fit any additive "
+                f"model exactly (missing: {self._missing_words()})."
+            )
+        slope = np.zeros((len(free), 1 if self.has_slope else 0))
+        return self.robust.joint(np.hstack([free, slope]))
+
+    def _averaged(
+        self, names: Sequence[int | str], means: dict[int, Floats] | dict[str, Floats], over: Sequence[int | str]
+    ) -> AveragedEffect:
+        rows = list(means.values())
+        weights = np.stack([row - rows[0] for row in rows[1:]])
+        contrasts = self.robust.contrasts(weights, self.level)
+        return AveragedEffect(tuple(names[1:]), names[0], tuple(over), contrasts, self.robust.joint(weights))
+
+    def _cell(self, cell: Cell) -> Floats:
+        if cell in self.cells:
+            return self._unit(self.cells.index(cell))
+        position, language = cell
+        if cell in self.missing:
+            raise StatisticsError(
+                f"not estimable: language {language!r} never stands at position {position} (missing: "
+                f"{self._missing_words()})."
+            )
+        raise StatisticsError(
+            f"there is no position {position!r} with language {language!r}: positions are 1 to {self.positions}, "
+            f"languages {', '.join(map(repr, self.languages))}."
+        )
+
+    def _unit(self, index: int) -> Floats:
+        unit = np.zeros(len(self.robust.clustered.coefficients))
+        unit[index] = 1
+        return unit
+
+    def _missing_words(self) -> str:
+        return ", ".join(f"{language!r} at {position}" for position, language in self.missing) or "none"
+
+
+def joint_model(
+    values: ArrayLike,
+    positions: ArrayLike,
+    languages: ArrayLike,
+    sets: ArrayLike,
+    tokens: ArrayLike | None = None,
+    segments: ArrayLike | None = None,
+    *,
+    inference: str = "auto",
+    level: float = 0.95,
+    rng: np.random.Generator | None = None,
+    draws: int = 9999,
+) -> JointModel:
+    """Fit value ~ position × language + log(tokens), clustered by set.
+
+    `tokens` are the segments' lengths; `segments`, `inference`, `rng` and `draws` are those of `position_effects`.
+    """
+    column, (numbers, count), groups = as_values(values), as_positions(positions), group(sets)
+    spoken = [str(language) for language in np.asarray(languages).tolist()]
+    others = None if segments is None else group(segments)
+    require_same_length(values=len(column), positions=len(numbers), languages=len(spoken), sets=len(groups.codes))
+    names = sorted(set(spoken))
+    number_of = {name: number for number, name in enumerate(names)}
+    codes = np.array([number_of[name] for name in spoken], np.int64)
+    cell_codes = (numbers - 1) * len(names) + codes
+    occupied, columns = np.unique(cell_codes, return_inverse=True)
+    design = np.zeros((len(column), len(occupied)))
+    design[np.arange(len(column)), columns] = 1
+    labels = [(p, name) for p in range(1, count + 1) for name in names]
+    cells = tuple(labels[code] for code in occupied)
+    headings = [f"position {p} × {language}" for p, language in cells]
+    if tokens is not None:
+        design = np.column_stack([design, _log_lengths(tokens, columns)])
+        headings.append("log(tokens)")
+    fitted = fit(column, design, headings)
+    return JointModel(
+        positions=count,
+        languages=tuple(names),
+        cells=cells,
+        missing=tuple(label for label in labels if label not in cells),
+        has_slope=tokens is not None,
+        observations=len(column),
+        robust=robust(fitted, groups, others, inference=inference, rng=rng, draws=draws),
+        level=level,
+    )
+
+
+def _log_lengths(tokens: ArrayLike, cells: Codes) -> Floats:
+    """log(tokens) around its mean."""
+    lengths = as_values(tokens, "tokens")
+    require_same_length(values=len(cells), tokens=len(lengths))
+    if lengths.min() <= 0:
+        raise StatisticsError(f"tokens must be positive, got {lengths.min()}.")
+    logs: Floats = np.log(lengths)
+    cell_means = np.bincount(cells, weights=logs) / np.bincount(cells)
+    if np.abs(logs - cell_means[cells]).max() <= 1e-9:
+        raise StatisticsError(
+            "token lengths do not vary inside any position × language cell, so their slope is not estimable: "
+            "leave tokens out."
+        )
+    centred: Floats = logs - logs.mean()
+    return centred

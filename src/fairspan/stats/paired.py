@@ -1,0 +1,133 @@
+"""`PairedComparison`: two treatments measured on the same documents and positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairspan.errors import StatisticsError
+from fairspan.stats.arrays import Codes, Floats, as_values, require_same_length
+from fairspan.stats.bootstrap import Interval, PositionSums, position_sums, resample_clusters
+from fairspan.stats.contrasts import Contrasts, JointTest
+from fairspan.stats.effects import spread
+from fairspan.stats.positions import PositionEffects, position_effects
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedComparison:
+    """Second treatment minus first, clustered by set.
+
+    Attributes:
+        first, second: each treatment's own position effects.
+        means: [n], differences of the position means.
+        effects: [n − 1], differences of β2…βn.
+        absolute: [n − 1], differences of |β2|…|βn|: negative where the second treatment is fairer. The signs of both
+            β are taken as known, so the interval is too narrow where a β is no larger than its own error.
+        spread: difference of the spreads, with its cluster-bootstrap interval.
+        joint: the test that no position effect differs between the treatments.
+        clusters: sets.
+        inference: how the errors were judged.
+    """
+
+    first: PositionEffects
+    second: PositionEffects
+    means: Contrasts
+    effects: Contrasts
+    absolute: Contrasts
+    spread: Interval
+    joint: JointTest
+    clusters: int
+    inference: str
+
+
+def compare(
+    first: ArrayLike,
+    second: ArrayLike,
+    positions: ArrayLike,
+    sets: ArrayLike,
+    segments: ArrayLike | None = None,
+    *,
+    rng: np.random.Generator,
+    inference: str = "auto",
+    level: float = 0.95,
+    draws: int = 1999,
+) -> PairedComparison:
+    """Compare first[N] and second[N], the values of two treatments in the same rows (see `match`).
+
+    What the two share, such as how central a segment is to its set, cancels row by row, so that differences are known
+    better than either treatment alone.
+    """
+    one, two = as_values(first, "first"), as_values(second, "second")
+    require_same_length(first=len(one), second=len(two))
+
+    def effects_of(values: Floats) -> PositionEffects:
+        return position_effects(
+            values, positions, sets, segments, inference=inference, level=level, rng=rng, draws=draws
+        )
+
+    effects = [effects_of(one), effects_of(two)]
+    change = effects_of(two - one)
+    sums = [position_sums(values, positions, sets) for values in (one, two)]
+    return PairedComparison(
+        first=effects[0],
+        second=effects[1],
+        means=change.means,
+        effects=change.differences(),
+        absolute=_absolute(effects[0], effects[1], change, effects_of(two + one)),
+        spread=_spread_change(sums[0], sums[1], rng, draws, level),
+        joint=change.joint,
+        clusters=change.clusters,
+        inference=change.inference,
+    )
+
+
+def match(
+    first_documents: ArrayLike, first_positions: ArrayLike, second_documents: ArrayLike, second_positions: ArrayLike
+) -> tuple[Codes, Codes]:
+    """Row numbers into both treatments, in the same order of document and position; both must have the same rows."""
+    keys = [
+        list(zip(np.asarray(documents).tolist(), np.asarray(positions).tolist(), strict=True))
+        for documents, positions in ((first_documents, first_positions), (second_documents, second_positions))
+    ]
+    rows = [{key: row for row, key in enumerate(side)} for side in keys]
+    for side, known in zip(keys, rows, strict=True):
+        if len(known) < len(side):
+            raise StatisticsError("a document has two rows at one position: compare one measure at a time.")
+    apart = rows[0].keys() ^ rows[1].keys()
+    if apart:
+        document, position = min(apart, key=str)
+        raise StatisticsError(
+            f"{len(apart)} rows are in one treatment only, such as document {document!r} at position {position}: "
+            "compare runs of the same design and seed."
+        )
+    return np.arange(len(keys[0])), np.array([rows[1][key] for key in keys[0]], np.int64)
+
+
+def _absolute(
+    first: PositionEffects, second: PositionEffects, change: PositionEffects, total: PositionEffects
+) -> Contrasts:
+    """|b| − |a| is ±(b − a) where the signs agree and ±(b + a) where they do not."""
+    sign = np.where(second.estimate[1:] < 0, -1.0, 1.0)
+    agree = sign == np.where(first.estimate[1:] < 0, -1.0, 1.0)
+    a, b = change.differences(), total.differences()
+    low, high = np.where(agree, a.low, b.low), np.where(agree, a.high, b.high)
+    return Contrasts(
+        estimate=sign * np.where(agree, a.estimate, b.estimate),
+        standard_error=np.where(agree, a.standard_error, b.standard_error),
+        degrees_of_freedom=np.where(agree, a.degrees_of_freedom, b.degrees_of_freedom),
+        p_value=np.where(agree, a.p_value, b.p_value),
+        low=np.where(sign > 0, low, -high),
+        high=np.where(sign > 0, high, -low),
+    )
+
+
+def _spread_change(
+    first: PositionSums, second: PositionSums, rng: np.random.Generator, draws: int, level: float
+) -> Interval:
+    n = first.sums.shape[1]
+    both = PositionSums(np.hstack([first.sums, second.sums]), np.hstack([first.counts, second.counts]))
+    return resample_clusters(
+        both, lambda means: spread(means[..., n:]) - spread(means[..., :n]), rng=rng, draws=draws, level=level
+    )

@@ -1,0 +1,138 @@
+"""`PositionEffects`: how a value differs by position, with errors that know which rows belong to one set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairspan.stats.arrays import Codes, Floats, as_positions, as_values, group, require_same_length
+from fairspan.stats.contrasts import Contrasts, JointTest, Robust, robust
+from fairspan.stats.ols import fit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PositionEffects:
+    """Least squares of values on position dummies, baseline position 1.
+
+    Attributes:
+        estimate: [n], β0 (the mean at position 1) and then β2…βn (the difference of each position from it). The
+            arrays after it have the same order.
+        standard_error, degrees_of_freedom, p_value, low, high: [n], two-sided; infinite degrees of
+            freedom under "z". Under "wild" p-value and interval come from the bootstrap and the standard error is
+            CR1's.
+        means: the mean at each position 1…n, with its own standard error and interval.
+        joint: the test of β2 = … = βn = 0.
+        covariance: [n, n] of `estimate`.
+        clusters, observations: sets and rows.
+        inference: what was used: "cr1", "z", "cr2", "cr3", "wild" or "two-way".
+        level: of the intervals.
+    """
+
+    estimate: Floats
+    standard_error: Floats
+    degrees_of_freedom: Floats
+    p_value: Floats
+    low: Floats
+    high: Floats
+    means: Contrasts
+    joint: JointTest
+    covariance: Floats
+    clusters: int
+    observations: int
+    inference: str
+    level: float
+    robust: Robust = field(repr=False)
+
+    @property
+    def n(self) -> int:
+        """The number of positions."""
+        return len(self.estimate)
+
+    def differences(self, level: float | None = None, *, pairs: bool = False) -> Contrasts:
+        """β2…βn, or all pairs in the order of `pair_positions(n)`, with intervals of another level."""
+        weights = difference_weights(self.n, pairs=pairs)
+        return self.robust.contrasts(weights, self.level if level is None else level)
+
+
+def position_effects(
+    values: ArrayLike,
+    positions: ArrayLike,
+    sets: ArrayLike,
+    segments: ArrayLike | None = None,
+    *,
+    inference: str = "auto",
+    level: float = 0.95,
+    rng: np.random.Generator | None = None,
+    draws: int = 9999,
+) -> PositionEffects:
+    """Estimate the position effects of values[N] at positions[N] (1…n) in sets[N].
+
+    Args:
+        segments: the segment of each row; where some segment occurs in more than one set, "auto" clusters by both.
+        inference: "auto", "cr1" (t with G − 1 degrees of freedom), "z" (CR1 with the normal, as in the published
+            tables), "cr2", "cr3", "wild" or "two-way". "auto" is "two-way" where segments are shared between sets,
+            "cr1" from 40 sets on, and "cr2" with Satterthwaite's degrees of freedom below.
+        rng, draws: for "wild" only.
+    """
+    column, (numbers, count), groups = as_values(values), as_positions(positions), group(sets)
+    others = None if segments is None else group(segments)
+    lengths = {"values": len(column), "positions": len(numbers), "sets": len(groups.codes)}
+    require_same_length(**lengths, **({} if others is None else {"segments": len(others.codes)}))
+    names = ["β0", *(f"the dummy of position {p}" for p in range(2, count + 1))]
+    fitted = fit(column, dummies(numbers, count), names)
+    judged = robust(fitted, groups, others, inference=inference, rng=rng, draws=draws)
+    effects = judged.contrasts(np.eye(count), level)
+    return PositionEffects(
+        estimate=effects.estimate,
+        standard_error=effects.standard_error,
+        degrees_of_freedom=effects.degrees_of_freedom,
+        p_value=effects.p_value,
+        low=effects.low,
+        high=effects.high,
+        means=judged.contrasts(mean_weights(count), level),
+        joint=judged.joint(difference_weights(count)),
+        covariance=judged.covariance,
+        clusters=groups.count,
+        observations=len(column),
+        inference=judged.inference,
+        level=level,
+        robust=judged,
+    )
+
+
+def dummies(positions: Codes, count: int) -> Floats:
+    """The design [N, n]: a constant, and one column for each of positions 2…n."""
+    table: Floats = (positions[:, None] == np.arange(1, count + 1)).astype(np.float64)
+    table[:, 0] = 1
+    return table
+
+
+def mean_weights(count: int) -> Floats:
+    """Weights [n, n] that turn β0, β2…βn into position means."""
+    weights = np.eye(count)
+    weights[:, 0] = 1
+    return weights
+
+
+def difference_weights(count: int, *, pairs: bool = False) -> Floats:
+    """Weights of β2…βn [n − 1, n], or of all pairs of positions [n(n − 1)/2, n], later minus earlier."""
+    means = mean_weights(count)
+    compared = pair_positions(count) if pairs else [(p, 1) for p in range(2, count + 1)]
+    return np.stack([means[later - 1] - means[earlier - 1] for later, earlier in compared])
+
+
+def pair_positions(count: int) -> list[tuple[int, int]]:
+    """(later, earlier) for all pairs of positions; those against position 1 come first."""
+    return [(later, earlier) for earlier, later in combinations(range(1, count + 1), 2)]
+
+
+def marker(p: float) -> str:
+    """The papers' sign for a p-value: nothing below 0.001, ◇ below 0.01, □ below 0.05, • otherwise."""
+    if p < 0.001:
+        return ""
+    if p < 0.01:
+        return "◇"
+    return "□" if p < 0.05 else "•"

@@ -1,0 +1,155 @@
+"""Both bootstraps against their definitions as loops, and against wildboottest and scipy."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+
+from fairspan.errors import StatisticsError
+from fairspan.stats.bootstrap import WEBB, position_sums, resample_clusters, wild_cluster
+from fairspan.stats.covariance import Clustered, cluster, cr1
+from fairspan.stats.effects import spread
+from fairspan.stats.ols import fit
+from fairspan.stats.positions import dummies
+from tests.test_stats_rows import UNEVEN, Rows, make_rows, uneven_rows
+
+EFFECTS = (0.0, -0.02, -0.03, -0.05)
+
+
+def clustered_by_set(rows: Rows) -> Clustered:
+    return cluster(fit(rows.values, dummies(rows.positions, 4)), rows.sets)
+
+
+def test_enumerated_samples_are_refits() -> None:
+    """All 2^7 Rademacher samples, each fitted anew with the null imposed: the very same p-values."""
+    rows = make_rows(np.random.default_rng(1), UNEVEN[:7], effects=EFFECTS)
+    x, contrast, null = dummies(rows.positions, 4), np.array([0, 0, 1.0, -1]), 0.01
+    m = np.linalg.inv(x.T @ x)
+    free = m @ x.T @ rows.values
+    restricted = free - m @ contrast * (contrast @ free - null) / (contrast @ m @ contrast)
+    residuals = rows.values - x @ restricted
+
+    def statistic(values: np.ndarray) -> float:
+        clustered = cluster(fit(values, x), rows.sets)
+        return float((contrast @ clustered.coefficients - null) / np.sqrt(contrast @ cr1(clustered) @ contrast))
+
+    observed = statistic(rows.values)
+    drawn = np.array(
+        [statistic(x @ restricted + np.array(signs)[rows.sets] * residuals) for signs in product([-1, 1], repeat=7)]
+    )
+    found = wild_cluster(
+        clustered_by_set(rows), contrast, rng=np.random.default_rng(0), null=null, weights="rademacher"
+    )
+    assert found.draws == 128
+    assert found.statistic == pytest.approx(observed, rel=1e-10)
+    # The observed sample and its mirror image are among them, exact ties up to rounding.
+    assert found.p_value == np.mean(np.abs(drawn) >= abs(observed) - 1e-9)
+    assert found.p_above == np.mean(drawn >= observed - 1e-9)
+    assert found.p_below == np.mean(drawn <= observed + 1e-9)
+
+
+@pytest.mark.parametrize(("documents", "weights"), [(UNEVEN, "webb"), (14, "rademacher")])
+@pytest.mark.parametrize("position", [2, 4])
+def test_p_values_are_wildboottests(documents: int | tuple[int, ...], weights: str, position: int) -> None:
+    """Shares of 9999 draws each: their difference has a standard error of √(2p(1−p)/9999), and four are allowed."""
+    rows = make_rows(np.random.default_rng(8), documents, effects=EFFECTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wildboottest = pytest.importorskip("wildboottest.wildboottest").wildboottest
+        api = pytest.importorskip("statsmodels.api")
+        pandas = pytest.importorskip("pandas")
+        table = pandas.DataFrame(dummies(rows.positions, 4), columns=["p1", "p2", "p3", "p4"])
+        theirs = wildboottest(
+            api.OLS(pandas.Series(rows.values), table),
+            param=f"p{position}",
+            cluster=pandas.Series(rows.sets),
+            B=9999,
+            weights_type=weights,
+            seed=12,
+            parallel=False,
+            show=False,
+        )
+    ours = wild_cluster(clustered_by_set(rows), np.eye(4)[position - 1], rng=np.random.default_rng(1))
+    assert ours.weights == weights
+    assert ours.statistic == pytest.approx(float(theirs["statistic"].iloc[0]), rel=1e-8)
+    p = float(theirs["p-value"].iloc[0])
+    assert 0.001 < p < 0.999, "a share that can tell"
+    assert ours.p_value == pytest.approx(p, abs=4 * np.sqrt(2 * p * (1 - p) / 9999) + 1e-4)
+
+
+def test_the_interval_inverts_the_test() -> None:
+    """Just inside its ends the null is not rejected, just outside it is, on the same draws."""
+    clustered = clustered_by_set(uneven_rows(np.random.default_rng(8), effects=EFFECTS))
+    contrast = np.eye(4)[3]
+    found = wild_cluster(clustered, contrast, rng=np.random.default_rng(1), level=0.9)
+
+    def p(null: float) -> float:
+        return wild_cluster(clustered, contrast, rng=np.random.default_rng(1), null=null).p_value
+
+    step = 1e-5 * (found.high - found.low)
+    assert p(found.low - step) <= 0.1 < p(found.low + step)
+    assert p(found.high + step) <= 0.1 < p(found.high - step)
+
+
+def test_no_interval_where_nothing_can_be_rejected() -> None:
+    """Four sets have 16 Rademacher samples, two of them the observed one: p is never under 2/16."""
+    clustered = clustered_by_set(make_rows(np.random.default_rng(8), 4))
+    found = wild_cluster(clustered, np.eye(4)[1], rng=np.random.default_rng(1), weights="rademacher")
+    assert (found.low, found.high) == (-np.inf, np.inf)
+    assert found.p_value >= 2 / 16
+
+
+def test_weights_have_mean_zero_and_variance_one() -> None:
+    assert WEBB.mean() == pytest.approx(0)
+    assert (WEBB**2).mean() == pytest.approx(1)
+
+
+def test_weights_follow_the_number_of_sets() -> None:
+    rng = np.random.default_rng(0)
+    kinds = {
+        sets: wild_cluster(clustered_by_set(make_rows(rng, sets)), np.eye(4)[1], rng=rng, draws=99)
+        for sets in (11, 12, 40)
+    }
+    assert [kinds[sets].weights for sets in (11, 12, 40)] == ["webb", "rademacher", "rademacher"]
+    with pytest.raises(StatisticsError, match="'auto', 'rademacher', 'webb'"):
+        wild_cluster(clustered_by_set(make_rows(rng, 9)), np.eye(4)[1], rng=rng, weights="mammen")
+
+
+def test_the_same_generator_gives_the_same_answer() -> None:
+    clustered = clustered_by_set(make_rows(np.random.default_rng(8), 20))
+    first, second = (wild_cluster(clustered, np.eye(4)[1], rng=np.random.default_rng(3)) for _ in range(2))
+    assert (first.p_value, first.low, first.high) == (second.p_value, second.low, second.high)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("percentile", "percentile"), ("bca", "BCa")])
+def test_resampled_intervals_are_scipys(ours: str, theirs: str) -> None:
+    """Both with 9999 draws of 25 sets. A 2.5 % quantile has a standard error of √(.025·.975/9999)/density, about
+    0.027 standard deviations of the statistic for a normal; BCa moves its ranks by a random amount too, so 0.15.
+    """
+    stats = pytest.importorskip("scipy.stats")
+    rows = make_rows(np.random.default_rng(6), 25, effects=EFFECTS)
+    sums = position_sums(*rows.columns)
+    found = resample_clusters(sums, spread, rng=np.random.default_rng(0), draws=9999, method=ours)
+    means = sums.sums / sums.counts
+
+    def of_sets(numbers: np.ndarray, axis: int = -1) -> np.ndarray:
+        return spread(means[numbers].mean(-2))
+
+    reference = stats.bootstrap((np.arange(25),), of_sets, n_resamples=9999, method=theirs, vectorized=True, rng=1)
+    close = 0.15 * reference.standard_error
+    assert found.low == pytest.approx(reference.confidence_interval.low, abs=close)
+    assert found.high == pytest.approx(reference.confidence_interval.high, abs=close)
+    assert found.estimate == pytest.approx(spread(means.mean(0)))
+
+
+def test_positions_missing_from_most_sets_leave_no_interval() -> None:
+    """Position 4 in one set of nine: about a third of the samples lack it."""
+    rows = make_rows(np.random.default_rng(6), 9)
+    kept = rows.keep(np.flatnonzero((rows.positions < 4) | (rows.sets == 0)))
+    found = resample_clusters(position_sums(*kept.columns), spread, rng=np.random.default_rng(0))
+    assert np.isfinite(found.estimate)
+    assert np.isnan(found.low)
+    assert "one in ten" in found.reason

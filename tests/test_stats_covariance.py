@@ -1,0 +1,182 @@
+"""Clustered covariances against statsmodels, pyfixest and their definitions written out with N×N matrices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairspan.errors import StatisticsError
+from fairspan.stats.contrasts import robust
+from fairspan.stats.covariance import cluster, cr1, cr2, cr3, hotelling, satterthwaite, two_way
+from fairspan.stats.ols import fit
+from fairspan.stats.positions import difference_weights, dummies, mean_weights
+from tests.test_stats_rows import Rows, make_rows, uneven_rows
+
+MAKERS: list[Callable[..., Rows]] = [make_rows, uneven_rows]
+# Both sides solve the same well-conditioned least-squares problem in float64.
+CLOSE = 1e-8
+
+
+@pytest.fixture(params=MAKERS, ids=["latin", "uneven"])
+def rows(request: pytest.FixtureRequest) -> Rows:
+    made: Rows = request.param(np.random.default_rng(11), effects=(0.0, -0.02, -0.05, -0.04))
+    return made
+
+
+def design(rows: Rows) -> np.ndarray:
+    return dummies(rows.positions, rows.positions.max())
+
+
+def statsmodels_fit(rows: Rows, groups: np.ndarray, use_t: bool) -> Any:
+    api = pytest.importorskip("statsmodels.api")
+    return api.OLS(rows.values, design(rows)).fit(
+        cov_type="cluster", cov_kwds={"groups": groups, "df_correction": True}, use_t=use_t
+    )
+
+
+@pytest.mark.parametrize(("inference", "use_t"), [("cr1", True), ("z", False)])
+def test_cr1_is_statsmodels(rows: Rows, inference: str, use_t: bool) -> None:
+    theirs = statsmodels_fit(rows, rows.sets, use_t)
+    ours = robust(fit(rows.values, design(rows)), rows.sets, inference=inference)
+    judged = ours.contrasts(np.eye(4))
+    np.testing.assert_allclose(ours.covariance, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
+    np.testing.assert_allclose(judged.standard_error, theirs.bse, rtol=CLOSE)
+    np.testing.assert_allclose(judged.p_value, theirs.pvalues, rtol=CLOSE)
+    np.testing.assert_allclose(np.stack([judged.low, judged.high], 1), theirs.conf_int(), rtol=CLOSE)
+    wald = theirs.wald_test(np.eye(4)[1:], use_f=use_t, scalar=True)
+    joint = ours.joint(np.eye(4)[1:])
+    assert joint.statistic * (1 if use_t else 3) == pytest.approx(wald.statistic, rel=CLOSE)
+    assert joint.p_value == pytest.approx(wald.pvalue, rel=CLOSE)
+
+
+def test_two_way_is_statsmodels(rows: Rows) -> None:
+    """Crossed clusters, so that the three terms differ, with effects strong enough that V_ab is less than both."""
+    rng = np.random.default_rng(3)
+    shared = rng.integers(0, 15, len(rows.values))
+    rows = replace(rows, values=rows.values + rng.normal(0, 0.2, (15, 4))[shared, rows.positions - 1])
+    theirs = statsmodels_fit(rows, np.stack([rows.sets, shared], 1), use_t=True)
+    fitted = fit(rows.values, design(rows))
+    found = two_way(fitted, rows.sets, shared)
+    assert not found.conservative
+    np.testing.assert_allclose(found.covariance, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
+    judged = robust(fitted, rows.sets, shared, inference="two-way").contrasts(np.eye(4))
+    np.testing.assert_allclose(judged.p_value, theirs.pvalues, rtol=CLOSE)
+    assert judged.degrees_of_freedom[0] == 8
+
+
+def test_two_way_that_is_not_positive_takes_the_wide_side() -> None:
+    """Residuals that cancel inside both kinds of cluster make V_a = V_b = 0 and leave −V_ab alone."""
+    first, second = np.repeat([0, 1, 2], 3), np.tile([0, 1, 2], 3)
+    sign = np.array([1.0, -1, 0, -1, 1, 0, 0, 0, 0])
+    fitted = fit(sign, np.ones((9, 1)))
+    found = two_way(fitted, first, second)
+    assert found.conservative
+    expected = cr1(cluster(fitted, first)) + cr1(cluster(fitted, second))
+    np.testing.assert_array_equal(found.covariance, expected)
+
+
+def by_definition(rows: Rows, power: float) -> np.ndarray:
+    """Σ_g M X_g'A_g e_g e_g'A_g X_g M with A_g = (I − H_gg)^−power as an n_g × n_g matrix."""
+    x = design(rows)
+    m = np.linalg.inv(x.T @ x)
+    e = rows.values - x @ (m @ x.T @ rows.values)
+    total = np.zeros((4, 4))
+    for label in np.unique(rows.sets):
+        part = x[rows.sets == label]
+        score = m @ part.T @ adjustment(part @ m @ part.T, power) @ e[rows.sets == label]
+        total += np.outer(score, score)
+    return total
+
+
+def adjustment(hat: np.ndarray, power: float) -> np.ndarray:
+    values, vectors = np.linalg.eigh(np.eye(len(hat)) - hat)
+    return np.asarray((vectors * values**-power) @ vectors.T)
+
+
+def test_cr2_is_its_definition(rows: Rows) -> None:
+    ours = cr2(cluster(fit(rows.values, design(rows)), rows.sets))
+    np.testing.assert_allclose(ours, by_definition(rows, 0.5), rtol=CLOSE, atol=1e-14)
+
+
+def test_cr3_is_the_jackknife(rows: Rows) -> None:
+    x, fitted = design(rows), fit(rows.values, design(rows))
+    gaps = []
+    for label in np.unique(rows.sets):
+        kept = rows.sets != label
+        gaps.append(fit(rows.values[kept], x[kept]).coefficients - fitted.coefficients)
+    expected = 8 / 9 * np.einsum("gk,gl->kl", gaps, gaps)
+    ours = cr3(cluster(fitted, rows.sets))
+    np.testing.assert_allclose(ours, expected, rtol=CLOSE, atol=1e-14)
+    np.testing.assert_allclose(ours, 8 / 9 * by_definition(rows, 1.0), rtol=CLOSE, atol=1e-14)
+
+
+def test_cr1_and_cr3_are_pyfixests(rows: Rows) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pyfixest = pytest.importorskip("pyfixest")
+        pandas = pytest.importorskip("pandas")
+        table = pandas.DataFrame({"y": rows.values, "p": rows.positions.astype(str), "g": rows.sets})
+        theirs = {kind: pyfixest.feols("y ~ p", table, vcov={kind: "g"}).se() for kind in ("CRV1", "CRV3")}
+    clustered = cluster(fit(rows.values, design(rows)), rows.sets)
+    np.testing.assert_allclose(np.sqrt(np.diag(cr1(clustered))), theirs["CRV1"], rtol=CLOSE)
+    # pyfixest multiplies its jackknife by CR1's factor G/(G−1)·(N−1)/(N−K) instead of (G−1)/G.
+    ours = np.sqrt(np.diag(cr3(clustered)) * 9 / 8 * clustered.factor)
+    np.testing.assert_allclose(ours, theirs["CRV3"], rtol=CLOSE)
+
+
+def working_vectors(rows: Rows, weights: np.ndarray) -> np.ndarray:
+    """p_g = (I − H)_g'A_g X_g M c for each contrast and cluster: [J, G, N] (Pustejovsky and Tipton 2018)."""
+    x = design(rows)
+    m = np.linalg.inv(x.T @ x)
+    rest = np.eye(len(x)) - x @ m @ x.T
+    vectors = []
+    for label in np.unique(rows.sets):
+        chosen = rows.sets == label
+        a = adjustment(x[chosen] @ m @ x[chosen].T, 0.5)
+        vectors.append(weights @ m @ x[chosen].T @ a @ rest[chosen])
+    return np.stack(vectors, axis=1)
+
+
+def test_degrees_of_freedom_are_their_definition(rows: Rows) -> None:
+    weights = np.vstack([np.eye(4), mean_weights(4), difference_weights(4, pairs=True)])
+    p = working_vectors(rows, weights)
+    inner = p @ p.transpose(0, 2, 1)
+    expected = np.trace(inner, axis1=1, axis2=2) ** 2 / (inner**2).sum((1, 2))
+    found = satterthwaite(cluster(fit(rows.values, design(rows)), rows.sets), weights)
+    np.testing.assert_allclose(found, expected, rtol=CLOSE)
+
+
+def test_hotelling_is_its_definition(rows: Rows) -> None:
+    """Var(d_st) by the full sum over pairs of clusters."""
+    weights = np.eye(4)[1:]
+    x = design(rows)
+    values, vectors = np.linalg.eigh(weights @ np.linalg.inv(x.T @ x) @ weights.T)
+    p = working_vectors(rows, (vectors / np.sqrt(values)) @ vectors.T @ weights)
+    inner = np.einsum("sgi,thi->stgh", p, p)
+    same = np.einsum("ssgh->sgh", inner)
+    variance = np.einsum("sgh,tgh->", same, same) + np.einsum("stgh,tsgh->", inner, inner)
+    found = hotelling(cluster(fit(rows.values, x), rows.sets), weights)
+    assert found == pytest.approx(3 * 4 / variance, rel=CLOSE)
+
+
+def test_balanced_sets_have_one_less_degrees_of_freedom() -> None:
+    """Then CR2 is the paired t-test and its joint test Hotelling's T²."""
+    rows = make_rows(np.random.default_rng(2), documents=12)
+    clustered = cluster(fit(rows.values, design(rows)), rows.sets)
+    np.testing.assert_allclose(satterthwaite(clustered, np.eye(4)), 11, rtol=1e-10)
+    assert hotelling(clustered, np.eye(4)[1:]) == pytest.approx(11, rel=1e-10)
+
+
+def test_one_cluster_that_decides_a_coefficient() -> None:
+    """Only set 0 has position 3: CR2 takes the pseudo-inverse, CR3 cannot do without that set."""
+    rows = make_rows(np.random.default_rng(4), n=3)
+    kept = rows.keep(np.flatnonzero((rows.sets == 0) | (rows.positions < 3)))
+    clustered = cluster(fit(kept.values, design(kept)), kept.sets)
+    assert np.isfinite(cr2(clustered)).all()
+    with pytest.raises(StatisticsError, match="leaves out one cluster at a time"):
+        cr3(clustered)
