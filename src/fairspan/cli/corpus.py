@@ -1,0 +1,163 @@
+"""`fairspan corpus check PATH`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairspan.errors import CorpusError, LoadError
+
+if TYPE_CHECKING:
+    from fairspan.corpus.check import CorpusCheck
+
+CountTokens = Callable[[Sequence[str]], Sequence[int]]
+
+app = typer.Typer(help="Look at corpora.", no_args_is_help=True, rich_markup_mode="markdown")
+
+
+@app.callback()
+def root() -> None:
+    """Look at corpora."""
+
+
+@app.command()
+def check(
+    path: Annotated[
+        str,
+        typer.Argument(help="sample, a folder of en.jsonl, de.jsonl, …, one JSONL or Parquet file, or a dataset."),
+    ],
+    model: Annotated[
+        str | None, typer.Option(help="Count tokens as this model does: a folder or a name on the hub.")
+    ] = None,
+    languages: Annotated[str | None, typer.Option(help="Those to look at, such as en,de. Default: all.")] = None,
+    sizes: Annotated[str, typer.Option(help="How many segments a document has.")] = "3,4,5",
+    partial: Annotated[bool, typer.Option("--partial", help="Accept segments that lack a translation.")] = False,
+    id_field: Annotated[str, typer.Option(help="The field or column that aligns the languages.")] = "id",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Check that a corpus can be read, and say what it offers.
+
+    For each language, how many segments there are and how long they are; for each size, how many disjoint sets can
+    be drawn, and how many of them fit the model.
+
+    Examples:
+
+        fairspan corpus check sample
+
+        fairspan corpus check my-corpus --model BAAI/bge-m3 --languages en,de --sizes 3,4,5
+
+        fairspan corpus check articles.jsonl --languages en --json
+    """
+    from fairspan.corpus.check import check
+    from fairspan.corpus.corpus import Corpus
+
+    wanted = None if languages is None else _parse_list(languages)
+    corpus = Corpus.read(path, wanted, partial, id_field=id_field)
+    count, window, unit = (_count_characters, None, "characters") if model is None else _token_counter(model)
+    found = check(corpus, count, _parse_sizes(sizes), window, unit)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+    else:
+        _show(found, model)
+
+
+def _token_counter(model: str) -> tuple[CountTokens, int | None, str]:
+    """How to count a model's tokens, how many of them a document may have, and what they are called."""
+    typer.echo(f"loading the tokenizer of {model} …", err=True)
+    tokenizer, folder = _tokenizer(model)
+    limit = _max_seq_length(model, folder) or tokenizer.model_max_length
+    window = limit - tokenizer.num_special_tokens_to_add() if limit < 10**9 else None
+
+    def count(texts: Sequence[str]) -> list[int]:
+        found = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)
+        return [len(ids) for ids in found["input_ids"]]
+
+    return count, window, "tokens"
+
+
+def _tokenizer(model: str) -> tuple[Any, str]:
+    from transformers import AutoTokenizer
+
+    reasons = []
+    for folder in ("", "0_Transformer"):
+        try:
+            return AutoTokenizer.from_pretrained(model, subfolder=folder), folder
+        except (OSError, ValueError, KeyError) as error:
+            reasons.append(str(error).strip().partition("\n")[0])
+    raise LoadError(f"the tokenizer of {model} could not be loaded: {reasons[0]}")
+
+
+def _max_seq_length(model: str, folder: str) -> int | None:
+    """The limit that a SentenceTransformer sets below its tokenizer's."""
+    from transformers.utils import cached_file
+
+    file = cached_file(
+        model,
+        "sentence_bert_config.json",
+        subfolder=folder,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    if file is None:
+        return None
+    with open(file, encoding="utf-8") as config:
+        limit = json.load(config).get("max_seq_length")
+    return limit if isinstance(limit, int) else None
+
+
+def _count_characters(texts: Sequence[str]) -> list[int]:
+    return [len(text) for text in texts]
+
+
+def _parse_list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _parse_sizes(text: str) -> list[int]:
+    parts = _parse_list(text)
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise CorpusError(f"sizes must be whole numbers such as 3,4,5, got {text!r}.")
+    return [int(part) for part in parts]
+
+
+def _show(found: CorpusCheck, model: str | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"{found.corpus}: {found.aligned} segments in {_spoken(found)}", highlight=False, markup=False)
+    lengths = Table("language", title=f"Lengths in {found.unit}", title_justify="left")
+    for heading in ("segments", "least", "5 %", "25 %", "median", "75 %", "95 %", "most"):
+        lengths.add_column(heading, justify="right")
+    for one in found.languages:
+        lengths.add_row(one.language, str(one.segments), *map(str, one.lengths))
+    console.print(lengths)
+
+    sets = Table(title="Disjoint sets", title_justify="left")
+    headings = ["size", "sets", "that fit", "segments too long"]
+    shown = len(headings) if found.window is not None else 2
+    for heading in headings[:shown]:
+        sets.add_column(heading, justify="right")
+    for one_size in found.sizes:
+        cells = (one_size.size, one_size.sets, one_size.fitting, one_size.too_long)
+        sets.add_row(*map(str, cells[:shown]))
+    console.print(sets)
+    for line in (*_explain(found, model), *found.notes):
+        console.print(line, highlight=False, markup=False)
+
+
+def _spoken(found: CorpusCheck) -> str:
+    names = [one.language for one in found.languages]
+    return names[0] if len(names) == 1 else f"each of {', '.join(names)}"
+
+
+def _explain(found: CorpusCheck, model: str | None) -> list[str]:
+    if model is None:
+        return ["Lengths are in characters, because no --model says how to count tokens."]
+    if found.window is None:
+        return [f"{model} names no limit to the length of a document."]
+    fit = f"A document holds up to {found.window} tokens of text. A segment counts with its longest translation."
+    return [fit, "The sets that fit put short segments beside long ones; sets drawn at random are fewer."]

@@ -1,0 +1,162 @@
+"""What a corpus offers: how long its segments are, and how many sets can be drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from heapq import heappop, heapreplace
+from math import ceil
+from typing import Any
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.errors import CorpusError
+
+PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageCheck:
+    """One language: how many segments, and their lengths at each of `PERCENTILES` (0 is the least, 100 the most)."""
+
+    language: str
+    segments: int
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SizeCheck:
+    """One set size.
+
+    Attributes:
+        sets: how many disjoint sets there are segments for.
+        too_long: segments that fit the window in no set of this size, not even beside the shortest ones.
+        fitting: how many disjoint sets fit the window, short segments put beside long ones. Sets drawn at random are
+            fewer. None, as `too_long`, without a window.
+    """
+
+    size: int
+    sets: int
+    too_long: int | None = None
+    fitting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusCheck:
+    """What `check` found.
+
+    Attributes:
+        aligned: segments that are there in every language.
+        unit: what lengths are counted in.
+        window: the most that a document may hold, in the same unit.
+    """
+
+    corpus: str
+    fingerprint: str
+    aligned: int
+    unit: str
+    window: int | None
+    languages: tuple[LanguageCheck, ...]
+    sizes: tuple[SizeCheck, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form; lengths by percentile."""
+        languages = [
+            {
+                "language": one.language,
+                "segments": one.segments,
+                "lengths": dict(zip(map(str, PERCENTILES), one.lengths, strict=True)),
+            }
+            for one in self.languages
+        ]
+        return {**asdict(self), "languages": languages}
+
+
+def check(
+    corpus: Corpus,
+    count_tokens: Callable[[Sequence[str]], Sequence[int]],
+    sizes: Sequence[int],
+    window: int | None = None,
+    unit: str = "tokens",
+) -> CorpusCheck:
+    """Lengths in each language and the sets that each size allows.
+
+    A set is the same segments in every language. Against the window, each counts with its longest translation, and
+    the tokens that the joining spaces may add are left out: what fits here fits in any mixture of the languages, but
+    for those.
+
+    Args:
+        count_tokens: the lengths of texts, without special tokens.
+        window: how many tokens of text a document may have: the model's limit less its special tokens.
+    """
+    for size in sizes:
+        if isinstance(size, bool) or not isinstance(size, int) or size < 2:
+            raise CorpusError(f"sizes must be whole numbers of at least 2, got {size!r}.")
+    ids = corpus.ids()
+    longest = dict.fromkeys(ids, 0)
+    languages = []
+    for language in corpus.languages:
+        there = corpus.ids([language])
+        lengths = count_tokens([corpus.text(id, language) for id in there])
+        for id, length in zip(there, lengths, strict=True):
+            if id in longest:
+                longest[id] = max(longest[id], length)
+        languages.append(LanguageCheck(language, len(there), percentiles(lengths)))
+    return CorpusCheck(
+        corpus=corpus.name,
+        fingerprint=corpus.fingerprint,
+        aligned=len(ids),
+        unit=unit,
+        window=window,
+        languages=tuple(languages),
+        sizes=tuple(_check_size(list(longest.values()), size, window) for size in sizes),
+        notes=corpus.notes,
+    )
+
+
+def percentiles(lengths: Sequence[int]) -> tuple[int, ...]:
+    """At each of `PERCENTILES`, the least length that so many per cent of the segments do not exceed."""
+    ordered = sorted(lengths)
+    return tuple(ordered[max(0, ceil(share * len(ordered) / 100) - 1)] for share in PERCENTILES)
+
+
+def fitting_sets(lengths: Sequence[int], size: int, window: int) -> int:
+    """How many disjoint sets of that size whose lengths add up to no more than the window can be found.
+
+    k sets fit best when made from the k·size shortest segments; these are dealt out from the longest down, each to
+    the set that is shortest so far. For pairs that is the most there can be, for more a bound from below.
+    """
+    ordered = sorted(lengths)
+    low, high = 0, len(ordered) // size
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _fit(ordered[: middle * size], size, window):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _fit(ordered: Sequence[int], size: int, window: int) -> bool:
+    open_sets = [(0, 0)] * (len(ordered) // size)
+    for length in reversed(ordered):
+        total, members = open_sets[0]
+        if total + length > window:
+            return False
+        if members + 1 < size:
+            heapreplace(open_sets, (total + length, members + 1))
+        else:
+            heappop(open_sets)
+    return True
+
+
+def _check_size(lengths: Sequence[int], size: int, window: int | None) -> SizeCheck:
+    sets = len(lengths) // size
+    if window is None:
+        return SizeCheck(size, sets)
+    if not sets:
+        return SizeCheck(size, 0, 0, 0)
+    shortest = sorted(lengths)[:size]
+    beside = sum(shortest[:-1])
+    too_long = sum(beside + max(length, shortest[-1]) > window for length in lengths)
+    return SizeCheck(size, sets, too_long, fitting_sets(lengths, size, window))

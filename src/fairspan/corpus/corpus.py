@@ -1,0 +1,143 @@
+"""`Corpus`: segments aligned by id across languages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from fairspan.corpus.alignment import parse_languages, require_aligned, require_common, require_there
+from fairspan.corpus.hub import read_hub
+from fairspan.corpus.readers import is_corpus_file, read_file, read_folder
+from fairspan.corpus.rows import Reading
+from fairspan.corpus.sample import SAMPLE, sample
+from fairspan.corpus.segment import Segment
+from fairspan.errors import CorpusError
+
+_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Corpus:
+    """Segments, each known by its id and its language.
+
+    Attributes:
+        segments: in the order in which they were read; this order decides that of `languages` and `ids`.
+        notes: what a reader of results should know about how the corpus was read.
+
+    >>> Corpus.from_segments("two", [Segment("a", "en", "Hello."), Segment("a", "de", "Hallo.")]).languages
+    ('en', 'de')
+    """
+
+    name: str
+    segments: tuple[Segment, ...]
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    _by_language: dict[str, dict[str, Segment]] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_language: dict[str, dict[str, Segment]] = {}
+        for segment in self.segments:
+            ids = by_language.setdefault(segment.language, {})
+            if segment.id in ids:
+                raise CorpusError(f"{self.name} has two segments {segment.id!r} in {segment.language!r}.")
+            ids[segment.id] = segment
+        if not by_language:
+            raise CorpusError(f"{self.name} has no segments.")
+        object.__setattr__(self, "_by_language", by_language)
+
+    @classmethod
+    def from_segments(cls, name: str, segments: Iterable[Segment], notes: tuple[str, ...] = ()) -> Corpus:
+        """A corpus of these segments; languages may have different ids."""
+        return cls(name, tuple(segments), notes)
+
+    @classmethod
+    def read(
+        cls,
+        source: str | Path,
+        languages: Sequence[str] | None = None,
+        partial: bool = False,
+        *,
+        id_field: str = "id",
+    ) -> Corpus:
+        """Read a corpus.
+
+        Args:
+            source: "sample" (a folder of that name is "./sample"); a folder of `{language}.jsonl` or `.parquet`
+                files; one JSONL or Parquet file; or the name of a dataset on the Hugging Face hub with one split or
+                one configuration a language.
+            languages: those to read, all if left out. Only these are checked.
+            partial: accept that some segments lack a translation; `ids` then gives those that do not.
+            id_field: the field or column that holds the id.
+        """
+        wanted = parse_languages(languages)
+        reading = _read(source, wanted, id_field)
+        chosen = wanted or reading.available
+        require_there(reading.name, chosen, reading.available)
+        if not partial:
+            require_aligned(reading, chosen)
+        corpus = cls(reading.name, reading.segments, reading.notes).select(chosen)
+        require_common(corpus.name, chosen, corpus.ids())
+        return corpus
+
+    def __len__(self) -> int:
+        """How many segments there are, translations counted."""
+        return len(self.segments)
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.name!r}, {len(self)} segments in {', '.join(self.languages)})"
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages in order of appearance."""
+        return tuple(self._by_language)
+
+    def ids(self, languages: Sequence[str] | None = None) -> tuple[str, ...]:
+        """The ids that are there in all of these languages (all of the corpus's if left out), in its order."""
+        chosen = parse_languages(languages) or self.languages
+        require_there(self.name, chosen, self.languages)
+        tables = [self._by_language[language] for language in chosen]
+        return tuple(dict.fromkeys(s.id for s in self.segments if all(s.id in table for table in tables)))
+
+    def segment(self, id: str, language: str) -> Segment:
+        require_there(self.name, [language], self.languages)
+        try:
+            return self._by_language[language][id]
+        except KeyError:
+            raise CorpusError(f"{self.name} has no segment {id!r} in {language!r}.") from None
+
+    def text(self, id: str, language: str) -> str:
+        return self.segment(id, language).text
+
+    def select(self, languages: Sequence[str]) -> Corpus:
+        """Only these languages, in this order."""
+        chosen = parse_languages(languages) or self.languages
+        require_there(self.name, chosen, self.languages)
+        segments = (segment for language in chosen for segment in self._by_language[language].values())
+        return Corpus(self.name, tuple(segments), self.notes)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of ids, languages and texts: the same for the same content, whatever its files and their order."""
+        digest = sha256()
+        for key in sorted((segment.id, segment.language, segment.text) for segment in self.segments):
+            digest.update(json.dumps(key).encode() + b"\n")
+        return digest.hexdigest()
+
+
+def _read(source: str | Path, languages: tuple[str, ...] | None, id_field: str) -> Reading:
+    if source == SAMPLE:
+        return sample(languages)
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return read_folder(path, languages, id_field)
+    if path.is_file():
+        return read_file(path, languages, id_field)
+    if isinstance(source, Path) or is_corpus_file(source) or not _HUB_NAME.fullmatch(source):
+        raise CorpusError(
+            f"there is no file or folder {str(source)!r}. A corpus is 'sample', a folder of en.jsonl, de.jsonl, …, a "
+            "JSONL or Parquet file, or a dataset on the Hugging Face hub."
+        )
+    return read_hub(source, languages, id_field)

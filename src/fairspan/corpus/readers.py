@@ -1,0 +1,81 @@
+"""Corpora in files: one file for all languages, or a folder with one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairspan.corpus.jsonl import jsonl
+from fairspan.corpus.parquet import parquet
+from fairspan.corpus.rows import Reading, Source, collect, join, peek
+from fairspan.errors import CorpusError
+
+FOLDER_ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
+FILE_ENDINGS = (*FOLDER_ENDINGS, ".json", ".json.gz")
+
+
+def is_corpus_file(name: str, endings: Sequence[str] = FILE_ENDINGS) -> bool:
+    return _ending(name, endings) is not None
+
+
+def read_file(path: Path, languages: Sequence[str] | None = None, id_field: str = "id") -> Reading:
+    """A file of records `{id, language, text, title}`, or `{id, text, title}` when one language is asked for."""
+    ending = _ending(path.name, FILE_ENDINGS)
+    if ending is None:
+        raise CorpusError(f"{path} is no corpus file: its name must end in {', '.join(FILE_ENDINGS)}.")
+    first, source = peek(_open(path, id_field))
+    language = None
+    if first is not None and "language" not in first.fields:
+        if languages is None or len(languages) != 1:
+            raise CorpusError(
+                f"{source.place(first.number)}: there is no field 'language'. If the whole file is in one language, "
+                "name that language: --languages en (in Python, languages=['en'])."
+            )
+        language = languages[0]
+    return join(path.name.removesuffix(ending), [collect(source, language, languages, id_field)])
+
+
+def read_folder(folder: Path, languages: Sequence[str] | None = None, id_field: str = "id") -> Reading:
+    """A folder of `{language}.jsonl` or `.parquet` files; a single file may name its languages itself.
+
+    Only the files of the languages asked for are opened.
+    """
+    name = folder.resolve().name
+    files = corpus_files(folder)
+    if len(files) == 1:
+        [(stem, file)] = files.items()
+        first, source = peek(_open(file, id_field))
+        language = None if first is not None and "language" in first.fields else stem
+        return join(name, [collect(source, language, languages, id_field)])
+    chosen = {stem: file for stem, file in files.items() if languages is None or stem in languages}
+    reading = join(name, [collect(_open(file, id_field), stem, None, id_field) for stem, file in chosen.items()])
+    return Reading(name, reading.segments, reading.labels, tuple(files))
+
+
+def corpus_files(folder: Path) -> dict[str, Path]:
+    """The files of a corpus folder by language, in the order of their names."""
+    files: dict[str, Path] = {}
+    for file in sorted(folder.iterdir()):
+        ending = _ending(file.name, FOLDER_ENDINGS)
+        if ending is None or not file.is_file() or file.name.startswith("."):
+            continue
+        language = file.name.removesuffix(ending)
+        if language in files:
+            raise CorpusError(
+                f"{folder} has two files for {language!r}, {files[language].name} and {file.name}: remove one."
+            )
+        files[language] = file
+    if not files:
+        raise CorpusError(
+            f"{folder} holds no corpus: it needs one file a language, such as en.jsonl and de.jsonl (or .parquet), "
+            'with lines like {"id": "a1", "text": "…"}.'
+        )
+    return files
+
+
+def _open(path: Path, id_field: str) -> Source:
+    return parquet(path, id_field) if path.suffix == ".parquet" else jsonl(path)
+
+
+def _ending(name: str, endings: Sequence[str]) -> str | None:
+    return next((ending for ending in endings if name.endswith(ending) and name != ending), None)

@@ -1,0 +1,62 @@
+"""`Segment`: one coherent text, the unit that documents are built from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fairspan.errors import CorpusError
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A text in one language; its translations carry the same `id`."""
+
+    id: str
+    language: str
+    text: str
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_text("id", self.id)
+        _require_text("language", self.language)
+        _require_text("text", self.text)
+        if self.title is not None:
+            _require_string("title", self.title)
+
+
+def describe(value: object) -> str:
+    """A value as a reader of JSON would name it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {value!r:.30}"
+        case str():
+            return f"the text {value!r:.40}"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "an object"
+    return f"a {type(value).__name__}"
+
+
+def _require_text(field: str, value: object) -> None:
+    if not _require_string(field, value).strip():
+        raise CorpusError(f"'{field}' is empty.")
+
+
+def _require_string(field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise CorpusError(f"'{field}' must be text, got {describe(value)}.")
+    lone = _SURROGATE.search(value)
+    if lone:
+        raise CorpusError(
+            f"'{field}' has a lone surrogate (\\u{ord(lone[0]):04x}) after {lone.start()} characters, which no "
+            "tokenizer can take."
+        )
+    return value

@@ -1,0 +1,275 @@
+"""`Corpus`: what it holds, how its languages are aligned, and that its formats are the same to it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
+from fairspan.errors import CorpusError
+
+TEXTS = {
+    "en": {"a": "One text.", "b": "Another text.", "c": "A third."},
+    "de": {"a": "Ein Text.", "b": "Ein anderer.", "c": "Ein dritter."},
+}
+
+
+def write_folder(folder: Path, texts: Mapping[str, Mapping[str, str]], ending: str = ".jsonl") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for language, by_id in texts.items():
+        write(folder / f"{language}{ending}", [{"id": id, "text": text} for id, text in by_id.items()])
+    return folder
+
+
+def write(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
+    if path.suffix == ".parquet":
+        pl.DataFrame(list(rows)).write_parquet(path)
+        return path
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def labelled(texts: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
+    return [{"id": id, "language": lang, "text": text} for lang, rows in texts.items() for id, text in rows.items()]
+
+
+def segments(texts: Mapping[str, Mapping[str, str]]) -> list[Segment]:
+    return [Segment(**row) for row in labelled(texts)]
+
+
+@pytest.fixture
+def corpus() -> Corpus:
+    return Corpus.from_segments("two", segments(TEXTS))
+
+
+def test_what_it_holds(corpus: Corpus) -> None:
+    assert corpus.name == "two"
+    assert corpus.languages == ("en", "de")
+    assert corpus.ids() == ("a", "b", "c")
+    assert len(corpus) == 6
+    assert corpus.text("b", "de") == "Ein anderer."
+    assert corpus.segment("b", "de") == Segment("b", "de", "Ein anderer.")
+    assert repr(corpus) == "Corpus('two', 6 segments in en, de)"
+
+
+def test_select_takes_languages_in_the_order_asked_for(corpus: Corpus) -> None:
+    assert corpus.select(["de", "en"]).languages == ("de", "en")
+    assert corpus.select(["de"]).ids() == ("a", "b", "c")
+    assert len(corpus.select(["de"])) == 3
+
+
+def test_ids_are_those_that_all_languages_share_in_the_corpus_order() -> None:
+    """The second language has other segments, in another order; the corpus's order is that of first appearance."""
+    texts = {"en": {"z": "1", "y": "2", "x": "3"}, "de": {"x": "3", "w": "4", "z": "1"}}
+    corpus = Corpus.from_segments("uneven", segments(texts))
+    assert corpus.ids() == ("z", "x")
+    assert corpus.ids(["en"]) == ("z", "y", "x")
+    assert corpus.ids(["de"]) == ("z", "x", "w")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda c: c.text("d", "en"), "two has no segment 'd' in 'en'."),
+        (lambda c: c.text("a", "fr"), "two has no language 'fr'. Languages there: en, de."),
+        (lambda c: c.ids(["fr", "it"]), "two has no language 'fr', 'it'. Languages there: en, de."),
+        (lambda c: c.select(["fr"]), "two has no language 'fr'. Languages there: en, de."),
+        (lambda c: c.select("en"), "languages is a list such as ['en', 'de'], got 'en'."),
+        (lambda c: c.ids([]), "languages is empty: name at least one, or leave it out to take all."),
+        (lambda c: c.ids(["en", "de", "en"]), "languages names 'en' twice."),
+        (lambda c: Corpus.from_segments("x", [*c.segments, c.segments[0]]), "x has two segments 'a' in 'en'."),
+        (lambda c: Corpus.from_segments("x", []), "x has no segments."),
+        (lambda c: Segment("a", "en", " \n"), "'text' is empty."),
+        (lambda c: Segment("", "en", "t"), "'id' is empty."),
+        (lambda c: Segment("a", "en", "t", title=3), "'title' must be text, got the number 3."),
+    ],
+)
+def test_mistakes_are_told(corpus: Corpus, call: object, said: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        call(corpus)  # type: ignore[operator]
+    assert str(caught.value) == said
+
+
+def test_the_fingerprint_knows_content_and_nothing_else(corpus: Corpus) -> None:
+    same = Corpus.from_segments("other name", [Segment(s.id, s.language, s.text, "T") for s in corpus.segments[::-1]])
+    assert same.fingerprint == corpus.fingerprint
+    for change in (Segment("a", "en", "One text"), Segment("A", "en", "One text."), Segment("a", "it", "One text.")):
+        assert Corpus.from_segments("two", [change, *corpus.segments[1:]]).fingerprint != corpus.fingerprint
+
+
+def test_the_fingerprint_does_not_change_between_versions(corpus: Corpus) -> None:
+    """Logs keep it: a change here makes old runs look as if they had used another corpus."""
+    lines = (
+        '["a", "de", "Ein Text."]',
+        '["a", "en", "One text."]',
+        '["b", "de", "Ein anderer."]',
+        '["b", "en", "Another text."]',
+        '["c", "de", "Ein dritter."]',
+        '["c", "en", "A third."]',
+    )
+    assert corpus.fingerprint == sha256("".join(line + "\n" for line in lines).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".parquet"])
+def test_every_format_is_the_same_corpus(tmp_path: Path, corpus: Corpus, ending: str) -> None:
+    folder = write_folder(tmp_path / "[a-b]" / "folder", TEXTS, ending)
+    (folder / "README.md").write_text("not a language")
+    (folder / "notes").mkdir()
+    file = write(tmp_path / f"file{ending}", labelled(TEXTS))
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    write(alone / f"all{ending}", labelled(TEXTS))
+    for source in (folder, file, alone, str(folder), str(file)):
+        read = Corpus.read(source, ["en", "de"])
+        assert read.fingerprint == corpus.fingerprint
+        assert read.languages == ("en", "de")
+        assert read.ids() == ("a", "b", "c")
+    assert Corpus.read(folder).languages == ("de", "en")
+    assert Corpus.read(folder).name == "folder"
+    assert Corpus.read(file).name == "file"
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+def test_titles_are_kept_whole_numbers_are_ids_and_other_fields_ignored(tmp_path: Path, ending: str) -> None:
+    rows = [
+        {"id": 7, "text": "x", "title": "T", "paragraphs": [1]},
+        {"id": 8, "text": "y", "title": None, "paragraphs": [2]},
+    ]
+    corpus = Corpus.read(write(tmp_path / f"f{ending}", rows), ["en"])
+    assert corpus.segments == (Segment("7", "en", "x", "T"), Segment("8", "en", "y"))
+
+
+def test_another_field_can_be_the_id(tmp_path: Path) -> None:
+    for ending in (".jsonl", ".parquet"):
+        path = write(tmp_path / f"f{ending}", [{"id": "same", "key": key, "text": "x"} for key in ("k1", "k2")])
+        assert Corpus.read(path, ["en"], id_field="key").ids() == ("k1", "k2")
+
+
+def test_only_the_languages_asked_for_are_opened(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, TEXTS)
+    (folder / "hi.jsonl").write_bytes(b"\xff not even text")
+    assert Corpus.read(folder, ["de", "en"]).languages == ("de", "en")
+    with pytest.raises(CorpusError, match=r"hi\.jsonl, line 1"):
+        Corpus.read(folder)
+
+
+def test_missing_translations(tmp_path: Path) -> None:
+    more = {f"x{number}": "more" for number in range(5)}
+    folder = write_folder(
+        tmp_path / "news", {"en": {**TEXTS["en"], **more}, "de": TEXTS["de"], "it": {"a": "Un testo."}}
+    )
+    with pytest.raises(CorpusError) as caught:
+        Corpus.read(folder)
+    assert str(caught.value) == (
+        "the languages of news do not have the same segments (de.jsonl 3, en.jsonl 8, it.jsonl 1): de.jsonl lacks "
+        "'x0', 'x1', 'x2' and 2 more; it.jsonl lacks 'b', 'c', 'x0' and 4 more. Complete them, or take only the ids "
+        "that all of them share: --partial (in Python, partial=True)."
+    )
+    partial = Corpus.read(folder, partial=True)
+    assert partial.ids() == ("a",)
+    assert partial.ids(["en", "de"]) == ("a", "b", "c")
+    assert len(partial) == 12
+    assert Corpus.read(folder, ["it"]).ids() == ("a",)
+
+    one_file = write(tmp_path / "all.jsonl", labelled({"en": TEXTS["en"], "de": {"a": "Ein Text.", "c": "Dritter"}}))
+    with pytest.raises(
+        CorpusError, match=r"\(all\.jsonl \(en\) 3, all\.jsonl \(de\) 2\): all\.jsonl \(de\) lacks 'b'\."
+    ):
+        Corpus.read(one_file)
+    assert Corpus.read(one_file, partial=True).ids() == ("a", "c")
+
+
+def test_partial_still_needs_something_in_common(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "news", {"en": {"a": "x"}, "de": {"b": "y"}})
+    with pytest.raises(CorpusError, match=r"^news has no id that is in all of de, en\.$"):
+        Corpus.read(folder, partial=True)
+
+
+def test_a_language_that_is_not_there(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "news", TEXTS)
+    file = write(tmp_path / "all.jsonl", labelled(TEXTS))
+    for source, name, there in ((folder, "news", "de, en"), (file, "all", "en, de")):
+        with pytest.raises(CorpusError) as caught:
+            Corpus.read(source, ["en", "fr"])
+        assert str(caught.value) == f"{name} has no language 'fr'. Languages there: {there}."
+
+
+@pytest.mark.parametrize("source", ["no/such.jsonl", "such.parquet", "a/b/c", "./corpus", "/nowhere", "two words"])
+def test_no_such_file(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(CorpusError) as caught:
+        Corpus.read(source)
+    assert str(caught.value).startswith(f"there is no file or folder '{source}'. A corpus is 'sample', a folder of")
+
+
+def test_a_path_object_is_never_looked_up_on_the_hub() -> None:
+    with pytest.raises(CorpusError, match="there is no file or folder 'corpus'"):
+        Corpus.read(Path("corpus"))
+
+
+def test_the_embedded_sample() -> None:
+    corpus = Corpus.read("sample")
+    assert corpus.name == "sample"
+    assert corpus.languages == ("en", "zh", "de", "it", "ko", "hi")
+    assert len(corpus) == 6 * len(corpus.ids())
+    assert all(segment.title for segment in corpus.segments)
+    assert Corpus.read("sample", ["de", "en"]).languages == ("de", "en")
+    with pytest.raises(CorpusError, match=r"sample has no language 'fr'\. Languages there: en, zh, de, it, ko, hi\."):
+        Corpus.read("sample", ["fr"])
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "ids"),
+    [
+        ("ethereum_org", ("en", "de", "it", "ko", "hi", "zh"), 318),
+        ("ntrex", ("en", "de", "it", "ko", "hi", "zh"), 123),
+        ("xquad", ("en", "zh", "de", "hi"), 48),
+        ("wikipedia_en.jsonl", ("en",), 224),
+    ],
+)
+def test_the_shared_corpora(shared: Path, name: str, languages: tuple[str, ...], ids: int) -> None:
+    """The counts are those of the folder's README."""
+    corpus = Corpus.read(shared / "corpora" / name, languages)
+    assert corpus.languages == languages
+    assert len(corpus.ids()) == ids
+    assert len(corpus) == ids * len(languages)
+
+
+def test_reading_needs_neither_torch_nor_the_heavy_readers() -> None:
+    code = (
+        "import sys; from fairspan.corpus.corpus import Corpus; Corpus.read('sample'); "
+        "heavy = {'torch', 'datasets', 'polars', 'numpy', 'transformers'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(str.strip)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(st.dictionaries(text, st.tuples(text, text), min_size=1, max_size=6))
+def test_any_text_survives_every_format(tmp_path: Path, texts: dict[str, tuple[str, str]]) -> None:
+    """Ids and texts with any character at all: separators, controls, quotes, other planes."""
+    by_language = {lang: {id: pair[column] for id, pair in texts.items()} for column, lang in enumerate(("en", "de"))}
+    wanted = Corpus.from_segments("x", segments(by_language))
+    for ending in (".jsonl", ".jsonl.gz", ".parquet"):
+        read = Corpus.read(write(tmp_path / f"x{ending}", labelled(by_language)))
+        assert read == wanted
+        assert read.fingerprint == wanted.fingerprint
+    unescaped = "".join(json.dumps(row, ensure_ascii=False) + "\r\n" for row in labelled(by_language))
+    (tmp_path / "x.jsonl").write_bytes(unescaped.encode())
+    assert Corpus.read(tmp_path / "x.jsonl") == wanted

@@ -1,0 +1,169 @@
+"""`check` and `fairspan corpus check`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from fairspan.cli.corpus import app
+from fairspan.corpus.check import PERCENTILES, check, fitting_sets, percentiles
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
+from fairspan.errors import CorpusError, LoadError
+from tests.test_corpus import TEXTS, write_folder
+from tests.tiny import tiny_model
+
+
+def words(texts: Sequence[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
+
+
+def corpus_of(lengths: dict[str, list[int]]) -> Corpus:
+    return Corpus.from_segments(
+        "made",
+        [
+            Segment(str(number), language, "word " * length)
+            for language, counts in lengths.items()
+            for number, length in enumerate(counts)
+        ],
+    )
+
+
+def test_lengths_and_sets() -> None:
+    """Five ids are in both languages; en has a sixth. Longest translations: 2, 4, 6, 8, 30."""
+    corpus = corpus_of({"en": [2, 3, 6, 8, 30, 9], "de": [1, 4, 5, 7, 20]})
+    found = check(corpus, words, [2, 3, 6], window=12)
+    assert found.aligned == 5
+    assert [(one.language, one.segments) for one in found.languages] == [("en", 6), ("de", 5)]
+    assert found.languages[1].lengths == (1, 1, 4, 5, 7, 20, 20)
+    assert [(one.size, one.sets, one.too_long, one.fitting) for one in found.sizes] == [
+        (2, 2, 1, 2),  # 2+8 and 4+6; 30 fits beside none
+        (3, 1, 2, 1),  # 2+4+6 = 12; 2+4+8 = 14 is already too long
+        (6, 0, 0, 0),
+    ]
+    assert [(one.too_long, one.fitting) for one in check(corpus, words, [2]).sizes] == [(None, None)]
+
+
+def test_the_json_form_is_json() -> None:
+    found = check(corpus_of({"en": [1, 2, 3]}), words, [2], window=4)
+    values = json.loads(json.dumps(found.to_dict()))
+    assert values["languages"] == [
+        {
+            "language": "en",
+            "segments": 3,
+            "lengths": {"0": 1, "5": 1, "25": 1, "50": 2, "75": 3, "95": 3, "100": 3},
+        }
+    ]
+    assert values["sizes"] == [{"size": 2, "sets": 1, "too_long": 0, "fitting": 1}]
+    assert values["fingerprint"] == corpus_of({"en": [1, 2, 3]}).fingerprint
+
+
+@pytest.mark.parametrize("size", [1, 0, True, 2.0, "3"])
+def test_sizes_are_whole_numbers_from_two(size: object) -> None:
+    with pytest.raises(CorpusError, match="sizes must be whole numbers of at least 2, got"):
+        check(corpus_of({"en": [1, 2, 3]}), words, [size])  # type: ignore[list-item]
+
+
+@given(st.lists(st.integers(1, 99), min_size=1, max_size=40))
+def test_percentiles_are_numpy_s_inverted_cdf(lengths: list[int]) -> None:
+    assert percentiles(lengths) == tuple(np.percentile(lengths, PERCENTILES, method="inverted_cdf"))
+
+
+def most_sets(lengths: tuple[int, ...], size: int, window: int) -> int:
+    """By trying every way."""
+    best = 0
+    for chosen in combinations(range(len(lengths)), size):
+        if sum(lengths[number] for number in chosen) <= window:
+            rest = tuple(
+                length for number, length in enumerate(lengths) if number not in chosen and number > chosen[0]
+            )
+            best = max(best, 1 + most_sets(rest, size, window))
+    return best
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(1, 12), max_size=8).map(tuple), st.integers(2, 4), st.integers(1, 30))
+def test_the_sets_that_fit_are_never_more_than_there_can_be(lengths: tuple[int, ...], size: int, window: int) -> None:
+    """For pairs they are exactly that."""
+    most, found = most_sets(lengths, size, window), fitting_sets(lengths, size, window)
+    assert found == most if size == 2 else found <= most
+
+
+def test_too_long_is_what_no_set_can_hold() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        lengths = rng.integers(1, 20, size=7).tolist()
+        size, window = int(rng.integers(2, 5)), int(rng.integers(5, 60))
+        fits = {n for c in combinations(range(7), size) if sum(lengths[i] for i in c) <= window for n in c}
+        [found] = check(corpus_of({"en": lengths}), words, [size], window).sizes
+        assert found.too_long == 7 - len(fits)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "cls").save_pretrained(str(path))
+    return path
+
+
+def run(*words: str | Path) -> str:
+    done = CliRunner().invoke(app, ["check", *map(str, words)], env={"COLUMNS": "200"}, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_the_command_counts_characters_without_a_model(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "news", TEXTS)
+    said = run(folder, "--sizes", "2,3", "--languages", "en,de")
+    assert "news: 3 segments in each of en, de" in said
+    assert "Lengths in characters, because no --model says how to count tokens." in said.replace("are ", "")
+    values = json.loads(run(folder, "--sizes", "2", "--languages", "en", "--json"))
+    assert (values["unit"], values["window"]) == ("characters", None)
+    assert values["languages"][0]["lengths"]["100"] == len("Another text.")
+
+
+def test_the_command_counts_a_model_s_tokens(tmp_path: Path, model: Path) -> None:
+    """The tiny tokenizer takes words for tokens. 600 positions, less the first and the last token."""
+    folder = write_folder(tmp_path / "news", {"en": {"a": "w1 w2 w3", "b": "w4", "c": "w5 " * 700}})
+    values = json.loads(run(folder, "--model", model, "--sizes", "2", "--json"))
+    assert values["languages"][0]["lengths"]["100"] == 700
+    limit = values["window"]
+    config = json.loads((model / "sentence_bert_config.json").read_text())
+    (model / "sentence_bert_config.json").write_text(json.dumps({**config, "max_seq_length": 50}))
+    try:
+        values = json.loads(run(folder, "--model", model, "--sizes", "2", "--json"))
+        assert values["window"] == 48
+        assert values["window"] != limit
+        assert values["sizes"] == [{"size": 2, "sets": 1, "too_long": 1, "fitting": 1}]
+        assert "A document holds up to 48 tokens of text." in run(folder, "--model", model, "--sizes", "2")
+    finally:
+        (model / "sentence_bert_config.json").write_text(json.dumps(config))
+
+
+def test_the_command_finds_a_tokenizer_in_its_module_s_folder(tmp_path: Path, model: Path) -> None:
+    import shutil
+
+    shutil.copytree(model, tmp_path / "old" / "0_Transformer")
+    folder = write_folder(tmp_path / "news", {"en": {"a": "w1 w2 w3", "b": "w4"}})
+    assert json.loads(run(folder, "--model", tmp_path / "old", "--json"))["languages"][0]["lengths"]["100"] == 3
+
+
+def test_the_command_s_mistakes(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "news", {"en": {"a": "x", "b": "y"}, "de": {"a": "x"}})
+    with pytest.raises(CorpusError, match=r"--partial"):
+        run(folder)
+    assert json.loads(run(folder, "--partial", "--json"))["aligned"] == 1
+    with pytest.raises(CorpusError, match=r"sizes must be whole numbers such as 3,4,5, got 'three'"):
+        run(folder, "--partial", "--sizes", "three")
+    with pytest.raises(CorpusError, match=r"sizes must be whole numbers of at least 2, got 1"):
+        run(folder, "--partial", "--sizes", "1")
+    with pytest.raises(LoadError, match=r"^the tokenizer of .*nothing could not be loaded: "):
+        run(folder, "--partial", "--model", tmp_path / "nothing")
