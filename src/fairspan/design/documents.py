@@ -1,0 +1,177 @@
+"""Documents: the segments of one set in one order and language plan, joined by a space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairspan.design.design import Design
+from fairspan.design.lengths import Key, Material, TokenCounter
+from fairspan.design.orders import orders
+from fairspan.design.plan import LanguagePlan, languages_of
+from fairspan.design.sets import Draw, draw_sets
+from fairspan.errors import DesignError
+
+SEPARATOR = " "
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text and what it is made of.
+
+    Attributes:
+        set, order: numbers from 0; a set is the same segment ids in every language plan.
+        keys: id and language of the segment at each position.
+        text: the segments joined by one space.
+        spans: the characters of each segment in the text.
+        tokens: the length of each segment alone.
+        length: the length of the whole text as the model reads it.
+    """
+
+    set: int
+    order: int
+    plan: LanguagePlan
+    keys: tuple[Key, ...]
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    tokens: tuple[int, ...]
+    length: int
+
+    @property
+    def n(self) -> int:
+        return len(self.keys)
+
+    @property
+    def name(self) -> str:
+        return f"n{self.n}/{self.plan}/set{self.set}/order{self.order}"
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """All documents of an audit, what they are made of, and what a reader should know of the draw."""
+
+    documents: tuple[Document, ...]
+    segments: dict[Key, str]
+    shared: dict[int, bool]
+    notes: tuple[str, ...]
+
+    @property
+    def length(self) -> int:
+        """Tokens in all documents together."""
+        return sum(document.length for document in self.documents)
+
+
+def build_documents(
+    material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
+) -> Documents:
+    """Draw the sets of every size and tell each in every order and language plan.
+
+    The sets of a size are the same in every plan. Every size has a random stream of its own, so that adding a size
+    leaves the others as they were.
+    """
+    languages = languages_of(plans)
+    lengths = {segment: material.longest(segment, languages) for segment in material.ids}
+    notes = list(material.notes)
+    unmeasured: list[Document] = []
+    shared = {}
+    for n in design.sizes:
+        rng = np.random.default_rng([design.seed, n])
+        draw = _draw(material, lengths, n, design, counter, rng)
+        shared[n] = draw.shared
+        notes += _notes(draw, n, design)
+        unmeasured += _tell(draw, plans, design, material, rng)
+    whole = counter.count_whole([document.text for document in unmeasured])
+    documents = tuple(
+        Document(d.set, d.order, d.plan, d.keys, d.text, d.spans, d.tokens, length)
+        for d, length in zip(unmeasured, whole, strict=True)
+    )
+    _refuse_truncation(documents, counter)
+    used = {key: material.texts[key] for document in documents for key in document.keys}
+    return Documents(documents, used, shared, tuple(notes))
+
+
+def _draw(
+    material: Material,
+    lengths: dict[str, int],
+    n: int,
+    design: Design,
+    counter: TokenCounter,
+    rng: np.random.Generator,
+) -> Draw:
+    wanted = design.sets_of(n)
+    room = _room(n, counter)
+    if room is not None and design.too_long == "error":
+        longest = sorted(lengths.values())[-n:]
+        if sum(longest) > room:
+            raise DesignError(
+                f"documents of {n} segments may have {sum(longest)} {counter.unit}, and the model reads "
+                f"{counter.window}: lower max_tokens to {room // n}, take openings, or let long sets be redrawn."
+            )
+    draw = draw_sets(material.ids, n, wanted, rng, lengths=lengths, room=room)
+    if len(draw.sets) < 2:
+        shortest = sum(sorted(lengths.values())[:n])
+        if room is not None and shortest > room:
+            raise DesignError(
+                f"no {n} segments fit into the model's {counter.window} {counter.unit}: the {n} shortest have "
+                f"{shortest} together. Take openings of at most {room // n} {counter.unit}, smaller sizes, or a "
+                "model with a longer window."
+            )
+        raise DesignError(
+            f"only {len(draw.sets)} set of {n} can be made of {len(material.ids)} segments, and an interval needs at "
+            "least 2: add texts or use smaller sizes."
+        )
+    return draw
+
+
+def _room(n: int, counter: TokenCounter) -> int | None:
+    """What the segments of one document may have together: the window less special tokens, prompt and n joints."""
+    if counter.window is None:
+        return None
+    return counter.window - counter.count_whole([""])[0] - n
+
+
+def _tell(
+    draw: Draw, plans: Iterable[LanguagePlan], design: Design, material: Material, rng: np.random.Generator
+) -> list[Document]:
+    told = [orders(design.orders, len(members), rng) for members in draw.sets]
+    return [
+        _join(number, place, plan, [members[i] for i in order], material)
+        for plan in plans
+        for number, members in enumerate(draw.sets)
+        for place, order in enumerate(told[number])
+    ]
+
+
+def _join(number: int, place: int, plan: LanguagePlan, ids: Sequence[str], material: Material) -> Document:
+    keys = tuple((segment, plan.language_at(position)) for position, segment in enumerate(ids, start=1))
+    texts = [material.texts[key] for key in keys]
+    ends = np.cumsum([len(text) + len(SEPARATOR) for text in texts]) - len(SEPARATOR)
+    spans = tuple((int(end) - len(text), int(end)) for text, end in zip(texts, ends, strict=True))
+    tokens = tuple(material.lengths[key] for key in keys)
+    return Document(number, place, plan, keys, SEPARATOR.join(texts), spans, tokens, length=0)
+
+
+def _refuse_truncation(documents: Sequence[Document], counter: TokenCounter) -> None:
+    longest = max(documents, key=lambda document: document.length)
+    if counter.window is not None and longest.length > counter.window:
+        raise DesignError(
+            f"document {longest.name} has {longest.length} {counter.unit} and the model reads {counter.window}: "
+            "lower max_tokens, take openings, or use smaller sizes."
+        )
+
+
+def _notes(draw: Draw, n: int, design: Design) -> list[str]:
+    notes = []
+    wanted = design.sets_of(n)
+    if len(draw.sets) < wanted:
+        notes.append(f"n={n}: {len(draw.sets)} different sets in place of {wanted}; the corpus has no more")
+    if draw.shared:
+        notes.append(
+            f"n={n}: the corpus yields {draw.disjoint} disjoint sets; the other {len(draw.sets) - draw.disjoint} "
+            "reuse segments, so errors are clustered on sets and on segments"
+        )
+    if draw.passed_over:
+        notes.append(f"n={n}: {len(draw.passed_over)} segments are too long for the model's window and were not used")
+    return notes

@@ -1,0 +1,51 @@
+"""`LanguagePlan`: which language stands at which position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fairspan.errors import DesignError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LanguagePlan:
+    """The language of the first segment, and that of all later ones."""
+
+    lead: str
+    later: str
+
+    def __str__(self) -> str:
+        return self.lead if self.lead == self.later else f"{self.lead}:{self.later}"
+
+    def language_at(self, position: int) -> str:
+        """Positions count from 1."""
+        return self.lead if position == 1 else self.later
+
+
+def language_plans(languages: Sequence[str], mixed: str | Iterable[str]) -> tuple[LanguagePlan, ...]:
+    """One monolingual plan a language, and the mixed ones.
+
+    Args:
+        mixed: plans written lead:later, such as "de:en"; or "all" for every ordered pair of `languages`.
+    """
+    plans = [LanguagePlan(language, language) for language in languages]
+    if mixed == "all":
+        plans += [LanguagePlan(lead, later) for later in languages for lead in languages if lead != later]
+    else:
+        plans += [_parse(plan) for plan in ([mixed] if isinstance(mixed, str) else mixed)]
+    if not plans:
+        raise DesignError("an audit needs at least one language, for example languages=['en'].")
+    return tuple(dict.fromkeys(plans))
+
+
+def languages_of(plans: Iterable[LanguagePlan]) -> tuple[str, ...]:
+    """Every language that a plan needs, in order of appearance."""
+    return tuple(dict.fromkeys(language for plan in plans for language in (plan.lead, plan.later)))
+
+
+def _parse(plan: str) -> LanguagePlan:
+    lead, colon, later = plan.partition(":")
+    if not colon or not lead.strip() or not later.strip():
+        raise DesignError(f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}.")
+    return LanguagePlan(lead.strip(), later.strip())

@@ -1,0 +1,84 @@
+"""Sets of distinct segments, disjoint while the corpus lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The sets drawn, and how they came about.
+
+    Attributes:
+        sets: each a tuple of segment ids.
+        disjoint: how many of them, from the first on, share no segment with another.
+        passed_over: ids that no set could take because their documents would not fit.
+    """
+
+    sets: tuple[tuple[str, ...], ...]
+    disjoint: int
+    passed_over: frozenset[str]
+
+    @property
+    def shared(self) -> bool:
+        """Whether some segment is in more than one set."""
+        return self.disjoint < len(self.sets)
+
+
+def draw_sets(
+    ids: Sequence[str],
+    n: int,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    lengths: Mapping[str, int] | None = None,
+    room: int | None = None,
+) -> Draw:
+    """Up to `count` different sets of n segments.
+
+    The corpus is shuffled and dealt out, and shuffled again once it is used up, so no segment is in many more sets
+    than another. Of a set that does not fit into `room` the longest segment is put aside for that deal.
+    """
+    drawn: dict[frozenset[str], tuple[str, ...]] = {}
+    disjoint = 0
+    while len(drawn) < count:
+        dealt = _deal(ids, n, rng, lengths or {}, room)
+        fresh = [members for members in dealt if frozenset(members) not in drawn]
+        if not fresh:
+            break
+        first_deal = not drawn
+        drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
+        if first_deal:
+            disjoint = len(drawn)
+    used = {segment for members in drawn.values() for segment in members}
+    passed_over = frozenset() if room is None else frozenset(_too_long(ids, n, lengths or {}, room) - used)
+    return Draw(tuple(drawn.values()), disjoint, passed_over)
+
+
+def _deal(
+    ids: Sequence[str], n: int, rng: np.random.Generator, lengths: Mapping[str, int], room: int | None
+) -> list[tuple[str, ...]]:
+    sets, hand = [], []
+    for number in rng.permutation(len(ids)):
+        hand.append(ids[number])
+        if len(hand) < n:
+            continue
+        if room is not None and sum(lengths[segment] for segment in hand) > room:
+            hand.remove(max(hand, key=lambda segment: lengths[segment]))
+            continue
+        sets.append(tuple(hand))
+        hand = []
+    return sets
+
+
+def _too_long(ids: Sequence[str], n: int, lengths: Mapping[str, int], room: int) -> set[str]:
+    """Segments that do not fit even beside the n-1 shortest others."""
+    shortest = sorted(ids, key=lambda segment: lengths[segment])[:n]
+    return {
+        segment
+        for segment in ids
+        if lengths[segment] + sum(lengths[other] for other in [s for s in shortest if s != segment][: n - 1]) > room
+    }
