@@ -18,8 +18,25 @@ ALLOWED = {
     "calibration": {"errors", "temperature"},
     "attention": {"errors"},
     "calibrated": {"errors", "temperature", "calibration", "attention"},
-    "cli": {"errors", "calibration", "calibrated", "fairspan"},
-    "fairspan": {"errors", "temperature", "calibration", "calibrated"},
+    "treatment": {"errors", "calibration"},
+    "corpus": {"errors"},
+    "design": {"errors", "corpus"},
+    "encoding": {"errors", "temperature", "calibration", "attention", "calibrated"},
+    "measures": {"errors", "design", "encoding"},
+    "stats": {"errors"},
+    "log": {"errors"},
+    "published": {"errors"},
+    "report": {"errors", "log", "stats", "published"},
+    "progress": set(),
+    "spec": {"errors", "design", "treatment"},
+    "config": {"errors"},
+    # The verbs, which are the only wiring.
+    "prepared": {"errors", "fairspan", "corpus", "design", "encoding", "progress", "spec", "treatment"},
+    "forecast": {"encoding", "prepared"},
+    "audit": {"errors", "design", "encoding", "measures", "log", "prepared", "progress", "spec", "treatment"},
+    "cli": {"errors", "calibration", "calibrated", "fairspan", "corpus", "encoding", "audit", "prepared", "forecast"}
+    | {"config", "spec", "log", "report", "published"},
+    "fairspan": {"errors", "temperature", "calibration", "calibrated", "corpus", "design", "log", "audit"},
 }
 
 

@@ -8,39 +8,67 @@ from typing import TYPE_CHECKING, Any
 from fairspan.calibration import Calibration
 from fairspan.errors import (
     CalibrationError,
+    CorpusError,
+    DesignError,
+    EncodingError,
     FairspanError,
     LoadError,
+    LogError,
+    MissingExtra,
     SegmentError,
+    StatisticsError,
+    StoreError,
     UnsupportedModel,
 )
 from fairspan.temperature import LengthSchedule, PerSide
 
 if TYPE_CHECKING:
+    from fairspan.audit import audit
     from fairspan.calibrated.build import calibrate
     from fairspan.calibrated.by_segments import encode_segments
     from fairspan.calibrated.saved import load
     from fairspan.calibrated.segments import SegmentedText
+    from fairspan.corpus.corpus import Corpus
+    from fairspan.design.design import Design
+    from fairspan.log import AuditLog, read_log
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuditLog",
     "Calibration",
     "CalibrationError",
+    "Corpus",
+    "CorpusError",
+    "Design",
+    "DesignError",
+    "EncodingError",
     "FairspanError",
     "LengthSchedule",
     "LoadError",
+    "LogError",
+    "MissingExtra",
     "PerSide",
     "SegmentError",
     "SegmentedText",
+    "StatisticsError",
+    "StoreError",
     "UnsupportedModel",
     "__version__",
+    "audit",
     "calibrate",
     "encode_segments",
     "load",
+    "read_log",
 ]
 
-# Names whose modules need torch are imported when first used, so that `import fairspan` stays cheap.
+# Names whose modules are heavy are imported when first used, so that `import fairspan` stays cheap.
 _LAZY = {
+    "AuditLog": "fairspan.log",
+    "Corpus": "fairspan.corpus.corpus",
+    "Design": "fairspan.design.design",
+    "audit": "fairspan.audit",
+    "read_log": "fairspan.log",
     "calibrate": "fairspan.calibrated.build",
     "load": "fairspan.calibrated.saved",
     "SegmentedText": "fairspan.calibrated.segments",

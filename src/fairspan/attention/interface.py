@@ -11,6 +11,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
 from fairspan.attention.all_rows import all_rows
+from fairspan.attention.average_row import average_row
 from fairspan.attention.bias import hides_only_padding, pooled_row_of
 from fairspan.attention.gpu import gpu_kernels
 from fairspan.attention.plan import Plan
@@ -55,11 +56,14 @@ def attention(
         if position_bias is not None and plan.scale_position_bias:
             position_bias = position_bias * plan.inverse_temperature
 
-    if layer not in plan.layers:
-        return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
-    rule = plan.rule
-    plan.calibrated.append(layer)
+    rule = plan.rule if layer in plan.layers else None
     causal = attention_mask is None and _is_causal(module, kwargs)
+    if plan.captured_rows is not None:
+        row = average_row(query, key, scale, plan.captured_rows, rule, attention_mask, position_bias, causal=causal)
+        plan.captured.append(row)
+    if rule is None:
+        return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
+    plan.calibrated.append(layer)
     kernels = gpu_kernels(query, attention_mask, position_bias)
     plan.path = "torch" if kernels is None else "triton"
     how = (scale, rule.baskets, rule.special, rule.strength)

@@ -48,6 +48,9 @@ class Plan:
         passed: how many layers have asked so far.
         calibrated: those of them that were split into baskets.
         path: what computed them: "triton" kernels or plain "torch".
+        captured_rows: [N, L] bool, the query rows whose attention is kept, if any; at least one of each text. In
+            calibrated layers they must be rows that the rule calibrates.
+        captured: what was kept, [N, L] for each layer so far (`average_row`).
     """
 
     layers: frozenset[int] = frozenset()
@@ -57,6 +60,8 @@ class Plan:
     passed: int = 0
     calibrated: list[int] = field(default_factory=list)
     path: str | None = None
+    captured_rows: Tensor | None = None
+    captured: list[Tensor] = field(default_factory=list)
     _rule: BasketRule | None = None
 
     @property

@@ -37,27 +37,38 @@ def pooled_row(
     scores = (grouped * scale @ accumulate(key).transpose(-1, -2)).view(n, heads, length)
     if bias is not None:
         scores = scores + bias
-
     slot = baskets.slot if visible is None else torch.where(visible, baskets.slot, NO_BASKET)
-    hidden = baskets.count
-    slot = torch.where(slot == NO_BASKET, hidden, slot)  # one more slot collects what is in no basket
-    present = torch.zeros(n, hidden + 1, dtype=torch.bool, device=slot.device)
-    present = present.scatter(1, slot, torch.ones_like(slot, dtype=torch.bool))[:, None, :hidden]
+    p = calibrated_weights(scores, slot, baskets.count, special, strength)
+    out = p.view(n, kv_heads, heads // kv_heads, length) @ accumulate(value)
+    return out.view(n, heads, dim).to(query.dtype)
+
+
+def calibrated_weights(
+    scores: Tensor, slot: Tensor, count: int, special: SpecialShares, strength: Tensor | None
+) -> Tensor:
+    """p'' of one row a text, [N, H, L].
+
+    Args:
+        scores: [N, H, L], what the softmax is taken of.
+        slot: [N, L], the basket of each key, `NO_BASKET` for keys that the row does not see.
+        count: how many slots there are.
+    """
+    n, heads, length = scores.shape
+    slot = torch.where(slot == NO_BASKET, count, slot)  # one more slot collects what is in no basket
+    present = torch.zeros(n, count + 1, dtype=torch.bool, device=slot.device)
+    present = present.scatter(1, slot, torch.ones_like(slot, dtype=torch.bool))[:, None, :count]
     slot = slot[:, None, :].expand(n, heads, length)
 
     floor = torch.finfo(scores.dtype).min
-    peak = scores.new_full((n, heads, hidden + 1), floor).scatter_reduce(2, slot, scores, "amax")
+    peak = scores.new_full((n, heads, count + 1), floor).scatter_reduce(2, slot, scores, "amax")
     inside = (scores - peak.gather(2, slot)).exp()
-    total = scores.new_zeros(n, heads, hidden + 1).scatter_add(2, slot, inside)[..., :hidden]
+    total = scores.new_zeros(n, heads, count + 1).scatter_add(2, slot, inside)[..., :count]
     total = total.masked_fill(~present, 1)  # 0/0 would be masked out of the result, but not out of its gradient
-    log_mass = (peak[..., :hidden] + total.log()).masked_fill(~present, floor)
+    log_mass = (peak[..., :count] + total.log()).masked_fill(~present, floor)
     mass = log_mass.softmax(dim=-1) * present
     if strength is None:
         shares = target_shares(mass, present, special)
     else:
         shares = basket_shares(mass, present, special, strength[:, None, None])
     factor = torch.where(present, shares / total, 0)
-    p = inside * torch.nn.functional.pad(factor, (0, 1)).gather(2, slot)
-
-    out = p.view(n, kv_heads, heads // kv_heads, length) @ accumulate(value)
-    return out.view(n, heads, dim).to(query.dtype)
+    return inside * torch.nn.functional.pad(factor, (0, 1)).gather(2, slot)

@@ -7,7 +7,10 @@ import sys
 import typer
 
 from fairspan import __version__
+from fairspan.cli import corpus
+from fairspan.cli.audit import audit
 from fairspan.cli.calibrate import calibrate
+from fairspan.cli.compare import compare
 from fairspan.errors import FairspanError
 
 app = typer.Typer(
@@ -18,7 +21,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+app.command()(audit)
 app.command()(calibrate)
+app.command()(compare)
+app.add_typer(corpus.app, name="corpus")
 
 
 def _print_version(wanted: bool) -> None:
@@ -43,3 +49,8 @@ def main() -> None:
     except FairspanError as error:
         typer.echo(f"fairspan: {error}", err=True)
         sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo(
+            "fairspan: interrupted; what was computed is kept, and the same command goes on from there.", err=True
+        )
+        sys.exit(130)

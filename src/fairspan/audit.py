@@ -1,0 +1,230 @@
+"""`audit`: from a model and a corpus to a log of raw values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from sentence_transformers import SentenceTransformer
+
+from fairspan.design.documents import Document
+from fairspan.design.plan import languages_of
+from fairspan.encoding.attention_rows import attention_rows
+from fairspan.encoding.encoder import Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.store import Store, default_store
+from fairspan.errors import DesignError, FairspanError
+from fairspan.log import AuditLog, LogWriter, read_log
+from fairspan.measures.cosines import representation, retention
+from fairspan.measures.profile import profile_rows
+from fairspan.measures.rows import position_rows
+from fairspan.prepared import Prepared, encoders, prepare
+from fairspan.progress import Progress, Silent
+from fairspan.spec import AuditSpec, make_spec
+from fairspan.treatment import Treatment
+
+DEFAULT_RUNS = Path("fairspan-runs")
+
+
+def audit(
+    model: SentenceTransformer | Encodes | str | None = None,
+    *,
+    spec: AuditSpec | None = None,
+    name: str | None = None,
+    out: Path | str | None = None,
+    store: Path | str | None = None,
+    batch_tokens: int | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> AuditLog:
+    """Measure how well each position, language and length is represented, before and after calibration.
+
+    Args:
+        model: a SentenceTransformer, its name or folder, None for the small default model; or, for representation
+            without treatments, any object with `encode(list[str])`.
+        spec: what to measure; or give its fields as `options`: corpus, languages, mixed, sizes, sets, treatments …
+        name: what the log calls the model.
+        out: the run's folder; by default one in `fairspan-runs` that belongs to this model and spec, so that the same
+            call finds what it left.
+        store: the file that keeps every vector; by default one in the user's cache folder.
+        batch_tokens: tokens in a batch, padding included.
+        fresh: measure again although the folder holds a complete run.
+
+    Returns:
+        The log. Its `folder` holds run.json and rows.parquet; `fairspan.report.summary` makes statistics of it.
+    """
+    progress = progress or Silent()
+    prepared = prepare(model, spec or make_spec(**options), name=name, progress=progress)
+    return run(prepared, out=out, store=store, batch_tokens=batch_tokens, fresh=fresh, progress=progress)
+
+
+def run(
+    prepared: Prepared,
+    *,
+    out: Path | str | None = None,
+    store: Path | str | None = None,
+    batch_tokens: int | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> AuditLog:
+    """Embed what the store does not have, measure, and write the log."""
+    progress = progress or Silent()
+    folder = Path(out) if out is not None else DEFAULT_RUNS / prepared.run
+    done = None if fresh else _finished(folder, prepared)
+    if done is not None:
+        return done
+    writer = LogWriter(folder, _header(prepared))
+    tally, started = Tally(), time.monotonic()
+    try:
+        with Store(":memory:" if prepared.fingerprint is None else store or default_store()) as vectors:
+            _measure(prepared, vectors, writer, batch_tokens or _budget(prepared.model), tally, progress)
+    except KeyboardInterrupt:
+        writer.finish("interrupted", timings=_timings(tally, started))
+        raise
+    except Exception as error:
+        writer.finish("failed", error=str(error), timings=_timings(tally, started))
+        raise
+    notes = [*writer.header["notes"], *_tally_notes(tally)]
+    log = writer.finish("complete", timings=_timings(tally, started), notes=notes)
+    assert log is not None
+    return log
+
+
+def _measure(
+    prepared: Prepared, store: Store, writer: LogWriter, budget: int, tally: Tally, progress: Progress
+) -> None:
+    segments, documents = prepared.texts()
+    treatments = prepared.spec.treatments
+    progress.start(len(treatments) * sum(text.length for text in segments + documents))
+    for treatment in treatments:
+        progress.stage(treatment.name)
+        for_segments, for_documents = encoders(prepared, treatment)
+        fill(for_segments, segments, store, budget=budget, tally=tally, progress=progress.advance)
+        fill(for_documents, documents, store, budget=budget, tally=tally, progress=progress.advance)
+        alone = dict(
+            zip(prepared.documents.segments, _read(store, [for_segments.key(t) for t in segments]), strict=True)
+        )
+        writer.add(_rows(prepared, treatment, alone, documents, for_documents, store, writer.header["run"]))
+    progress.stop()
+
+
+def _rows(
+    prepared: Prepared,
+    treatment: Treatment,
+    alone: dict[tuple[str, str], np.ndarray],
+    texts: Sequence[Text],
+    encoder: ModelEncoder | ObjectEncoder,
+    store: Store,
+    run: str,
+) -> pl.DataFrame:
+    documents = prepared.documents.documents
+    label = {"run": run, "model": prepared.name, "treatment": treatment.name}
+    references = [np.stack([alone[key] for key in document.keys]) for document in documents]
+    tables = []
+    if "representation" in prepared.spec.measures:
+        whole = _read(store, [encoder.key(text) for text in texts])
+        values = [representation(vector, segments) for vector, segments in zip(whole, references, strict=True)]
+        tables.append(position_rows(documents, values, **label, measure="representation"))
+    if "retention" in prepared.spec.measures:
+        spans = _read(store, [encoder.span_key(text) for text in texts])
+        values = [
+            retention(flat.reshape(len(segments), -1), segments)
+            for flat, segments in zip(spans, references, strict=True)
+        ]
+        tables.append(position_rows(documents, values, **label, measure="retention"))
+    if "attention" in prepared.spec.measures:
+        chosen = _some_of_each(documents, prepared.spec.attention_documents)
+        texts_read = [document.text for document in chosen]
+        attention = attention_rows(encoder.model, texts_read, prompt=prepared.prompt)
+        tables.append(profile_rows(chosen, attention, **label))
+    return pl.concat(tables)
+
+
+def _read(store: Store, keys: Sequence[bytes]) -> list[np.ndarray]:
+    found = store.get(keys)
+    return [found[key] for key in keys]
+
+
+def _finished(folder: Path, prepared: Prepared) -> AuditLog | None:
+    """The complete log of this very run, if the folder holds it."""
+    if not (folder / "run.json").exists():
+        return None
+    try:
+        log = read_log(folder)
+    except FairspanError:
+        return None
+    if log.run != prepared.run:
+        raise DesignError(
+            f"{folder} holds the run {log.run}, which asked for something else: choose another folder with --out."
+        )
+    return log if log.status == "complete" and prepared.fingerprint is not None else None
+
+
+def _header(prepared: Prepared) -> dict[str, Any]:
+    model, documents = prepared.model, prepared.documents
+    details: dict[str, Any] = {"name": prepared.name, "fingerprint": prepared.fingerprint}
+    if isinstance(model, SentenceTransformer):
+        parameter = next(model.parameters(), None)
+        details |= {
+            "window": prepared.counter.window,
+            "prompt": prepared.prompt,
+            "device": str(model.device),
+            "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        }
+    return {
+        "verb": "audit",
+        "run": prepared.run,
+        "model": details,
+        "corpus": {
+            "name": prepared.corpus.name,
+            "fingerprint": prepared.corpus.fingerprint,
+            "segments": len(documents.segments),
+            "languages": list(languages_of(prepared.plans)),
+        },
+        "plans": [str(plan) for plan in prepared.plans],
+        "documents": len(documents.documents),
+        "tokens": documents.length,
+        "token_unit": prepared.counter.unit,
+        "shared_segments": {str(n): shared for n, shared in documents.shared.items()},
+        "seed": prepared.spec.design.seed,
+        "spec": prepared.spec.to_dict(),
+        "notes": [*prepared.corpus.notes, *documents.notes],
+    }
+
+
+def _timings(tally: Tally, started: float) -> dict[str, Any]:
+    return {
+        "seconds": round(time.monotonic() - started, 3),
+        "texts_computed": tally.computed,
+        "tokens_computed": tally.computed_tokens,
+        "texts_from_store": tally.found,
+        "batches_halved": tally.halved,
+    }
+
+
+def _tally_notes(tally: Tally) -> list[str]:
+    if not tally.halved:
+        return []
+    return [f"memory ran out and {tally.halved} batches were halved: a smaller --batch-tokens would be faster"]
+
+
+def _budget(model: Any) -> int:
+    device = getattr(model, "device", None)
+    return 65536 if getattr(device, "type", "cpu") == "cuda" else 4096
+
+
+def _some_of_each(documents: Sequence[Document], count: int) -> list[Document]:
+    """The first documents of each size and plan, from different sets as far as there are."""
+    families: dict[tuple[int, str], list[Document]] = {}
+    for document in documents:
+        families.setdefault((document.n, str(document.plan)), []).append(document)
+    chosen = []
+    for members in families.values():
+        chosen += sorted(members, key=lambda document: (document.order, document.set))[:count]
+    return chosen

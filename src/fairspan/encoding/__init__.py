@@ -1,0 +1,1 @@
+"""Texts → vectors: token counts, batches, late-chunk spans, and the crash-safe store."""

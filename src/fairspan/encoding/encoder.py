@@ -1,0 +1,169 @@
+"""`Encoder`: texts → vectors, by a SentenceTransformer or by any object with `encode(list[str])`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+
+from fairspan.calibrated.build import calibrate
+from fairspan.calibrated.transformer import calibrated_transformers
+from fairspan.calibration import Calibration
+from fairspan.encoding.tokens import Characters, ModelTokens, tokens_of_spans
+from fairspan.errors import EncodingError, UnsupportedModel
+
+# Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
+ENGINE = 1
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text to embed.
+
+    Attributes:
+        length: its tokens, prompt and special tokens included.
+        spans: characters of the parts whose contextual vectors are wanted as well (late chunking).
+    """
+
+    text: str
+    length: int
+    spans: tuple[Span, ...] = ()
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """The least that an embedding model has to offer."""
+
+    def encode(self, sentences: list[str], /) -> Any: ...
+
+
+class Encoder(Protocol):
+    """Embeds batches of texts, and knows under which keys the results are stored."""
+
+    def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        """One vector a text."""
+
+    def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """One vector a text, and [spans, dimension], the contextual vectors of its spans, from the same pass."""
+
+    def key(self, text: Text) -> bytes:
+        """Where the vector of a text is stored."""
+
+    def span_key(self, text: Text) -> bytes:
+        """Where the vectors of its spans are stored."""
+
+
+class ModelEncoder:
+    """A SentenceTransformer under one calibration."""
+
+    def __init__(
+        self, model: SentenceTransformer, calibration: Calibration, *, prompt: str, fingerprint: str
+    ) -> None:
+        self.model = calibrate(model, calibration) if calibration.acts_on("document") else model
+        self.tokens = ModelTokens(self.model, prompt)
+        self._prompt = prompt
+        # Read back from the modules: a model may have come calibrated, and "none" leaves it so.
+        acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
+        self._identity = json.dumps([ENGINE, fingerprint, acting, prompt], sort_keys=True)
+
+    def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        return list(np.asarray(self._encode([text.text for text in batch]), dtype=np.float32))
+
+    def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
+        passes = self._encode([text.text for text in batch], output_value=None, convert_to_numpy=False)
+        offsets = self.tokens.offsets([text.text for text in batch])
+        return [
+            (
+                features["sentence_embedding"].float().cpu().numpy(),
+                _span_vectors(text, where, _own_tokens(features, len(where), text)),
+            )
+            for text, where, features in zip(batch, offsets, passes, strict=True)
+        ]
+
+    def key(self, text: Text) -> bytes:
+        return _hash(self._identity, text.text)
+
+    def span_key(self, text: Text) -> bytes:
+        return _hash(self._identity, text.text, json.dumps(text.spans))
+
+    def _encode(self, texts: list[str], **options: Any) -> Any:
+        return self.model.encode_document(
+            texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False, **options
+        )
+
+
+class ObjectEncoder:
+    """Any object with `encode(list[str])`. Nothing is known of its inside, so it has no spans and no lasting keys."""
+
+    def __init__(self, model: Encodes) -> None:
+        self.model = model
+        self.tokens = Characters()
+
+    def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        found = self.model.encode([text.text for text in batch])
+        if isinstance(found, torch.Tensor):
+            found = found.detach().float().cpu().numpy()
+        vectors = np.asarray(found, dtype=np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(batch):
+            raise EncodingError(
+                f"{type(self.model).__name__}.encode gave an array of shape {vectors.shape} for {len(batch)} texts: "
+                "one vector a text is expected."
+            )
+        return list(vectors)
+
+    def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
+        raise UnsupportedModel(
+            f"retention needs token embeddings, which {type(self.model).__name__} does not offer: use a "
+            "SentenceTransformer, or leave retention out."
+        )
+
+    def key(self, text: Text) -> bytes:
+        return _hash(text.text)
+
+    def span_key(self, text: Text) -> bytes:
+        return _hash(text.text, json.dumps(text.spans))
+
+
+def _own_tokens(features: dict[str, Any], count: int, text: Text) -> torch.Tensor:
+    """[tokens, dimension] of one text, without padding."""
+    tokens, mask = features.get("token_embeddings"), features.get("attention_mask")
+    if tokens is None or mask is None or tokens.ndim != 2 or mask.ndim != 1:
+        raise UnsupportedModel(
+            "retention needs token embeddings in padded batches, which this model does not give: load it without "
+            "flash attention, or leave retention out."
+        )
+    own: torch.Tensor = tokens[: len(mask)][mask.bool()]
+    if len(own) != count:
+        raise EncodingError(
+            f"the model read {len(own)} tokens of the document that begins {text.text[:40]!r}, and its tokenizer "
+            f"made {count}: retention cannot tell which token is which."
+        )
+    return own
+
+
+def _span_vectors(text: Text, offsets: np.ndarray, tokens: torch.Tensor) -> np.ndarray:
+    """[spans, dimension], the L2-normalised mean of each span's tokens (METHODS: ctx)."""
+    means = []
+    for span, numbers in zip(text.spans, tokens_of_spans(offsets, text.spans), strict=True):
+        if not len(numbers):
+            raise EncodingError(f"no token lies in {text.text[slice(*span)][:40]!r}, so it has no contextual vector.")
+        means.append(tokens[torch.from_numpy(numbers).to(tokens.device)].double().mean(dim=0))
+    stacked = torch.nn.functional.normalize(torch.stack(means), dim=1)
+    return stacked.float().cpu().numpy()
+
+
+def _hash(*parts: str) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.digest()

@@ -1,0 +1,127 @@
+"""Fill the store with what is missing, batch by batch."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from fairspan.encoding.batches import batches, halves
+from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.store import Store
+from fairspan.errors import EncodingError, FairspanError
+
+Progress = Callable[[int], None]
+"""Told how many tokens were just dealt with, whether computed or found in the store."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run did: texts and tokens computed, those that the store had, and batches halved for memory."""
+
+    computed: int = 0
+    computed_tokens: int = 0
+    found: int = 0
+    found_tokens: int = 0
+    halved: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def fill(
+    encoder: Encoder, texts: Sequence[Text], store: Store, *, budget: int, tally: Tally, progress: Progress
+) -> None:
+    """Embed every text that the store has no vector for. Each batch is stored before the next one begins."""
+    different = list({(text.text, text.spans): text for text in texts}.values())
+    absent = store.missing([key for text in different for key in _keys(encoder, text)])
+    for batch in batches([text.length for text in different], budget):
+        members = [different[number] for number in batch]
+        wanted = [text for text in members if any(key in absent for key in _keys(encoder, text))]
+        found = len(members) - len(wanted)
+        tally.found += found
+        tally.found_tokens += sum(t.length for t in members) - sum(t.length for t in wanted)
+        progress(sum(t.length for t in members) - sum(t.length for t in wanted))
+        if wanted:
+            _embed(encoder, wanted, store, tally, progress)
+
+
+def _embed(encoder: Encoder, batch: Sequence[Text], store: Store, tally: Tally, progress: Progress) -> None:
+    waiting = [list(range(len(batch)))]
+    while waiting:
+        numbers = waiting.pop(0)
+        part = [batch[number] for number in numbers]
+        try:
+            results = _run(encoder, part)
+        except _OutOfMemory as error:
+            if len(part) == 1:
+                raise EncodingError(
+                    f"one text of {part[0].length} tokens does not fit into memory ({error}): use shorter documents "
+                    f"or a smaller model. {_kept(tally)}"
+                ) from None
+            tally.halved += 1
+            waiting[:0] = halves(numbers)
+            continue
+        except FairspanError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise EncodingError(
+                f"the model failed on a batch of {len(part)} texts of up to {max(t.length for t in part)} tokens "
+                f"({type(error).__name__}: {reason}). {_kept(tally)}"
+            ) from error
+        store.put({key: vector for result in results if _usable(result) for key, vector in result.items()})
+        _refuse_unusable(part, results, tally)
+        tally.computed += len(part)
+        tally.computed_tokens += sum(text.length for text in part)
+        progress(sum(text.length for text in part))
+
+
+class _OutOfMemory(Exception):  # noqa: N818 - never leaves this module
+    pass
+
+
+def _run(encoder: Encoder, batch: Sequence[Text]) -> list[dict[bytes, np.ndarray]]:
+    """The stored form of every text's results."""
+    try:
+        if not any(text.spans for text in batch):
+            vectors = encoder.vectors(batch)
+            return [{encoder.key(text): vector} for text, vector in zip(batch, vectors, strict=True)]
+        both = encoder.with_spans(batch)
+        return [
+            {encoder.key(text): vector, encoder.span_key(text): spans.reshape(-1)}
+            for text, (vector, spans) in zip(batch, both, strict=True)
+        ]
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        reason = str(error)
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        reason = str(error)
+    # Outside the handlers the failed call's frames, and the memory they hold, are gone.
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    raise _OutOfMemory(" ".join(reason.split())[:120])
+
+
+def _keys(encoder: Encoder, text: Text) -> list[bytes]:
+    return [encoder.key(text), encoder.span_key(text)] if text.spans else [encoder.key(text)]
+
+
+def _usable(result: dict[bytes, np.ndarray]) -> bool:
+    return all(bool(np.isfinite(vector).all()) and bool(vector.any()) for vector in result.values())
+
+
+def _refuse_unusable(batch: Sequence[Text], results: Sequence[dict[bytes, np.ndarray]], tally: Tally) -> None:
+    bad = [text for text, result in zip(batch, results, strict=True) if not _usable(result)]
+    if bad:
+        raise EncodingError(
+            f"the model's vector of the text that begins {bad[0].text[:40]!r} holds NaN or infinity, or is all zero "
+            f"({len(bad)} of {len(batch)} texts in its batch): check the weights and the dtype. {_kept(tally)}"
+        )
+
+
+def _kept(tally: Tally) -> str:
+    return f"{tally.computed + tally.found} texts are in the store: the same command goes on from there."

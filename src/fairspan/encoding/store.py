@@ -1,0 +1,133 @@
+"""The embedding store: every vector that was ever computed, on disk, safe against crashes and between processes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import numpy as np
+import platformdirs
+
+from fairspan.errors import StoreError
+
+LAYOUT = 1
+"""Raised when the meaning of stored bytes changes; a store of another layout is refused."""
+
+_WAIT_SECONDS = 120
+_AT_ONCE = 500
+
+Result = TypeVar("Result")
+
+
+def default_store() -> Path:
+    """$FAIRSPAN_STORE, or a file in the user's cache folder."""
+    given = os.environ.get("FAIRSPAN_STORE")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("fairspan", False)) / "embeddings.sqlite"
+
+
+class Store:
+    """Vectors by key, in one SQLite file.
+
+    Every `put` is one transaction: after a crash it is there as a whole or not at all. Any number of processes may
+    read and write at the same time; of two that put the same key, the first wins.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._connection = self._guarded(self._open)
+
+    def get(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
+        """The stored vectors among `keys`, float32, flat."""
+        rows = self._select("key, vector", list(dict.fromkeys(keys)))
+        return {bytes(key): np.frombuffer(vector, dtype="<f4") for key, vector in rows}
+
+    def missing(self, keys: Iterable[bytes]) -> set[bytes]:
+        """The keys that nothing is stored for."""
+        wanted = list(dict.fromkeys(keys))
+        return set(wanted) - {bytes(key) for (key,) in self._select("key", wanted)}
+
+    def put(self, vectors: Mapping[bytes, np.ndarray]) -> None:
+        """Store vectors, all or none."""
+        rows = [(key, np.ascontiguousarray(vector, dtype="<f4").tobytes()) for key, vector in vectors.items()]
+        self._guarded(lambda: self._write(rows))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("BEGIN IMMEDIATE")
+            written = connection.execute("PRAGMA user_version").fetchone()[0]
+            if written not in (0, LAYOUT):
+                raise StoreError(
+                    f"the store {self.path} has layout {written}, and this fairspan writes layout {LAYOUT}: choose "
+                    "another file with --store or FAIRSPAN_STORE."
+                )
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+            )
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _select(self, columns: str, keys: list[bytes]) -> Iterator[tuple[bytes, ...]]:
+        for start in range(0, len(keys), _AT_ONCE):
+            part = keys[start : start + _AT_ONCE]
+            query = f"SELECT {columns} FROM vectors WHERE key IN ({','.join('?' * len(part))})"
+            yield from self._guarded(partial(self._fetch, query, part))
+
+    def _fetch(self, query: str, values: list[bytes]) -> list[tuple[bytes, ...]]:
+        return self._connection.execute(query, values).fetchall()
+
+    def _write(self, rows: list[tuple[bytes, bytes]]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _guarded(self, action: Callable[[], Result]) -> Result:
+        try:
+            return action()
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(self._explained(error)) from error
+
+    def _explained(self, error: Exception) -> str:
+        text = str(error)
+        if "full" in text or "No space" in text:
+            return (
+                f"the disk that holds the store {self.path} is full: what was stored before is kept. Make room, or "
+                "choose another file with --store, and run the same command again."
+            )
+        if "readonly" in text or "read-only" in text.lower() or isinstance(error, PermissionError):
+            return f"the store {self.path} cannot be written: choose another file with --store or FAIRSPAN_STORE."
+        if "unable to open" in text:
+            return f"the store {self.path} cannot be opened: choose another file with --store or FAIRSPAN_STORE."
+        if "locked" in text:
+            return f"the store {self.path} stayed locked by another process for {_WAIT_SECONDS} s: run it again."
+        if "not a database" in text or "malformed" in text:
+            return f"{self.path} is not a store, or is damaged: move it away, or choose another file with --store."
+        return f"the store {self.path} failed: {text}."

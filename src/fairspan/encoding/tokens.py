@@ -1,0 +1,140 @@
+"""Lengths in a model's own tokens, and where those tokens lie in a text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from fairspan.errors import EncodingError
+
+_AT_ONCE = 256
+"""Texts tokenised in one call: enough for the tokenizer's threads, and few enough for memory."""
+
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+
+
+class ModelTokens:
+    """Counts and cuts texts in the tokens of a SentenceTransformer.
+
+    Args:
+        prompt: what the model puts before every text.
+    """
+
+    unit = "tokens"
+
+    def __init__(self, model: SentenceTransformer, prompt: str = "") -> None:
+        tokenizer = getattr(model, "tokenizer", None)
+        if not callable(tokenizer):
+            raise EncodingError(
+                f"{type(model).__name__} shows no tokenizer, so nothing can be said of its token lengths."
+            )
+        self.model, self.prompt, self._tokenizer = model, prompt, tokenizer
+
+    @property
+    def window(self) -> int | None:
+        """What the model is set to read, and never more positions than it has."""
+        limits = [self.model.max_seq_length, _positions(self.model)]
+        known = [limit for limit in limits if limit is not None and limit < 1_000_000]
+        return min(known, default=None)
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return self._lengths(texts, add_special_tokens=False)
+
+    def count_whole(self, texts: Sequence[str]) -> list[int]:
+        return self._lengths([self.prompt + text for text in texts], add_special_tokens=True)
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str]:
+        """The first `length` tokens of each text, as text."""
+        kept = []
+        for text, offsets in zip(texts, self._offsets(texts, add_special_tokens=False), strict=True):
+            kept.append(text if len(offsets) <= length else text[: offsets[length - 1][1]].rstrip())
+        return kept
+
+    def offsets(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """[tokens, 2] of each text as the model reads it: the characters of the text that each token stands for.
+
+        Special tokens have an empty range; tokens of the prompt lie before 0.
+        """
+        whole = self._offsets([self.prompt + text for text in texts], add_special_tokens=True)
+        return [_shifted(np.asarray(offsets, dtype=np.int64).reshape(-1, 2), len(self.prompt)) for offsets in whole]
+
+    def _lengths(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[int]:
+        tokenise = self._call(add_special_tokens, return_attention_mask=False)
+        return [len(ids) for chunk in _chunks(texts) for ids in tokenise(chunk)["input_ids"]]
+
+    def _offsets(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[tuple[int, int]]]:
+        if not getattr(self._tokenizer, "is_fast", False):
+            raise EncodingError(
+                f"{type(self._tokenizer).__name__} does not map tokens back to characters: use a model with a fast "
+                "tokenizer (tokenizer.json)."
+            )
+        tokenise = self._call(add_special_tokens, return_offsets_mapping=True)
+        return [offsets for chunk in _chunks(texts) for offsets in tokenise(chunk)["offset_mapping"]]
+
+    def _call(self, add_special_tokens: bool, **options: Any) -> Callable[[list[str]], Any]:
+        settings = {"add_special_tokens": add_special_tokens, "truncation": False, "padding": False, **options}
+        return lambda texts: self._tokenizer(texts, verbose=False, **settings)
+
+
+class Characters:
+    """Stands in for a tokenizer where a model shows none: one character counts as one."""
+
+    unit = "characters"
+    window: int | None = None
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    def count_whole(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str]:
+        return [text[:length].rstrip() for text in texts]
+
+
+def document_prompt(model: SentenceTransformer) -> str:
+    """What `encode_document` puts before a text."""
+    prompts = model.prompts or {}
+    names = [*(name for name in _DOCUMENT_PROMPTS if name in prompts), model.default_prompt_name]
+    return str(prompts.get(names[0], "") or "")
+
+
+def tokens_of_spans(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    """The numbers of the tokens of each span of characters.
+
+    A token belongs to the span that holds its last character: one that begins with the joining space goes with the
+    word after it, and one that is nothing but the space goes with none.
+    """
+    begins, last = offsets[:, 0], offsets[:, 1] - 1
+    stands_for_text = last >= begins
+    return [np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans]
+
+
+def _shifted(offsets: np.ndarray, prompt: int) -> np.ndarray:
+    special = offsets[:, 0] == offsets[:, 1]
+    shifted = offsets - prompt
+    shifted[special] = 0
+    return shifted
+
+
+def _positions(model: SentenceTransformer) -> int | None:
+    """How many positions the weights have; relative and rotary positions may have no limit."""
+    transformer = getattr(model, "transformers_model", None)
+    config = getattr(transformer, "config", None)
+    found = getattr(config, "max_position_embeddings", None)
+    if not isinstance(found, int) or found <= 0:
+        return None
+    # RoBERTa's positions begin after its padding index.
+    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return found - (padding + 1 if padding is not None else 0)
+
+
+def _chunks(texts: Sequence[str]) -> list[list[str]]:
+    # The tokenizer's threads are wanted here; a fork later on would only print a warning about them.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    return [list(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE)]

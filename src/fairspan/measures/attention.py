@@ -1,0 +1,196 @@
+"""The attention profile: where a text's pooled row looks, by basket, by segment and on a relative axis (METHODS §4).
+
+Every profile has one value a layer for each part of the text, and its parts sum to 1 in every layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairspan.errors import SegmentError, StatisticsError
+
+if TYPE_CHECKING:
+    from fairspan.encoding.attention_rows import AttentionRow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BasketProfile:
+    """The attention mass of runs of content tokens, with special tokens on their own.
+
+    Attributes:
+        first, last: [layers], the mass of the first and of the last token, if it is a special one; otherwise 0.
+        baskets: [layers, m], in the order of the text. The last one may be short.
+        tokens: [m], how many tokens each basket holds.
+        other: [layers], the mass of the prompt and of special tokens elsewhere.
+    """
+
+    first: np.ndarray
+    baskets: np.ndarray
+    last: np.ndarray
+    other: np.ndarray
+    tokens: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AverageProfile:
+    """Basket profiles of several documents, each basket averaged over the documents that have it.
+
+    A basket that few documents have, or have only in part, says little: `documents` and `tokens` tell. As the number
+    of documents differs from basket to basket, the averages need not sum to 1.
+
+    Attributes:
+        first, last, other: [layers], averaged over all documents.
+        baskets: [layers, m], m that of the longest document.
+        tokens: [m], the average number of tokens in each basket.
+        documents: [m], how many documents have each basket.
+    """
+
+    first: np.ndarray
+    baskets: np.ndarray
+    last: np.ndarray
+    other: np.ndarray
+    tokens: np.ndarray
+    documents: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentProfile:
+    """The attention mass of each segment of a document.
+
+    Attributes:
+        segments: [layers, n], in the order of the spans given.
+        special: [layers], the mass of special tokens.
+        other: [layers], the mass of the prompt and of text that lies in no segment.
+    """
+
+    segments: np.ndarray
+    special: np.ndarray
+    other: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BinProfile:
+    """The attention mass on a relative axis, from the first content token to the last.
+
+    Attributes:
+        bins: [layers, bins].
+        special, prompt: [layers], the mass of special tokens and of the prompt.
+    """
+
+    bins: np.ndarray
+    special: np.ndarray
+    prompt: np.ndarray
+
+
+def by_basket(row: AttentionRow, basket_size: int = 128) -> BasketProfile:
+    """The masses of runs of `basket_size` content tokens."""
+    _check_positive("basket_size", basket_size)
+    masses = _exact(row.masses)
+    content = np.flatnonzero(row.content)
+    starts = np.arange(0, len(content), basket_size)
+    # Sums of all baskets at once; it takes at least one start.
+    baskets = np.add.reduceat(masses[:, content], starts, axis=1) if len(starts) else masses[:, :0]
+    place = np.arange(len(row.special))
+    at_start = row.special & (place == 0)
+    at_end = row.special & (place == len(place) - 1) & ~at_start
+    elsewhere = ~(row.content | at_start | at_end)
+    first, last, other = (masses[:, tokens].sum(axis=1) for tokens in (at_start, at_end, elsewhere))
+    return BasketProfile(first, baskets, last, other, np.minimum(basket_size, len(content) - starts))
+
+
+def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> SegmentProfile:
+    """The mass of each segment, given the characters at which it begins and ends (the end not included).
+
+    A token belongs to the segment that holds its last character: one that begins with the joining space goes with the
+    word after it. A token that stands for no character lies in no segment.
+    """
+    _check_spans(spans)
+    masses = _exact(row.masses)
+    begin, end = row.offsets.T
+    stands_for_text = row.content & (end > begin)
+    inside = [stands_for_text & (start < end) & (end <= stop) for start, stop in spans]
+    member = np.array(inside, dtype=np.float64).reshape(len(spans), len(begin))
+    segments = masses @ member.T
+    special = masses[:, row.special].sum(axis=1)
+    in_none = ~row.special & (member.sum(axis=0) == 0)
+    return SegmentProfile(segments, special, masses[:, in_none].sum(axis=1))
+
+
+def by_bins(row: AttentionRow, bins: int = 20) -> BinProfile:
+    """The mass of `bins` equal parts of the content tokens.
+
+    A token that straddles a border gives each side its part: the mass up to a border is read off the cumulated masses
+    by linear interpolation.
+    """
+    _check_positive("bins", bins)
+    masses = _exact(row.masses)
+    content = masses[:, row.content]
+    count = content.shape[1]
+    cumulated = np.concatenate([np.zeros((len(content), 1)), content.cumsum(axis=1)], axis=1)
+    borders = np.arange(bins + 1) * count / bins
+    up_to = np.stack([np.interp(borders, np.arange(count + 1), layer) for layer in cumulated])
+    return BinProfile(np.diff(up_to, axis=1), masses[:, row.special].sum(axis=1), masses[:, row.prompt].sum(axis=1))
+
+
+def average_profiles(profiles: Sequence[BasketProfile]) -> AverageProfile:
+    """The average of each basket over the documents that have it (documents of unequal length)."""
+    depths = sorted({len(profile.first) for profile in profiles})
+    if len(depths) != 1:
+        raise StatisticsError(
+            f"profiles to average must come from one model and be at least one, got {len(profiles)} of "
+            f"{depths} layers."
+        )
+    count = max(profile.baskets.shape[1] for profile in profiles)
+    baskets, tokens = np.zeros((depths[0], count)), np.zeros(count)
+    documents = np.zeros(count, dtype=np.int64)
+    for profile in profiles:
+        own = profile.baskets.shape[1]
+        baskets[:, :own] += profile.baskets
+        tokens[:own] += profile.tokens
+        documents[:own] += 1
+    first, last, other = (
+        np.mean([getattr(profile, name) for profile in profiles], axis=0) for name in ("first", "last", "other")
+    )
+    return AverageProfile(first, baskets / documents, last, other, tokens / documents, documents)
+
+
+def layer_groups(depth: int) -> dict[str, range]:
+    """The layers in thirds, and all of them. A model of fewer than three layers has no thirds.
+
+    >>> layer_groups(6)
+    {'first third': range(0, 2), 'middle third': range(2, 4), 'last third': range(4, 6), 'all': range(0, 6)}
+    """
+    _check_positive("depth", depth)
+    everything = {"all": range(depth)}
+    if depth < 3:
+        return everything
+    low, high = round(depth / 3), round(2 * depth / 3)
+    thirds = {"first third": range(low), "middle third": range(low, high), "last third": range(high, depth)}
+    return thirds | everything
+
+
+def _exact(masses: np.ndarray) -> np.ndarray:
+    """Sums over thousands of tokens are taken in float64."""
+    return masses.astype(np.float64)
+
+
+def _check_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise StatisticsError(f"{name} must be at least 1, got {value!r}.")
+
+
+def _check_spans(spans: Sequence[tuple[int, int]]) -> None:
+    for start, end in spans:
+        if not 0 <= start <= end:
+            raise SegmentError(
+                f"a segment is a span of characters (start, end) with 0 <= start <= end, got {(start, end)}."
+            )
+    ordered = sorted(spans)
+    for one, other in pairwise(ordered):
+        if other[0] < one[1]:
+            raise SegmentError(f"segments must not overlap, got {one} and {other}.")

@@ -1,0 +1,66 @@
+"""The rows of a log: one value each, with everything that it was measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from fairspan.design.documents import Document
+
+SCHEMA: dict[str, pl.DataType] = {
+    "run": pl.String(),
+    "model": pl.String(),
+    "treatment": pl.String(),
+    "measure": pl.String(),
+    "set": pl.Int32(),
+    "order": pl.Int32(),
+    "document": pl.String(),
+    "position": pl.Int16(),
+    "segment": pl.String(),
+    "language": pl.String(),
+    "lead": pl.String(),
+    "later": pl.String(),
+    "n": pl.Int16(),
+    "tokens": pl.Int32(),
+    "value": pl.Float64(),
+    # Only of attention profiles.
+    "layer": pl.Int16(),
+    "part": pl.String(),
+}
+
+
+def position_rows(
+    documents: Sequence[Document], values: Sequence[np.ndarray], *, run: str, model: str, treatment: str, measure: str
+) -> pl.DataFrame:
+    """One row for each document and position, given the [n] values of each document."""
+    flat = [
+        (document, position, key, tokens, float(value))
+        for document, found in zip(documents, values, strict=True)
+        for position, (key, tokens, value) in enumerate(
+            zip(document.keys, document.tokens, found, strict=True), start=1
+        )
+    ]
+    return pl.DataFrame(
+        {
+            "run": [run] * len(flat),
+            "model": [model] * len(flat),
+            "treatment": [treatment] * len(flat),
+            "measure": [measure] * len(flat),
+            "set": [document.set for document, *_ in flat],
+            "order": [document.order for document, *_ in flat],
+            "document": [document.name for document, *_ in flat],
+            "position": [position for _, position, *_ in flat],
+            "segment": [key[0] for _, _, key, _, _ in flat],
+            "language": [key[1] for _, _, key, _, _ in flat],
+            "lead": [document.plan.lead for document, *_ in flat],
+            "later": [document.plan.later for document, *_ in flat],
+            "n": [document.n for document, *_ in flat],
+            "tokens": [tokens for *_, tokens, _ in flat],
+            "value": [value for *_, value in flat],
+            "layer": [None] * len(flat),
+            "part": [None] * len(flat),
+        },
+        schema=SCHEMA,
+    )

@@ -1,0 +1,1 @@
+"""Published coefficients, as data."""

@@ -1,0 +1,500 @@
+"""Where the pooled row looks: against eager attention and whole matrices, and what the measures make of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Router, StaticEmbedding
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AttentionInterface
+
+import fairspan
+from fairspan.attention import average_row as average_row_module
+from fairspan.attention.interface import NAME, attention
+from fairspan.encoding.attention_rows import NO_CHARACTER, AttentionRow, attention_rows
+from fairspan.errors import SegmentError, StatisticsError, UnsupportedModel
+from fairspan.measures.attention import (
+    average_profiles,
+    by_basket,
+    by_bins,
+    by_segment,
+    layer_groups,
+)
+from tests.by_matrices import attention_by_matrices
+from tests.tiny import ARCHITECTURES, HIDDEN, LAYERS, tiny_model, tiny_tokenizer, words
+
+Make = Callable[..., SentenceTransformer]
+
+# One batch, padded: several baskets and windows, fewer tokens than one basket, and special tokens alone.
+TEXTS = [words(45, seed=1), words(30, seed=2), words(5, seed=3), words(1, seed=4), ""]
+SETTINGS: list[dict[str, Any]] = [
+    {"basket_size": 7},
+    {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal", "layers": [1, 3], "temperature": 0.8},
+    {"basket_size": 4, "rows": "all", "temperature": [(8, 0.9), (40, 0.5)], "scale_position_bias": True},
+]
+# Weights are at most 1, and float32's are 6e-8 apart there. Four layers in another order came within 3.3e-7.
+TOLERANCE = 2e-6
+
+
+def pooled(weights: Tensor, valid: Tensor, pooling: str) -> list[np.ndarray]:
+    """By hand, from matrices: weights [N, layers, H, L, L] to [layers, tokens] of each text."""
+    found = []
+    for matrix, real in zip(weights.mean(dim=2), valid.bool(), strict=True):
+        own = matrix[:, real][:, :, real]
+        row = {"cls": own[:, 0], "lasttoken": own[:, -1]}.get(pooling, own.mean(dim=1))
+        found.append(row.double().numpy())
+    return found
+
+
+def eager(model: SentenceTransformer, texts: list[str], **options: Any) -> tuple[Tensor, Tensor]:
+    """The weights of transformers' own eager attention [N, layers, H, L, L], and the valid tokens."""
+    transformer = copy.deepcopy(model[0].model)
+    if transformer.config.model_type != "mpnet":  # which has no other attention
+        transformer.set_attn_implementation("eager")
+    features = model.preprocess(texts, **options)
+    inputs = {name: features[name] for name in ("input_ids", "attention_mask")}
+    with torch.inference_mode():
+        weights = transformer(**inputs, output_attentions=True).attentions
+    return torch.stack(weights, dim=1), features["attention_mask"]
+
+
+@contextmanager
+def matrices_kept() -> Iterator[list[Tensor]]:
+    """Calibrated models compute by whole matrices inside this block; the list receives each layer's [N, H, L, L].
+
+    The identity, stood beside the values, turns into the weights.
+    """
+    kept: list[Tensor] = []
+
+    def keep(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+        n, heads, length, dim = value.shape
+        identity = torch.eye(length).expand(n, heads, length, length)
+        both, _ = attention_by_matrices(module, query, key, torch.cat([value, identity], dim=-1), *args, **kwargs)
+        kept.append(both[..., dim:].transpose(1, 2))
+        return both[..., :dim].contiguous(), None
+
+    AttentionInterface.register(NAME, keep)
+    try:
+        yield kept
+    finally:
+        AttentionInterface.register(NAME, attention)
+
+
+def by_matrices(fair: SentenceTransformer, texts: list[Any], pooling: str, **options: Any) -> list[np.ndarray]:
+    with matrices_kept() as kept, torch.inference_mode():
+        features = fair.preprocess(texts, **options)
+        fair[0](features)
+    return pooled(torch.stack(kept, dim=1), features["attention_mask"], pooling)
+
+
+def assert_close(rows: list[AttentionRow], expected: list[np.ndarray]) -> None:
+    for row, wanted in zip(rows, expected, strict=True):
+        assert row.masses.shape == wanted.shape
+        assert np.abs(row.masses - wanted).max() <= TOLERANCE
+        assert np.abs(row.masses.sum(axis=1) - 1).max() <= TOLERANCE
+
+
+# The weights
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_plain_models_agree_with_eager_attention(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+) -> None:
+    """Causal, windowed, grouped and biased attention among them, in a batch of unequal lengths."""
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    rows = list(attention_rows(model, TEXTS))
+    assert all(len(row.masses) == LAYERS for row in rows)
+    assert_close(rows, pooled(*eager(model, TEXTS), pooling))
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_calibrated_models_agree_with_whole_matrices(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+) -> None:
+    """p'' in the calibrated layers and the temperature in all of them."""
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    for settings in SETTINGS[::2] if padding_side == "right" else SETTINGS[1:2]:
+        fair = fairspan.calibrate(model, **settings)
+        assert_close(list(attention_rows(fair, TEXTS)), by_matrices(fair, TEXTS, pooling))
+
+
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
+@pytest.mark.parametrize("architecture", ["bert", "qwen3", "mistral", "t5"])
+def test_without_padding(make_tiny: Make, architecture: str, pooling: str) -> None:
+    """One text alone has no mask: a causal model then hides later keys by a flag."""
+    model = make_tiny(architecture, pooling)
+    assert_close(list(attention_rows(model, TEXTS[:1])), pooled(*eager(model, TEXTS[:1]), pooling))
+    fair = fairspan.calibrate(model, basket_size=7, rows="all")
+    assert_close(list(attention_rows(fair, TEXTS[:1])), by_matrices(fair, TEXTS[:1], pooling))
+
+
+def test_calibrated_baskets_hold_equal_shares(make_tiny: Make) -> None:
+    """CLS pooling, 28 words in baskets of 7: 1/6 for <s>, for each run of 7, and for the </s> that is left over."""
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=7)
+    (row,) = attention_rows(fair, [words(28)])
+    profile = by_basket(row, 7)
+    shares = np.column_stack([profile.first, profile.baskets, profile.last])
+    assert np.allclose(shares[LAYERS // 2 :], 1 / 6, atol=1e-6)
+    assert np.abs(shares[: LAYERS // 2] - 1 / 6).max() > 0.05
+
+
+def test_only_the_side_that_is_calibrated_differs(make_tiny: Make) -> None:
+    model = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(model, basket_size=7, sides="document")
+    plain, as_query, as_document = (
+        next(attention_rows(which, TEXTS, side=side)).masses
+        for which, side in ((model, "document"), (fair, "query"), (fair, "document"))
+    )
+    assert np.array_equal(plain, as_query)
+    assert np.array_equal(plain[: LAYERS // 2], as_document[: LAYERS // 2])
+    assert np.abs(plain - as_document).max() > 0.05
+
+
+def test_segments_are_baskets(make_tiny: Make) -> None:
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), layers="last", eos=0.2)
+    pages = [fairspan.SegmentedText([words(count, seed=count) for count in counts]) for counts in ([3, 20], [9])]
+    rows = list(attention_rows(fair, [*pages, words(12)]))
+    assert_close(rows, by_matrices(fair, [*pages, words(12)], "cls"))
+    spans = [(start, start + len(part)) for start, part in zip(pages[0].starts, pages[0].segments, strict=True)]
+    profile = by_segment(rows[0], spans)
+    assert profile.segments[-1] == pytest.approx([0.8 / 3] * 2, abs=1e-6)
+    assert profile.special[-1] == pytest.approx(0.8 / 3 + 0.2, abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["weightedmean", "max", "mean_sqrt_len_tokens", ("cls", "mean")])
+def test_poolings_over_all_tokens_take_the_plain_average(make_tiny: Make, mode: Any) -> None:
+    mean = make_tiny("bert", "mean")
+    other = SentenceTransformer(modules=[mean[0], Pooling(HIDDEN, mode)], device="cpu")
+    for one, two in zip(attention_rows(mean, TEXTS), attention_rows(other, TEXTS), strict=True):
+        assert np.array_equal(one.masses, two.masses)
+
+
+@pytest.mark.parametrize("settings", [None, {"basket_size": 7, "strength": 0.5}])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_batches_and_blocks_do_not_show(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str, settings: dict[str, Any] | None
+) -> None:
+    """One text at a time and one row at a time give what whole batches give, in the order of the texts."""
+    model = make_tiny("gte", pooling)
+    model = model if settings is None else fairspan.calibrate(model, **settings)
+    together = [row.masses for row in attention_rows(model, TEXTS)]
+    monkeypatch.setattr(average_row_module, "_WEIGHTS_AT_A_TIME", 1)
+    assert_close(list(attention_rows(model, TEXTS, batch_tokens=40)), together)
+    assert_close(list(attention_rows(model, TEXTS[::-1], batch_tokens=1)), together[::-1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_dtypes(make_tiny: Make, dtype: torch.dtype) -> None:
+    """Weights are summed in float32 at least, so that they sum to 1 whatever the model computes in."""
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), basket_size=7, strength=0.5).to(dtype)
+    for row in attention_rows(fair, TEXTS):
+        assert row.masses.dtype == (np.float64 if dtype == torch.float64 else np.float32)
+        assert np.abs(row.masses.sum(axis=1) - 1).max() <= 1e-5
+
+
+class LargestTensor(TorchDispatchMode):
+    """The most elements that any tensor of a block has in memory; views of one row seen L times have one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, Tensor):
+                self.elements = max(self.elements, tensor.untyped_storage().nbytes() // tensor.element_size())
+        return made
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_no_tensor_grows_with_the_square_of_the_length(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str, calibrated: bool
+) -> None:
+    """A text of 2048 tokens: no tensor has more than a quarter of L×L elements, all heads together."""
+    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # under which every inner step can be seen
+    length = 2048
+    model = make_tiny("bert", pooling, max_position_embeddings=length)
+    model.max_seq_length = length
+    if calibrated:
+        model = fairspan.calibrate(model, basket_size=128, strength=0.5)
+    with LargestTensor() as largest:
+        (row,) = attention_rows(model, [words(length - 2)])
+    assert row.masses.shape == (LAYERS, length)
+    assert largest.elements <= length**2 // 4
+
+
+def test_padding_brings_no_square_either() -> None:
+    """Two texts, half of one padding, with a mask as the engine makes it: one row, seen L times."""
+    n, heads, length, dim = 2, 2, 1500, 8
+    query, key = (torch.randn(n, heads, length, dim, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
+    valid = torch.arange(length) < torch.tensor([[length], [length // 2]])
+    mask = valid[:, None, None, :].expand(n, 1, length, length)
+    with LargestTensor() as largest:
+        row = average_row_module.average_row(query, key, dim**-0.5, valid, None, mask, None, causal=False)
+    assert largest.elements <= 2**20 < length**2
+    assert not row[~valid].any()
+    p = (query * dim**-0.5 @ key.transpose(-1, -2)).masked_fill(~mask, -torch.inf).softmax(dim=-1).mean(dim=1)
+    assert torch.allclose(row, torch.stack([p[n, valid[n]].mean(dim=0) for n in range(2)]), atol=TOLERANCE)
+
+
+def test_real_weights(minilm: SentenceTransformer) -> None:
+    """all-MiniLM-L6-v2 against its eager attention, and calibrated against whole matrices."""
+    texts = [
+        "Fairness is a claim of equivalence, so it needs an equivalence test.",
+        "The Danube rises in the Black Forest and flows through ten countries. " * 8,
+    ]
+    rows = list(attention_rows(minilm, texts))
+    assert_close(rows, pooled(*eager(minilm, texts), "mean"))
+    begin, end = rows[0].offsets[rows[0].content][3]
+    assert texts[0][begin:end] == "claim"
+    fair = fairspan.calibrate(minilm, basket_size=32)
+    assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, "mean"))
+
+
+# The model and its texts
+
+
+@pytest.mark.parametrize("architecture", ["bert", "mpnet"])
+def test_the_model_stays_as_it_is(make_tiny: Make, architecture: str) -> None:
+    """Its outputs bit for bit, and all that could be told apart about its modules, training mode too."""
+    model = make_tiny(architecture, "mean")
+
+    def state() -> list[Any]:
+        modules = [(type(module), module.training, sorted(vars(module))) for module in model.modules()]
+        weights = [parameter.data_ptr() for parameter in model.parameters()]
+        return [modules, weights, model[0].model.config.to_dict(), model[0].model.config._attn_implementation]
+
+    vectors = model.encode(TEXTS)
+    model.train()
+    before = state()
+    list(attention_rows(model, TEXTS))
+    assert state() == before
+    assert np.array_equal(model.eval().encode(TEXTS), vectors)
+
+
+def test_recording_does_not_change_a_calibrated_model(make_tiny: Make) -> None:
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=7)
+    before = fair.encode(TEXTS)
+    list(attention_rows(fair, TEXTS))
+    assert type(fair[0]) is fairspan.calibrated.CalibratedTransformer
+    assert np.array_equal(fair.encode(TEXTS), before)
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+def test_prompts_are_flagged_and_not_counted_in_offsets(make_tiny: Make, padding_side: str) -> None:
+    model = make_tiny("bert", "mean", padding_side=padding_side)
+    prompt = "w1 w2: w3 "
+    rows = list(attention_rows(model, TEXTS[:3], prompt=prompt))
+    assert_close(rows, pooled(*eager(model, TEXTS[:3], prompt=prompt), "mean"))
+    for text, row in zip(TEXTS, rows, strict=False):
+        assert row.special.tolist() == [True, *[False] * (len(row.special) - 2), True]
+        assert np.flatnonzero(row.prompt).tolist() == [1, 2, 3]
+        assert (row.offsets[~row.content] == NO_CHARACTER).all()
+        assert [text[begin:end] for begin, end in row.offsets[row.content]] == text.split()
+
+
+def test_the_models_own_prompts_are_taken_unless_told_otherwise(make_tiny: Make) -> None:
+    prompts = {"query": "w1 ", "document": "w2 w3 ", "other": "w4 w5 w6 "}
+    model = SentenceTransformer(modules=list(make_tiny("bert", "cls").children()), prompts=prompts, device="cpu")
+
+    def prompt_tokens(**options: Any) -> int:
+        return int(next(attention_rows(model, TEXTS[2:3], **options)).prompt.sum())
+
+    assert (prompt_tokens(), prompt_tokens(side="query"), prompt_tokens(prompt="")) == (2, 1, 0)
+    del model.prompts["query"]
+    model.default_prompt_name = "other"
+    assert prompt_tokens(side="query") == 3
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_rows_that_are_not_pooled_do_not_count(make_tiny: Make, pooling: str, padding_side: str) -> None:
+    """With include_prompt=False, sentence-transformers leaves out <s> and the prompt's tokens."""
+    transformer = make_tiny("bert", pooling, padding_side=padding_side)[0]
+    model = SentenceTransformer(modules=[transformer, Pooling(HIDDEN, pooling, include_prompt=False)], device="cpu")
+    prompt = "w1 w2 "
+    weights, valid = eager(model, TEXTS[:3], prompt=prompt)
+    expected = []
+    for matrix, real in zip(weights.mean(dim=2), valid.bool(), strict=True):
+        own = matrix[:, real][:, :, real][:, 3:]
+        expected.append((own[:, 0] if pooling == "cls" else own.mean(dim=1)).numpy())
+    assert_close(list(attention_rows(model, TEXTS[:3], prompt=prompt)), expected)
+
+
+def test_routes(make_tiny: Make) -> None:
+    """Each side goes its own way, and a side without a transformer has no attention."""
+    query, document = make_tiny("roberta", "mean"), make_tiny("bert", "cls")
+    both = SentenceTransformer(
+        modules=[Router.for_query_document(list(query.children()), list(document.children()))], device="cpu"
+    )
+    for side, alone in (("query", query), ("document", document)):
+        assert_close(
+            list(attention_rows(both, TEXTS, side=side)),  # type: ignore[arg-type]
+            [row.masses for row in attention_rows(alone, TEXTS)],
+        )
+    static = StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=HIDDEN)
+    mixed = SentenceTransformer(
+        modules=[Router.for_query_document([static], list(document.children()))], device="cpu"
+    )
+    assert len(list(attention_rows(mixed, TEXTS))) == len(TEXTS)
+    refused(mixed, "no transformer", side="query")
+
+
+def test_no_texts(make_tiny: Make) -> None:
+    assert list(attention_rows(make_tiny("bert", "cls"), [])) == []
+
+
+# Refusals, before any text goes through
+
+
+def refused(model: SentenceTransformer, because: str, texts: list[str] = TEXTS, **options: Any) -> None:
+    with pytest.raises(UnsupportedModel, match=because) as caught:
+        attention_rows(model, texts, **options)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_texts_that_do_not_fit_are_named(make_tiny: Make, tmp_path: Path) -> None:
+    refused(make_tiny("bert", "cls"), "text 40 has 602 tokens.* takes 512", [words(510)] * 40 + [words(600)])
+    refused(make_tiny("bert", "cls"), "text 0 has 513 tokens", [words(510)], prompt="w1 ")
+    model = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=102)
+    model.max_seq_length = 512
+    refused(model, "text 1 has 102 tokens.* takes 100", [words(98), words(100)])
+    assert len(list(attention_rows(model, [words(98)]))) == 1
+
+
+def test_texts_without_tokens(make_tiny: Make) -> None:
+    model = copy.deepcopy(make_tiny("qwen3", "lasttoken"))
+    model.tokenizer.backend_tokenizer.post_processor = None
+    refused(model, "text 1 has no tokens", ["w1 w2", ""])
+
+
+def test_attention_that_cannot_be_reached(make_tiny: Make, tmp_path: Path) -> None:
+    refused(tiny_model(tmp_path, "fnet", "mean"), "'fnet'")
+    refused(
+        SentenceTransformer(
+            modules=[StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=HIDDEN)], device="cpu"
+        ),
+        "no Transformer module",
+    )
+    exported = copy.deepcopy(make_tiny("bert", "cls"))
+    exported[0].backend = "onnx"
+    refused(exported, "onnx")
+
+
+# The measures
+
+
+def row_of(masses: Any, *, special: Any = (), prompt: Any = (), width: int = 2) -> AttentionRow:
+    """A row whose content tokens stand for `width` characters each, one space apart."""
+    masses = np.atleast_2d(np.asarray(masses, dtype=np.float64))
+    tokens = masses.shape[1]
+    flags = [np.isin(np.arange(tokens), np.array(which, dtype=int) % tokens) for which in (special, prompt)]
+    offsets = np.full((tokens, 2), NO_CHARACTER)
+    content = ~(flags[0] | flags[1])
+    offsets[content, 0] = np.arange(content.sum()) * (width + 1)
+    offsets[content, 1] = offsets[content, 0] + width
+    return AttentionRow(masses / masses.sum(axis=1, keepdims=True), offsets, *flags)
+
+
+def test_baskets_of_content_with_special_tokens_on_their_own() -> None:
+    row = row_of([[5, 1, 2, 3, 4, 5, 10], [0, 1, 1, 1, 1, 1, 5]], special=(0, -1))
+    profile = by_basket(row, 2)
+    assert profile.first.tolist() == pytest.approx([5 / 30, 0])
+    assert profile.baskets.ravel().tolist() == pytest.approx([3 / 30, 7 / 30, 5 / 30, 0.2, 0.2, 0.1])
+    assert profile.last.tolist() == pytest.approx([10 / 30, 0.5])
+    assert profile.other.tolist() == [0, 0]
+    assert profile.tokens.tolist() == [2, 2, 1]
+
+
+def test_baskets_without_special_tokens_with_a_prompt_and_without_content() -> None:
+    whole = by_basket(row_of([1, 2, 3]), 2)
+    assert (whole.first[0], whole.last[0], whole.baskets.tolist()) == (0, 0, [[0.5, 0.5]])
+    prompted = by_basket(row_of([1, 2, 3, 4, 10], special=(0, 2, -1), prompt=(1,)), 2)
+    assert prompted.other.tolist() == pytest.approx([5 / 20])
+    assert prompted.baskets.tolist() == [pytest.approx([4 / 20])]
+    empty = by_basket(row_of([1, 3], special=(0, 1)))
+    assert (empty.first[0], empty.last[0], empty.baskets.shape) == (0.25, 0.75, (1, 0))
+    single = by_basket(row_of([1], special=(0,)))
+    assert (single.first[0], single.last[0], single.other[0]) == (1, 0, 0)
+
+
+def test_segments_take_the_tokens_whose_last_character_they_hold() -> None:
+    """Tokens at characters 0–2, 3–5, 6–8, 9–11; a span that ends inside a token does not hold its last character."""
+    row = row_of([10, 1, 2, 3, 4, 20], special=(0, -1))
+    profile = by_segment(row, [(0, 2), (5, 10)])
+    assert (profile.segments * 40).tolist() == [pytest.approx([1, 3])]
+    assert float(profile.special[0]) == pytest.approx(30 / 40)
+    assert float(profile.other[0]) == pytest.approx(6 / 40)
+    whole = by_segment(row, [(6, 11), (0, 6)])
+    assert (whole.segments * 40).tolist() == [pytest.approx([7, 3])]
+    assert by_segment(row, []).segments.shape == (1, 0)
+    for spans in ([(0, 6), (5, 8)], [(3, 1)], [(-1, 2)]):
+        with pytest.raises(SegmentError):
+            by_segment(row, spans)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 5, 7, 20])
+def test_bins_share_a_token_by_its_overlap(bins: int) -> None:
+    """By hand: each token is cut into one crumb a bin, and each bin takes one crumb a token, in order."""
+    rng = np.random.default_rng(0)
+    row = row_of(rng.random((3, 9)), special=(0, -1), prompt=(1,))
+    content = row.masses[:, row.content]
+    crumbs = np.repeat(content / bins, bins, axis=1)
+    expected = crumbs.reshape(3, bins, content.shape[1]).sum(axis=2)
+    profile = by_bins(row, bins)
+    assert np.allclose(profile.bins, expected, atol=1e-15)
+    assert np.allclose(profile.bins.sum(axis=1) + profile.special + profile.prompt, 1, atol=1e-15)
+
+
+def test_bins_of_a_text_without_content() -> None:
+    assert not by_bins(row_of([1, 3], special=(0, 1))).bins.any()
+
+
+def test_each_basket_is_averaged_over_the_documents_that_have_it() -> None:
+    """The last token of a short document does not enter a basket that only longer ones have."""
+    long, short = row_of([1, 1, 1, 1, 6], special=(-1,)), row_of([1, 1, 8], special=(-1,))
+    average = average_profiles([by_basket(long, 2), by_basket(short, 2), by_basket(long, 3)])
+    assert average.documents.tolist() == [3, 2]
+    assert average.baskets.tolist() == [pytest.approx([(0.2 + 0.2 + 0.3) / 3, (0.2 + 0.1) / 2])]
+    assert average.tokens.tolist() == pytest.approx([7 / 3, 1.5])
+    assert average.last.tolist() == pytest.approx([(0.6 + 0.8 + 0.6) / 3])
+    for profiles in ([], [by_basket(long), by_basket(row_of(np.ones((2, 3))))]):
+        with pytest.raises(StatisticsError):
+            average_profiles(profiles)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 6, 7, 12, 24, 25])
+def test_layer_groups_cover_every_layer_once(depth: int) -> None:
+    groups = layer_groups(depth)
+    assert list(groups.pop("all")) == list(range(depth))
+    if depth < 3:
+        assert not groups
+        return
+    assert [layer for group in groups.values() for layer in group] == list(range(depth))
+    sizes = [len(group) for group in groups.values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_numbers_below_one_are_refused() -> None:
+    row = row_of([1, 2])
+    for call in (lambda: by_basket(row, 0), lambda: by_bins(row, 0), lambda: layer_groups(0)):
+        with pytest.raises(StatisticsError, match="at least 1, got 0"):
+            call()
