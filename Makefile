@@ -17,8 +17,9 @@ $(STAMP): pyproject.toml constraints.txt
 		|| echo "there is no Triton for this platform: the kernel tests will be skipped"
 	touch $@
 
-demo: $(STAMP)  ## calibrate a small real model and show what changes
-	$(BIN)/python -m examples.before_after
+# An audit of the small default model on the embedded corpus, as it comes and calibrated. Nothing is downloaded.
+demo: $(STAMP)  ## audit a small real model before and after calibration, with a picture
+	$(BIN)/fairspan audit --treatments none,retrieval,paper+basket_size=64 --picture before_after.png
 
 test: $(STAMP)  ## lint, types and tests
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,14 @@ from tests.tiny import available, tiny_model
 
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it saves
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or fills the store of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAIRSPAN_STORE", str(tmp_path_factory.mktemp("store") / "embeddings.sqlite"))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,18 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
+import fairspan.auditing
 import fairspan.calibrated.build
 import fairspan.calibrated.saved
 import fairspan.calibrated.segments
 import fairspan.calibration
+import fairspan.corpus.corpus
+import fairspan.stats.equivalence
 import fairspan.temperature
+import fairspan.treatment
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def python_blocks(page: Path) -> str:
@@ -44,7 +48,16 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [fairspan.calibration, fairspan.temperature, fairspan.calibrated.segments], ids=lambda m: m.__name__
+    "module",
+    [
+        fairspan.calibration,
+        fairspan.temperature,
+        fairspan.calibrated.segments,
+        fairspan.corpus.corpus,
+        fairspan.stats.equivalence,
+        fairspan.treatment,
+    ],
+    ids=lambda m: m.__name__,
 )
 def test_examples_in_docstrings(module: object) -> None:
     result = doctest.testmod(module)  # type: ignore[arg-type]

@@ -33,10 +33,10 @@ ALLOWED = {
     # The verbs, which are the only wiring.
     "prepared": {"errors", "fairspan", "corpus", "design", "encoding", "progress", "spec", "treatment"},
     "forecast": {"encoding", "prepared"},
-    "audit": {"errors", "design", "encoding", "measures", "log", "prepared", "progress", "spec", "treatment"},
-    "cli": {"errors", "calibration", "calibrated", "fairspan", "corpus", "encoding", "audit", "prepared", "forecast"}
-    | {"config", "spec", "log", "report", "published"},
-    "fairspan": {"errors", "temperature", "calibration", "calibrated", "corpus", "design", "log", "audit"},
+    "auditing": {"errors", "design", "encoding", "measures", "log", "prepared", "progress", "spec", "treatment"},
+    "cli": {"errors", "fairspan", "calibration", "calibrated", "corpus", "encoding", "config", "spec"}
+    | {"auditing", "prepared", "forecast", "log", "report", "published"},
+    "fairspan": {"errors", "temperature", "calibration", "calibrated", "corpus", "design", "log", "auditing"},
 }
 
 

@@ -23,7 +23,7 @@ from fairspan.errors import (
 from fairspan.temperature import LengthSchedule, PerSide
 
 if TYPE_CHECKING:
-    from fairspan.audit import audit
+    from fairspan.auditing import audit
     from fairspan.calibrated.build import calibrate
     from fairspan.calibrated.by_segments import encode_segments
     from fairspan.calibrated.saved import load
@@ -67,7 +67,7 @@ _LAZY = {
     "AuditLog": "fairspan.log",
     "Corpus": "fairspan.corpus.corpus",
     "Design": "fairspan.design.design",
-    "audit": "fairspan.audit",
+    "audit": "fairspan.auditing",
     "read_log": "fairspan.log",
     "calibrate": "fairspan.calibrated.build",
     "load": "fairspan.calibrated.saved",

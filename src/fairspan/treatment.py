@@ -98,8 +98,9 @@ def _from_table(table: Mapping[str, Any]) -> Treatment:
     name, preset = fields.pop("name", None), fields.pop("preset", None)
     if not isinstance(name, str) or not name.strip():
         raise CalibrationError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
-    if preset is None and not fields:
-        return as_treatment(name)
+    named = name.split("+")[0].strip()
+    if preset is None and (not fields or named in PRESETS or _PUBLISHED.fullmatch(named)):
+        return Treatment(name, as_treatment(name).calibration.but(**fields))
     return Treatment(name, as_calibration(preset, **fields))
 
 

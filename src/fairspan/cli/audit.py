@@ -172,7 +172,7 @@ def _run_one(
 ) -> dict[str, Any]:
     from rich.console import Console
 
-    from fairspan.audit import run
+    from fairspan.auditing import run
     from fairspan.cli.progress import TerminalProgress
     from fairspan.encoding.loading import DEFAULT_MODEL, load_model
     from fairspan.forecast import forecast

@@ -90,7 +90,7 @@ def _print_comparisons(console: Console, found: list[Comparison], *, across: boo
         title = f"{measure}: spread between positions, on the same documents"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         table.add_column("treatment", overflow="fold", min_width=14)
-        for name in ("plan", "n", "documents", "before", "after", "change [95 %]", "p"):
+        for name in ("plan", "n", "docs", "before", "after", "change [95 %]", "p"):
             table.add_column(name, justify="right", no_wrap=True)
         for one in found:
             if one.measure == measure:
@@ -112,7 +112,7 @@ def _comparison_row(one: Comparison) -> list[str]:
     same = one.first.treatment == one.second.treatment
     sides = one.first.treatment if same else f"{one.first.treatment} → {one.second.treatment}"
     p_value = one.paired.joint.p_value
-    shown = "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+    shown = "<.001" if p_value < 0.001 else f"{p_value:.3f}".removeprefix("0")
     return [sides, one.plan, str(one.n), str(one.documents), f"{before:.3f}", f"{after:.3f}", change, shown]
 
 

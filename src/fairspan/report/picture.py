@@ -29,16 +29,17 @@ def draw_profiles(summary: Summary, measure: str = "representation") -> Figure:
     sizes = sorted({cell.n for cell in cells})
     plans = list(dict.fromkeys(cell.plan for cell in cells))
     treatments = [name for name in summary.log.treatments if any(cell.treatment == name for cell in cells)]
+    labels = {name: f"{name} ({summary.worst(measure, name).verdict.kind})" for name in treatments}
     widths = [max(3.2, 0.34 * max(sizes) * len(treatments) + 0.8)] * len(plans)
     figure = Figure(figsize=(max(6.4, sum(widths)), 0.9 + 2.6 * len(sizes)), layout="constrained")
     grid = figure.subplots(len(sizes), len(plans), squeeze=False, sharey=True)
     for row, n in enumerate(sizes):
         for column, plan in enumerate(plans):
             panel = [cell for cell in cells if (cell.n, cell.plan) == (n, plan)]
-            _draw_panel(grid[row][column], panel, treatments, titled=len(sizes) * len(plans) > 1)
+            _draw_panel(grid[row][column], panel, labels, titled=len(sizes) * len(plans) > 1)
         grid[row][0].set_ylabel(f"{measure}\n(cosine)")
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
+    handles, shown = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, shown, loc="outside lower center", ncols=min(3, len(shown)), frameon=False)
     figure.suptitle(f"How well one vector stands for each part of a document: {summary.log.model}", fontsize=10)
     return figure
 
@@ -55,7 +56,8 @@ def save_picture(summary: Summary, file: Path, measure: str = "representation") 
         raise LogError(f"{file} cannot be written: {error.strerror}.") from None
 
 
-def _draw_panel(axes: Any, cells: list[Cell], treatments: list[str], *, titled: bool) -> None:
+def _draw_panel(axes: Any, cells: list[Cell], labels: dict[str, str], *, titled: bool) -> None:
+    treatments = list(labels)
     width = 0.8 / len(treatments)
     for cell in cells:
         number = treatments.index(cell.treatment)
@@ -67,7 +69,7 @@ def _draw_panel(axes: Any, cells: list[Cell], treatments: list[str], *, titled: 
             means.estimate,
             width * 0.94,
             yerr=np.nan_to_num(reach),
-            label=cell.treatment,
+            label=labels[cell.treatment],
             color=COLOURS[number % len(COLOURS)],
             hatch=HATCHES[number % len(HATCHES)],
             edgecolor="white",

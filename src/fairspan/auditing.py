@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,21 @@ from sentence_transformers import SentenceTransformer
 from fairspan.design.documents import Document
 from fairspan.design.plan import languages_of
 from fairspan.encoding.attention_rows import attention_rows
-from fairspan.encoding.encoder import Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.encoder import Encodes, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store, default_store
-from fairspan.errors import DesignError, FairspanError
+from fairspan.errors import DesignError, FairspanError, LogError
 from fairspan.log import AuditLog, LogWriter, read_log
 from fairspan.measures.cosines import representation, retention
 from fairspan.measures.profile import profile_rows
 from fairspan.measures.rows import position_rows
-from fairspan.prepared import Prepared, encoders, prepare
+from fairspan.prepared import AnyEncoder, Prepared, encoders, prepare
 from fairspan.progress import Progress, Silent
 from fairspan.spec import AuditSpec, make_spec
 from fairspan.treatment import Treatment
 
 DEFAULT_RUNS = Path("fairspan-runs")
+_AT_ONCE = 2000
 
 
 def audit(
@@ -83,11 +85,11 @@ def run(
     try:
         with Store(":memory:" if prepared.fingerprint is None else store or default_store()) as vectors:
             _measure(prepared, vectors, writer, batch_tokens or _budget(prepared.model), tally, progress)
-    except KeyboardInterrupt:
-        writer.finish("interrupted", timings=_timings(tally, started))
-        raise
-    except Exception as error:
-        writer.finish("failed", error=str(error), timings=_timings(tally, started))
+    except BaseException as error:
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        # Where the disk is full the header cannot be written either; the first error is the one to tell.
+        with suppress(LogError):
+            writer.finish(status, error=str(error), timings=_timings(tally, started))
         raise
     notes = [*writer.header["notes"], *_tally_notes(tally)]
     log = writer.finish("complete", timings=_timings(tally, started), notes=notes)
@@ -118,29 +120,32 @@ def _rows(
     treatment: Treatment,
     alone: dict[tuple[str, str], np.ndarray],
     texts: Sequence[Text],
-    encoder: ModelEncoder | ObjectEncoder,
+    encoder: AnyEncoder,
     store: Store,
     run: str,
 ) -> pl.DataFrame:
-    documents = prepared.documents.documents
+    """Every measure of one treatment. Vectors are read a part at a time: a whole grid may not fit into memory."""
+    documents, measures = prepared.documents.documents, prepared.spec.measures
     label = {"run": run, "model": prepared.name, "treatment": treatment.name}
-    references = [np.stack([alone[key] for key in document.keys]) for document in documents]
+    whole, inside = [], []
+    for start in range(0, len(documents), _AT_ONCE):
+        part, keys = documents[start : start + _AT_ONCE], texts[start : start + _AT_ONCE]
+        references = [np.stack([alone[key] for key in document.keys]) for document in part]
+        if "representation" in measures:
+            vectors = _read(store, [encoder.key(text) for text in keys])
+            whole += [representation(vector, segments) for vector, segments in zip(vectors, references, strict=True)]
+        if "retention" in measures:
+            spans = _read(store, [encoder.span_key(text) for text in keys])
+            pairs = zip(spans, references, strict=True)
+            inside += [retention(flat.reshape(segments.shape), segments) for flat, segments in pairs]
     tables = []
-    if "representation" in prepared.spec.measures:
-        whole = _read(store, [encoder.key(text) for text in texts])
-        values = [representation(vector, segments) for vector, segments in zip(whole, references, strict=True)]
-        tables.append(position_rows(documents, values, **label, measure="representation"))
-    if "retention" in prepared.spec.measures:
-        spans = _read(store, [encoder.span_key(text) for text in texts])
-        values = [
-            retention(flat.reshape(len(segments), -1), segments)
-            for flat, segments in zip(spans, references, strict=True)
-        ]
-        tables.append(position_rows(documents, values, **label, measure="retention"))
-    if "attention" in prepared.spec.measures:
+    if whole:
+        tables.append(position_rows(documents, whole, **label, measure="representation"))
+    if inside:
+        tables.append(position_rows(documents, inside, **label, measure="retention"))
+    if "attention" in measures:
         chosen = _some_of_each(documents, prepared.spec.attention_documents)
-        texts_read = [document.text for document in chosen]
-        attention = attention_rows(encoder.model, texts_read, prompt=prepared.prompt)
+        attention = attention_rows(encoder.model, [document.text for document in chosen], prompt=prepared.prompt)
         tables.append(profile_rows(chosen, attention, **label))
     return pl.concat(tables)
 
