@@ -18,6 +18,7 @@ from fairspan.encoding.attention_rows import attention_rows
 from fairspan.encoding.encoder import Encodes, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store, default_store
+from fairspan.encoding.whole import refuse_unread_end
 from fairspan.errors import DesignError, FairspanError, LogError
 from fairspan.log import AuditLog, LogWriter, read_log
 from fairspan.measures.cosines import representation, retention
@@ -106,6 +107,9 @@ def _measure(
     for treatment in treatments:
         progress.stage(treatment.name)
         for_segments, for_documents = encoders(prepared, treatment)
+        longest = max(documents, key=lambda text: text.length)
+        if store.missing([for_documents.key(longest)]):
+            refuse_unread_end(for_documents, longest)
         fill(for_segments, segments, store, budget=budget, tally=tally, progress=progress.advance)
         fill(for_documents, documents, store, budget=budget, tally=tally, progress=progress.advance)
         alone = dict(

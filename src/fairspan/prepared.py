@@ -18,11 +18,13 @@ from fairspan.design.plan import LanguagePlan, language_plans, languages_of
 from fairspan.encoding.encoder import Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fingerprint import fingerprint
 from fairspan.encoding.loading import load_model
-from fairspan.encoding.tokens import Characters, ModelTokens, document_prompt
+from fairspan.encoding.tokens import Characters, counter_of, document_prompt
 from fairspan.errors import UnsupportedModel
 from fairspan.progress import Progress, Silent
 from fairspan.spec import AuditSpec
 from fairspan.treatment import Treatment
+
+AnyEncoder = ModelEncoder | ObjectEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def prepare(
     prompt, counter = "", Characters()  # type: tuple[str, TokenCounter]
     if isinstance(model, SentenceTransformer):
         prompt = document_prompt(model) if spec.prompt is None else spec.prompt
-        counter = ModelTokens(model, prompt)
+        counter = counter_of(model, prompt)
     else:
         _refuse_beyond_encode(model, spec)
     progress.stage("building documents")
@@ -95,9 +97,7 @@ def prepare(
     return Prepared(model, name, spec, corpus, plans, documents, counter, prompt, identity)
 
 
-def encoders(
-    prepared: Prepared, treatment: Treatment
-) -> tuple[ModelEncoder | ObjectEncoder, ModelEncoder | ObjectEncoder]:
+def encoders(prepared: Prepared, treatment: Treatment) -> tuple[AnyEncoder, AnyEncoder]:
     """What a treatment embeds segments with, and documents."""
     model = prepared.model
     if not isinstance(model, SentenceTransformer):

@@ -220,7 +220,8 @@ def _print_forecast(console: Any, found: Forecast) -> None:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
     console.print(
         f"{found.treatments} treatments × ({found.documents:,} documents + {found.segments:,} segments alone) = "
-        f"{found.tokens:,} tokens, about {_duration(found.seconds)} on this machine"
+        f"{found.tokens:,} tokens, about {_duration(found.seconds)} on this machine",
+        soft_wrap=True,
     )
 
 

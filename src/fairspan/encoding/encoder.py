@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibrated.build import calibrate
 from fairspan.calibrated.transformer import calibrated_transformers
 from fairspan.calibration import Calibration
-from fairspan.encoding.tokens import Characters, ModelTokens, tokens_of_spans
+from fairspan.encoding.tokens import ModelTokens, tokens_of_spans
 from fairspan.errors import EncodingError, UnsupportedModel
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
@@ -68,7 +68,6 @@ class ModelEncoder:
         self, model: SentenceTransformer, calibration: Calibration, *, prompt: str, fingerprint: str
     ) -> None:
         self.model = calibrate(model, calibration) if calibration.acts_on("document") else model
-        self.tokens = ModelTokens(self.model, prompt)
         self._prompt = prompt
         # Read back from the modules: a model may have come calibrated, and "none" leaves it so.
         acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
@@ -79,7 +78,7 @@ class ModelEncoder:
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
         passes = self._encode([text.text for text in batch], output_value=None, convert_to_numpy=False)
-        offsets = self.tokens.offsets([text.text for text in batch])
+        offsets = ModelTokens(self.model, self._prompt).offsets([text.text for text in batch])
         return [
             (
                 features["sentence_embedding"].float().cpu().numpy(),
@@ -105,7 +104,6 @@ class ObjectEncoder:
 
     def __init__(self, model: Encodes) -> None:
         self.model = model
-        self.tokens = Characters()
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         found = self.model.encode([text.text for text in batch])

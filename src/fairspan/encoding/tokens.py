@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from fairspan.errors import EncodingError
 
@@ -27,17 +29,18 @@ class ModelTokens:
     unit = "tokens"
 
     def __init__(self, model: SentenceTransformer, prompt: str = "") -> None:
-        tokenizer = getattr(model, "tokenizer", None)
-        if not callable(tokenizer):
-            raise EncodingError(
-                f"{type(model).__name__} shows no tokenizer, so nothing can be said of its token lengths."
-            )
-        self.model, self.prompt, self._tokenizer = model, prompt, tokenizer
+        self.model, self.prompt = model, prompt
+        self._tokenizer = model.tokenizer
+        self._own_limit = None
+        if isinstance(self._tokenizer, Tokenizer):
+            self._own_limit = (self._tokenizer.truncation or {}).get("max_length")
+            # Static embeddings carry the bare tokenizer; in its wrapper it counts and cuts like any other.
+            self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=self._tokenizer)
 
     @property
     def window(self) -> int | None:
         """What the model is set to read, and never more positions than it has."""
-        limits = [self.model.max_seq_length, _positions(self.model)]
+        limits = [self.model.max_seq_length, _positions(self.model), self._own_limit]
         known = [limit for limit in limits if limit is not None and limit < 1_000_000]
         return min(known, default=None)
 
@@ -94,6 +97,13 @@ class Characters:
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         return [text[:length].rstrip() for text in texts]
+
+
+def counter_of(model: SentenceTransformer, prompt: str = "") -> ModelTokens | Characters:
+    """What counts for a model: its own tokens, or characters where it has no tokenizer that shows them."""
+    tokenizer = getattr(model, "tokenizer", None)
+    known = callable(tokenizer) or isinstance(tokenizer, Tokenizer)
+    return ModelTokens(model, prompt) if known else Characters()
 
 
 def document_prompt(model: SentenceTransformer) -> str:
