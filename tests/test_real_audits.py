@@ -32,7 +32,7 @@ def spread_change(summary: Summary) -> Comparison:
 
 @pytest.mark.slow
 def test_minilm_on_the_embedded_corpus(minilm: SentenceTransformer, tmp_path: Path) -> None:
-    """Mean pooling. The demo's 40 sets gave spreads of 0.139 and 0.032; these are its first 12, which are disjoint."""
+    """Mean pooling. The demo's 40 sets gave spreads of .139 and .032; these are its first 12, which are disjoint."""
     log = fairspan.audit(minilm, name="MiniLM", sets=12, treatments=TREATMENTS, out=tmp_path / "run")
     summary = summarize(log)
     before, after = (summary.worst("representation", treatment) for treatment in TREATMENTS)
@@ -47,7 +47,7 @@ def test_minilm_on_the_embedded_corpus(minilm: SentenceTransformer, tmp_path: Pa
 
 @pytest.mark.slow
 def test_granite_on_articles(granite: SentenceTransformer, shared: Path, tmp_path: Path) -> None:
-    """CLS pooling. 40 such sets gave .879 .749 .742 .769 and .818 .781 .778 .791, each with an error of about .005."""
+    """CLS pooling. 40 such sets gave .879 .749 .742 .769 and .818 .781 .778 .791, with errors of about .005."""
     corpus = shared / "corpora" / "ethereum_org"
     if not corpus.is_dir():
         pytest.skip("needs ../shared/corpora/ethereum_org")

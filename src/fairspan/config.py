@@ -46,7 +46,7 @@ def read_config(source: str) -> list[PlannedAudit]:
         for about in ("title", "published"):
             merged.pop(about, None)
         models = merged.pop("models", [None])
-        if not isinstance(models, list) or not models:
+        if not isinstance(models, list) or not models or not all(isinstance(m, str | None) for m in models):
             raise DesignError(f"{source}: models must be a list of names, got {models!r}.")
         loading = {name: merged.pop(name) for name in _LOADING if name in merged}
         planned += [PlannedAudit(model, loading, merged) for model in models]
@@ -56,7 +56,7 @@ def read_config(source: str) -> list[PlannedAudit]:
 def _parse(source: str) -> dict[str, Any]:
     path = Path(source)
     try:
-        if not path.exists() and source in shipped_configs():
+        if not path.is_file() and source in shipped_configs():
             text = (_SHIPPED / f"{source}.toml").read_text(encoding="utf-8")
         else:
             text = path.read_text(encoding="utf-8")

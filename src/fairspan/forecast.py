@@ -31,7 +31,7 @@ class Forecast:
     Attributes:
         segments: different segments, each embedded alone once a treatment.
         tokens: over all treatments, segments included.
-        seconds: predicted from a short trial on this machine, None for a model that is not to be run.
+        seconds: predicted from a short trial on this machine.
     """
 
     families: tuple[Family, ...]

@@ -80,9 +80,9 @@ def read_log(folder: Path | str) -> AuditLog:
 
 def _read_rows(file: Path, header: Mapping[str, Any]) -> pl.DataFrame:
     if not file.exists():
-        raise LogError(f"the run {file.parent} is {header['status']} and has no rows yet: run its command again.")
+        raise LogError(f"the run {file.parent} is {header.get('status')} and has no rows yet: run its command again.")
     try:
-        return pl.read_parquet(file)
+        return pl.read_parquet(file, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise LogError(f"{file} cannot be read: {str(error).splitlines()[0]}.") from None
 
@@ -106,6 +106,7 @@ class LogWriter:
             **header,
         }
         _guard(lambda: folder.mkdir(parents=True, exist_ok=True), folder)
+        _guard(lambda: (folder / ROWS).unlink(missing_ok=True), folder)
         self._write_header()
 
     def add(self, rows: pl.DataFrame) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from typing import Any
@@ -14,6 +14,7 @@ from fairspan.treatment import Treatment, as_treatment
 MEASURES = ("representation", "retention", "attention")
 INFERENCES = ("auto", "cr1", "z", "cr2", "cr3", "wild", "two-way")
 DEFAULT_TREATMENTS = ("none", "paper", "retrieval")
+EXAMPLES = {"languages": "en", "treatments": "none", "measures": "representation"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,16 @@ class AuditSpec:
     attention_documents: int = 20
 
     def __post_init__(self) -> None:
+        _require_kind("corpus", self.corpus, str, "a name or a path")
+        _require_kind("prompt", self.prompt, str | None, "text")
+        _require_kind("partial", self.partial, bool, "true or false")
+        languages = (*(self.languages or ()), *([self.mixed] if isinstance(self.mixed, str) else self.mixed))
+        for language in languages:
+            _require_kind("languages and mixed plans", language, str, "text such as 'en' and 'de:en'")
+        if isinstance(self.attention_documents, bool) or not isinstance(self.attention_documents, int):
+            raise DesignError(f"attention_documents must be a whole number, got {self.attention_documents!r}.")
+        if self.attention_documents < 1:
+            raise DesignError(f"attention_documents must be at least 1, got {self.attention_documents!r}.")
         _require_choices("measures", self.measures, MEASURES)
         _require_choices("inference", [self.inference], INFERENCES)
         if not self.treatments:
@@ -55,7 +66,7 @@ class AuditSpec:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise DesignError(f"the treatment {twice[0]!r} is named twice.")
-        if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
+        if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,6 +84,11 @@ class AuditSpec:
             "inference": self.inference,
             "attention_documents": self.attention_documents,
         }
+
+
+def _require_kind(name: str, value: Any, kind: Any, words: str) -> None:
+    if not isinstance(value, kind):
+        raise DesignError(f"{name} must be {words}, got {value!r}.")
 
 
 def _require_choices(name: str, given: Sequence[str], choices: Sequence[str]) -> None:
@@ -103,6 +119,10 @@ def make_spec(
     Args:
         design: a `Design`; or the name of its orders, with its other fields among `fields`.
     """
+    given = {"languages": languages, "treatments": treatments, "measures": measures}
+    for name, value in given.items():
+        if value is not None and (isinstance(value, str) or not isinstance(value, Iterable)):
+            raise DesignError(f"{name} must be a list, such as [{EXAMPLES[name]!r}], got {value!r}.")
     known = {field.name for field in dataclass_fields(Design)} - {"orders"}
     unknown = [name for name in fields if name not in known]
     if unknown:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.cli.options import numbers, words
+from fairspan.cli.options import numbers, positive, words
 from fairspan.errors import DesignError, FairspanError
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def audit(
         str | None,
         typer.Option(help="sample, a folder of en.jsonl, de.jsonl, …, a JSONL or Parquet file, a dataset."),
     ] = None,
-    languages: Annotated[str | None, typer.Option(help="Monolingual plans, such as en,de. Default: en.")] = None,
+    languages: Annotated[
+        str | None, typer.Option(help="Monolingual plans, such as en,de. Default: en, none where --mixed is given.")
+    ] = None,
     mixed: Annotated[str | None, typer.Option(help="Mixed plans lead:later, such as de:en,en:de, or all.")] = None,
     sizes: Annotated[str | None, typer.Option(help="Segments a document. Default: 4.")] = None,
     sets: Annotated[int | None, typer.Option(help="Sets of segments for each size. Default: 40.")] = None,
@@ -98,6 +100,7 @@ def audit(
         fairspan audit --config irf-laptop --picture profiles.png
     """
     from fairspan.config import PlannedAudit, read_config
+    from fairspan.report.picture import require_drawing
 
     fields = {
         "corpus": corpus,
@@ -120,14 +123,21 @@ def audit(
         "inference": inference,
         "seed": seed,
     }
-    loading = {"window": window, "device": device, "dtype": dtype, "trust_remote_code": trust_remote_code or None}
+    loading = {
+        "window": positive("window", window),
+        "device": device,
+        "dtype": dtype,
+        "trust_remote_code": trust_remote_code or None,
+    }
+    if picture is not None:
+        require_drawing(picture)
     planned = [PlannedAudit(None, {}, {})] if config is None else read_config(config)
     changed = [_changed(audit, model, loading, fields) for audit in planned]
     if model is not None and config is not None:
         changed = [audit for number, audit in enumerate(changed) if audit not in changed[:number]]
     if out is not None and len(changed) > 1:
         raise DesignError(f"--out names one folder, and {config} holds {len(changed)} audits: leave --out away.")
-    settings = {"out": out, "store": store, "batch_tokens": batch_tokens, "fresh": fresh}
+    settings = {"out": out, "store": store, "batch_tokens": positive("batch-tokens", batch_tokens), "fresh": fresh}
     _run_all(changed, settings, picture=picture, dry_run=dry_run, as_json=as_json)
 
 

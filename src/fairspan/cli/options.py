@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from fairspan.errors import DesignError
+
+# Commas inside brackets belong to a value, as in paper+layers=[1,3].
+_COMMA = re.compile(r",(?![^\[{]*[\]}])")
 
 
 def words(text: str | None) -> list[str] | None:
     """ "en, de" as ["en", "de"]; None stays None."""
-    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+    return None if text is None else [word.strip() for word in _COMMA.split(text) if word.strip()]
 
 
 def numbers(name: str, text: str | None) -> list[int] | None:
@@ -15,7 +20,13 @@ def numbers(name: str, text: str | None) -> list[int] | None:
     found = words(text)
     if found is None:
         return None
-    bad = [word for word in found if not word.isdigit()]
-    if bad or not found:
+    if not found or not all(word.isascii() and word.isdecimal() for word in found):
         raise DesignError(f"--{name} takes whole numbers such as 3,4,5, got {text!r}.")
     return [int(word) for word in found]
+
+
+def positive(name: str, value: int | None) -> int | None:
+    """A whole number above 0; None stays None."""
+    if value is not None and value < 1:
+        raise DesignError(f"--{name} takes a whole number of at least 1, got {value}.")
+    return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -48,10 +48,11 @@ class Design:
             raise DesignError(f"there is no design {self.orders!r}. Designs: {', '.join(DESIGNS)}.")
         if self.too_long not in TOO_LONG:
             raise DesignError(f"too_long must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}.")
-        object.__setattr__(self, "sizes", tuple(self.sizes))
-        object.__setattr__(self, "documents", {int(n): count for n, count in self.documents.items()})
-        if not self.sizes:
-            raise DesignError("sizes must name at least one number of segments, such as 4.")
+        sizes: Any = self.sizes
+        if isinstance(sizes, str) or not isinstance(sizes, Iterable) or not sizes:
+            raise DesignError(f"sizes must be a list of numbers of segments, such as [3, 4], got {sizes!r}.")
+        object.__setattr__(self, "sizes", tuple(sizes))
+        object.__setattr__(self, "documents", _by_size(self.documents))
         for n in self.sizes:
             _require_whole("sizes", n, 2)
             if self.orders == "permutations" and n > MOST_PERMUTATIONS:
@@ -71,8 +72,12 @@ class Design:
             raise DesignError(f"min_tokens={self.min_tokens} is above max_tokens={self.max_tokens}.")
         if self.length_ratio is not None and self.length_language is None:
             raise DesignError("length_ratio compares with one language: give length_language as well.")
-        if self.length_ratio is not None and not self.length_ratio > 0:
-            raise DesignError(f"length_ratio must be above 0, got {self.length_ratio!r}.")
+        if self.length_ratio is not None and not (
+            isinstance(self.length_ratio, int | float)
+            and not isinstance(self.length_ratio, bool)
+            and self.length_ratio > 0
+        ):
+            raise DesignError(f"length_ratio must be a number above 0, got {self.length_ratio!r}.")
 
     def sets_of(self, n: int) -> int:
         """How many sets of n segments are wanted."""
@@ -89,6 +94,12 @@ class Design:
     def from_dict(cls, values: Mapping[str, Any]) -> Design:
         """Read what `to_dict` wrote."""
         return cls(**values)
+
+
+def _by_size(documents: Any) -> dict[int, int]:
+    if not isinstance(documents, Mapping) or not all(str(n).isdecimal() for n in documents):
+        raise DesignError(f"documents must be numbers by size, such as {{4: 1008}}, got {documents!r}.")
+    return {int(n): count for n, count in documents.items()}
 
 
 def _require_whole(name: str, value: Any, least: int) -> None:

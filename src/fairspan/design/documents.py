@@ -105,22 +105,24 @@ def _draw(
     if room is not None and design.too_long == "error":
         longest = sorted(lengths.values())[-n:]
         if sum(longest) > room:
+            limit = f"lower max_tokens to {room // n}, take openings, " if room >= n else ""
             raise DesignError(
                 f"documents of {n} segments may have {sum(longest)} {counter.unit}, and the model reads "
-                f"{counter.window}: lower max_tokens to {room // n}, take openings, or let long sets be redrawn."
+                f"{counter.window}: {limit}use smaller sizes, or let long sets be redrawn."
             )
     draw = draw_sets(material.ids, n, wanted, rng, lengths=lengths, room=room)
     if len(draw.sets) < 2:
         shortest = sum(sorted(lengths.values())[:n])
         if room is not None and shortest > room:
+            limit = f"openings of at most {room // n} {counter.unit}, " if room >= n else ""
             raise DesignError(
                 f"no {n} segments fit into the model's {counter.window} {counter.unit}: the {n} shortest have "
-                f"{shortest} together. Take openings of at most {room // n} {counter.unit}, smaller sizes, or a "
-                "model with a longer window."
+                f"{shortest} together. Take {limit}smaller sizes, or a model with a longer window."
             )
+        made = "no set" if not draw.sets else "only one set"
         raise DesignError(
-            f"only {len(draw.sets)} set of {n} can be made of {len(material.ids)} segments, and an interval needs at "
-            "least 2: add texts or use smaller sizes."
+            f"{made} of {n} can be made of {len(material.ids)} segments, and an interval needs at least 2: add texts "
+            "or use smaller sizes."
         )
     return draw
 
@@ -170,8 +172,10 @@ def _notes(draw: Draw, n: int, design: Design) -> list[str]:
     if draw.shared:
         notes.append(
             f"n={n}: the corpus yields {draw.disjoint} disjoint sets; the other {len(draw.sets) - draw.disjoint} "
-            "reuse segments, so errors are clustered on sets and on segments"
+            "reuse segments"
         )
     if draw.passed_over:
-        notes.append(f"n={n}: {len(draw.passed_over)} segments are too long for the model's window and were not used")
+        count = len(draw.passed_over)
+        too_long = "1 segment is" if count == 1 else f"{count} segments are"
+        notes.append(f"n={n}: {too_long} too long for the model's window and not used")
     return notes

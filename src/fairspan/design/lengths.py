@@ -94,9 +94,13 @@ def _too_few(
 ) -> str:
     where = ", ".join(languages)
     if len(ids) < n:
-        return f"the corpus has {len(ids)} segments in {where}, and a document of {n} needs {n} different ones."
+        return (
+            f"the corpus has {len(ids)} segments in {where}, and a document of {n} needs {n} different ones: add "
+            "texts or use smaller sizes."
+        )
     found = sorted(lengths[segment, language] for segment in ids for language in languages)
     return (
         f"{len(kept)} of {len(ids)} segments keep the length limits in {where}, and a document of {n} needs {n}: the "
-        f"corpus's segments have {found[0]} to {found[-1]} {unit}, half of them at most {found[len(found) // 2]}."
+        f"corpus's segments have {found[0]} to {found[-1]} {unit}, half of them at most {found[len(found) // 2]}. "
+        "Change min_tokens or max_tokens."
     )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 
 import numpy as np
+
+# So few sets that all can be listed once deals bring nothing new; with more, so many barren deals end the draw.
+_FEW, _PATIENCE = 20_000, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +48,40 @@ def draw_sets(
     than another. Of a set that does not fit into `room` the longest segment is put aside for that deal.
     """
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
-    disjoint = 0
-    while len(drawn) < count:
+    disjoint = barren = 0
+    few = comb(len(ids), n) <= _FEW
+    while len(drawn) < count and barren < _PATIENCE:
         dealt = _deal(ids, n, rng, lengths or {}, room)
         fresh = [members for members in dealt if frozenset(members) not in drawn]
-        if not fresh:
-            break
         first_deal = not drawn
         drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
         if first_deal:
             disjoint = len(drawn)
+        barren = 0 if fresh else barren + 1
+        if barren and few:
+            rest = _undrawn(ids, n, drawn, rng, lengths or {}, room)
+            drawn.update({frozenset(members): members for members in rest[: count - len(drawn)]})
+            break
     used = {segment for members in drawn.values() for segment in members}
     passed_over = frozenset() if room is None else frozenset(_too_long(ids, n, lengths or {}, room) - used)
     return Draw(tuple(drawn.values()), disjoint, passed_over)
+
+
+def _undrawn(
+    ids: Sequence[str],
+    n: int,
+    drawn: Collection[frozenset[str]],
+    rng: np.random.Generator,
+    lengths: Mapping[str, int],
+    room: int | None,
+) -> list[tuple[str, ...]]:
+    """Every set that is not drawn yet, in random order."""
+    rest = [
+        members
+        for members in combinations(ids, n)
+        if frozenset(members) not in drawn and (room is None or sum(lengths[s] for s in members) <= room)
+    ]
+    return [rest[number] for number in rng.permutation(len(rest))]
 
 
 def _deal(

@@ -10,7 +10,7 @@ import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
-from fairspan.report.summary import POSITION_MEASURES, shared_segments
+from fairspan.report.summary import POSITION_MEASURES
 from fairspan.stats.effects import spread
 from fairspan.stats.paired import PairedComparison, compare
 
@@ -96,7 +96,7 @@ def compare_sides(first: Side, second: Side) -> list[Comparison]:
     for (measure, n, lead, later), rows in joined.partition_by(_FAMILY, as_dict=True, maintain_order=True).items():
         rng = np.random.default_rng(int(first.log.header["seed"]))
         one, two, positions, sets = (rows[name].to_numpy() for name in ("value", "value_second", "position", "set"))
-        segments = shared_segments(rows, first.log, n)
+        segments = rows["segment"].to_numpy()
         inference = str(first.log.spec["inference"])
         paired = compare(one, two, positions, sets, segments, rng=rng, inference=inference)
         found.append(Comparison(first, second, measure, n, lead, later, rows["document"].n_unique(), paired))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,31 @@ HATCHES = ("", "", "///", "...", "xx", "\\\\\\", "oo")
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def draw_profiles(summary: Summary, measure: str = "representation") -> Figure:
-    """The figure: bars are position means, lines their intervals; fair bars are level."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("a picture needs matplotlib: pip install 'fairspan[report]'.") from None
+def require_drawing(file: Path) -> None:
+    """Raise at once if a picture could not be drawn into that file later on."""
+    if file.suffix.lower() not in FORMATS:
+        raise LogError(f"a picture is one of {', '.join(FORMATS)}, got {file.name!r}.")
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("a picture needs matplotlib: pip install 'fairspan[report]'.")
+
+
+def draw_profiles(summary: Summary, measure: str | None = None) -> Figure:
+    """The figure: bars are position means, lines their intervals; fair bars are level.
+
+    Args:
+        measure: "representation" or "retention"; by default the first that the run has.
+    """
+    from matplotlib.figure import Figure
+
+    if not summary.measures:
+        raise LogError(f"the run {summary.log.run} has no position profiles to draw, only attention.")
+    measure = measure or summary.measures[0]
+    if measure not in summary.measures:
+        raise LogError(f"the run {summary.log.run} has no {measure}, only {', '.join(summary.measures)}.")
     cells = [cell for cell in summary.cells if cell.measure == measure]
     sizes = sorted({cell.n for cell in cells})
     plans = list(dict.fromkeys(cell.plan for cell in cells))
-    treatments = [name for name in summary.log.treatments if any(cell.treatment == name for cell in cells)]
+    treatments = summary.treatments(measure)
     labels = {name: f"{name} ({summary.worst(measure, name).verdict.kind})" for name in treatments}
     widths = [max(3.2, 0.34 * max(sizes) * len(treatments) + 0.8)] * len(plans)
     figure = Figure(figsize=(max(6.4, sum(widths)), 0.9 + 2.6 * len(sizes)), layout="constrained")
@@ -44,10 +60,9 @@ def draw_profiles(summary: Summary, measure: str = "representation") -> Figure:
     return figure
 
 
-def save_picture(summary: Summary, file: Path, measure: str = "representation") -> None:
+def save_picture(summary: Summary, file: Path, measure: str | None = None) -> None:
     """Draw into a PNG, SVG or PDF."""
-    if file.suffix.lower() not in FORMATS:
-        raise LogError(f"a picture is one of {', '.join(FORMATS)}, got {file.name!r}.")
+    require_drawing(file)
     figure = draw_profiles(summary, measure)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -57,12 +58,12 @@ class Cell:
             "coefficients": [
                 {
                     "position": position,
-                    "estimate": float(effects.estimate[position - 1]),
-                    "standard_error": float(effects.standard_error[position - 1]),
+                    "estimate": _number(effects.estimate[position - 1]),
+                    "standard_error": _number(effects.standard_error[position - 1]),
                     "degrees_of_freedom": _number(effects.degrees_of_freedom[position - 1]),
-                    "p_value": float(effects.p_value[position - 1]),
-                    "low": float(effects.low[position - 1]),
-                    "high": float(effects.high[position - 1]),
+                    "p_value": _number(effects.p_value[position - 1]),
+                    "low": _number(effects.low[position - 1]),
+                    "high": _number(effects.high[position - 1]),
                     "marker": marker(float(effects.p_value[position - 1])),
                 }
                 for position in range(1, self.n + 1)
@@ -70,7 +71,7 @@ class Cell:
             "means": [
                 {
                     "position": p + 1,
-                    "mean": float(means.estimate[p]),
+                    "mean": _number(means.estimate[p]),
                     "low": _number(means.low[p]),
                     "high": _number(means.high[p]),
                 }
@@ -82,7 +83,11 @@ class Cell:
             "psi": _interval(self.secondary.psi),
             "relative_1_2": _interval(self.secondary.first_second),
             "relative_1_last": _interval(self.secondary.first_last),
-            "verdict": {**asdict(self.verdict), "sentence": self.verdict.sentence()},
+            "verdict": {
+                **asdict(self.verdict),
+                **{name: _number(getattr(self.verdict, name)) for name in ("estimate", "low", "high")},
+                "sentence": self.verdict.sentence(),
+            },
             "tokens": [round(length, 1) for length in self.tokens],
         }
 
@@ -133,6 +138,17 @@ class Summary:
     cells: tuple[Cell, ...]
     joint: tuple[Joint, ...]
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know: the run's own notes, and what the errors do about shared segments."""
+        if not any(self.log.header["shared_segments"].values()):
+            return self.log.notes
+        used = {cell.effects.inference for cell in self.cells}
+        if used <= {"two-way"}:
+            return [*self.log.notes, "sets share segments, so errors are clustered on sets and on segments"]
+        kinds = ", ".join(sorted(used - {"two-way"}))
+        return [*self.log.notes, f"sets share segments, which {kinds} does not allow for: errors may be too small"]
+
     def of(self, measure: str, treatment: str) -> list[Cell]:
         return [cell for cell in self.cells if (cell.measure, cell.treatment) == (measure, treatment)]
 
@@ -140,12 +156,22 @@ class Summary:
     def measures(self) -> list[str]:
         return list(dict.fromkeys(cell.measure for cell in self.cells))
 
+    def treatments(self, measure: str) -> list[str]:
+        """Those that were measured; of an interrupted run not all."""
+        return [name for name in self.log.treatments if self.of(measure, name)]
+
     def worst(self, measure: str, treatment: str) -> Cell:
-        """The cell that decides over a treatment: biased before inconclusive before fair, then the largest effect."""
-        return min(
-            self.of(measure, treatment),
-            key=lambda cell: (_WORST.index(cell.verdict.kind), -abs(cell.verdict.estimate)),
-        )
+        """The cell that decides over a treatment: biased before inconclusive before fair, then the largest effect.
+
+        Among inconclusive ones it is that which needs the most sets.
+        """
+
+        def rank(cell: Cell) -> tuple[int, float, float]:
+            needed = inf if cell.verdict.sets_needed is None else cell.verdict.sets_needed
+            need = -needed if cell.verdict.kind == "inconclusive" else 0.0
+            return _WORST.index(cell.verdict.kind), need, -abs(cell.verdict.estimate)
+
+        return min(self.of(measure, treatment), key=rank)
 
     def sentence(self, measure: str, treatment: str) -> str:
         """The verdict on a treatment in one line."""
@@ -165,7 +191,7 @@ class Summary:
             "folder": str(self.log.folder),
             "model": self.log.model,
             "status": self.log.status,
-            "notes": self.log.notes,
+            "notes": self.notes,
             "verdicts": [
                 {
                     "measure": measure,
@@ -174,7 +200,7 @@ class Summary:
                     "sentence": self.sentence(measure, treatment),
                 }
                 for measure in self.measures
-                for treatment in self.log.treatments
+                for treatment in self.treatments(measure)
             ],
             "cells": [cell.to_dict() for cell in self.cells],
             "joint": [joint.to_dict() for joint in self.joint],
@@ -184,7 +210,7 @@ class Summary:
 def summarize(log: AuditLog, *, inference: str | None = None, margin: float | None = None) -> Summary:
     """Statistics of every cell of a log, as its spec asks or as told otherwise."""
     inference = inference or str(log.spec["inference"])
-    margin = margin or float(log.spec["margin"])
+    margin = float(log.spec["margin"]) if margin is None else margin
     rows = log.rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
     families = rows.select("measure", "treatment", "n", "lead", "later").unique(maintain_order=True).rows()
     by = rows.partition_by("measure", "treatment", "n", "lead", "later", as_dict=True)
@@ -196,18 +222,13 @@ def summarize(log: AuditLog, *, inference: str | None = None, margin: float | No
     return Summary(log, tuple(cells), tuple(joint))
 
 
-def shared_segments(rows: pl.DataFrame, log: AuditLog, n: int) -> np.ndarray | None:
-    """The segments to cluster on beside the sets, where sets share some."""
-    return rows["segment"].to_numpy() if log.header["shared_segments"].get(str(n)) else None
-
-
 def _cell(
     rows: pl.DataFrame, family: tuple[Any, ...], log: AuditLog, inference: str, margin: float, seed: int
 ) -> Cell:
     measure, treatment, n, lead, later = family
     values, positions, sets = (rows[name].to_numpy() for name in ("value", "position", "set"))
     effects = position_effects(
-        values, positions, sets, shared_segments(rows, log, n), inference=inference, rng=np.random.default_rng(seed)
+        values, positions, sets, rows["segment"].to_numpy(), inference=inference, rng=np.random.default_rng(seed)
     )
     secondary = secondary_effects(
         values, positions, sets, rows["document"].to_numpy(), rng=np.random.default_rng(seed)
@@ -223,7 +244,7 @@ def _joint(rows: pl.DataFrame, group: tuple[str, str, int], log: AuditLog, infer
     value, position, language, sets, tokens = (
         part[name].to_numpy() for name in ("value", "position", "language", "set", "tokens")
     )
-    segments = shared_segments(part, log, n)
+    segments = part["segment"].to_numpy()
     rng = np.random.default_rng(seed)
     try:
         model = joint_model(value, position, language, sets, tokens, segments, inference=inference, rng=rng)

@@ -41,7 +41,7 @@ def coefficient_table(summary: Summary, measure: str) -> CoefficientTable:
     """The coefficients of one measure of a run."""
     cells = [cell for cell in summary.cells if cell.measure == measure]
     plans = list(dict.fromkeys(cell.plan for cell in cells))
-    treatments = [name for name in summary.log.treatments if any(cell.treatment == name for cell in cells)]
+    treatments = summary.treatments(measure)
     columns = tuple((plan, treatment) for plan in plans for treatment in treatments)
     sizes = sorted({cell.n for cell in cells})
     rows = tuple((n, position) for n in sizes for position in range(1, n + 1))

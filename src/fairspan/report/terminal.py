@@ -1,93 +1,116 @@
-"""A run's results in the terminal: verdicts, coefficients, profiles, and where the log lies."""
+"""A run's results in the terminal: verdicts, profiles, coefficients, and where the log lies."""
 
 from __future__ import annotations
+
+from math import log as logarithm
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fairspan.report.summary import Cell, Joint, Summary
-from fairspan.report.tables import LEGEND, coefficient_table
+from fairspan.report.tables import LEGEND, CoefficientTable, coefficient_table
 
 COLOURS = {"fair": "green", "biased": "red", "inconclusive": "yellow"}
-_WIDTH = 36
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+# Of a line of the chart besides the bar: the position, the mean, the interval and the gaps.
+_BESIDE_THE_BAR = 34
+# A column of coefficients with its border: "−0.139◇" and padding.
+_COLUMN = 10
 
 
 def print_summary(console: Console, summary: Summary) -> None:
     """Verdicts first, then the picture, then the numbers."""
     log = summary.log
     header = log.header
-    console.print(
+    seconds = header["timings"].get("seconds")
+    _line(
+        console,
         f"{log.model} on {header['corpus']['name']}: {header['documents']} documents of "
-        f"{', '.join(map(str, log.spec['design']['sizes']))} segments, {', '.join(header['plans'])}, "
-        f"{header['timings']['seconds']:.0f} s"
+        f"{', '.join(map(str, log.spec['design']['sizes']))} segments, {', '.join(header['plans'])}"
+        + (f", {seconds:.0f} s" if seconds is not None else ""),
     )
-    for note in log.notes:
-        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    for note in summary.notes:
+        _line(console, f"note: {note}", style="yellow")
     for measure in summary.measures:
         console.print()
         console.print(verdict_lines(summary, measure))
-        for cell_group in _families(summary, measure):
+        for family in _families(summary, measure):
             console.print()
-            console.print(profile_chart(cell_group))
-        console.print()
-        console.print(coefficients(summary, measure))
+            console.print(profile_chart(family, console.width))
+        for table in coefficients(summary, measure, console.width):
+            console.print()
+            console.print(table)
+        console.print(Text(LEGEND, style="dim"))
     for joint in summary.joint:
-        console.print(_joint_line(joint))
-    console.print(f"log: {log.folder}", soft_wrap=True)
+        _line(console, _joint_line(joint))
+    _line(console, f"log: {log.folder}")
 
 
 def verdict_lines(summary: Summary, measure: str) -> RenderableType:
     """One line a treatment."""
     table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column()
-    for treatment in summary.log.treatments:
+    for treatment in summary.treatments(measure):
         kind = summary.worst(measure, treatment).verdict.kind
         table.add_row(Text(treatment, style="bold"), Text(summary.sentence(measure, treatment), style=COLOURS[kind]))
     return table
 
 
-def profile_chart(cells: list[Cell]) -> RenderableType:
+def profile_chart(cells: list[Cell], width: int = 80) -> RenderableType:
     """Position means as bars, one block a treatment, all on one scale."""
     first = cells[0]
     top = max(float(cell.effects.means.estimate.max()) for cell in cells)
     bottom = min(0.0, *(float(cell.effects.means.estimate.min()) for cell in cells))
-    unit = _WIDTH / (top - bottom) if top > bottom else 0.0
-    table = Table.grid(padding=(0, 1))
+    longest = max(8, min(48, width - _BESIDE_THE_BAR))
+    unit = longest / (top - bottom) if top > bottom else 0.0
+    lines: list[RenderableType] = [
+        Text(f"{first.measure} by position ({first.plan}, n={first.n}, {first.effects.clusters} sets)")
+    ]
     for cell in cells:
+        lines.append(Text(cell.treatment, style="bold"))
+        block = Table.grid(padding=(0, 1))
         for position, mean in enumerate(cell.effects.means.estimate, start=1):
-            label = Text(cell.treatment if position == 1 else "", style="bold")
             low, high = cell.effects.means.low[position - 1], cell.effects.means.high[position - 1]
             bar = Text(_bar((float(mean) - bottom) * unit), style="cyan" if cell is not first else "bright_black")
-            interval = Text(f"[{low:.3f}, {high:.3f}]", style="dim")
-            table.add_row(label, f"{position}", bar, f"{mean:.3f}", interval)
-    title = Text(f"{first.measure} by position ({first.plan}, n={first.n}, {first.effects.clusters} sets)")
-    return Group(title, table)
+            bar.pad_right(longest - len(bar))
+            interval = Text(f"[{_minus(f'{low:.3f}')}, {_minus(f'{high:.3f}')}]", style="dim")
+            block.add_row(f" {position}", bar, _minus(f"{mean:.3f}"), interval)
+        lines.append(block)
+    return Group(*lines)
 
 
-def coefficients(summary: Summary, measure: str) -> RenderableType:
-    """The coefficient table in the papers' layout."""
+def coefficients(summary: Summary, measure: str, width: int = 80) -> list[RenderableType]:
+    """The coefficients in the papers' layout: a table for each plan, of as many treatments as fit side by side."""
     found = coefficient_table(summary, measure)
-    several_plans = len({plan for plan, _ in found.columns}) > 1
+    at_once = max(1, (width - 12) // _COLUMN)
+    tables: list[RenderableType] = []
+    for plan in dict.fromkeys(plan for plan, _ in found.columns):
+        own = [number for number, column in enumerate(found.columns) if column[0] == plan]
+        for start in range(0, len(own), at_once):
+            title = Text(f"{measure}, {plan}: β0 is the mean at position 1, βp the difference from it")
+            tables.append(Group(title, _block(found, own[start : start + at_once])))
+    return tables
+
+
+def _block(found: CoefficientTable, columns: list[int]) -> Table:
     table = Table()
-    table.add_column("n", justify="right")
-    table.add_column("")
-    for plan, treatment in found.columns:
-        table.add_column(f"{plan}\n{treatment}" if several_plans else treatment, justify="right")
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for number in columns:
+        name = Text(found.columns[number][1])
+        table.add_column(name, justify="right", overflow="fold", min_width=_COLUMN - 3)
     for (n, position), cells in zip(found.rows, found.cells(digits=3), strict=True):
         first = position == 1
-        table.add_row(str(n) if first else "", f"β{0 if first else position}", *cells, end_section=position == n)
-    title = Text(f"{measure}: β0 is the mean at position 1, βp the difference from it")
-    return Group(title, table, Text(LEGEND, style="dim"))
+        shown = [cells[number] for number in columns]
+        table.add_row(str(n) if first else "", f"β{0 if first else position}", *shown, end_section=position == n)
+    return table
 
 
-def _joint_line(joint: Joint) -> RenderableType:
+def _joint_line(joint: Joint) -> str:
     name = f"{joint.treatment}, n={joint.n}, {joint.measure}, all plans together"
-    described = joint.to_dict()
     if joint.model is None:
-        return Text(f"{name}: {joint.reason}", style="yellow")
+        return f"{name}: {joint.reason}"
+    described = joint.to_dict()
     parts = []
     for effect in ("position", "language"):
         found = described[effect]
@@ -95,13 +118,14 @@ def _joint_line(joint: Joint) -> RenderableType:
             parts.append(found["reason"])
             continue
         words = ", ".join(
-            f"{item['name']} {item['estimate']:+.3f} [{item['low']:+.3f}, {item['high']:+.3f}]"
+            f"{item['name']} {_signed(item['estimate'])} [{_signed(item['low'])}, {_signed(item['high'])}]"
             for item in found["differences"]
         )
-        parts.append(f"{effect} against {found['against']}: {words}".replace("-", "−"))
-    slope = described["log_tokens"]
-    parts.append(f"doubling a segment's length: {slope['estimate'] * 0.6931471805599453:+.3f}".replace("-", "−"))
-    return Text(f"{name}: " + "; ".join(parts))
+        parts.append(f"{effect} against {found['against']}: {words}")
+    slope = described["log_tokens"]["estimate"]
+    if slope is not None:
+        parts.append(f"a segment twice as long: {_signed(slope * logarithm(2))}")
+    return f"{name}: " + "; ".join(parts)
 
 
 def _families(summary: Summary, measure: str) -> list[list[Cell]]:
@@ -112,6 +136,19 @@ def _families(summary: Summary, measure: str) -> list[list[Cell]]:
     return list(families.values())
 
 
+def _line(console: Console, text: str, style: str | None = None) -> None:
+    """One line as it is: names from outside may hold brackets, and paths are not to be broken."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
 def _bar(length: float) -> str:
     whole, rest = divmod(max(0, round(length * 8)), 8)
     return "█" * whole + (_EIGHTHS[rest] if rest else "")
+
+
+def _signed(number: float | None) -> str:
+    return "∞" if number is None else _minus(f"{number:+.3f}")
+
+
+def _minus(number: str) -> str:
+    return number.replace("-", "−")

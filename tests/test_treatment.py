@@ -1,0 +1,170 @@
+"""`Treatment`: the grammar of names, tables in a configuration, and which side is embedded how."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairspan import Calibration, CalibrationError, LengthSchedule, PerSide
+from fairspan.calibration import PRESETS
+from fairspan.treatment import Treatment, as_treatment
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        *((name, preset) for name, preset in PRESETS.items()),
+        ("128-last_half", Calibration(basket_size=128, layers="last_half")),
+        ("512-last", Calibration(basket_size=512, layers="last")),
+        ("64-all", Calibration(basket_size=64, layers="all")),
+        ("32-3", Calibration(basket_size=32, layers=3)),
+        ("paper+basket_size=64", Calibration(basket_size=64)),
+        ("paper+basket_size=64+sides=document", Calibration(basket_size=64, sides="document")),
+        ("512-last+strength=0.5", Calibration(basket_size=512, layers="last", strength=0.5)),
+        (
+            "retrieval + basket_size = 64 + bos=0.2",
+            Calibration(strength=0.5, bos=0.2, short_texts="leave", basket_size=64),
+        ),
+        ("paper+layers=[1,3]", Calibration(layers=[1, 3])),
+        ("none+temperature=0.9", Calibration(strength=0, temperature=0.9)),
+        ("none+temperature=[[400,0.9]]", Calibration(strength=0, temperature=LengthSchedule([(400, 0.9)]))),
+        ("tempscale+scale_position_bias=true", Calibration(strength=0, temperature=0.8, scale_position_bias=True)),
+    ],
+)
+def test_names(name: str, wanted: Calibration) -> None:
+    found = as_treatment(name)
+    assert found == Treatment(name, wanted)
+    assert as_treatment(found) is found
+
+
+def test_the_published_names_are_the_paper_s_settings() -> None:
+    """IRF's 128-last_half is the preset of the same paper."""
+    assert as_treatment("128-last_half").calibration == PRESETS["paper"]
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted"),
+    [
+        ({"name": "none"}, PRESETS["none"]),
+        ({"name": "512-last"}, Calibration(basket_size=512, layers="last")),
+        ({"name": "paper+basket_size=64"}, Calibration(basket_size=64)),
+        ({"name": "mine", "preset": "retrieval"}, PRESETS["retrieval"]),
+        ({"name": "mine", "preset": "retrieval", "basket_size": 64}, PRESETS["retrieval"].but(basket_size=64)),
+        ({"name": "mine, documents only", "sides": "document"}, Calibration(sides="document")),
+        ({"name": "steps", "strength": 0, "temperature": [[400, 0.9]]}, as_treatment("none+temperature=[[400,0.9]]")),
+    ],
+)
+def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
+    found = as_treatment(table)
+    assert found.name == table["name"]
+    assert found.calibration == (wanted if isinstance(wanted, Calibration) else wanted.calibration)
+
+
+@pytest.mark.parametrize("name", ["none", "retrieval", "512-last"])
+def test_a_table_may_not_use_a_known_name_for_something_else(name: str) -> None:
+    """A row called "none" in a table of results is the model as it comes; "retrieval" is that preset with changes."""
+    refused = ""
+    try:
+        found = as_treatment({"name": name, "basket_size": 64}).calibration
+    except CalibrationError as error:
+        refused = str(error)
+    if refused:
+        assert name in refused
+    else:
+        assert found == as_treatment(name).calibration.but(basket_size=64)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("papre", "there is no treatment 'papre': begin with paper, retrieval"),
+        ("", "there is no treatment ''"),
+        ("128-first", "there is no treatment '128-first'"),
+        ("128-last_half_", "128-last_half_"),
+        ("0-last", "basket_size must be a whole number of at least 1, got 0"),
+        ("64-0", "got 0"),
+        ("paper+64", "written name=value, as in +basket_size=64, got '64'"),
+        ("paper+", "got ''"),
+        ("paper+size=64", "no field 'size'. Fields: basket_size"),
+        ("paper+basket_size=many", "got 'many'"),
+        ("paper+strength=2", "strength must be a number from 0 to 1, got 2"),
+        ("paper+sides=left", "'both', 'document', 'query', got 'left'"),
+        ({"preset": "paper"}, "needs a name, got {'preset': 'paper'}"),
+        ({"name": 3}, "needs a name"),
+        ({"name": " ", "strength": 1}, "needs a name"),
+        ({"name": "mine"}, "there is no treatment 'mine'"),
+        ({"name": "mine", "preset": "papre"}, "no preset 'papre'"),
+        ({"name": "mine", "colour": 1}, "no field 'colour'"),
+        (7, "got 7"),
+        (None, "got None"),
+    ],
+)
+def test_what_is_no_treatment_is_one_line(given: Any, said: str) -> None:
+    with pytest.raises(CalibrationError) as caught:
+        as_treatment(given)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sides", "documents", "segments"), [("both", True, True), ("document", True, False), ("query", False, True)]
+)
+def test_sides(sides: str, documents: bool, segments: bool) -> None:
+    """IRF's control calibrates documents only. What is calibrated is so under `encode_document`, whatever it is."""
+    treatment = as_treatment(f"64-last+sides={sides}")
+    plain, calibrated = PRESETS["none"], Calibration(basket_size=64, layers="last")
+    assert treatment.for_documents == (calibrated if documents else plain)
+    assert treatment.for_segments == (calibrated if segments else plain)
+    assert treatment.for_documents.acts_on("document") == documents
+    assert treatment.for_segments.acts_on("document") == segments
+
+
+def test_a_temperature_by_side_is_kept() -> None:
+    calibration = Calibration(strength=0, temperature=PerSide(query=0.9, document=0.8))
+    treatment = as_treatment(calibration)
+    assert treatment.for_documents == treatment.for_segments == calibration
+
+
+CALIBRATIONS = st.builds(
+    Calibration,
+    basket_size=st.integers(1, 4096),
+    layers=st.one_of(
+        st.sampled_from(["last_half", "last", "all"]),
+        st.integers(1, 12),
+        st.lists(st.integers(0, 11), min_size=1, max_size=3),
+    ),
+    strength=st.floats(0, 1),
+    bos=st.sampled_from(["auto", "auto-original", "basket", "equal", "original", 0.25]),
+    eos=st.sampled_from(["auto", "basket", 0.5]),
+    short_texts=st.sampled_from(["calibrate", "leave", "ramp"]),
+    temperature=st.one_of(
+        st.floats(0.01, 1),
+        st.just(LengthSchedule([(400, 0.9), (800, 0.8)])),
+        st.just(PerSide(query=1.0, document=LengthSchedule([(100, 0.8)]))),
+    ),
+    scale_position_bias=st.booleans(),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(CALIBRATIONS)
+def test_a_calibration_is_named_so_that_its_name_means_it(calibration: Calibration) -> None:
+    treatment = as_treatment(calibration)
+    assert treatment.calibration == calibration
+    assert as_treatment(treatment.name).calibration == calibration
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_named_by_its_name(name: str) -> None:
+    assert as_treatment(PRESETS[name]).name == name
+
+
+@settings(max_examples=50, deadline=None)
+@given(CALIBRATIONS)
+def test_json_round_trip(calibration: Calibration) -> None:
+    treatment = Treatment("mine", calibration)
+    assert Treatment.from_dict(json.loads(json.dumps(treatment.to_dict()))) == treatment
