@@ -19,8 +19,8 @@ from fairspan.encoding.encoder import Encodes, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store, default_store
 from fairspan.encoding.whole import refuse_unread_end
-from fairspan.errors import DesignError, FairspanError, LogError
-from fairspan.log import AuditLog, LogWriter, read_log
+from fairspan.errors import DesignError, LogError
+from fairspan.log import HEADER, AuditLog, LogWriter, read_header, read_log
 from fairspan.measures.cosines import representation, retention
 from fairspan.measures.profile import profile_rows
 from fairspan.measures.rows import position_rows
@@ -62,6 +62,8 @@ def audit(
         The log. Its `folder` holds run.json and rows.parquet; `fairspan.report.summary` makes statistics of it.
     """
     progress = progress or Silent()
+    if spec is not None and options:
+        raise DesignError(f"{next(iter(options))} belongs to the spec: set it there, or leave spec away.")
     prepared = prepare(model, spec or make_spec(**options), name=name, progress=progress)
     return run(prepared, out=out, store=store, batch_tokens=batch_tokens, fresh=fresh, progress=progress)
 
@@ -77,8 +79,10 @@ def run(
 ) -> AuditLog:
     """Embed what the store does not have, measure, and write the log."""
     progress = progress or Silent()
+    if batch_tokens is not None and batch_tokens < 1:
+        raise DesignError(f"batch_tokens must be a whole number of at least 1, got {batch_tokens}.")
     folder = Path(out) if out is not None else DEFAULT_RUNS / prepared.run
-    done = None if fresh else _finished(folder, prepared)
+    done = _finished(folder, prepared, fresh=fresh)
     if done is not None:
         return done
     writer = LogWriter(folder, _header(prepared))
@@ -90,7 +94,7 @@ def run(
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         # Where the disk is full the header cannot be written either; the first error is the one to tell.
         with suppress(LogError):
-            writer.finish(status, error=str(error), timings=_timings(tally, started))
+            writer.finish(status, error=str(error) or None, timings=_timings(tally, started))
         raise
     notes = [*writer.header["notes"], *_tally_notes(tally)]
     log = writer.finish("complete", timings=_timings(tally, started), notes=notes)
@@ -109,7 +113,7 @@ def _measure(
         for_segments, for_documents = encoders(prepared, treatment)
         longest = max(documents, key=lambda text: text.length)
         if store.missing([for_documents.key(longest)]):
-            refuse_unread_end(for_documents, longest)
+            refuse_unread_end(for_documents, longest, tally)
         fill(for_segments, segments, store, budget=budget, tally=tally, progress=progress.advance)
         fill(for_documents, documents, store, budget=budget, tally=tally, progress=progress.advance)
         alone = dict(
@@ -159,19 +163,22 @@ def _read(store: Store, keys: Sequence[bytes]) -> list[np.ndarray]:
     return [found[key] for key in keys]
 
 
-def _finished(folder: Path, prepared: Prepared) -> AuditLog | None:
-    """The complete log of this very run, if the folder holds it."""
-    if not (folder / "run.json").exists():
+def _finished(folder: Path, prepared: Prepared, *, fresh: bool) -> AuditLog | None:
+    """The complete log of this very run, if the folder holds it and it is wanted."""
+    if not (folder / HEADER).exists():
         return None
-    try:
-        log = read_log(folder)
-    except FairspanError:
-        return None
-    if log.run != prepared.run:
+    header = read_header(folder)
+    if header.get("run") != prepared.run:
         raise DesignError(
-            f"{folder} holds the run {log.run}, which asked for something else: choose another folder with --out."
+            f"{folder} holds the run {header.get('run')}, which asked for something else: choose another folder with "
+            "--out."
         )
-    return log if log.status == "complete" and prepared.fingerprint is not None else None
+    if fresh or header.get("status") != "complete" or prepared.fingerprint is None:
+        return None
+    # Rows that were lost or written over are measured again.
+    with suppress(LogError):
+        return read_log(folder)
+    return None
 
 
 def _header(prepared: Prepared) -> dict[str, Any]:
@@ -184,6 +191,7 @@ def _header(prepared: Prepared) -> dict[str, Any]:
             "prompt": prepared.prompt,
             "device": str(model.device),
             "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
+            "calibrations": prepared.calibrations,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
         }
     return {

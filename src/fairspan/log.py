@@ -65,26 +65,39 @@ def read_log(folder: Path | str) -> AuditLog:
     """Read the log of one run: its folder, or the run.json in it."""
     folder = Path(folder)
     folder = folder.parent if folder.name == HEADER else folder
+    header = read_header(folder)
+    return AuditLog(folder, header, _read_rows(folder / ROWS, header))
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """What run.json says."""
     file = folder / HEADER
     try:
         header = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LogError(f"{folder} is not the folder of a run: it has no {HEADER}.") from None
     except (OSError, ValueError) as error:
-        raise LogError(f"{file} cannot be read: {error}.") from None
+        raise LogError(f"{file} cannot be read ({error}): choose another folder, or remove this one.") from None
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT:
         raise LogError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
-    return AuditLog(folder, header, _read_rows(folder / ROWS, header))
+    return dict(header)
 
 
 def _read_rows(file: Path, header: Mapping[str, Any]) -> pl.DataFrame:
-    if not file.exists():
+    count = header.get("rows", 0)
+    if not file.exists() or not count:
         raise LogError(f"the run {file.parent} is {header.get('status')} and has no rows yet: run its command again.")
     try:
-        return pl.read_parquet(file, glob=False)
+        rows = pl.read_parquet(file, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise LogError(f"{file} cannot be read: {str(error).splitlines()[0]}.") from None
+    if len(rows) < count:
+        raise LogError(
+            f"{file} holds {len(rows)} of {count} rows, so something else wrote it: run the command again."
+        )
+    # A crash between the two files leaves rows that the header does not know of yet.
+    return rows.head(count)
 
 
 class LogWriter:
@@ -101,12 +114,12 @@ class LogWriter:
             "error": None,
             "versions": {"python": platform.python_version(), **library_versions()},
             "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
+            "rows": 0,
             "timings": {},
             "notes": [],
             **header,
         }
         _guard(lambda: folder.mkdir(parents=True, exist_ok=True), folder)
-        _guard(lambda: (folder / ROWS).unlink(missing_ok=True), folder)
         self._write_header()
 
     def add(self, rows: pl.DataFrame) -> None:
@@ -114,6 +127,8 @@ class LogWriter:
         self._rows.append(rows)
         whole = pl.concat(self._rows)
         _guard(lambda: _replace(self.folder / ROWS, lambda file: whole.write_parquet(file)), self.folder)
+        self.header["rows"] = len(whole)
+        self._write_header()
 
     def finish(self, status: str, *, error: str | None = None, **entries: Any) -> AuditLog | None:
         """Write how the run ended; the log, if it is complete."""

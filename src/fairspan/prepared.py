@@ -11,11 +11,12 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from fairspan import __version__
+from fairspan.calibrated.transformer import calibrated_transformers
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import TokenCounter, measure_segments
 from fairspan.design.plan import LanguagePlan, language_plans, languages_of
-from fairspan.encoding.encoder import Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.encoder import Encodes, ModelEncoder, ObjectEncoder, Text, refuse_other_spaces
 from fairspan.encoding.fingerprint import fingerprint
 from fairspan.encoding.loading import load_model
 from fairspan.encoding.tokens import Characters, counter_of, document_prompt
@@ -43,10 +44,17 @@ class Prepared:
     """None for an object of which nothing is known; its vectors are not kept."""
 
     @property
+    def calibrations(self) -> list[dict[str, Any]]:
+        """How the model is calibrated before any treatment."""
+        if not isinstance(self.model, SentenceTransformer):
+            return []
+        return [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
+
+    @property
     def run(self) -> str:
         """The name of the run's folder: the model's, and a hash of all that decides the result."""
         plans = [str(plan) for plan in self.plans]
-        model = [self.name, self.fingerprint, self.prompt, self.counter.window]
+        model = [self.name, self.fingerprint, self.calibrations, self.prompt, self.counter.window]
         decisive = [__version__, self.spec.to_dict(), model, self.corpus.fingerprint, plans]
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
         slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.name.rstrip("/").split("/")[-1]).strip("-.") or "model"
@@ -85,6 +93,8 @@ def prepare(
     if isinstance(model, SentenceTransformer):
         prompt = document_prompt(model) if spec.prompt is None else spec.prompt
         counter = counter_of(model, prompt)
+        if "retention" in spec.measures:
+            refuse_other_spaces(model)
     else:
         _refuse_beyond_encode(model, spec)
     progress.stage("building documents")

@@ -49,8 +49,3 @@ def main() -> None:
     except FairspanError as error:
         typer.echo(f"fairspan: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo(
-            "fairspan: interrupted; what was computed is kept, and the same command goes on from there.", err=True
-        )
-        sys.exit(130)

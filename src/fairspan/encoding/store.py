@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +18,9 @@ from fairspan.errors import StoreError
 
 LAYOUT = 1
 """Raised when the meaning of stored bytes changes; a store of another layout is refused."""
+
+APPLICATION = int.from_bytes(b"fair")
+"""Marks the file as ours, so that no other program's database is ever written to."""
 
 _WAIT_SECONDS = 120
 _AT_ONCE = 500
@@ -75,6 +79,13 @@ class Store:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("BEGIN IMMEDIATE")
             written = connection.execute("PRAGMA user_version").fetchone()[0]
+            owner = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if owner != APPLICATION and (owner or written or tables):
+                raise StoreError(
+                    f"{self.path} is a database of another program: choose another file with --store or "
+                    "FAIRSPAN_STORE."
+                )
             if written not in (0, LAYOUT):
                 raise StoreError(
                     f"the store {self.path} has layout {written}, and this fairspan writes layout {LAYOUT}: choose "
@@ -83,6 +94,7 @@ class Store:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
             )
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
         except BaseException:
@@ -116,18 +128,25 @@ class Store:
             raise StoreError(self._explained(error)) from error
 
     def _explained(self, error: Exception) -> str:
-        text = str(error)
-        if "full" in text or "No space" in text:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = None if code is None else code & 0xFF
+        number = getattr(error, "errno", None)
+        elsewhere = "choose another file with --store or FAIRSPAN_STORE."
+        if primary == sqlite3.SQLITE_FULL or number in (errno.ENOSPC, errno.EDQUOT):
             return (
                 f"the disk that holds the store {self.path} is full: what was stored before is kept. Make room, or "
                 "choose another file with --store, and run the same command again."
             )
-        if "readonly" in text or "read-only" in text.lower() or isinstance(error, PermissionError):
-            return f"the store {self.path} cannot be written: choose another file with --store or FAIRSPAN_STORE."
-        if "unable to open" in text:
-            return f"the store {self.path} cannot be opened: choose another file with --store or FAIRSPAN_STORE."
-        if "locked" in text:
+        if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or number in (
+            errno.EROFS,
+            errno.EACCES,
+            errno.EPERM,
+        ):
+            return f"the store {self.path} cannot be written: {elsewhere}"
+        if primary == sqlite3.SQLITE_CANTOPEN:
+            return f"the store {self.path} cannot be opened: {elsewhere}"
+        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return f"the store {self.path} stayed locked by another process for {_WAIT_SECONDS} s: run it again."
-        if "not a database" in text or "malformed" in text:
+        if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return f"{self.path} is not a store, or is damaged: move it away, or choose another file with --store."
-        return f"the store {self.path} failed: {text}."
+        return f"the store {self.path} failed ({error}): {elsewhere}"

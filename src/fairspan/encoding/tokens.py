@@ -54,7 +54,11 @@ class ModelTokens:
         """The first `length` tokens of each text, as text."""
         kept = []
         for text, offsets in zip(texts, self._offsets(texts, add_special_tokens=False), strict=True):
-            kept.append(text if len(offsets) <= length else text[: offsets[length - 1][1]].rstrip())
+            end = length
+            # A character of several tokens is kept whole or not at all.
+            while 0 < end < len(offsets) and offsets[end][0] < offsets[end - 1][1]:
+                end -= 1
+            kept.append(text if len(offsets) <= length else text[: offsets[end - 1][1] if end else 0].rstrip())
         return kept
 
     def offsets(self, texts: Sequence[str]) -> list[np.ndarray]:

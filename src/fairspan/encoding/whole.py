@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.fill import Tally, embed
 from fairspan.errors import EncodingError
 
 # Characters taken from the end: a few words, which no reader of the whole text can miss.
@@ -13,14 +14,16 @@ _TAIL = 30
 _SAME = 1e-6
 
 
-def refuse_unread_end(encoder: Encoder, longest: Text) -> None:
+def refuse_unread_end(encoder: Encoder, longest: Text, tally: Tally) -> None:
     """Raise if the vector of a text stays the same when its last words are gone.
 
     Tokenizers, services and wrappers may cut texts without a word. Those that say what they read are believed and
     checked; of all others this is the only sign.
     """
     without = Text(longest.text[:-_TAIL].rstrip(), longest.length)
-    whole, shorter = (encoder.vectors([text])[0].astype(np.float64) for text in (longest, without))
+    if not without.text:
+        return
+    whole, shorter = (_vector(encoder, Text(text.text, text.length), tally) for text in (longest, without))
     scale = float(np.linalg.norm(whole)) or 1.0
     if np.linalg.norm(whole - shorter) <= _SAME * scale:
         raise EncodingError(
@@ -28,3 +31,8 @@ def refuse_unread_end(encoder: Encoder, longest: Text) -> None:
             "stays the same without the last words. Raise the limit of the model or its tokenizer, take openings of "
             "the segments, or use smaller sizes."
         )
+
+
+def _vector(encoder: Encoder, text: Text, tally: Tally) -> np.ndarray:
+    (found,) = embed(encoder, [text], tally)
+    return np.asarray(found[encoder.key(text)], dtype=np.float64)

@@ -1,0 +1,816 @@
+"""An audit, recomputed by hand from its model; its log; and what the same call finds again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+import fairspan
+from fairspan import forecast as forecast_module
+from fairspan.auditing import audit, run
+from fairspan.calibrated.transformer import calibrated_transformers
+from fairspan.calibrated.weights import copy_sharing_weights
+from fairspan.corpus.corpus import Corpus
+from fairspan.errors import DesignError, EncodingError, FairspanError, LogError, UnsupportedModel
+from fairspan.forecast import forecast
+from fairspan.log import FORMAT, LogWriter, library_versions, read_log
+from fairspan.measures.cosines import representation, retention
+from fairspan.measures.rows import SCHEMA
+from fairspan.prepared import prepare
+from fairspan.spec import make_spec
+from tests.tiny import HIDDEN, words
+
+Make = Callable[..., SentenceTransformer]
+
+# An audit embeds in padded batches and here every text goes alone, so float32 sums are split otherwise: a few
+# roundings (6e-8 each) through four layers. Cosines are of order 1.
+BY_PADDING = 1e-5
+
+LANGUAGES = ("en", "de")
+SEGMENTS = 13
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Aligned texts of 4 to 16 words in two "languages"."""
+    folder = tmp_path_factory.mktemp("corpus") / "tiny"
+    folder.mkdir()
+    for shift, language in enumerate(LANGUAGES):
+        lines = [
+            json.dumps({"id": f"s{number:02}", "text": words(4 + number + shift % 2, 100 * shift + number)})
+            for number in range(SEGMENTS)
+        ]
+        (folder / f"{language}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return str(folder)
+
+
+Audit = Callable[..., fairspan.AuditLog]
+
+
+@pytest.fixture
+def measured(corpus: str, tmp_path: Path) -> Audit:
+    """An audit of the small corpus, with everything it writes in tmp_path."""
+
+    def measure(model: Any, **options: Any) -> fairspan.AuditLog:
+        settings = {"corpus": corpus, "sizes": [3], "sets": 3, "treatments": ["none"], "store": tmp_path / "s.sqlite"}
+        return audit(model, **{**settings, "out": tmp_path / "run", **options})
+
+    return measure
+
+
+def documents_of(rows: pl.DataFrame, corpus: str) -> dict[str, list[tuple[int, str, str]]]:
+    """Every document's segments: position, key and text, read from the rows and the corpus alone."""
+    texts = Corpus.read(corpus)
+    found: dict[str, dict[int, tuple[str, str]]] = {}
+    for name, position, segment, language in rows.select("document", "position", "segment", "language").rows():
+        assert found.setdefault(name, {}).setdefault(position, (segment, language)) == (segment, language)
+    return {
+        name: [(position, f"{key[0]}/{key[1]}", texts.text(*key)) for position, key in sorted(places.items())]
+        for name, places in found.items()
+    }
+
+
+def cosine(one: Any, other: Any) -> float:
+    one, other = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    return float(one @ other / math.sqrt(float(one @ one) * float(other @ other)))
+
+
+def values_of(rows: pl.DataFrame, measure: str, treatment: str) -> dict[tuple[str, int], float]:
+    chosen = rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment))
+    found = {(name, place): value for name, place, value in chosen.select("document", "position", "value").rows()}
+    assert len(found) == len(chosen), "no row is there twice"
+    return found
+
+
+# Numbers.
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "side"),
+    [("bert", "cls", "right"), ("roberta", "mean", "right"), ("qwen3", "mean", "left")],
+)
+def test_every_row_of_representation_by_hand(
+    make_tiny: Make, corpus: str, measured: Audit, architecture: str, pooling: str, side: str
+) -> None:
+    """cos(e(D), iso(s)) for every document and position, each text embedded alone by the model that the treatment
+    names: documents-only leaves segments plain, query-only leaves documents plain."""
+    plain = make_tiny(architecture, pooling, padding_side=side)
+    calibration = fairspan.Calibration(basket_size=8)
+    fair = fairspan.calibrate(plain, calibration)
+    names = ["none", "paper+basket_size=8", "paper+basket_size=8+sides=document", "paper+basket_size=8+sides=query"]
+    models = {names[0]: (plain, plain), names[1]: (fair, fair), names[2]: (fair, plain), names[3]: (plain, fair)}
+    log = measured(plain, treatments=names, languages=["en", "de"], mixed=["de:en"], sizes=[2, 3])
+    documents = documents_of(log.rows, corpus)
+    # Per plan: 3 sets in 2 Latin orders of 2 segments, and 3 sets in 3 orders of 3.
+    assert len(documents) == 3 * (3 * 2 + 3 * 3)
+    assert log.rows.height == len(names) * 3 * (3 * 2 * 2 + 3 * 3 * 3)
+    embed = {model: cache(model.encode_document) for model in (plain, fair)}
+    for name, (for_documents, for_segments) in models.items():
+        found = values_of(log.rows, "representation", name)
+        assert len(found) == sum(len(parts) for parts in documents.values())
+        for document, parts in documents.items():
+            whole = embed[for_documents](" ".join(text for _, _, text in parts))
+            for position, _, text in parts:
+                by_hand = cosine(whole, embed[for_segments](text))
+                assert found[document, position] == pytest.approx(by_hand, abs=BY_PADDING)
+    premise = [values_of(log.rows, "representation", name) for name in names]
+    assert all(
+        max(abs(one[key] - other[key]) for key in one) > 1e-3
+        for one in premise
+        for other in premise
+        if one is not other
+    ), "the treatments can be told apart"
+
+
+@pytest.mark.parametrize("prompt", [None, "w7 w8 "])
+@pytest.mark.parametrize(("architecture", "side"), [("bert", "right"), ("qwen3", "left"), ("modernbert", "right")])
+def test_every_row_of_retention_by_hand(
+    make_tiny: Make, corpus: str, measured: Audit, architecture: str, side: str, prompt: str | None
+) -> None:
+    """cos(ctx(s, D), iso(s)). One token a word: the tokens of a segment are counted off, after <s> and the prompt."""
+    plain = make_tiny(architecture, "mean", padding_side=side)
+    names = ["none", "paper+basket_size=8", "paper+basket_size=8+sides=document"]
+    fair = fairspan.calibrate(plain, basket_size=8)
+    models = {names[0]: (plain, plain), names[1]: (fair, fair), names[2]: (fair, plain)}
+    log = measured(plain, treatments=names, measures=["retention"], mixed=["en:de"], prompt=prompt)
+    assert set(log.rows["measure"]) == {"retention"}
+    put = {"prompt": prompt or ""}
+    alone = {model: cache(partial(model.encode_document, **put)) for model in (plain, fair)}
+    for name, (for_documents, for_segments) in models.items():
+        found = values_of(log.rows, "retention", name)
+        for document, parts in documents_of(log.rows, corpus).items():
+            text = " ".join(text for _, _, text in parts)
+            tokens = for_documents.encode_document(text, output_value="token_embeddings", **put).double()
+            begin = 1 + len(put["prompt"].split())
+            for position, _, segment in parts:
+                end = begin + len(segment.split())
+                contextual = tokens[begin:end].mean(dim=0).numpy()
+                by_hand = cosine(contextual, alone[for_segments](segment))
+                assert found[document, position] == pytest.approx(by_hand, abs=BY_PADDING)
+                begin = end
+            assert begin == len(tokens) - 1
+
+
+def test_rows_say_what_they_were_measured_on(make_tiny: Make, corpus: str, measured: Audit) -> None:
+    """A set is the same ids in every plan and order, every segment stands once at every position, plans hold."""
+    log = measured(make_tiny(), languages=["en"], mixed=["de:en"], measures=["representation"], name="mine")
+    assert dict(log.rows.schema) == SCHEMA
+    assert set(log.rows["run"]) == {log.run}
+    assert set(log.rows["model"]) == {"mine"}
+    texts = Corpus.read(corpus)
+    members: dict[int, set[frozenset[str]]] = {}
+    for (number, _, _), group in log.rows.group_by("set", "order", "lead"):
+        members.setdefault(number, set()).add(frozenset(group["segment"]))
+        assert sorted(group["position"]) == [1, 2, 3]
+        assert group["n"].to_list() == [3, 3, 3]
+    assert {number: len(found) for number, found in members.items()} == {0: 1, 1: 1, 2: 1}
+    by_position = log.rows.group_by("set", "lead", "segment").agg(pl.col("position").sort())
+    assert all(places.to_list() == [1, 2, 3] for places in by_position["position"])
+    for row in log.rows.iter_rows(named=True):
+        assert row["language"] == (row["lead"] if row["position"] == 1 else row["later"])
+        assert row["tokens"] == len(texts.text(row["segment"], row["language"]).split())
+        plan = "en" if row["lead"] == row["later"] else "de:en"
+        assert row["document"] == f"n3/{plan}/set{row['set']}/order{row['order']}"
+
+
+def test_several_measures_at_once_are_the_same_numbers(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
+    """Vectors that come with spans from one pass are those that come without: the same batches, the same bits."""
+    model = make_tiny("bert", "mean")
+    both = measured(model, measures=["representation", "retention"], out=tmp_path / "both")
+    for measure in ("representation", "retention"):
+        alone = measured(model, measures=[measure], out=tmp_path / measure, store=tmp_path / f"{measure}.sqlite")
+        assert values_of(both.rows, measure, "none") == values_of(alone.rows, measure, "none")
+
+
+def test_cosines_by_hand() -> None:
+    """A right angle, a straight line and its opposite, 45 degrees; lengths do not matter."""
+    alone = np.array([[0.0, 3.0], [5.0, 0.0], [-1.0, 0.0], [2.0, 2.0]])
+    assert representation(np.array([7.0, 0.0]), alone) == pytest.approx([0, 1, -1, math.sqrt(0.5)], abs=1e-15)
+    contextual = np.array([[0.0, 1.0], [0.0, 1.0], [4.0, 0.0], [0.0, 9.0]])
+    assert retention(contextual, alone) == pytest.approx([1, 0, -1, math.sqrt(0.5)], abs=1e-15)
+
+
+def test_a_model_that_comes_calibrated_is_measured_as_it_is(make_tiny: Make, corpus: str, measured: Audit) -> None:
+    """In the same store as the plain one, whose vectors it must not be given."""
+    plain = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(plain, basket_size=8)
+    before = measured(plain)
+    log = measured(fair, out=before.folder.with_name("fair"))
+    assert log.header["timings"]["texts_from_store"] == 0
+    found = values_of(log.rows, "representation", "none")
+    for document, parts in documents_of(log.rows, corpus).items():
+        whole = fair.encode_document(" ".join(text for _, _, text in parts))
+        for position, _, text in parts:
+            assert found[document, position] == pytest.approx(
+                cosine(whole, fair.encode_document(text)), abs=BY_PADDING
+            )
+
+
+def test_a_model_that_comes_calibrated_is_another_run(make_tiny: Make, corpus: str) -> None:
+    """Otherwise its audit under the same name returns the plain model's complete log from the default folder."""
+    spec = make_spec(corpus=corpus, sizes=[2], sets=2, treatments=["none"])
+    plain = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(plain, basket_size=8)
+    assert prepare(plain, spec, name="m").run != prepare(fair, spec, name="m").run
+
+
+def test_the_models_own_prompt_is_used(make_tiny: Make, corpus: str, measured: Audit) -> None:
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.prompts = {"document": "w7 w8 "}
+    log = measured(model)
+    assert log.header["model"]["prompt"] == "w7 w8 "
+    found = values_of(log.rows, "representation", "none")
+    for document, parts in documents_of(log.rows, corpus).items():
+        whole = model.encode("w7 w8 " + " ".join(text for _, _, text in parts))
+        for position, _, text in parts:
+            assert found[document, position] == pytest.approx(
+                cosine(whole, model.encode("w7 w8 " + text)), abs=BY_PADDING
+            )
+
+
+def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) -> None:
+    model = make_tiny("bert", "cls")
+    names = ["none", "paper+basket_size=8+layers=all"]
+    try:
+        log = measured(model, treatments=names, measures=["representation", "attention"], attention_documents=4)
+    except (ImportError, NotImplementedError) as error:
+        pytest.skip(f"attention profiles are not finished: {error}")
+    rows = log.rows.filter(pl.col("layer").is_not_null())
+    assert set(rows["measure"]) == {"attention_segment", "attention_basket", "attention_bin"}
+    sums = rows.group_by("treatment", "measure", "document", "layer").agg(pl.col("value").sum())
+    # 2 treatments, 3 measures, 4 documents, 4 layers; float32 softmaxes of some 40 terms.
+    assert sums.height == 2 * 3 * 4 * 4
+    assert np.allclose(sums["value"], 1.0, atol=1e-5)
+    assert rows.group_by("treatment").agg(pl.col("document").n_unique())["document"].to_list() == [4, 4]
+    assert rows["value"].min() >= 0
+
+
+def test_query_only_attention_is_the_plain_models(make_tiny: Make, measured: Audit) -> None:
+    """Attention is read on documents, which a query-only treatment leaves alone."""
+    names = ["none", "paper+basket_size=8+layers=all+sides=query", "paper+basket_size=8+layers=all"]
+    log = measured(make_tiny("bert", "cls"), treatments=names, measures=["attention"], attention_documents=2)
+    plain, query, both = (log.rows.filter(pl.col("treatment") == name)["value"].to_numpy() for name in names)
+    assert np.array_equal(plain, query)
+    assert not np.allclose(plain, both, atol=1e-3)
+
+
+# What retention cannot be measured on.
+
+
+@pytest.mark.parametrize("kind", ["truncate_dim", "narrowing dense", "dense", "two poolings"])
+def test_retention_is_refused_where_it_means_nothing(make_tiny: Make, measured: Audit, kind: str) -> None:
+    """ctx is a mean of token embeddings, iso what the last module makes of them: two spaces, and no cosine."""
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    modules = list(model.children())
+    torch.manual_seed(0)
+    match kind:
+        case "truncate_dim":
+            model.truncate_dim = 8
+        case "narrowing dense":
+            model = SentenceTransformer(modules=[*modules, Dense(HIDDEN, 8)], device="cpu")
+        case "dense":
+            model = SentenceTransformer(modules=[*modules, Dense(HIDDEN, HIDDEN)], device="cpu")
+        case "two poolings":
+            model = SentenceTransformer(modules=[modules[0], Pooling(HIDDEN, ("cls", "mean"))], device="cpu")
+    with pytest.raises(FairspanError):
+        measured(model, measures=["retention"])
+
+
+# Objects that only encode.
+
+
+class Letters:
+    """Counts letters: an embedding that anybody can check, in the form that is asked for."""
+
+    def __init__(self, form: Callable[[list[list[float]]], Any] = list) -> None:
+        self.form, self.asked = form, list[str]()
+
+    def encode(self, sentences: list[str], /) -> Any:
+        self.asked += sentences
+        return self.form([self.one(sentence) for sentence in sentences])
+
+    @staticmethod
+    def one(sentence: str) -> list[float]:
+        return [1.0 + sentence.count(letter) for letter in "w0123456789"]
+
+
+@pytest.mark.parametrize("form", [list, np.asarray, torch.tensor], ids=["lists", "numpy", "torch"])
+def test_any_object_with_encode(corpus: str, measured: Audit, form: Callable[[list[list[float]]], Any]) -> None:
+    model = Letters(form)
+    log = measured(model)
+    documents = documents_of(log.rows, corpus)
+    found = values_of(log.rows, "representation", "none")
+    for document, parts in documents.items():
+        whole = Letters.one(" ".join(text for _, _, text in parts))
+        for position, _, text in parts:
+            # Small whole numbers are exact in float32, so only the float64 cosine rounds.
+            assert found[document, position] == pytest.approx(cosine(whole, Letters.one(text)), abs=1e-12)
+    # First the longest document with and without its end; then each text once.
+    proof, once = model.asked[:2], model.asked[2:]
+    assert proof[0] == max(once, key=len)
+    assert proof[0].startswith(proof[1])
+    assert sorted(once) == sorted(set(once))
+    assert log.header["model"] == {"name": "Letters", "fingerprint": None}
+    assert log.header["token_unit"] == "characters"
+
+
+def test_an_object_is_asked_anew_and_leaves_nothing_in_the_store(measured: Audit, tmp_path: Path) -> None:
+    """Nothing is known of its inside, so nothing says that it still gives the same vectors."""
+    model = Letters()
+    first = measured(model)
+    asked = len(model.asked)
+    second = measured(model)
+    assert len(model.asked) == 2 * asked
+    assert first.rows.equals(second.rows)
+    assert not (tmp_path / "s.sqlite").exists()
+    assert not Path(":memory:").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"treatments": ["none", "paper"]}, "leave out paper."),
+        ({"measures": ["retention"]}, "leave out retention."),
+        (
+            {"treatments": ["tempscale"], "measures": ["representation", "attention"]},
+            "leave out tempscale, attention.",
+        ),
+    ],
+)
+def test_more_than_representation_is_refused_of_objects(measured: Audit, options: dict[str, Any], named: str) -> None:
+    model = Letters()
+    with pytest.raises(UnsupportedModel, match="Letters is not a SentenceTransformer") as error:
+        measured(model, **options)
+    assert str(error.value).endswith(named)
+    assert model.asked == []
+
+
+def test_something_without_encode_is_refused(measured: Audit) -> None:
+    with pytest.raises(UnsupportedModel, match=r"dict has no encode\(list\[str\]\)"):
+        measured({})
+
+
+def test_an_object_that_cuts_texts_is_refused(measured: Audit) -> None:
+    """As services do without a word: the longest document has the same vector without its last words."""
+
+    class Cutting(Letters):
+        def encode(self, sentences: list[str], /) -> Any:
+            return super().encode([sentence[:60] for sentence in sentences])
+
+    with pytest.raises(EncodingError, match="does not read its longest document") as error:
+        measured(Cutting())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("wrong\nshape"), RuntimeError("device-side assert"), torch.OutOfMemoryError("CUDA out of memory")],
+)
+def test_a_model_that_fails_at_once_is_one_line(
+    make_tiny: Make, measured: Audit, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    stop_after(monkeypatch, 0, error)
+    with pytest.raises(EncodingError) as raised:
+        measured(make_tiny())
+    assert "\n" not in str(raised.value)
+
+
+# The log.
+
+
+def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Path) -> None:
+    model = make_tiny("bert", "mean")
+    log = measured(model, seed=5, name="tiny/model", treatments=["none", "paper"])
+    header = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    assert header == json.loads(json.dumps(log.header))
+    assert (header["format"], header["verb"], header["status"], header["error"]) == (
+        FORMAT,
+        "audit",
+        "complete",
+        None,
+    )
+    assert header["run"].startswith("model-")
+    assert header["seed"] == header["spec"]["design"]["seed"] == 5
+    assert (
+        header["versions"]["torch"] == torch.__version__.split("+")[0]
+        or header["versions"]["torch"] == torch.__version__
+    )
+    assert set(header["versions"]) == {"python", *library_versions()}
+    assert {"fairspan", "torch", "transformers", "sentence-transformers", "polars"} <= set(header["versions"])
+    assert header["versions"]["fairspan"] == fairspan.__version__
+    assert len(header["model"]["fingerprint"]) == 64
+    details = {key: value for key, value in header["model"].items() if key != "fingerprint"}
+    assert details == {
+        "name": "tiny/model",
+        "window": 512,
+        "prompt": "",
+        "device": "cpu",
+        "dtype": "float32",
+        "calibrations": [],
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+    assert header["corpus"]["fingerprint"] == Corpus.read(corpus, ["en"]).fingerprint
+    assert header["corpus"]["languages"] == header["plans"] == ["en"]
+    assert header["documents"] == 9
+    assert header["started"] <= header["finished"]
+    texts = {f"{row[0]}" for row in log.rows.select("segment").rows()}
+    assert header["corpus"]["segments"] == len(texts)
+    assert header["timings"]["texts_computed"] == 2 * (9 + len(texts))
+    assert header["timings"]["texts_from_store"] == header["timings"]["batches_halved"] == 0
+    # <s> and </s> around 9 documents, and around each segment alone.
+    in_documents = 2 * 9 + log.rows.filter(pl.col("treatment") == "none")["tokens"].sum()
+    alone = sum(2 + len(Corpus.read(corpus, ["en"]).text(name, "en").split()) for name in texts)
+    assert header["tokens"] == in_documents
+    assert header["timings"]["tokens_computed"] == 2 * (in_documents + alone)
+    assert header["timings"]["seconds"] >= 0
+
+
+def test_the_log_is_read_back(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
+    log = measured(make_tiny(), treatments=["none", "paper"])
+    for place in (tmp_path / "run", str(tmp_path / "run"), tmp_path / "run" / "run.json"):
+        found = read_log(place)
+        assert found.rows.equals(log.rows)
+        assert found.header == json.loads(json.dumps(log.header))
+    assert (found.status, found.model, found.treatments) == ("complete", "SentenceTransformer", ["none", "paper"])
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: (folder / "run.json").unlink(), "is not the folder of a run"),
+        (lambda folder: (folder / "run.json").write_text("{"), "cannot be read"),
+        (lambda folder: (folder / "run.json").write_text("[]"), "has format None"),
+        (lambda folder: (folder / "run.json").write_text('{"format": 99}'), "has format 99, and this fairspan reads"),
+        (lambda folder: (folder / "rows.parquet").unlink(), "has no rows yet: run its command again"),
+        (lambda folder: (folder / "rows.parquet").write_text("PAR1"), "cannot be read"),
+    ],
+    ids=["header gone", "header cut", "no header", "newer", "rows gone", "rows cut"],
+)
+def test_a_log_that_cannot_be_read_is_one_line(
+    make_tiny: Make, measured: Audit, tmp_path: Path, damage: Callable[[Path], Any], said: str
+) -> None:
+    measured(make_tiny())
+    damage(tmp_path / "run")
+    with pytest.raises(LogError, match=said) as error:
+        read_log(tmp_path / "run")
+    assert "\n" not in str(error.value)
+
+
+def rows_of(*values: float) -> pl.DataFrame:
+    return pl.DataFrame([dict.fromkeys(SCHEMA) | {"value": value} for value in values], schema=SCHEMA)
+
+
+def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = LogWriter(tmp_path, {"run": "r"})
+    writer.add(rows_of(1.0))
+
+    def half(self: pl.DataFrame, file: Path, *args: Any, **options: Any) -> None:
+        file.write_bytes(b"PAR1 and then")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", half)
+    with pytest.raises(LogError, match=r"cannot be written \(No space left on device\): make room") as error:
+        writer.add(rows_of(2.0))
+    assert "\n" not in str(error.value)
+    assert read_log(tmp_path).rows["value"].to_list() == [1.0]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.parquet", "run.json"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept", encoding="utf-8")
+    with pytest.raises(LogError, match="cannot be written") as error:
+        measured(make_tiny(), out=tmp_path / "file" / "run")
+    assert "\n" not in str(error.value)
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
+
+
+def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -> None:
+    """Two audits began in one folder. The first is complete when the second, which is then killed, writes a part."""
+    first, second = LogWriter(tmp_path, {"run": "r"}), LogWriter(tmp_path, {"run": "r"})
+    first.add(rows_of(1.0))
+    first.add(rows_of(2.0))
+    first.finish("complete")
+    second.add(rows_of(1.0))
+    log = read_log(tmp_path)
+    assert log.status != "complete" or log.rows["value"].to_list() == [1.0, 2.0]
+
+
+# What the same call finds again.
+
+
+def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*args: Any, **options: Any) -> Any:
+        raise AssertionError("nothing was to be embedded")
+
+    for name in ("encode", "encode_document", "forward"):
+        monkeypatch.setattr(SentenceTransformer, name, forbidden)
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseException) -> None:
+    """The model works so many times, and then fails."""
+    plain, count = SentenceTransformer.encode_document, [0]
+
+    def limited(self: SentenceTransformer, *args: Any, **options: Any) -> Any:
+        count[0] += 1
+        if count[0] > calls:
+            raise error
+        return plain(self, *args, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode_document", limited)
+
+
+def header_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def test_a_complete_run_returns_at_once(make_tiny: Make, measured: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_tiny()
+    first = measured(model)
+    forbid_encoding(monkeypatch)
+    second = measured(model)
+    assert second.rows.equals(first.rows)
+    assert second.header == json.loads(json.dumps(first.header))
+
+
+def test_fresh_measures_again(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
+    """Rows that were changed are believed, until they are measured again. Vectors still come from the store."""
+    model = make_tiny()
+    first = measured(model)
+    first.rows.with_columns(value=0.0).write_parquet(tmp_path / "run" / "rows.parquet")
+    assert (measured(model).rows["value"] == 0).all()
+    again = measured(model, fresh=True)
+    assert again.rows.equals(first.rows)
+    assert again.header["timings"]["texts_computed"] == 0
+    assert again.header["timings"]["texts_from_store"] == first.header["timings"]["texts_computed"]
+
+
+def test_another_audit_takes_shared_texts_from_the_store(
+    make_tiny: Make, measured: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_tiny("bert", "cls")
+    first = measured(model, treatments=["none"])
+    texts = first.header["timings"]["texts_computed"]
+    second = measured(model, treatments=["paper", "none"], out=tmp_path / "second")
+    assert second.header["timings"]["texts_from_store"] == texts
+    assert second.header["timings"]["texts_computed"] == texts
+    assert values_of(second.rows, "representation", "none") == values_of(first.rows, "representation", "none")
+    # Documents-only embeds segments as "none" does and documents as "paper" does: all of it is there.
+    forbid_encoding(monkeypatch)
+    third = measured(model, treatments=["paper+sides=document"], out=tmp_path / "third")
+    assert third.header["timings"]["texts_from_store"] == texts
+    assert third.header["timings"]["texts_computed"] == 0
+
+
+def test_an_interrupted_run_goes_on(
+    make_tiny: Make, measured: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of 60 tokens, stopped after the fourth; then complete, with the bits of a run that never stopped."""
+    model, options = make_tiny("bert", "mean"), {"batch_tokens": 60, "measures": ["representation", "retention"]}
+    undisturbed = measured(model, **options, store=tmp_path / "other.sqlite", out=tmp_path / "other")
+    total = undisturbed.header["timings"]["texts_computed"]
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            measured(model, **options)
+    header = header_of(tmp_path / "run")
+    assert header["status"] == "interrupted"
+    assert not header["error"]
+    done = header["timings"]["texts_computed"]
+    assert 0 < done < total
+    log = measured(model, **options)
+    assert log.status == "complete"
+    assert (log.header["timings"]["texts_from_store"], log.header["timings"]["texts_computed"]) == (
+        done,
+        total - done,
+    )
+    assert log.rows.equals(undisturbed.rows.with_columns(run=pl.lit(log.run)))
+
+
+def test_a_failed_run_says_why_and_goes_on(
+    make_tiny: Make, measured: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails in its second treatment: the first one's rows are on disk already."""
+    model, options = make_tiny("bert", "cls"), {"treatments": ["none", "paper"]}
+    plain = SentenceTransformer.encode_document
+
+    def failing(self: SentenceTransformer, texts: Sequence[str], **options: Any) -> Any:
+        if len(texts) > 1 and next(calibrated_transformers(self), None) is not None:
+            raise ValueError("a bad\nbatch")
+        return plain(self, texts, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceTransformer, "encode_document", failing)
+        with pytest.raises(EncodingError, match="the model failed on a batch") as error:
+            measured(model, **options)
+    header = header_of(tmp_path / "run")
+    assert header["status"] == "failed"
+    assert header["error"] == str(error.value)
+    assert header["finished"] is not None
+    part = read_log(tmp_path / "run").rows
+    assert set(part["treatment"]) == {"none"}
+    log = measured(model, **options)
+    assert (log.status, log.header["error"]) == ("complete", None)
+    assert values_of(log.rows, "representation", "none") == values_of(part, "representation", "none")
+
+
+def test_memory_that_ran_out_is_a_note(make_tiny: Make, measured: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = SentenceTransformer.encode_document
+
+    def two_at_most(self: SentenceTransformer, texts: Sequence[str], **options: Any) -> Any:
+        if len(texts) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(self, texts, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode_document", two_at_most)
+    log = measured(make_tiny(), batch_tokens=150)
+    assert log.header["timings"]["batches_halved"] > 0
+    assert any("memory ran out and" in note for note in log.notes)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seed": 1},
+        {"sizes": [2]},
+        {"treatments": ["paper"]},
+        {"margin": 0.05},
+        {"languages": ["de"]},
+        {"prompt": "w1 "},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_another_spec_in_the_same_folder_is_refused(
+    make_tiny: Make, measured: Audit, tmp_path: Path, other: dict[str, Any]
+) -> None:
+    model = make_tiny("bert", "mean")
+    before = measured(model)
+    with pytest.raises(DesignError, match=f"holds the run {before.run}, which asked for something else") as error:
+        measured(model, **other)
+    assert "\n" not in str(error.value)
+    assert read_log(tmp_path / "run").rows.equals(before.rows)
+
+
+def test_fresh_does_not_write_over_another_run(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
+    model = make_tiny("bert", "mean")
+    before = measured(model)
+    with pytest.raises(DesignError):
+        measured(model, seed=1, fresh=True)
+    assert read_log(tmp_path / "run").rows.equals(before.rows)
+
+
+def test_a_log_of_a_newer_fairspan_is_not_written_over(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
+    model = make_tiny("bert", "mean")
+    measured(model)
+    newer = json.dumps(header_of(tmp_path / "run") | {"format": FORMAT + 1})
+    (tmp_path / "run" / "run.json").write_text(newer, encoding="utf-8")
+    with pytest.raises(FairspanError):
+        measured(model)
+    assert (tmp_path / "run" / "run.json").read_text(encoding="utf-8") == newer
+
+
+def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
+    """Made of all that decides the result, and of nothing else."""
+    model = make_tiny("bert", "mean")
+    asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["none"]}
+
+    def name(model: Any = model, name: str = "org/Tiny Model", **changes: Any) -> str:
+        return prepare(model, make_spec(**{**asked, **changes}), name=name).run
+
+    def changed_weight() -> SentenceTransformer:
+        other = copy_sharing_weights(model)
+        parameter = next(other.parameters())
+        parameter.data = parameter.data.clone()
+        parameter.data.view(-1)[-1] += 1.0
+        return other
+
+    narrower = copy_sharing_weights(model)
+    narrower.max_seq_length = 100
+    assert name().startswith("Tiny-Model-")
+    assert name() == name(copy_sharing_weights(model)) == name(languages=None)
+    again = [
+        name(seed=1),
+        name(sizes=[3]),
+        name(sets=3),
+        name(treatments=["paper"]),
+        name(treatments=[{"name": "none", "preset": "paper"}]),
+        name(measures=["retention"]),
+        name(languages=["de"]),
+        name(mixed=["en:de"]),
+        name(prompt="w1 "),
+        name(margin=0.03),
+        name(inference="cr2"),
+        name(opening=3),
+        name(changed_weight()),
+        name(make_tiny("bert", "cls")),
+        name(narrower),
+        name(name="org/Other"),
+    ]
+    assert len({name(), *again}) == 1 + len(again)
+    for odd in ("/", "...", "ü", "a/b/"):
+        made = name(name=odd)
+        assert made == Path(made).name
+        assert not made.startswith(".")
+
+
+def test_the_default_folder(make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "store.sqlite"))
+    asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["none"]}
+    log = audit(make_tiny(), **asked, name="mine")
+    assert log.folder == Path("fairspan-runs") / log.run
+    assert (tmp_path / "store.sqlite").exists()
+    forbid_encoding(monkeypatch)
+    assert audit(make_tiny(), spec=make_spec(**asked), name="mine").rows.equals(log.rows)
+
+
+# Forecasts.
+
+
+@pytest.mark.parametrize("treatments", [["none"], ["none", "paper"], ["none", "paper", "paper+sides=document"]])
+def test_a_forecast_counts_what_the_run_does(
+    make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, treatments: list[str]
+) -> None:
+    monkeypatch.setattr(forecast_module, "_TRIAL_SECONDS", 0.0)
+    spec = make_spec(corpus=corpus, sizes=[2, 3], sets=2, languages=["en"], mixed=["de:en"], treatments=treatments)
+    prepared = prepare(make_tiny("bert", "cls"), spec)
+    expected = forecast(prepared)
+    assert not (tmp_path / "s.sqlite").exists()
+    log = run(prepared, out=tmp_path / "run", store=tmp_path / "s.sqlite")
+    timings = log.header["timings"]
+    texts = expected.treatments * (expected.segments + expected.documents)
+    assert timings["texts_computed"] + timings["texts_from_store"] == texts
+    assert log.header["documents"] == expected.documents
+    assert log.header["corpus"]["segments"] == expected.segments
+    if "paper+sides=document" not in treatments:  # which shares its vectors with the other two
+        assert timings["tokens_computed"] == expected.tokens
+    by_rows = log.rows.group_by("n", "lead", "later").agg(pl.col("set").n_unique(), pl.col("document").n_unique())
+    families = {(n, lead, later): (sets, documents) for n, lead, later, sets, documents in by_rows.rows()}
+    named = {(2, "en", "en"): "en", (3, "en", "en"): "en", (2, "de", "en"): "de:en", (3, "de", "en"): "de:en"}
+    assert {(f.n, f.plan): (f.sets, f.documents) for f in expected.families} == {
+        (key[0], named[key]): counts for key, counts in families.items()
+    }
+    assert sum(family.tokens for family in expected.families) == log.header["tokens"]
+    assert 0 < expected.seconds < 60
+    assert expected.to_dict()["documents"] == expected.documents
+
+
+def test_progress_ends_at_what_it_announced(make_tiny: Make, measured: Audit, corpus: str) -> None:
+    class Recorder:
+        def __init__(self) -> None:
+            self.total, self.done, self.stages, self.stopped = 0, 0, list[str](), 0
+
+        def stage(self, name: str) -> None:
+            self.stages.append(name)
+
+        def start(self, total: int) -> None:
+            self.total = total
+
+        def advance(self, amount: int) -> None:
+            self.done += amount
+
+        def stop(self) -> None:
+            self.stopped += 1
+
+    recorder = Recorder()
+    log = measured(make_tiny(), treatments=["none", "paper"], progress=recorder)
+    assert recorder.done == recorder.total == log.header["timings"]["tokens_computed"]
+    assert recorder.stages[-2:] == ["none", "paper"]
+    assert recorder.stopped == 1
+
+
+# What is asked.
+
+
+def test_options_beside_a_spec_are_not_dropped(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
+    spec = make_spec(corpus=corpus, sizes=[2], sets=2, treatments=["none"])
+    with pytest.raises(FairspanError):
+        audit(make_tiny(), spec=spec, sets=3, out=tmp_path / "run", store=tmp_path / "s.sqlite")
+
+
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_batches_of_no_tokens_are_refused(make_tiny: Make, measured: Audit, tokens: int) -> None:
+    with pytest.raises(FairspanError):
+        measured(make_tiny(), batch_tokens=tokens)
+
+
+@pytest.mark.parametrize("count", [0, -2])
+def test_attention_of_no_documents_is_refused(count: int) -> None:
+    with pytest.raises(DesignError):
+        make_spec(measures=["attention"], attention_documents=count)
+
+
+def test_the_function_stays_callable_under_its_public_name() -> None:
+    """Its module has been imported above: a module of the same name would have taken the name's place."""
+    assert fairspan.audit is audit

@@ -1,0 +1,434 @@
+"""The store: what was put is there, whatever dies or fails on the way."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairspan.encoding import store as store_module
+from fairspan.encoding.store import LAYOUT, Store, default_store
+from fairspan.errors import StoreError
+
+DIMENSION = 16
+
+
+def key(number: int) -> bytes:
+    """As long as the SHA-256 digests that the encoders use."""
+    return number.to_bytes(32, "big")
+
+
+def vector(number: int, scale: float = 1.0) -> np.ndarray:
+    """A vector that only this number has, so that a reader can tell whether it got the right one whole."""
+    return (np.random.default_rng(number).standard_normal(DIMENSION) * scale).astype(np.float32)
+
+
+def numbered(*numbers: int, scale: float = 1.0) -> dict[bytes, np.ndarray]:
+    return {key(number): vector(number, scale) for number in numbers}
+
+
+def one_line(error: pytest.ExceptionInfo[StoreError]) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def assert_holds(path: Path, *numbers: int) -> None:
+    """A store opened anew gives these vectors, bit for bit."""
+    with Store(path) as store:
+        found = store.get(key(number) for number in numbers)
+    assert set(found) == {key(number) for number in numbers}
+    for number in numbers:
+        assert np.array_equal(found[key(number)], vector(number))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "embeddings.sqlite"
+
+
+def test_what_is_put_comes_back_bit_for_bit(path: Path) -> None:
+    with Store(path) as store:
+        store.put(numbered(1, 2, 3))
+        assert store.missing([key(1), key(9), key(2)]) == {key(9)}
+        assert np.array_equal(store.get([key(2)])[key(2)], vector(2))
+    assert_holds(path, 1, 2, 3)
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=40))
+def test_every_float32_survives(values: list[float]) -> None:
+    """Also subnormal numbers, signed zeros, infinities and NaN: the store judges nothing."""
+    given = np.array(values, dtype=np.float32)
+    with Store(":memory:") as store:
+        store.put({b"k": given})
+        assert store.get([b"k"])[b"k"].tobytes() == given.tobytes()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [np.arange(4, dtype=np.float64), np.arange(8, dtype=np.float32)[::2], np.arange(4, dtype=">f4"), np.arange(4)],
+    ids=["float64", "strided", "big-endian", "integers"],
+)
+def test_other_arrays_are_stored_as_float32(path: Path, given: np.ndarray) -> None:
+    with Store(path) as store:
+        store.put({b"k": given})
+        found = store.get([b"k"])[b"k"]
+    assert found.dtype == np.float32
+    assert np.array_equal(found, given.astype(np.float32))
+
+
+def test_several_rows_come_back_flat(path: Path) -> None:
+    given = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with Store(path) as store:
+        store.put({b"k": given})
+        assert np.array_equal(store.get([b"k"])[b"k"].reshape(3, 4), given)
+
+
+def test_the_first_writer_wins(path: Path) -> None:
+    """The second one's other keys are stored all the same."""
+    with Store(path) as first, Store(path) as second:
+        first.put(numbered(1))
+        second.put(numbered(1, 2, scale=5.0))
+        for store in (first, second):
+            found = store.get([key(1), key(2)])
+            assert np.array_equal(found[key(1)], vector(1))
+            assert np.array_equal(found[key(2)], vector(2, 5.0))
+
+
+def test_a_put_that_fails_stores_nothing_of_it(path: Path) -> None:
+    """The third row cannot be bound, after two that can."""
+    with Store(path) as store:
+        store.put(numbered(1))
+        rows = {**numbered(2, 3), object(): vector(4)}
+        with pytest.raises(StoreError):
+            store.put(rows)  # type: ignore[arg-type]
+        assert store.missing([key(1), key(2), key(3)]) == {key(2), key(3)}
+        store.put(numbered(2))
+    assert_holds(path, 1, 2)
+
+
+def test_nothing_asked_or_put_is_nothing(path: Path) -> None:
+    with Store(path) as store:
+        store.put({})
+        assert store.get([]) == {}
+        assert store.missing([]) == set()
+
+
+def test_many_keys_at_once(path: Path) -> None:
+    """More than SQLite takes as parameters of one statement in its older releases (999), some asked for twice."""
+    count = 2501
+    with Store(path) as store:
+        store.put(numbered(*range(0, count, 2)))
+        keys = [key(number) for number in range(count)]
+        assert store.missing(keys + keys) == {key(number) for number in range(1, count, 2)}
+        found = store.get(iter(keys + keys))
+    assert set(found) == {key(number) for number in range(0, count, 2)}
+    assert np.array_equal(found[key(count - 1)], vector(count - 1))
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b" / "store.sqlite"
+    with Store(deep) as store:
+        store.put(numbered(1))
+    assert_holds(deep, 1)
+
+
+def test_the_default_is_in_the_cache_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "mine.sqlite"))
+    assert default_store() == tmp_path / "mine.sqlite"
+    monkeypatch.delenv("FAIRSPAN_STORE")
+    monkeypatch.setattr(store_module.platformdirs, "user_cache_dir", lambda *_: str(tmp_path / "cache"))
+    assert default_store() == tmp_path / "cache" / "embeddings.sqlite"
+
+
+# What other processes run. Every put is a pair of neighbouring keys, told on stdout once it has returned.
+_WRITER = """
+import sys
+from tests.test_store import Store, numbered
+path, first, last, scale = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+with Store(path) as store:
+    for number in range(first, last, 2):
+        store.put(numbered(number, number + 1, scale=scale))
+        print(number, flush=True)
+"""
+
+
+@pytest.fixture
+def writer(path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(first: int, last: int, scale: float = 1.0) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", _WRITER, str(path), str(first), str(last), str(scale)]
+        root = Path(__file__).parents[1]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(words, cwd=root, text=True, **pipes)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+def test_two_processes_write_at_once(path: Path, writer: Callable[..., subprocess.Popen[str]]) -> None:
+    """Half of their keys are the same; each key holds one of the two vectors whole, and none is missing."""
+    one, other = writer(0, 400, 1.0), writer(200, 600, 3.0)
+    for process in (one, other):
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    with Store(path) as store:
+        found = store.get(key(number) for number in range(600))
+    assert len(found) == 600
+    for number in range(600):
+        stored = found[key(number)]
+        by_one, by_other = (np.array_equal(stored, vector(number, scale)) for scale in (1.0, 3.0))
+        assert by_one or by_other
+        assert by_one or number >= 200
+        assert by_other or number < 400
+
+
+@pytest.mark.slow
+def test_a_killed_process_loses_nothing_that_it_had_put(
+    path: Path, writer: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """SIGKILL at five moments of a stream of puts: every put that returned is there, and none is there by half."""
+    rng = random.Random(5)
+    begin = 0
+    for _ in range(5):
+        process = writer(begin, begin + 100_000)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(rng.uniform(0.0, 0.15))
+        process.send_signal(signal.SIGKILL)
+        told, _ = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        # The last line may be cut off in the middle.
+        returned = [begin, *(int(line) for line in told.split("\n")[:-1])]
+        last = returned[-1]
+        assert_holds(path, *range(begin, last + 2))
+        with Store(path) as store:
+            later = store.missing(key(number) for number in range(last + 2, last + 20))
+        # One more put may have been committed without having been told; a pair is there whole or not at all.
+        assert later in (
+            {key(number) for number in range(last + 2, last + 20)},
+            {key(number) for number in range(last + 4, last + 20)},
+        )
+        begin = last + 100
+
+
+@pytest.mark.slow
+def test_six_processes_may_create_it_together(path: Path) -> None:
+    """Changing a new file to write-ahead logging is the one step that SQLite may refuse without waiting."""
+    moment = time.time() + 1.0
+    code = (
+        "import sys, time\nfrom tests.test_store import Store, numbered\n"
+        f"time.sleep(max(0, {moment!r} - time.time()))\n"
+        "number = int(sys.argv[2])\nwith Store(sys.argv[1]) as store: store.put(numbered(number))\n"
+    )
+    root = Path(__file__).parents[1]
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, str(path), str(n)], cwd=root, stderr=subprocess.PIPE, text=True)
+        for n in range(6)
+    ]
+    for process in started:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    assert_holds(path, *range(6))
+
+
+Connect = Callable[..., sqlite3.Connection]
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> Callable[[Connect], None]:
+    """Lets the store open its file in another way. This suite may run as root, to whom no file is read-only."""
+
+    def use(connect: Connect) -> None:
+        monkeypatch.setattr(store_module.sqlite3, "connect", connect)
+
+    return use
+
+
+def read_only(plain: Connect) -> Connect:
+    """SQLite's own error for a file that may not be written, without asking the file system."""
+    return lambda path, **options: plain(f"file:{path}?mode=ro", uri=True, **options)
+
+
+def nearly_full(plain: Connect, pages: int) -> Connect:
+    """A file that cannot grow beyond so many pages: SQLite's own error for a full disk."""
+
+    def connect(path: Path, **options: object) -> sqlite3.Connection:
+        connection = plain(path, **options)
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    return connect
+
+
+def test_a_store_that_may_not_be_written(path: Path, connected: Callable[[Connect], None]) -> None:
+    with Store(path) as store:
+        store.put(numbered(1))
+    plain = sqlite3.connect
+    connected(read_only(plain))
+    with pytest.raises(StoreError, match="cannot be written: choose another file with --store") as error:
+        Store(path)
+    assert str(path) in one_line(error)
+    connected(plain)
+    assert_holds(path, 1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    for path in (closed / "store.sqlite", closed / "deeper" / "store.sqlite"):
+        with pytest.raises(StoreError, match="choose another file with --store") as error:
+            Store(path)
+        one_line(error)
+
+
+def test_a_full_disk_keeps_what_was_stored(path: Path, connected: Callable[[Connect], None]) -> None:
+    with Store(path) as store:
+        store.put(numbered(1, 2))
+    plain = sqlite3.connect
+    connected(nearly_full(plain, pages=4))
+    stored = [1, 2]
+    with Store(path) as store:
+        for begin in range(10, 10_000, 10):
+            try:
+                store.put(numbered(*range(begin, begin + 10)))
+            except StoreError as full:
+                said = str(full)
+                break
+            stored += range(begin, begin + 10)
+        else:
+            pytest.fail("four pages of 4 KiB held 640 KB")
+        # The connection lives on, and nothing of the failed put is there.
+        assert store.missing(key(number) for number in (*stored, begin)) == {key(begin)}
+    assert "is full: what was stored before is kept" in said
+    assert "\n" not in said
+    connected(plain)
+    assert_holds(path, *stored)
+    with Store(path) as store:
+        store.put(numbered(begin))
+
+
+def test_no_room_for_the_file_itself(path: Path, connected: Callable[[Connect], None]) -> None:
+    connected(nearly_full(sqlite3.connect, pages=1))
+    with pytest.raises(StoreError, match="is full") as error:
+        Store(path)
+    one_line(error)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_device_without_room() -> None:
+    """/dev/full answers every write with "no space left": whatever SQLite makes of it is one line."""
+    with pytest.raises(StoreError) as error:
+        Store("/dev/full")
+    assert "/dev/full" in one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: path.write_text("no database at all, but long enough to have a header " * 40), "not a store"),
+        (lambda path: path.mkdir(), "cannot be opened"),
+    ],
+    ids=["text", "folder"],
+)
+def test_something_else_under_its_name_is_left_alone(path: Path, make: Callable[[Path], object], said: str) -> None:
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(StoreError, match=said) as error:
+        Store(path)
+    assert str(path) in one_line(error)
+    assert before is None or path.read_bytes() == before
+
+
+def test_a_file_in_place_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept", encoding="utf-8")
+    with pytest.raises(StoreError) as error:
+        Store(tmp_path / "file" / "store.sqlite")
+    one_line(error)
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
+
+
+@pytest.mark.parametrize("name", ["full", "readonly", "locked", "malformed"])
+def test_a_path_does_not_decide_what_went_wrong(tmp_path: Path, name: str) -> None:
+    """The folder of the store is a file; nothing is full, read-only, locked or damaged."""
+    (tmp_path / name).write_text("kept", encoding="utf-8")
+    with pytest.raises(StoreError) as error:
+        Store(tmp_path / name / "store.sqlite")
+    text = one_line(error).replace(str(tmp_path / name), "")
+    assert not any(word in text for word in ("is full", "stayed locked", "damaged", "cannot be written"))
+
+
+def test_a_store_of_another_layout(path: Path) -> None:
+    with Store(path) as store:
+        store.put(numbered(1))
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {LAYOUT + 1}")
+    connection.close()
+    with pytest.raises(
+        StoreError, match=f"has layout {LAYOUT + 1}, and this fairspan writes layout {LAYOUT}"
+    ) as error:
+        Store(path)
+    one_line(error)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (LAYOUT + 1,)
+    assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
+    connection.close()
+
+
+def test_a_database_of_another_program_is_refused(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE bookmarks (address TEXT)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(StoreError):
+        Store(path).close()
+
+
+def test_a_damaged_store(path: Path) -> None:
+    """Every page but the first is overwritten, as a failing disk would."""
+    with Store(path) as store:
+        for begin in range(0, 600, 100):
+            store.put(numbered(*range(begin, begin + 100)))
+    content = path.read_bytes()
+    assert len(content) > 8 * 4096
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with (
+        pytest.raises(StoreError, match="is not a store, or is damaged: move it away") as error,
+        Store(path) as store,
+    ):
+        store.get([key(number) for number in range(600)])
+    one_line(error)
+
+
+def test_a_lock_that_is_never_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A put waits for another process's transaction, and says so when it has waited long enough."""
+    monkeypatch.setattr(store_module, "_WAIT_SECONDS", 0.2)
+    with Store(path) as store:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="stayed locked by another process") as error:
+            store.put(numbered(1))
+        one_line(error)
+        assert store.get([key(1)]) == {}  # reading goes on meanwhile
+        other.execute("ROLLBACK")
+        other.close()
+        store.put(numbered(1))
+    assert_holds(path, 1)
