@@ -257,7 +257,7 @@ def test_interrupted_it_says_so_in_one_line(commands: Commands, place: Path, tmp
     started = commands.start(place, *audit_words(tmp_path))
     wait_for(tmp_path / "store.sqlite", 50)
     started.signal(signal.SIGINT)
-    started.wait().failed_in_one_line("interrupted; what was computed is kept", code=130)
+    started.wait().failed_in_one_line("interrupted. What was computed is kept", code=130)
 
 
 def test_interrupted_it_goes_on(commands: Commands, place: Path, undisturbed: pl.DataFrame, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import json
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import get_device_name
 
 from fairspan.calibrated.saved import load
 from fairspan.errors import FairspanError, LoadError, MissingExtra
@@ -36,13 +38,14 @@ def load_model(
     ours = name is None or (name == DEFAULT_MODEL and not Path(name).exists())
     source = _default_folder() if ours else str(name)
     try:
-        if _is_calibrated(source):
-            model = load(source, device=device)
-        else:
-            model = SentenceTransformer(source, device=device, trust_remote_code=trust_remote_code)
-        wanted = dtype or ("float32" if model.device.type == "cpu" else None)
+        wanted = dtype or ("float32" if str(device or get_device_name()).startswith("cpu") else None)
+        options: dict[str, Any] = {"device": device}
         if wanted is not None:
-            model = model.to(dtype=_torch_dtype(wanted))
+            options["model_kwargs"] = {"dtype": _torch_dtype(wanted)}
+        if _is_calibrated(source):
+            model = load(source, **options)
+        else:
+            model = SentenceTransformer(source, trust_remote_code=trust_remote_code, **options)
     except FairspanError:
         raise
     except Exception as error:

