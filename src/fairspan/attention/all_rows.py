@@ -6,7 +6,7 @@ ordinary attention call over its few keys. Rows are taken in blocks that bound e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,19 +17,26 @@ from fairspan.attention.bias import additive, one_row_if_all_alike, rows_of
 from fairspan.attention.precision import accumulate
 from fairspan.attention.shares import SpecialShares, kept_scale
 
-# Bounds the scores of one block of rows against one basket, for kernels that have to write them out.
+# Bounds the scores of one block of rows against one basket, where they have to be written out.
 _SCORES_AT_A_TIME = 2**17
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One slot of every text: its keys and values, and what the rows see of it."""
+    """One slot of every text: its keys and values, and what the rows see of it.
+
+    Attributes:
+        key, value: [N, H, W, D].
+        bias: [N or 1, H or 1, R or 1, W]; where a row sees nothing of the basket, 0 instead of -inf throughout. None
+            where every row sees all of it.
+        present: [N, 1, R or 1, 1] bool, the rows that see any of it; None for all of them.
+    """
 
     slot: int
-    key: Tensor  # [N, H, W, D]
-    value: Tensor  # [N, H, W, D]
-    bias: Tensor  # [N or 1, H or 1, R, W]; where a row sees nothing of the basket, 0 instead of -inf throughout
-    present: Tensor  # [N, 1, R or 1, 1] bool, the rows that see any of it
+    key: Tensor
+    value: Tensor
+    bias: Tensor | None
+    present: Tensor | None
 
 
 def all_rows(
@@ -58,17 +65,42 @@ def all_rows(
     """
     out = torch.empty_like(query)
     mask = one_row_if_all_alike(mask)
-    rows = max(64, min(1024, _SCORES_AT_A_TIME // max(baskets.widths)) // query.shape[0])
+    dtype = accumulate(query[:0]).dtype
+    rows = _rows_at_a_time(query, max(baskets.widths))
+    alike = None
+    if not causal and position_bias is None and (mask is None or mask.shape[-2] == 1):
+        # All rows see the same keys, so that the baskets are cut once and serve every block of rows.
+        bias = additive(mask, None, dtype)
+        alike = list(_pieces(slice(0, 1), query, key, value, bias, baskets, special, causal=False))
     for first in range(0, query.shape[2], rows):
         block = slice(first, min(first + rows, query.shape[2]))
-        bias = additive(rows_of(mask, block), rows_of(position_bias, block), accumulate(query[:0]).dtype)
-        pieces = _pieces(query[:, :, block], block.start, key, value, bias, baskets, special, causal=causal)
+        if alike is None:
+            bias = additive(rows_of(mask, block), rows_of(position_bias, block), dtype)
+            pieces = list(_pieces(block, query, key, value, bias, baskets, special, causal=causal))
+        else:
+            pieces = alike
         out[:, :, block] = _mix(query[:, :, block], pieces, scale, special, strength)
     return out
 
 
+def _rows_at_a_time(query: Tensor, width: int) -> int:
+    """As many rows as keep a block's sums in cache, and more where many threads share the work."""
+    if _flash(query):
+        # A compiled graph cannot ask for the threads.
+        threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
+        rows = min(4096, max(1024, 256 * threads))
+    else:
+        rows = min(1024, _SCORES_AT_A_TIME // width)
+    return max(64, rows // query.shape[0])
+
+
+def _flash(query: Tensor) -> bool:
+    """Whether the kernel for CPUs is used, which writes no scores out."""
+    return query.device.type == "cpu" and not query.requires_grad
+
+
 def _mix(
-    query: Tensor, pieces: Iterator[Piece], scale: float, special: SpecialShares, strength: Tensor | None
+    query: Tensor, pieces: Iterable[Piece], scale: float, special: SpecialShares, strength: Tensor | None
 ) -> Tensor:
     """Σ_b share_b · softmax(q·K_b) V_b for one block of rows, with the shares of `shares.basket_shares`."""
     fixed_slots = dict(special.slots(float))
@@ -83,18 +115,22 @@ def _mix(
     kept: list[tuple[Tensor, Tensor]] = []
     for piece in pieces:
         out, log_mass = restricted_attention(query, piece.key, piece.value, piece.bias, scale)
-        out, present = accumulate(out), piece.present.to(dtype)
+        out = accumulate(out)
+        present = torch.ones_like(column[:1, :, :1]) if piece.present is None else piece.present.to(dtype)
         if piece.slot in fixed_slots and fixed is not None:
             share = fixed_slots[piece.slot] * present
             fixed.addcmul_(out, share)
             fixed_share = fixed_share + share
         elif piece.slot in kept_slots:
-            kept.append((out, log_mass.masked_fill(~piece.present, -torch.inf)))
+            kept.append((out, log_mass.masked_fill(present == 0, -torch.inf)))
+        elif piece.present is None:
+            equal.add_(out)
+            sharers = sharers + 1
         else:
             equal.addcmul_(out, present)
             sharers = sharers + present
         if plain is not None:
-            plain.add(out, log_mass, present)
+            plain.add(out, log_mass, None if piece.present is None else present)
 
     target, reserved = fixed, fixed_share
     if plain is not None and kept:
@@ -125,10 +161,14 @@ class _PlainAttention:
         self._peak = torch.full_like(zeros[..., :1], torch.finfo(zeros.dtype).min)
         self._mass = torch.zeros_like(self._peak)
 
-    def add(self, out: Tensor, log_mass: Tensor, present: Tensor) -> None:
-        peak = torch.where(present > 0, torch.maximum(self._peak, log_mass), self._peak)
+    def add(self, out: Tensor, log_mass: Tensor, present: Tensor | None) -> None:
+        peak = torch.maximum(self._peak, log_mass)
+        if present is not None:
+            peak = torch.where(present > 0, peak, self._peak)
         shrink = (self._peak - peak).exp()
-        mass = torch.where(present > 0, (log_mass - peak).exp(), 0)
+        mass = (log_mass - peak).exp()
+        if present is not None:
+            mass = torch.where(present > 0, mass, 0)
         self._sum.mul_(shrink).addcmul_(out, mass)
         self._mass = self._mass * shrink + mass
         self._peak = peak
@@ -142,22 +182,25 @@ class _PlainAttention:
 
 
 def restricted_attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor]:
     """softmax(q·K_b) V_b and the log of its normaliser [N, H, R, 1]."""
-    if query.device.type == "cpu" and not query.requires_grad:
+    if _flash(query):
+        mask = None if bias is None else bias.to(query.dtype).expand(-1, -1, query.shape[2], -1)
         out, log_mass = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, 0.0, False, attn_mask=bias.to(query.dtype), scale=scale
+            query, key, value, 0.0, False, attn_mask=mask, scale=scale
         )
         return out, log_mass[..., None]
-    scores = accumulate(query) * scale @ accumulate(key).transpose(-1, -2) + bias
+    scores = accumulate(query) * scale @ accumulate(key).transpose(-1, -2)
+    if bias is not None:
+        scores = scores + bias
     log_mass = scores.logsumexp(dim=-1, keepdim=True)
     return (scores - log_mass).exp() @ accumulate(value), log_mass
 
 
 def _pieces(
+    block: slice,
     query: Tensor,
-    first_row: int,
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
@@ -166,33 +209,53 @@ def _pieces(
     *,
     causal: bool,
 ) -> Iterator[Piece]:
-    n, heads, rows, dim = query.shape
-    length, groups = key.shape[2], heads // key.shape[1]
-    row = torch.arange(first_row, first_row + rows, device=key.device)[:, None]
+    """The baskets as the rows of `block` see them."""
+    row = torch.arange(block.start, block.stop, device=key.device)[:, None]
     unused = {slot for slot, share in ((BOS, special.bos), (EOS, special.eos)) if share is None}
+    groups = query.shape[1] // key.shape[1]
     for slot, width in enumerate(baskets.widths):
         if slot in unused:
             continue
+        keys, values = _cut(key, value, baskets, slot, width)
+        if groups > 1:
+            keys, values = (part.repeat_interleave(groups, dim=1) for part in (keys, values))
+        if bias is None and not causal and _is_whole(baskets, slot, width):
+            yield Piece(slot, keys, values, None, None)
+            continue
         offset = torch.arange(width, device=key.device)
-        position = (baskets.start[:, slot, None] + offset).clamp(max=length - 1)  # [N, W]
+        position = (baskets.start[:, slot, None] + offset).clamp(max=key.shape[2] - 1)  # [N, W]
         hidden = (offset >= baskets.length[:, slot, None])[:, None, None, :]  # [N, 1, 1, W]
         if causal:
             hidden = hidden | (position[:, None, None, :] > row)
         part = torch.zeros((), dtype=accumulate(query[:0]).dtype, device=key.device)
         if bias is not None:
             index = position[:, None, None, :].expand(-1, bias.shape[1], bias.shape[2], -1)
-            part = bias.expand(n, -1, -1, -1).gather(3, index)
+            part = bias.expand(key.shape[0], -1, -1, -1).gather(3, index)
         part = torch.where(hidden, -torch.inf, part)
         present = (part > -torch.inf).any(dim=-1, keepdim=True).any(dim=1, keepdim=True)
-        part = torch.where(present, part, 0).expand(-1, -1, rows, -1)
-        index = position[:, None, :, None].expand(n, key.shape[1], width, dim)
-        yield Piece(
-            slot,
-            key.gather(2, index).repeat_interleave(groups, dim=1),
-            value.gather(2, index).repeat_interleave(groups, dim=1),
-            part,
-            present,
-        )
+        yield Piece(slot, keys, values, torch.where(present, part, 0), present)
+
+
+def _cut(key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int) -> tuple[Tensor, Tensor]:
+    """The keys and values of one slot: a view where it begins at the same place in every text."""
+    start = baskets.start[:, slot]
+    if _may_look(key):
+        first = int(start[0])
+        if first + width <= key.shape[2] and bool((start == first).all()):
+            return key[:, :, first : first + width], value[:, :, first : first + width]
+    position = (start[:, None] + torch.arange(width, device=key.device)).clamp(max=key.shape[2] - 1)
+    index = position[:, None, :, None].expand(-1, key.shape[1], -1, key.shape[3])
+    return key.gather(2, index), value.gather(2, index)
+
+
+def _is_whole(baskets: Baskets, slot: int, width: int) -> bool:
+    """Whether a slot is known to be full in every text."""
+    return _may_look(baskets.length) and bool((baskets.length[:, slot] == width).all())
+
+
+def _may_look(tensor: Tensor) -> bool:
+    """Whether values may decide what is computed: not on a GPU, which would wait, nor in a compiled graph."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _tiny(dtype: torch.dtype) -> float:

@@ -55,7 +55,10 @@ def draw_profiles(summary: Summary, measure: str | None = None) -> Figure:
             _draw_panel(grid[row][column], panel, labels, titled=len(sizes) * len(plans) > 1)
         grid[row][0].set_ylabel(f"{measure}\n(cosine)")
     handles, shown = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, shown, loc="outside lower center", ncols=min(3, len(shown)), frameon=False)
+    # About eleven characters to an inch, and room for each handle.
+    fitting = int(figure.get_figwidth() * 11 // (max(len(label) for label in shown) + 6))
+    columns = max(1, min(len(shown), fitting))
+    figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
     figure.suptitle(f"How well one vector stands for each part of a document: {summary.log.model}", fontsize=10)
     return figure
 
