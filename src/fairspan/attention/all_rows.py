@@ -88,7 +88,8 @@ def _rows_at_a_time(query: Tensor, width: int) -> int:
     if _flash(query):
         # A compiled graph cannot ask for the threads.
         threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
-        rows = min(4096, max(1024, 256 * threads))
+        # At most half of all rows: the sums of a block are wider than the activations they become.
+        rows = min(4096, max(1024, 256 * threads), query.shape[0] * query.shape[2] // 2)
     else:
         rows = min(1024, _SCORES_AT_A_TIME // width)
     return max(64, rows // query.shape[0])
