@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -19,7 +19,7 @@ class Draw:
 
     Attributes:
         sets: each a tuple of segment ids.
-        disjoint: how many of them, from the first on, share no segment with another.
+        disjoint: how many of them, from the first on, share no segment with each other.
         passed_over: ids that no set could take because their documents would not fit.
     """
 
@@ -48,15 +48,12 @@ def draw_sets(
     than another. Of a set that does not fit into `room` the longest segment is put aside for that deal.
     """
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
-    disjoint = barren = 0
+    barren = 0
     few = comb(len(ids), n) <= _FEW
     while len(drawn) < count and barren < _PATIENCE:
         dealt = _deal(ids, n, rng, lengths or {}, room)
         fresh = [members for members in dealt if frozenset(members) not in drawn]
-        first_deal = not drawn
         drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
-        if first_deal:
-            disjoint = len(drawn)
         barren = 0 if fresh else barren + 1
         if barren and few:
             rest = _undrawn(ids, n, drawn, rng, lengths or {}, room)
@@ -64,7 +61,19 @@ def draw_sets(
             break
     used = {segment for members in drawn.values() for segment in members}
     passed_over = frozenset() if room is None else frozenset(_too_long(ids, n, lengths or {}, room) - used)
-    return Draw(tuple(drawn.values()), disjoint, passed_over)
+    return Draw(tuple(drawn.values()), _disjoint(drawn.values()), passed_over)
+
+
+def _disjoint(sets: Iterable[tuple[str, ...]]) -> int:
+    """How many sets, from the first on, share no segment with one before."""
+    seen: set[str] = set()
+    count = 0
+    for members in sets:
+        if not seen.isdisjoint(members):
+            break
+        seen.update(members)
+        count += 1
+    return count
 
 
 def _undrawn(
