@@ -870,8 +870,8 @@ def test_a_text_that_the_model_cuts_is_refused(make_tiny: Make) -> None:
 
 def test_late_chunks_are_refused_where_there_are_no_token_embeddings(make_tiny: Make) -> None:
     class Pooled(SentenceTransformer):
-        def encode_document(self, texts: list[str], **options: Any) -> Any:
-            return [{"sentence_embedding": torch.ones(3)} for _ in texts]
+        def forward(self, features: dict[str, Any], **options: Any) -> Any:
+            return {"sentence_embedding": torch.ones(len(features["input_ids"]), 3)}
 
     model = Pooled(modules=list(make_tiny("bert", "mean").children()), device="cpu")
     with pytest.raises(UnsupportedModel, match="retention needs token embeddings"):

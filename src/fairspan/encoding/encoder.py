@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.util import batch_to_device
 
 from fairspan.calibrated.build import calibrate
 from fairspan.calibrated.transformer import calibrated_transformers
@@ -78,14 +79,12 @@ class ModelEncoder:
         return list(np.asarray(self._encode([text.text for text in batch]), dtype=np.float32))
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
-        passes = self._encode([text.text for text in batch], output_value=None, convert_to_numpy=False)
+        features = self._forward([text.text for text in batch])
         offsets = ModelTokens(self.model, self._prompt).offsets([text.text for text in batch])
+        vectors = features["sentence_embedding"].float().cpu().numpy()
         return [
-            (
-                features["sentence_embedding"].float().cpu().numpy(),
-                _span_vectors(text, where, _own_tokens(features, len(where), text)),
-            )
-            for text, where, features in zip(batch, offsets, passes, strict=True)
+            (vectors[number], _span_vectors(text, where, _own_tokens(features, number, len(where), text)))
+            for number, (text, where) in enumerate(zip(batch, offsets, strict=True))
         ]
 
     def key(self, text: Text) -> bytes:
@@ -94,10 +93,16 @@ class ModelEncoder:
     def span_key(self, text: Text) -> bytes:
         return _hash(self._identity, text.text, json.dumps(text.spans))
 
-    def _encode(self, texts: list[str], **options: Any) -> Any:
-        return self.model.encode_document(
-            texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False, **options
-        )
+    def _encode(self, texts: list[str]) -> Any:
+        return self.model.encode_document(texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False)
+
+    def _forward(self, texts: list[str]) -> dict[str, Any]:
+        """Tokens and vectors of one pass, which `encode` does not give together in every version."""
+        self.model.eval()
+        with torch.inference_mode():
+            features = self.model.preprocess(texts, prompt=self._prompt or None)
+            found: dict[str, Any] = self.model(batch_to_device(features, self.model.device))
+        return found
 
 
 class ObjectEncoder:
@@ -146,15 +151,15 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
         )
 
 
-def _own_tokens(features: dict[str, Any], count: int, text: Text) -> torch.Tensor:
-    """[tokens, dimension] of one text, without padding."""
+def _own_tokens(features: dict[str, Any], number: int, count: int, text: Text) -> torch.Tensor:
+    """[tokens, dimension] of one text of a batch, without padding."""
     tokens, mask = features.get("token_embeddings"), features.get("attention_mask")
-    if tokens is None or mask is None or tokens.ndim != 2 or mask.ndim != 1:
+    if tokens is None or mask is None or tokens.ndim != 3 or mask.shape != tokens.shape[:2]:
         raise UnsupportedModel(
             "retention needs token embeddings in padded batches, which this model does not give: load it without "
             "flash attention, or leave retention out."
         )
-    own: torch.Tensor = tokens[: len(mask)][mask.bool()]
+    own: torch.Tensor = tokens[number][mask[number].bool()]
     if len(own) != count:
         raise EncodingError(
             f"the model read {len(own)} tokens of the document that begins {text.text[:40]!r}, and its tokenizer "
