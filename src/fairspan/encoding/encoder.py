@@ -101,8 +101,8 @@ class ModelEncoder:
         self.model.eval()
         with torch.inference_mode():
             features = self.model.preprocess(texts, prompt=self._prompt or None)
-            found: dict[str, Any] = self.model(batch_to_device(features, self.model.device))
-        return found
+            # A copy, so that a pass which computed only the pooled row computes all tokens now.
+            return dict(self.model(batch_to_device(features, self.model.device)))
 
 
 class ObjectEncoder:
