@@ -20,7 +20,7 @@ from fairspan.log import FORMAT, AuditLog, LogWriter, read_log
 from fairspan.measures.rows import SCHEMA
 from fairspan.report.picture import draw_profiles, save_picture
 from fairspan.report.summary import Summary, summarize
-from fairspan.report.tables import coefficient_table, markdown, show
+from fairspan.report.tables import coefficient_table, show
 from fairspan.report.terminal import print_summary
 from fairspan.spec import make_spec
 from fairspan.stats.positions import marker, position_effects
@@ -442,10 +442,6 @@ def test_markers(p: float, wanted: str) -> None:
     """METHODS: plain p<0.001, ◇ p<0.01, □ p<0.05, • not significant."""
     assert show(-0.123, p) == f"−0.12{wanted}"
     assert show(0.1, p, digits=3) == f"0.100{wanted}"
-
-
-def test_markdown() -> None:
-    assert markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
 
 
 # --- the terminal

@@ -7,7 +7,7 @@ import pytest
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.effects import gini, gini_test, psi, relative_difference, secondary_effects, spread
-from fairspan.stats.paired import compare, match
+from fairspan.stats.paired import compare
 from fairspan.stats.positions import position_effects
 from tests.test_stats_rows import make_rows, uneven_rows
 
@@ -114,16 +114,3 @@ def test_absolute_effects_mind_both_signs() -> None:
     assert (sizes < found.absolute.high).all()
     total = position_effects(second + rows.values, rows.positions, rows.sets)
     assert found.absolute.standard_error[1] == pytest.approx(total.standard_error[2])
-
-
-def test_rows_are_matched_by_document_and_position() -> None:
-    rng = np.random.default_rng(0)
-    documents, positions = np.repeat(["a", "b", "c"], 2), np.tile([1, 2], 3)
-    order = rng.permutation(6)
-    first, second = match(documents, positions, documents[order], positions[order])
-    np.testing.assert_array_equal(documents[first], documents[order][second])
-    np.testing.assert_array_equal(positions[first], positions[order][second])
-    with pytest.raises(StatisticsError, match="1 rows are in one treatment only, such as document 'c' at position 2"):
-        match(documents, positions, documents[:-1], positions[:-1])
-    with pytest.raises(StatisticsError, match="two rows at one position"):
-        match(["a", "a"], [1, 1], ["a", "b"], [1, 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,14 +20,12 @@ Progress = Callable[[int], None]
 
 @dataclass(slots=True)
 class Tally:
-    """What a run did: texts and tokens computed, those that the store had, and batches halved for memory."""
+    """What a run did: texts and tokens computed, texts that the store had, and batches halved for memory."""
 
     computed: int = 0
     computed_tokens: int = 0
     found: int = 0
-    found_tokens: int = 0
     halved: int = 0
-    notes: list[str] = field(default_factory=list)
 
 
 def fill(
@@ -42,7 +40,6 @@ def fill(
         wanted = [text for text in members if any(key in absent for key in _keys(encoder, text))]
         found = len(members) - len(wanted)
         tally.found += found
-        tally.found_tokens += sum(t.length for t in members) - sum(t.length for t in wanted)
         progress(sum(t.length for t in members) - sum(t.length for t in wanted))
         if wanted:
             _embed(encoder, wanted, store, tally, progress)

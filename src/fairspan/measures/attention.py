@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairspan.encoding.tokens import tokens_of_spans
 from fairspan.errors import SegmentError, StatisticsError
 
 if TYPE_CHECKING:
@@ -111,10 +112,9 @@ def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> SegmentPr
     """
     _check_spans(spans)
     masses = _exact(row.masses)
-    begin, end = row.offsets.T
-    stands_for_text = row.content & (end > begin)
-    inside = [stands_for_text & (start < end) & (end <= stop) for start, stop in spans]
-    member = np.array(inside, dtype=np.float64).reshape(len(spans), len(begin))
+    member = np.zeros((len(spans), masses.shape[1]))
+    for number, tokens in enumerate(tokens_of_spans(row.offsets, spans)):
+        member[number, tokens] = 1
     segments = masses @ member.T
     special = masses[:, row.special].sum(axis=1)
     in_none = ~row.special & (member.sum(axis=0) == 0)

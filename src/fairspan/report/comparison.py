@@ -10,7 +10,7 @@ import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
-from fairspan.report.summary import POSITION_MEASURES
+from fairspan.report.summary import POSITION_MEASURES, finite
 from fairspan.stats.effects import spread
 from fairspan.stats.paired import PairedComparison, compare
 
@@ -142,4 +142,4 @@ def _contrasts(contrasts: Any, start: int) -> list[dict[str, Any]]:
 
 
 def _plain(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, float | None]:
-    return {name: float(values[name]) if np.isfinite(values[name]) else None for name in names}
+    return {name: finite(values[name]) for name in names}

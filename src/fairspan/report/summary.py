@@ -58,12 +58,12 @@ class Cell:
             "coefficients": [
                 {
                     "position": position,
-                    "estimate": _number(effects.estimate[position - 1]),
-                    "standard_error": _number(effects.standard_error[position - 1]),
-                    "degrees_of_freedom": _number(effects.degrees_of_freedom[position - 1]),
-                    "p_value": _number(effects.p_value[position - 1]),
-                    "low": _number(effects.low[position - 1]),
-                    "high": _number(effects.high[position - 1]),
+                    "estimate": finite(effects.estimate[position - 1]),
+                    "standard_error": finite(effects.standard_error[position - 1]),
+                    "degrees_of_freedom": finite(effects.degrees_of_freedom[position - 1]),
+                    "p_value": finite(effects.p_value[position - 1]),
+                    "low": finite(effects.low[position - 1]),
+                    "high": finite(effects.high[position - 1]),
                     "marker": marker(float(effects.p_value[position - 1])),
                 }
                 for position in range(1, self.n + 1)
@@ -71,21 +71,21 @@ class Cell:
             "means": [
                 {
                     "position": p + 1,
-                    "mean": _number(means.estimate[p]),
-                    "low": _number(means.low[p]),
-                    "high": _number(means.high[p]),
+                    "mean": finite(means.estimate[p]),
+                    "low": finite(means.low[p]),
+                    "high": finite(means.high[p]),
                 }
                 for p in range(self.n)
             ],
-            "joint_test": {name: _number(value) for name, value in asdict(effects.joint).items()},
+            "joint_test": {name: finite(value) for name, value in asdict(effects.joint).items()},
             "spread": _interval(self.secondary.spread),
-            "gini": {**_interval(self.secondary.gini), "p_value": _number(self.secondary.gini_p)},
+            "gini": {**_interval(self.secondary.gini), "p_value": finite(self.secondary.gini_p)},
             "psi": _interval(self.secondary.psi),
             "relative_1_2": _interval(self.secondary.first_second),
             "relative_1_last": _interval(self.secondary.first_last),
             "verdict": {
                 **asdict(self.verdict),
-                **{name: _number(getattr(self.verdict, name)) for name in ("estimate", "low", "high")},
+                **{name: finite(getattr(self.verdict, name)) for name in ("estimate", "low", "high")},
                 "sentence": self.verdict.sentence(),
             },
             "tokens": [round(length, 1) for length in self.tokens],
@@ -107,7 +107,7 @@ class Joint:
         if self.model is None:
             return {**described, "reason": self.reason}
         slope = self.model.slope()
-        described["log_tokens"] = {name: _number(value) for name, value in asdict(slope).items()}
+        described["log_tokens"] = {name: finite(value) for name, value in asdict(slope).items()}
         described["cells"] = [
             {"position": position, "language": language, **_plain(self.model.mean((position, language)))}
             for position, language in self.model.cells
@@ -122,10 +122,10 @@ class Joint:
                 "against": found.baseline,
                 "averaged_over": list(found.over),
                 "differences": [
-                    {"name": label, **{k: _number(v[i]) for k, v in asdict(found.contrasts).items()}}
+                    {"name": label, **{k: finite(v[i]) for k, v in asdict(found.contrasts).items()}}
                     for i, label in enumerate(found.names)
                 ],
-                "p_value": _number(found.test.p_value),
+                "p_value": finite(found.test.p_value),
             }
         return described
 
@@ -254,15 +254,15 @@ def _joint(rows: pl.DataFrame, group: tuple[str, str, int], log: AuditLog, infer
 
 
 def _plain(value: Any) -> dict[str, float | None]:
-    return {name: _number(number) for name, number in asdict(value).items()}
+    return {name: finite(number) for name, number in asdict(value).items()}
 
 
 def _interval(interval: Any) -> dict[str, Any]:
     found = {name: getattr(interval, name) for name in ("estimate", "low", "high")}
-    return {name: _number(value) for name, value in found.items()}
+    return {name: finite(value) for name, value in found.items()}
 
 
-def _number(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
     """JSON has no NaN and no infinity."""
     number = float(value)
     return number if np.isfinite(number) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairspan.report.summary import Cell, Summary
@@ -57,9 +56,3 @@ def _value(cell: Cell | None, position: int) -> tuple[float, float] | None:
     if cell is None:
         return None
     return float(cell.effects.estimate[position - 1]), float(cell.effects.p_value[position - 1])
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

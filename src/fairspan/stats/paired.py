@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import Codes, Floats, as_values, require_same_length
+from fairspan.stats.arrays import Floats, as_values, require_same_length
 from fairspan.stats.bootstrap import Interval, PositionSums, position_sums, resample_clusters
 from fairspan.stats.contrasts import Contrasts, JointTest
 from fairspan.stats.effects import spread
@@ -54,7 +53,7 @@ def compare(
     level: float = 0.95,
     draws: int = 1999,
 ) -> PairedComparison:
-    """Compare first[N] and second[N], the values of two treatments in the same rows (see `match`).
+    """Compare first[N] and second[N], the values of two treatments in the same rows.
 
     What the two share, such as how central a segment is to its set, cancels row by row, so that differences are known
     better than either treatment alone.
@@ -81,28 +80,6 @@ def compare(
         clusters=change.clusters,
         inference=change.inference,
     )
-
-
-def match(
-    first_documents: ArrayLike, first_positions: ArrayLike, second_documents: ArrayLike, second_positions: ArrayLike
-) -> tuple[Codes, Codes]:
-    """Row numbers into both treatments, in the same order of document and position; both must have the same rows."""
-    keys = [
-        list(zip(np.asarray(documents).tolist(), np.asarray(positions).tolist(), strict=True))
-        for documents, positions in ((first_documents, first_positions), (second_documents, second_positions))
-    ]
-    rows = [{key: row for row, key in enumerate(side)} for side in keys]
-    for side, known in zip(keys, rows, strict=True):
-        if len(known) < len(side):
-            raise StatisticsError("a document has two rows at one position: compare one measure at a time.")
-    apart = rows[0].keys() ^ rows[1].keys()
-    if apart:
-        document, position = min(apart, key=str)
-        raise StatisticsError(
-            f"{len(apart)} rows are in one treatment only, such as document {document!r} at position {position}: "
-            "compare runs of the same design and seed."
-        )
-    return np.arange(len(keys[0])), np.array([rows[1][key] for key in keys[0]], np.int64)
 
 
 def _absolute(
