@@ -276,16 +276,16 @@ def test_interrupted_it_goes_on(commands: Commands, place: Path, undisturbed: pl
     assert 0 <= timings["texts_from_store"] - done <= 8
 
 
-# Before the command: from its 30th call on, the model fails.
+# Before the command: from its 30th forward pass on, the model fails.
 FAILING = """
 from sentence_transformers import SentenceTransformer
-plain, count = SentenceTransformer.encode_document, [0]
+plain, count = SentenceTransformer.forward, [0]
 def failing(self, *args, **options):
     count[0] += 1
     if count[0] >= 30:
         raise RuntimeError("CUDA error: an illegal memory access was encountered\\nCompile with TORCH_USE_CUDA_DSA")
     return plain(self, *args, **options)
-SentenceTransformer.encode_document = failing
+SentenceTransformer.forward = failing
 """
 
 
