@@ -23,6 +23,7 @@ ALLOWED = {
     "design": {"errors", "corpus"},
     "encoding": {"errors", "temperature", "calibration", "attention", "calibrated"},
     "measures": {"errors", "design", "encoding"},
+    "retrieval": {"errors", "corpus", "design", "encoding"},
     "stats": {"errors"},
     "log": {"errors"},
     "published": {"errors"},

@@ -18,6 +18,7 @@ from fairspan.errors import (
     SegmentError,
     StatisticsError,
     StoreError,
+    TaskError,
     UnsupportedModel,
 )
 from fairspan.temperature import LengthSchedule, PerSide
@@ -53,6 +54,7 @@ __all__ = [
     "SegmentedText",
     "StatisticsError",
     "StoreError",
+    "TaskError",
     "UnsupportedModel",
     "__version__",
     "audit",

@@ -47,3 +47,7 @@ class StatisticsError(FairspanError, ValueError):
 
 class LogError(FairspanError):
     """A run's folder cannot be read or written."""
+
+
+class TaskError(FairspanError, ValueError):
+    """A retrieval task cannot be read, or does not hold what was asked of it."""
