@@ -32,7 +32,7 @@ ALLOWED = {
     "spec": {"errors", "design", "treatment"},
     "config": {"errors"},
     # The verbs, which are the only wiring.
-    "prepared": {"errors", "fairspan", "calibrated", "corpus", "design", "encoding", "progress", "spec", "treatment"},
+    "prepared": {"errors", "fairspan", "calibrated", "calibration", "corpus", "design", "encoding", "progress", "spec", "treatment"},
     "forecast": {"encoding", "prepared"},
     "auditing": {"errors", "design", "encoding", "measures", "log", "prepared", "progress", "spec", "treatment"},
     "cli": {"errors", "fairspan", "calibration", "calibrated", "corpus", "encoding", "config", "spec"}

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan import __version__
 from fairspan.calibrated.transformer import calibrated_transformers
+from fairspan.calibration import Calibration
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import TokenCounter, measure_segments
@@ -67,7 +68,12 @@ class Prepared:
         segments = [Text(text, length) for text, length in zip(alone, self.counter.count_whole(alone), strict=True)]
         wants_spans = "retention" in self.spec.measures
         documents = [
-            Text(document.text, document.length, document.spans if wants_spans else ())
+            Text(
+                document.text,
+                document.length,
+                document.spans if wants_spans else (),
+                tuple(start for start, _ in document.spans),
+            )
             for document in self.documents.documents
         ]
         return segments, documents
@@ -113,11 +119,13 @@ def encoders(prepared: Prepared, treatment: Treatment) -> tuple[AnyEncoder, AnyE
     if not isinstance(model, SentenceTransformer):
         encoder = ObjectEncoder(model)
         return encoder, encoder
-    settings = {"prompt": prepared.prompt, "fingerprint": prepared.fingerprint or ""}
-    return (
-        ModelEncoder(model, treatment.for_segments, **settings),
-        ModelEncoder(model, treatment.for_documents, **settings),
-    )
+    settings: dict[str, Any] = {"prompt": prepared.prompt, "fingerprint": prepared.fingerprint or ""}
+
+    def under(calibration: Calibration) -> ModelEncoder:
+        by_segments = treatment.baskets == "segments" and calibration.acts
+        return ModelEncoder(model, calibration, by_segments=by_segments, **settings)
+
+    return under(treatment.for_segments), under(treatment.for_documents)
 
 
 def _plan(spec: AuditSpec) -> tuple[tuple[LanguagePlan, ...], Corpus]:

@@ -11,6 +11,7 @@ from typing import Any
 from fairspan.calibration import LAYER_NAMES, PRESETS, Calibration, as_calibration
 from fairspan.errors import CalibrationError
 
+BASKETS = ("tokens", "segments")
 # IRF's own names: the basket size, a hyphen, and the layers.
 _PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
 
@@ -26,6 +27,14 @@ class Treatment:
 
     name: str
     calibration: Calibration
+    baskets: str = "tokens"
+    """What a document's baskets are: runs of "tokens", or its "segments" where they are known."""
+
+    def __post_init__(self) -> None:
+        if self.baskets not in BASKETS:
+            raise CalibrationError(f"baskets must be one of {', '.join(BASKETS)}, got {self.baskets!r}.")
+        if self.baskets == "segments" and not self.calibration.strength > 0:
+            raise CalibrationError(f"the treatment {self.name!r} has segment baskets and a strength of 0.")
 
     @property
     def for_documents(self) -> Calibration:
@@ -37,20 +46,30 @@ class Treatment:
         """What segments alone are embedded with."""
         return PRESETS["none"] if self.calibration.sides == "document" else self.calibration.but(sides="both")
 
+    @property
+    def for_queries(self) -> Calibration:
+        """What queries are embedded with; to a search they are what segments alone are to an audit."""
+        return self.for_segments
+
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "calibration": self.calibration.to_dict()}
+        return {"name": self.name, "calibration": self.calibration.to_dict(), "baskets": self.baskets}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Treatment:
         """Read what `to_dict` wrote."""
-        return cls(str(values["name"]), Calibration.from_dict(values["calibration"]))
+        return cls(
+            str(values["name"]),
+            Calibration.from_dict(values["calibration"]),
+            str(values.get("baskets", "tokens")),
+        )
 
 
 def as_treatment(given: Treatment | Calibration | str | Mapping[str, Any]) -> Treatment:
     """A treatment from its name, a calibration, or a table of fields with a name.
 
     Names are a preset's ("paper"), or one of IRF's ("128-last_half", "512-last"), each followed by any number of
-    fields to change: "paper+basket_size=64+sides=document".
+    fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
+    is a basket.
 
     >>> as_treatment("128-last").calibration.layers
     'last'
@@ -64,7 +83,9 @@ def as_treatment(given: Treatment | Calibration | str | Mapping[str, Any]) -> Tr
             return Treatment(_name_of(given), given)
         case str():
             base, *changes = (part.strip() for part in given.split("+"))
-            return Treatment(given.strip(), _base(base, given).but(**dict(_parse_change(part) for part in changes)))
+            fields = dict(_parse_change(part) for part in changes)
+            baskets = fields.pop("baskets", "tokens")
+            return Treatment(given.strip(), _base(base, given).but(**fields), baskets)
         case Mapping():
             return _from_table(given)
     raise CalibrationError(f"a treatment is a name such as 'none' or 'paper', or a Calibration, got {given!r}.")
@@ -95,13 +116,15 @@ def _parse_change(part: str) -> tuple[str, Any]:
 
 def _from_table(table: Mapping[str, Any]) -> Treatment:
     fields = dict(table)
+    baskets = fields.pop("baskets", None)
     name, preset = fields.pop("name", None), fields.pop("preset", None)
     if not isinstance(name, str) or not name.strip():
         raise CalibrationError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
     named = name.split("+")[0].strip()
     if preset is None and (not fields or named in PRESETS or _PUBLISHED.fullmatch(named)):
-        return Treatment(name, as_treatment(name).calibration.but(**fields))
-    return Treatment(name, as_calibration(preset, **fields))
+        named_so = as_treatment(name)
+        return Treatment(name, named_so.calibration.but(**fields), baskets or named_so.baskets)
+    return Treatment(name, as_calibration(preset, **fields), baskets or "tokens")
 
 
 def _name_of(calibration: Calibration) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ class SegmentedText(str):
     """
 
     segments: tuple[str, ...]
+    starts: list[int]
+    """The character at which each segment begins."""
 
     def __new__(cls, segments: Sequence[str]) -> SegmentedText:
         if isinstance(segments, str) or not all(isinstance(segment, str) for segment in segments):
@@ -36,16 +39,30 @@ class SegmentedText(str):
             raise SegmentError(f"segment {empty[0]} of a document of {len(segments)} is empty: leave it out.")
         text = super().__new__(cls, SEPARATOR.join(segments))
         text.segments = tuple(segments)
+        lengths = [len(segment) + len(SEPARATOR) for segment in segments[:-1]]
+        text.starts = list(accumulate(lengths, initial=0))
         return text
 
-    def __getnewargs__(self) -> tuple[tuple[str, ...]]:  # type: ignore[override]
-        return (self.segments,)
+    @classmethod
+    def cut(cls, text: str, starts: Sequence[int]) -> SegmentedText:
+        """A text as it is, in segments that begin at these characters; what lies before the first goes with it.
 
-    @property
-    def starts(self) -> list[int]:
-        """The character at which each segment begins."""
-        lengths = [len(segment) + len(SEPARATOR) for segment in self.segments[:-1]]
-        return list(accumulate(lengths, initial=0))
+        >>> SegmentedText.cut("First.\\n\\nSecond.", [0, 8]).segments
+        ('First.', 'Second.')
+        """
+        if not starts or any(a >= b for a, b in pairwise(starts)) or starts[0] < 0 or starts[-1] >= len(text):
+            raise SegmentError(f"segments begin at growing places inside the text, got {list(starts)!r:.80}.")
+        segments = tuple(text[a:b].strip() for a, b in pairwise([*starts, len(text)]))
+        if not all(segments):
+            raise SegmentError(
+                f"segment {segments.index('')} of a document of {len(segments)} is empty: leave it out."
+            )
+        made = super().__new__(cls, text)
+        made.segments, made.starts = segments, list(starts)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SegmentedText.cut, (str(self), self.starts)
 
 
 def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prompt: str | None) -> Tensor:

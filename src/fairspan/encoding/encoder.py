@@ -15,10 +15,12 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from sentence_transformers.util import batch_to_device
 
 from fairspan.calibrated.build import calibrate
+from fairspan.calibrated.segments import SegmentedText
 from fairspan.calibrated.transformer import calibrated_transformers
 from fairspan.calibration import Calibration
 from fairspan.encoding.tokens import ModelTokens, tokens_of_spans
 from fairspan.errors import EncodingError, UnsupportedModel
+from fairspan.temperature import Side
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
 ENGINE = 2
@@ -33,11 +35,14 @@ class Text:
     Attributes:
         length: its tokens, prompt and special tokens included.
         spans: characters of the parts whose contextual vectors are wanted as well (late chunking).
+        borders: the characters at which its segments begin, where they are known; an encoder with segment baskets
+            makes each of them a basket.
     """
 
     text: str
     length: int
     spans: tuple[Span, ...] = ()
+    borders: tuple[int, ...] = ()
 
 
 @runtime_checkable
@@ -64,22 +69,39 @@ class Encoder(Protocol):
 
 
 class ModelEncoder:
-    """A SentenceTransformer under one calibration."""
+    """A SentenceTransformer under one calibration.
+
+    Args:
+        side: whether texts are embedded as documents or as queries.
+        by_segments: make every segment of a text a basket; a text without borders is one segment.
+    """
 
     def __init__(
-        self, model: SentenceTransformer, calibration: Calibration, *, prompt: str, fingerprint: str
+        self,
+        model: SentenceTransformer,
+        calibration: Calibration,
+        *,
+        prompt: str,
+        fingerprint: str,
+        side: Side = "document",
+        by_segments: bool = False,
     ) -> None:
-        self.model = calibrate(model, calibration) if calibration.acts_on("document") else model
-        self._prompt = prompt
+        self.model = calibrate(model, calibration) if calibration.acts_on(side) else model
+        self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "none" leaves it so.
         acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
-        self._identity = json.dumps([ENGINE, fingerprint, acting, prompt], sort_keys=True)
+        # Only what differs from a document in plain baskets is named, so that vectors stored before are found.
+        others = [] if (side, by_segments) == ("document", False) else [side, by_segments]
+        self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, *others], sort_keys=True)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
-        return list(np.asarray(self._encode([text.text for text in batch]), dtype=np.float32))
+        encode = self.model.encode_query if self._side == "query" else self.model.encode_document
+        texts = self._read(batch)
+        found = encode(texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False)
+        return list(np.asarray(found, dtype=np.float32))
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
-        features = self._forward([text.text for text in batch])
+        features = self._forward(self._read(batch))
         offsets = ModelTokens(self.model, self._prompt).offsets([text.text for text in batch])
         vectors = features["sentence_embedding"].float().cpu().numpy()
         return [
@@ -88,13 +110,19 @@ class ModelEncoder:
         ]
 
     def key(self, text: Text) -> bytes:
-        return _hash(self._identity, text.text)
+        return _hash(self._identity, text.text, *self._borders(text))
 
     def span_key(self, text: Text) -> bytes:
-        return _hash(self._identity, text.text, json.dumps(text.spans))
+        return _hash(self._identity, text.text, json.dumps(text.spans), *self._borders(text))
 
-    def _encode(self, texts: list[str]) -> Any:
-        return self.model.encode_document(texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False)
+    def _borders(self, text: Text) -> list[str]:
+        return [f"borders {json.dumps(text.borders)}"] if self._by_segments else []
+
+    def _read(self, batch: Sequence[Text]) -> list[str]:
+        """The texts as the model is to read them."""
+        if not self._by_segments:
+            return [text.text for text in batch]
+        return [SegmentedText.cut(text.text, text.borders or (0,)) for text in batch]
 
     def _forward(self, texts: list[str]) -> dict[str, Any]:
         """Tokens and vectors of one pass, which `encode` does not give together in every version."""

@@ -32,7 +32,7 @@ def fill(
     encoder: Encoder, texts: Sequence[Text], store: Store, *, budget: int, tally: Tally, progress: Progress
 ) -> None:
     """Embed every text that the store has no vector for. Each batch is stored before the next one begins."""
-    different = list({(text.text, text.spans): text for text in texts}.values())
+    different = list({(text.text, text.spans, text.borders): text for text in texts}.values())
     progress(sum(text.length for text in texts) - sum(text.length for text in different))
     absent = store.missing([key for text in different for key in _keys(encoder, text)])
     for batch in batches([text.length for text in different], budget):

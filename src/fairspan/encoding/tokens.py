@@ -16,7 +16,8 @@ from fairspan.errors import EncodingError
 _AT_ONCE = 256
 """Texts tokenised in one call: enough for the tokenizer's threads, and few enough for memory."""
 
-_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+# Under which names a model keeps its prompt for each side, as encode_document and encode_query look for them.
+_PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 
 class ModelTokens:
@@ -112,8 +113,17 @@ def counter_of(model: SentenceTransformer, prompt: str = "") -> ModelTokens | Ch
 
 def document_prompt(model: SentenceTransformer) -> str:
     """What `encode_document` puts before a text."""
+    return _prompt(model, "document")
+
+
+def query_prompt(model: SentenceTransformer) -> str:
+    """What `encode_query` puts before a text."""
+    return _prompt(model, "query")
+
+
+def _prompt(model: SentenceTransformer, side: str) -> str:
     prompts = model.prompts or {}
-    names = [*(name for name in _DOCUMENT_PROMPTS if name in prompts), model.default_prompt_name]
+    names = [*(name for name in _PROMPTS[side] if name in prompts), model.default_prompt_name]
     return str(prompts.get(names[0], "") or "")
 
 
