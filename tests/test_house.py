@@ -22,7 +22,7 @@ ALLOWED = {
     "corpus": {"errors"},
     "design": {"errors", "corpus"},
     "encoding": {"errors", "temperature", "calibration", "attention", "calibrated"},
-    "measures": {"errors", "design", "encoding"},
+    "measures": {"errors", "design", "encoding", "retrieval"},
     "retrieval": {"errors", "corpus", "design", "encoding"},
     "stats": {"errors"},
     "log": {"errors"},
@@ -30,14 +30,31 @@ ALLOWED = {
     "report": {"errors", "log", "stats", "published"},
     "progress": set(),
     "spec": {"errors", "design", "treatment"},
+    "evaluation": {"errors", "design", "retrieval", "treatment"},
     "config": {"errors"},
     # The verbs, which are the only wiring.
-    "prepared": {"errors", "fairspan", "calibrated", "calibration", "corpus", "design", "encoding", "progress", "spec", "treatment"},
+    "running": {"errors", "fairspan", "calibrated", "encoding", "log"},
+    "prepared": {"errors", "calibration", "corpus", "design", "encoding", "progress", "running", "spec", "treatment"},
     "forecast": {"encoding", "prepared"},
-    "auditing": {"errors", "design", "encoding", "measures", "log", "prepared", "progress", "spec", "treatment"},
+    "auditing": {"errors", "design", "encoding", "measures", "log", "prepared", "progress", "running", "spec"}
+    | {"treatment"},
+    "tasks": {
+        "errors",
+        "design",
+        "encoding",
+        "evaluation",
+        "prepared",
+        "progress",
+        "retrieval",
+        "running",
+        "treatment",
+    },
+    "evaluating": {"errors", "encoding", "evaluation", "log", "measures", "prepared", "progress", "retrieval"}
+    | {"running", "tasks", "treatment"},
     "cli": {"errors", "fairspan", "calibration", "calibrated", "corpus", "encoding", "config", "spec"}
-    | {"auditing", "prepared", "forecast", "log", "report", "published"},
-    "fairspan": {"errors", "temperature", "calibration", "calibrated", "corpus", "design", "log", "auditing"},
+    | {"auditing", "prepared", "forecast", "log", "report", "published", "evaluating", "evaluation", "tasks"},
+    "fairspan": {"errors", "temperature", "calibration", "calibrated", "corpus", "design", "log", "auditing"}
+    | {"evaluating"},
 }
 
 

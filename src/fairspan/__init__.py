@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fairspan.calibrated.segments import SegmentedText
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
+    from fairspan.evaluating import evaluate
     from fairspan.log import AuditLog, read_log
 
 __version__ = "0.1.0"
@@ -60,6 +61,7 @@ __all__ = [
     "audit",
     "calibrate",
     "encode_segments",
+    "evaluate",
     "load",
     "read_log",
 ]
@@ -70,6 +72,7 @@ _LAZY = {
     "Corpus": "fairspan.corpus.corpus",
     "Design": "fairspan.design.design",
     "audit": "fairspan.auditing",
+    "evaluate": "fairspan.evaluating",
     "read_log": "fairspan.log",
     "calibrate": "fairspan.calibrated.build",
     "load": "fairspan.calibrated.saved",

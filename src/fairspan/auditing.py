@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +17,17 @@ from fairspan.encoding.encoder import Encodes, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store, default_store
 from fairspan.encoding.whole import refuse_unread_end
-from fairspan.errors import DesignError, LogError
-from fairspan.log import HEADER, AuditLog, LogWriter, read_header, read_log
+from fairspan.errors import DesignError
+from fairspan.log import AuditLog, LogWriter
 from fairspan.measures.cosines import representation, retention
 from fairspan.measures.profile import profile_rows
 from fairspan.measures.rows import position_rows
 from fairspan.prepared import AnyEncoder, Prepared, encoders, prepare
 from fairspan.progress import Progress, Silent
+from fairspan.running import DEFAULT_RUNS, batch_budget, described, finished, write_run
 from fairspan.spec import AuditSpec, make_spec
 from fairspan.treatment import Treatment
 
-DEFAULT_RUNS = Path("fairspan-runs")
 _AT_ONCE = 2000
 
 
@@ -79,27 +77,17 @@ def run(
 ) -> AuditLog:
     """Embed what the store does not have, measure, and write the log."""
     progress = progress or Silent()
-    if batch_tokens is not None and batch_tokens < 1:
-        raise DesignError(f"batch_tokens must be a whole number of at least 1, got {batch_tokens}.")
+    budget = batch_budget(prepared.model, batch_tokens)
     folder = Path(out) if out is not None else DEFAULT_RUNS / prepared.run
-    done = _finished(folder, prepared, fresh=fresh)
+    done = finished(folder, prepared.run, fresh=fresh or prepared.fingerprint is None)
     if done is not None:
         return done
-    writer = LogWriter(folder, _header(prepared))
-    tally, started = Tally(), time.monotonic()
-    try:
+
+    def work(writer: LogWriter, tally: Tally) -> None:
         with Store(":memory:" if prepared.fingerprint is None else store or default_store()) as vectors:
-            _measure(prepared, vectors, writer, batch_tokens or _budget(prepared.model), tally, progress)
-    except BaseException as error:
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        # Where the disk is full the header cannot be written either; the first error is the one to tell.
-        with suppress(LogError):
-            writer.finish(status, error=str(error) or None, timings=_timings(tally, started))
-        raise
-    notes = [*writer.header["notes"], *_tally_notes(tally)]
-    log = writer.finish("complete", timings=_timings(tally, started), notes=notes)
-    assert log is not None
-    return log
+            _measure(prepared, vectors, writer, budget, tally, progress)
+
+    return write_run(folder, _header(prepared), work)
 
 
 def _measure(
@@ -163,41 +151,13 @@ def _read(store: Store, keys: Sequence[bytes]) -> list[np.ndarray]:
     return [found[key] for key in keys]
 
 
-def _finished(folder: Path, prepared: Prepared, *, fresh: bool) -> AuditLog | None:
-    """The complete log of this very run, if the folder holds it and it is wanted."""
-    if not (folder / HEADER).exists():
-        return None
-    header = read_header(folder)
-    if header.get("run") != prepared.run:
-        raise DesignError(
-            f"{folder} holds the run {header.get('run')}, which asked for something else: choose another folder with "
-            "--out."
-        )
-    if fresh or header.get("status") != "complete" or prepared.fingerprint is None:
-        return None
-    # Rows that were lost or written over are measured again.
-    with suppress(LogError):
-        return read_log(folder)
-    return None
-
-
 def _header(prepared: Prepared) -> dict[str, Any]:
-    model, documents = prepared.model, prepared.documents
-    details: dict[str, Any] = {"name": prepared.name, "fingerprint": prepared.fingerprint}
-    if isinstance(model, SentenceTransformer):
-        parameter = next(model.parameters(), None)
-        details |= {
-            "window": prepared.counter.window,
-            "prompt": prepared.prompt,
-            "device": str(model.device),
-            "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
-            "calibrations": prepared.calibrations,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        }
+    documents = prepared.documents
+    details = {"window": prepared.counter.window, "prompt": prepared.prompt}
     return {
         "verb": "audit",
         "run": prepared.run,
-        "model": details,
+        "model": described(prepared.model, prepared.name, prepared.fingerprint, **details),
         "corpus": {
             "name": prepared.corpus.name,
             "fingerprint": prepared.corpus.fingerprint,
@@ -213,27 +173,6 @@ def _header(prepared: Prepared) -> dict[str, Any]:
         "spec": prepared.spec.to_dict(),
         "notes": [*prepared.corpus.notes, *documents.notes],
     }
-
-
-def _timings(tally: Tally, started: float) -> dict[str, Any]:
-    return {
-        "seconds": round(time.monotonic() - started, 3),
-        "texts_computed": tally.computed,
-        "tokens_computed": tally.computed_tokens,
-        "texts_from_store": tally.found,
-        "batches_halved": tally.halved,
-    }
-
-
-def _tally_notes(tally: Tally) -> list[str]:
-    if not tally.halved:
-        return []
-    return [f"memory ran out and {tally.halved} batches were halved: a smaller --batch-tokens would be faster"]
-
-
-def _budget(model: Any) -> int:
-    device = getattr(model, "device", None)
-    return 65536 if getattr(device, "type", "cpu") == "cuda" else 4096
 
 
 def _some_of_each(documents: Sequence[Document], count: int) -> list[Document]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from fairspan import __version__
-from fairspan.calibrated.transformer import calibrated_transformers
 from fairspan.calibration import Calibration
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.documents import Documents, build_documents
@@ -23,6 +19,7 @@ from fairspan.encoding.loading import load_model
 from fairspan.encoding.tokens import Characters, counter_of, document_prompt
 from fairspan.errors import UnsupportedModel
 from fairspan.progress import Progress, Silent
+from fairspan.running import calibrations_of, name_of, run_name
 from fairspan.spec import AuditSpec
 from fairspan.treatment import Treatment
 
@@ -45,21 +42,12 @@ class Prepared:
     """None for an object of which nothing is known; its vectors are not kept."""
 
     @property
-    def calibrations(self) -> list[dict[str, Any]]:
-        """How the model is calibrated before any treatment."""
-        if not isinstance(self.model, SentenceTransformer):
-            return []
-        return [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
-
-    @property
     def run(self) -> str:
-        """The name of the run's folder: the model's, and a hash of all that decides the result."""
+        """The name of the run's folder."""
         plans = [str(plan) for plan in self.plans]
-        model = [self.name, self.fingerprint, self.calibrations, self.prompt, self.counter.window]
-        decisive = [__version__, self.spec.to_dict(), model, self.corpus.fingerprint, plans]
-        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-        slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.name.rstrip("/").split("/")[-1]).strip("-.") or "model"
-        return f"{slug}-{digest[:8]}"
+        calibrations = calibrations_of(self.model)
+        model = [self.name, self.fingerprint, calibrations, self.prompt, self.counter.window]
+        return run_name(self.name, self.spec.to_dict(), model, self.corpus.fingerprint, plans)
 
     def texts(self) -> tuple[list[Text], list[Text]]:
         """The segments and the documents that every treatment has to embed."""
@@ -92,9 +80,9 @@ def prepare(
         progress.stage(f"loading {model or 'the default model'}")
         name = name or model or "all-MiniLM-L6-v2"
         model = load_model(model)
-    name = name or _name_of(model)
+    name = name or name_of(model)
     progress.stage("reading the corpus")
-    plans, corpus = _plan(spec)
+    plans, corpus = choose_plans(spec.corpus, spec.languages, spec.mixed, partial=spec.partial)
     prompt, counter = "", Characters()  # type: tuple[str, TokenCounter]
     if isinstance(model, SentenceTransformer):
         prompt = document_prompt(model) if spec.prompt is None else spec.prompt
@@ -128,17 +116,24 @@ def encoders(prepared: Prepared, treatment: Treatment) -> tuple[AnyEncoder, AnyE
     return under(treatment.for_segments), under(treatment.for_documents)
 
 
-def _plan(spec: AuditSpec) -> tuple[tuple[LanguagePlan, ...], Corpus]:
-    """The language plans, and the corpus in the languages they need."""
-    if spec.languages is None and not spec.mixed:
-        corpus = Corpus.read(spec.corpus, None, partial=True)
-        first = "en" if "en" in corpus.languages else corpus.languages[0]
-        return language_plans([first], ()), corpus.select([first])
-    if spec.languages is None and spec.mixed == "all":
-        corpus = Corpus.read(spec.corpus, None, spec.partial)
-        return language_plans(corpus.languages, "all"), corpus
-    plans = language_plans(spec.languages or (), spec.mixed)
-    return plans, Corpus.read(spec.corpus, languages_of(plans), spec.partial)
+def choose_plans(
+    corpus: str,
+    languages: Sequence[str] | None,
+    mixed: str | Sequence[str],
+    *,
+    partial: bool,
+    also: Sequence[str] = (),
+) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+    """The language plans, and the corpus in the languages that they, and whoever else, need."""
+    if languages is None and not mixed:
+        found = Corpus.read(corpus, None, partial=True)
+        first = "en" if "en" in found.languages else found.languages[0]
+        return language_plans([first], ()), found.select([*dict.fromkeys([first, *also])])
+    if languages is None and mixed == "all":
+        found = Corpus.read(corpus, None, partial)
+        return language_plans(found.languages, "all"), found
+    plans = language_plans(languages or (), mixed)
+    return plans, Corpus.read(corpus, [*dict.fromkeys([*languages_of(plans), *also])], partial)
 
 
 def _refuse_beyond_encode(model: Any, spec: AuditSpec) -> None:
@@ -152,8 +147,3 @@ def _refuse_beyond_encode(model: Any, spec: AuditSpec) -> None:
             f"{kind} is not a SentenceTransformer, so only representation without treatments can be measured: leave "
             f"out {', '.join([*acting, *beyond])}."
         )
-
-
-def _name_of(model: Any) -> str:
-    card = getattr(model, "model_card_data", None)
-    return str(getattr(card, "base_model", None) or type(model).__name__)

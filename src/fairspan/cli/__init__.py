@@ -11,6 +11,7 @@ from fairspan.cli import corpus
 from fairspan.cli.audit import audit
 from fairspan.cli.calibrate import calibrate
 from fairspan.cli.compare import compare
+from fairspan.cli.evaluate import evaluate
 from fairspan.errors import FairspanError
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command()(audit)
 app.command()(calibrate)
+app.command()(evaluate)
 app.command()(compare)
 app.add_typer(corpus.app, name="corpus")
 

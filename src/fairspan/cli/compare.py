@@ -14,6 +14,7 @@ from fairspan.errors import LogError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fairspan.log import AuditLog
     from fairspan.report.beside_published import Beside
     from fairspan.report.comparison import Comparison
 
@@ -46,6 +47,8 @@ def compare(
         fairspan compare fairspan-runs/bge-m3-1a2b3c4d fairspan-runs/e5-5e6f7a8b --treatments none,none
 
         fairspan compare fairspan-runs/gte-multilingual-base-9c0d1e2f --published
+
+    Two evaluations are compared in the same way, query by query.
     """
     from rich.console import Console
 
@@ -66,6 +69,9 @@ def compare(
         return
     second = None if other is None else read_log(other)
     named = words(treatments)
+    if "evaluate" in (first.header.get("verb"), *([] if second is None else [second.header.get("verb")])):
+        _compare_evaluations(first, second, named, as_json)
+        return
     if named is None:
         pairs = sides_to_compare(first, second)
     elif len(named) == 2:
@@ -77,6 +83,31 @@ def compare(
         typer.echo(json.dumps([one.to_dict() for one in found], ensure_ascii=False, indent=2))
     else:
         _print_comparisons(Console(), found, across=second is not None)
+
+
+def _compare_evaluations(first: AuditLog, second: AuditLog | None, named: list[str] | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from fairspan.report.comparison import sides_to_compare
+    from fairspan.report.retrieval import compare_searches
+    from fairspan.report.retrieval_terminal import change_tables
+
+    verbs = {log.header.get("verb") for log in (first, second) if log is not None}
+    if len(verbs) > 1:
+        raise LogError("an audit and an evaluation have nothing to compare: name two runs of the same kind.")
+    if named is not None and len(named) != 2:
+        raise LogError(f"--treatments names two treatments, such as none,paper, got {','.join(named)!r}.")
+    if named is not None:
+        pairs = [(named[0], named[1])]
+    else:
+        pairs = [(one.treatment, two.treatment) for one, two in sides_to_compare(first, second)]
+    found = [change for pair in pairs for change in compare_searches(first, second or first, pair)]
+    if as_json:
+        typer.echo(json.dumps([one.to_dict() for one in found], ensure_ascii=False, indent=2))
+    else:
+        console = Console()
+        for table in change_tables(found):
+            console.print(table)
 
 
 def _print_comparisons(console: Console, found: list[Comparison], *, across: bool) -> None:

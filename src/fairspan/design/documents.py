@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,11 +50,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All documents of an audit, what they are made of, and what a reader should know of the draw."""
+    """All documents of an audit, what they are made of, and what a reader should know of the draw.
+
+    Attributes:
+        shared: for each size, whether some segment is in more than one set.
+        disjoint: for each size, how many sets from the first on have no segment in common.
+    """
 
     documents: tuple[Document, ...]
     segments: dict[Key, str]
     shared: dict[int, bool]
+    disjoint: dict[int, int]
     notes: tuple[str, ...]
 
     @property
@@ -75,21 +81,55 @@ def build_documents(
     lengths = {segment: material.longest(segment, languages) for segment in material.ids}
     notes = list(material.notes)
     unmeasured: list[Document] = []
-    shared = {}
+    shared, disjoint = {}, {}
     for n in design.sizes:
         rng = np.random.default_rng([design.seed, n])
         draw = _draw(material, lengths, n, design, counter, rng)
-        shared[n] = draw.shared
+        shared[n], disjoint[n] = draw.shared, draw.disjoint
         notes += _notes(draw, n, design)
         unmeasured += _tell(draw, plans, design, material, rng)
     whole = counter.count_whole([document.text for document in unmeasured])
-    documents = tuple(
-        Document(d.set, d.order, d.plan, d.keys, d.text, d.spans, d.tokens, length)
-        for d, length in zip(unmeasured, whole, strict=True)
-    )
+    documents = tuple(replace(document, length=length) for document, length in zip(unmeasured, whole, strict=True))
     _refuse_truncation(documents, counter)
     used = {key: material.texts[key] for document in documents for key in document.keys}
-    return Documents(documents, used, shared, tuple(notes))
+    return Documents(documents, used, shared, disjoint, tuple(notes))
+
+
+def build_fillers(
+    material: Material,
+    plans: Sequence[LanguagePlan],
+    n: int,
+    count: int,
+    made: Documents,
+    design: Design,
+    counter: TokenCounter,
+) -> tuple[Document, ...]:
+    """`count` more documents a plan, each of n segments that no document of `made` has, in one order.
+
+    Segments are used again once all have been, in other company.
+    """
+    if count == 0:
+        return ()
+    taken = {segment for document in made.documents for segment, _ in document.keys}
+    rest = [segment for segment in material.ids if segment not in taken]
+    lengths = {segment: material.longest(segment, languages_of(plans)) for segment in rest}
+    rng = np.random.default_rng([design.seed, n, 1])
+    draw = draw_sets(rest, n, count, rng, lengths=lengths, room=_room(n, counter))
+    if len(draw.sets) < count:
+        raise DesignError(
+            f"{count} more documents of {n} segments were asked for, and the {len(rest)} segments that are left make "
+            f"{len(draw.sets)}: ask for fewer, use fewer sets, or add texts."
+        )
+    first = 1 + max(document.set for document in made.documents)
+    told = [
+        _join(first + number, 0, plan, members, material)
+        for plan in plans
+        for number, members in enumerate(draw.sets)
+    ]
+    whole = counter.count_whole([document.text for document in told])
+    fillers = tuple(replace(document, length=length) for document, length in zip(told, whole, strict=True))
+    _refuse_truncation(fillers, counter)
+    return fillers
 
 
 def _draw(

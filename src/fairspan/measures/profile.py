@@ -10,7 +10,7 @@ import polars as pl
 from fairspan.design.documents import Document
 from fairspan.encoding.attention_rows import AttentionRow
 from fairspan.measures.attention import by_basket, by_bins, by_segment
-from fairspan.measures.rows import SCHEMA
+from fairspan.measures.rows import SCHEMA, as_rows
 
 BASKET_SIZE = 128
 BINS = 20
@@ -68,6 +68,4 @@ def _table(document: Document, part: Part, label: dict[str, str]) -> pl.DataFram
         "tokens": document.tokens[position - 1] if position else None,
         "part": name,
     }
-    frame = pl.DataFrame({"layer": np.arange(len(masses)), "value": np.asarray(masses, dtype=np.float64)})
-    literals = [pl.lit(value, dtype=SCHEMA[column]).alias(column) for column, value in constant.items()]
-    return frame.with_columns(literals).select([pl.col(column).cast(kind) for column, kind in SCHEMA.items()])
+    return as_rows({**constant, "layer": list(range(len(masses))), "value": np.asarray(masses, np.float64).tolist()})

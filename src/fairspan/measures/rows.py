@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,10 +26,24 @@ SCHEMA: dict[str, pl.DataType] = {
     "n": pl.Int16(),
     "tokens": pl.Int32(),
     "value": pl.Float64(),
-    # Only of attention profiles.
+    # Of attention profiles: the layer, and what of the document. Of searches `part` is what the index holds.
     "layer": pl.Int16(),
     "part": pl.String(),
+    # Only of searches: the query, its length, and the tokens before its evidence.
+    "query": pl.String(),
+    "query_tokens": pl.Int32(),
+    "offset": pl.Int32(),
 }
+
+
+def as_rows(columns: Mapping[str, Any]) -> pl.DataFrame:
+    """A table of the schema. A column is a list, or one value for all rows; what is not given is empty."""
+    length = max(len(column) for column in columns.values() if isinstance(column, list))
+    filled = {
+        name: column if isinstance(column, list) else [column] * length
+        for name, column in {**dict.fromkeys(SCHEMA), **columns}.items()
+    }
+    return pl.DataFrame(filled, schema=SCHEMA)
 
 
 def position_rows(
@@ -42,12 +57,12 @@ def position_rows(
             zip(document.keys, document.tokens, found, strict=True), start=1
         )
     ]
-    return pl.DataFrame(
+    return as_rows(
         {
-            "run": [run] * len(flat),
-            "model": [model] * len(flat),
-            "treatment": [treatment] * len(flat),
-            "measure": [measure] * len(flat),
+            "run": run,
+            "model": model,
+            "treatment": treatment,
+            "measure": measure,
             "set": [document.set for document, *_ in flat],
             "order": [document.order for document, *_ in flat],
             "document": [document.name for document, *_ in flat],
@@ -59,8 +74,5 @@ def position_rows(
             "n": [document.n for document, *_ in flat],
             "tokens": [tokens for *_, tokens, _ in flat],
             "value": [value for *_, value in flat],
-            "layer": [None] * len(flat),
-            "part": [None] * len(flat),
-        },
-        schema=SCHEMA,
+        }
     )

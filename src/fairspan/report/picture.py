@@ -59,14 +59,24 @@ def draw_profiles(summary: Summary, measure: str | None = None) -> Figure:
     fitting = int(figure.get_figwidth() * 11 // (max(len(label) for label in shown) + 6))
     columns = max(1, min(len(shown), fitting))
     figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
-    figure.suptitle(f"How well one vector stands for each part of a document: {summary.log.model}", fontsize=10)
+    name = short_name(summary.log.model)
+    figure.suptitle(f"How well one vector stands for each part of a document: {name}", fontsize=10)
     return figure
 
 
 def save_picture(summary: Summary, file: Path, measure: str | None = None) -> None:
     """Draw into a PNG, SVG or PDF."""
+    write_figure(draw_profiles(summary, measure), file)
+
+
+def short_name(name: str) -> str:
+    """The last part of a path or a hub's name, which fits a title."""
+    return name.rstrip("/").split("/")[-1]
+
+
+def write_figure(figure: Figure, file: Path) -> None:
+    """Write a figure into a PNG, SVG or PDF."""
     require_drawing(file)
-    figure = draw_profiles(summary, measure)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file, dpi=150)

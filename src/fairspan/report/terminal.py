@@ -24,14 +24,14 @@ def print_summary(console: Console, summary: Summary) -> None:
     log = summary.log
     header = log.header
     seconds = header["timings"].get("seconds")
-    _line(
+    line(
         console,
         f"{log.model} on {header['corpus']['name']}: {header['documents']} documents of "
         f"{', '.join(map(str, log.spec['design']['sizes']))} segments, {', '.join(header['plans'])}"
         + (f", {seconds:.0f} s" if seconds is not None else ""),
     )
     for note in summary.notes:
-        _line(console, f"note: {note}", style="yellow")
+        line(console, f"note: {note}", style="yellow")
     for measure in summary.measures:
         console.print()
         console.print(verdict_lines(summary, measure))
@@ -43,8 +43,8 @@ def print_summary(console: Console, summary: Summary) -> None:
             console.print(table)
         console.print(Text(LEGEND, style="dim"))
     for joint in summary.joint:
-        _line(console, _joint_line(joint))
-    _line(console, f"log: {log.folder}")
+        line(console, _joint_line(joint))
+    line(console, f"log: {log.folder}")
 
 
 def verdict_lines(summary: Summary, measure: str) -> RenderableType:
@@ -71,10 +71,10 @@ def profile_chart(cells: list[Cell], width: int = 80) -> RenderableType:
         block = Table.grid(padding=(0, 1))
         for position, mean in enumerate(cell.effects.means.estimate, start=1):
             low, high = cell.effects.means.low[position - 1], cell.effects.means.high[position - 1]
-            bar = Text(_bar((float(mean) - bottom) * unit), style="cyan" if cell is not first else "bright_black")
-            bar.pad_right(longest - len(bar))
-            interval = Text(f"[{_minus(f'{low:.3f}')}, {_minus(f'{high:.3f}')}]", style="dim")
-            block.add_row(f" {position}", bar, _minus(f"{mean:.3f}"), interval)
+            drawn = Text(bar((float(mean) - bottom) * unit), style="cyan" if cell is not first else "bright_black")
+            drawn.pad_right(longest - len(drawn))
+            interval = Text(f"[{minus(f'{low:.3f}')}, {minus(f'{high:.3f}')}]", style="dim")
+            block.add_row(f" {position}", drawn, minus(f"{mean:.3f}"), interval)
         lines.append(block)
     return Group(*lines)
 
@@ -136,19 +136,21 @@ def _families(summary: Summary, measure: str) -> list[list[Cell]]:
     return list(families.values())
 
 
-def _line(console: Console, text: str, style: str | None = None) -> None:
+def line(console: Console, text: str, style: str | None = None) -> None:
     """One line as it is: names from outside may hold brackets, and paths are not to be broken."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def _bar(length: float) -> str:
+def bar(length: float) -> str:
+    """A bar of so many characters, to an eighth of one."""
     whole, rest = divmod(max(0, round(length * 8)), 8)
     return "█" * whole + (_EIGHTHS[rest] if rest else "")
 
 
 def _signed(number: float | None) -> str:
-    return "∞" if number is None else _minus(f"{number:+.3f}")
+    return "∞" if number is None else minus(f"{number:+.3f}")
 
 
-def _minus(number: str) -> str:
+def minus(number: str) -> str:
+    """A number with a minus sign in place of the hyphen."""
     return number.replace("-", "−")

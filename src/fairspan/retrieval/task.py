@@ -58,6 +58,8 @@ class RetrievalTask:
     Attributes:
         relevant: for each query the gain of every document that answers it; what is not named has none.
         evidence: for each query where its answer lies; empty where that is not known.
+        edition: which of several indexes of the same queries this is, from 0.
+        lead, later: the languages of a page's first segment and of its later ones; empty for other tasks.
         notes: what a reader of results should know about how the task came about.
     """
 
@@ -66,6 +68,9 @@ class RetrievalTask:
     documents: tuple[Passage, ...]
     relevant: Mapping[str, Mapping[str, float]]
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
+    edition: int = 0
+    lead: str = ""
+    later: str = ""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,0 +1,75 @@
+"""Rows of a search: every metric of every query, with where its evidence lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from fairspan.measures.rows import as_rows
+from fairspan.retrieval.measured import MeasuredTask
+from fairspan.retrieval.metrics import gains_of, parse_metric
+
+
+def search_rows(
+    measured: MeasuredTask,
+    numbers: np.ndarray,
+    documents: Sequence[str],
+    metrics: Sequence[str],
+    clusters: Mapping[str, int],
+    *,
+    run: str,
+    model: str,
+    treatment: str,
+    index: str,
+) -> pl.DataFrame:
+    """One row for each query and metric.
+
+    Args:
+        numbers: [Q, k], what was found for each query, best first, as numbers of `documents`.
+        documents: the ids of the index in its order.
+        clusters: the number of every cluster of queries.
+    """
+    task = measured.task
+    place_of = {name: number for number, name in enumerate(documents)}
+    relevant = [
+        {place_of[document]: gain for document, gain in task.relevant[query.id].items() if gain > 0}
+        for query in task.queries
+    ]
+    gains = gains_of(numbers, relevant)
+    ideal = [list(found.values()) for found in relevant]
+    wanted = [_wanted(task.relevant[query.id]) for query in task.queries]
+    places = [measured.places.get(query.id) for query in task.queries]
+    names = [query.id for query in task.queries]
+    segments = [query.id.rsplit("/", 1)[0] if task.lead else None for query in task.queries]
+    constant = {
+        "run": run,
+        "model": model,
+        "treatment": treatment,
+        "set": [clusters[query.cluster or query.id] for query in task.queries],
+        "order": task.edition,
+        "document": wanted,
+        "position": [None if place is None else place.position for place in places],
+        "segment": segments,
+        "language": [query.language or None for query in task.queries],
+        "lead": task.lead or None,
+        "later": task.later or None,
+        "n": [None if place is None else place.groups for place in places],
+        "tokens": [measured.lengths[document] for document in wanted],
+        "part": index,
+        "query": names,
+        "query_tokens": [measured.query_lengths[name] for name in names],
+        "offset": [None if place is None else place.offset for place in places],
+    }
+    return pl.concat(
+        [
+            as_rows({**constant, "measure": metric, "value": parse_metric(metric)(gains, ideal).tolist()})
+            for metric in metrics
+        ]
+    )
+
+
+def _wanted(gains: Mapping[str, float]) -> str:
+    """The document that answers a query best; the first by name of several."""
+    return min(gains, key=lambda document: (-gains[document], document))

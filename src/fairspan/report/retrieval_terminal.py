@@ -1,0 +1,174 @@
+"""An evaluation's results in the terminal: advice first, then the tables, then where the log lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fairspan.report.retrieval import Change, RetrievalSummary
+from fairspan.report.terminal import bar, line, minus
+from fairspan.stats.bootstrap import Interval
+
+COLOURS = {"use": "green", "documents only": "green", "leave": "red", "more data": "yellow"}
+# Of a line of the chart besides the bar: the position, the mean, the interval and the gaps.
+_BESIDE_THE_BAR = 42
+
+
+def print_search(console: Console, summary: RetrievalSummary) -> None:
+    """What to do first, then the picture, then the numbers."""
+    log = summary.log
+    task, seconds = log.header["task"], log.header["timings"].get("seconds")
+    indexes = "" if task["indexes"] == 1 else f" in {task['indexes']} indexes"
+    line(
+        console,
+        f"{log.model} on {task['source']}: {task['queries']:,} queries, {task['documents']:,} documents{indexes}"
+        + (f", {seconds:.0f} s" if seconds is not None else ""),
+    )
+    for note in log.notes:
+        line(console, f"note: {note}", style="yellow")
+    if summary.advice:
+        console.print()
+        console.print(advice_lines(summary))
+    for plan in summary.plans if len(summary.plans) < 3 else summary.plans[1:]:
+        if summary.result(summary.baseline, summary.metrics[0], plan).groups:
+            console.print()
+            console.print(position_chart(summary, plan, console.width))
+    console.print()
+    for table in quality_tables(summary):
+        console.print(table)
+    if len(summary.arms) > 1:
+        line(console, "p: randomisation test over clusters of queries, Holm-corrected over the arms", style="dim")
+    if summary.runs and task["positions"] == "fifths":
+        console.print()
+        console.print(run_table(summary))
+    if len({arm.index for arm in summary.arms}) > 1:
+        console.print()
+        console.print(cost_table(summary))
+    line(console, f"log: {log.folder}")
+
+
+def advice_lines(summary: RetrievalSummary) -> RenderableType:
+    """One line a treatment."""
+    table = Table.grid(padding=(0, 2))
+    for advice in summary.advice:
+        table.add_row(Text(advice.treatment, style="bold"), Text(advice.sentence, style=COLOURS[advice.kind]))
+    return table
+
+
+def position_chart(summary: RetrievalSummary, plan: str = "", width: int = 80) -> RenderableType:
+    """The first metric by position, one block a treatment, all on one scale."""
+    metric = summary.metrics[0]
+    results = [summary.result(arm, metric, plan) for arm in summary.arms if arm.index == summary.baseline.index]
+    top = max(mean.estimate for result in results for mean in result.effects.groups)
+    longest = max(8, min(44, width - _BESIDE_THE_BAR))
+    unit = longest / top if top > 0 else 0.0
+    where = summary.log.header["task"]["positions"]
+    title = f"{metric} by {'segment' if where == 'segments' else 'fifth'} of the evidence"
+    lines: list[RenderableType] = [Text(title + (f", {plan}" if plan else ""))]
+    for result in results:
+        lines.append(Text(str(result.arm), style="bold"))
+        block = Table.grid(padding=(0, 1))
+        for name, mean in zip(result.groups, result.effects.groups, strict=True):
+            drawn = Text(bar(mean.estimate * unit), style="bright_black" if result is results[0] else "cyan")
+            drawn.pad_right(longest - len(drawn))
+            block.add_row(f" {name}", drawn, f"{mean.estimate:.3f}", Text(_bounds(mean), style="dim"))
+        lines.append(block)
+    return Group(*lines)
+
+
+def quality_tables(summary: RetrievalSummary, plan: str = "") -> list[RenderableType]:
+    """The first metric with its change, and beside it what else was measured."""
+    first, *others = summary.metrics
+    positions = bool(summary.result(summary.baseline, first, plan).groups)
+    main = _table([first, "change [95 %]", "p", *(["PSI"] if positions else [])])
+    for arm in summary.arms:
+        effects = summary.result(arm, first, plan).effects
+        cells = [f"{effects.overall.estimate:.3f}", *_changed(summary.change(arm, first, plan))]
+        cells += [_short(effects.psi, 2)] if positions else []
+        main.add_row(Text(str(arm)), *cells)
+    if not others and not positions:
+        return [main]
+    rest = _table([*([f"harmonic {first}"] if positions else []), *others])
+    for arm in summary.arms:
+        found = [summary.result(arm, first, plan).effects.harmonic] if positions else []
+        found += [summary.result(arm, metric, plan).effects.overall for metric in others]
+        rest.add_row(Text(str(arm)), *(_short(one, 3) for one in found))
+    return [main, rest]
+
+
+def run_table(summary: RetrievalSummary) -> RenderableType:
+    """The first metric by the tokens that lie before the evidence."""
+    title = f"{summary.metrics[0]} by tokens before the evidence (queries)"
+    first = summary.runs[0]
+    counted = zip(first.groups, first.effects.counts.group_queries, strict=True)
+    table = _table([f"{name} ({count})" for name, count in counted], title)
+    for result in summary.runs:
+        table.add_row(Text(str(result.arm)), *(f"{mean.estimate:.3f}" for mean in result.effects.groups))
+    return table
+
+
+def cost_table(summary: RetrievalSummary) -> RenderableType:
+    """What each index costs beside what it finds."""
+    metric = summary.metrics[0]
+    table = _table(["vectors a document", "MiB", "tokens read", "seconds", metric], "what an index costs")
+    for arm in summary.arms:
+        cost, quality = summary.cost(arm), summary.result(arm, metric).effects.overall.estimate
+        table.add_row(
+            Text(str(arm)),
+            f"{cost['vectors'] / cost['searched_documents']:.1f}",
+            f"{cost['bytes'] / 2**20:.1f}",
+            f"{cost['tokens']:,}",
+            "stored" if cost["seconds"] is None else f"{cost['seconds']:.0f}",
+            f"{quality:.3f}",
+        )
+    return table
+
+
+def change_tables(changes: Sequence[Change]) -> list[RenderableType]:
+    """Changes between two runs, a table for each pair of treatments and index."""
+    tables: list[RenderableType] = []
+    for arm in dict.fromkeys(change.arm for change in changes):
+        title = arm.treatment if arm.index == "whole" else f"{arm.treatment}, {arm.index}"
+        table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("metric", no_wrap=True)
+        for name in ("queries", "change [95 %]", "p", "change of PSI [95 %]"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for one in changes:
+            if one.arm == arm:
+                queries = str(one.change.counts.queries)
+                table.add_row(one.metric, queries, *_changed(one), _signed(one.change.psi))
+        tables.append(table)
+    return tables
+
+
+def _table(columns: Sequence[str], title: str | None = None) -> Table:
+    """A table with one row an arm."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("documents and queries", overflow="fold", min_width=16)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap="95 %" in name)
+    return table
+
+
+def _changed(change: Change | None) -> list[str]:
+    if change is None:
+        return ["", ""]
+    return [_signed(change.change.overall), "<.001" if change.p_value < 0.001 else f"{change.p_value:.3f}"]
+
+
+def _signed(interval: Interval) -> str:
+    if interval.estimate != interval.estimate:
+        return "–"
+    return minus(f"{interval.estimate:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]")
+
+
+def _short(interval: Interval, digits: int) -> str:
+    return "–" if interval.estimate != interval.estimate else f"{interval.estimate:.{digits}f}"
+
+
+def _bounds(interval: Interval) -> str:
+    return f"[{interval.low:.3f}, {interval.high:.3f}]"

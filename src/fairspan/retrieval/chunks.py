@@ -1,0 +1,81 @@
+"""Chunks of documents: runs of whole sentences, and the windows in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairspan.corpus.sentences import sentences
+from fairspan.design.lengths import TokenCounter
+from fairspan.errors import TaskError
+from fairspan.retrieval.task import Passage, Span
+
+
+def chunk_documents(documents: Sequence[Passage], counter: TokenCounter, size: int) -> list[list[Span]]:
+    """The characters of every document's chunks: as many whole sentences as fit into `size` tokens.
+
+    A sentence that is longer than a chunk is cut between tokens. Together the chunks hold every sentence.
+    """
+    room = _room(counter)
+    if size < 1 or (room is not None and size > room):
+        limit = "" if room is None else f" and at most {room}, which is what the model reads"
+        raise TaskError(f"chunk_tokens must be at least 1{limit}, got {size}.")
+    found = [sentences(document.text, document.language) for document in documents]
+    flat = [document.text[slice(*span)] for document, spans in zip(documents, found, strict=True) for span in spans]
+    counts = iter(counter.count(flat))
+    chunked = []
+    for document, spans in zip(documents, found, strict=True):
+        lengths = [next(counts) for _ in spans]
+        pieces: list[tuple[Span, int]] = []
+        for span, length in zip(spans, lengths, strict=True):
+            pieces += [(span, length)] if length <= size else _cut(document.text, span, counter, size)
+        chunked.append(_packed(pieces, size))
+    return chunked
+
+
+def windows(chunks: Sequence[Span], lengths: Sequence[int], counter: TokenCounter) -> list[list[Span]]:
+    """Neighbouring chunks that the model can read in one pass, given the tokens of each.
+
+    A document that fits is one window. Of a longer one every chunk still is read, in the company of as many
+    neighbours as fit.
+    """
+    room = _room(counter)
+    made: list[list[Span]] = []
+    used = 0
+    for chunk, length in zip(chunks, lengths, strict=True):
+        # One token more for the white space between chunks.
+        if made and (room is None or used + length + 1 <= room):
+            made[-1].append(chunk)
+            used += length + 1
+        else:
+            made.append([chunk])
+            used = length
+    return made
+
+
+def _room(counter: TokenCounter) -> int | None:
+    return None if counter.window is None else counter.window - counter.count_whole([""])[0]
+
+
+def _cut(text: str, span: Span, counter: TokenCounter, size: int) -> list[tuple[Span, int]]:
+    start, end = span
+    pieces = []
+    while start < end:
+        head = counter.cut([text[start:end]], size)[0]
+        # A single character of more tokens than a chunk stays whole.
+        stop = start + max(1, len(head))
+        pieces.append(((start, stop), size))
+        start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
+    return pieces
+
+
+def _packed(pieces: Sequence[tuple[Span, int]], size: int) -> list[Span]:
+    packed: list[Span] = []
+    used = 0
+    for (start, end), length in pieces:
+        if packed and used + length <= size:
+            packed[-1] = (packed[-1][0], end)
+            used += length
+        else:
+            packed.append((start, end))
+            used = length
+    return packed

@@ -1,0 +1,143 @@
+"""`MeasuredTask`: a task in a model's own tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairspan.design.lengths import TokenCounter
+from fairspan.encoding.tokens import ModelTokens
+from fairspan.errors import TaskError
+from fairspan.retrieval.task import Passage, Query, RetrievalTask
+
+TOO_LONG = ("leave-out", "cut", "error")
+FIFTHS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the evidence of a query lies.
+
+    Attributes:
+        position: the segment of a page, or the fifth of a document, from 1.
+        groups: how many positions there are.
+        offset: the tokens before it.
+    """
+
+    position: int
+    groups: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTask:
+    """A task whose texts are counted as the model reads them, prompt and special tokens included.
+
+    Attributes:
+        lengths: of every document by id; more than the model reads where it is to be cut.
+        query_lengths: of every query by id.
+        places: of every query whose evidence is known.
+    """
+
+    task: RetrievalTask
+    lengths: Mapping[str, int]
+    query_lengths: Mapping[str, int]
+    places: Mapping[str, Place]
+
+
+def measure_task(
+    task: RetrievalTask, counter: TokenCounter, query_counter: TokenCounter, *, too_long: str
+) -> MeasuredTask:
+    """Count a task's texts, and deal with documents that the model does not read whole.
+
+    Args:
+        too_long: "leave-out" takes such documents and the queries that only they answer out of the task; "cut" leaves
+            them in, of which the model reads the beginning; "error" refuses them. The first two are noted.
+    """
+    if too_long not in TOO_LONG:
+        raise TaskError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}.")
+    counted = counter.count_whole([document.text for document in task.documents])
+    lengths = {document.id: length for document, length in zip(task.documents, counted, strict=True)}
+    window = counter.window
+    over = {name for name, length in lengths.items() if window is not None and length > window}
+    if over:
+        task = _without(task, over, counter) if too_long == "leave-out" else _kept(task, over, counter, too_long)
+    asked = query_counter.count_whole([query.text for query in task.queries])
+    query_lengths = {query.id: length for query, length in zip(task.queries, asked, strict=True)}
+    cut = sum(length > (query_counter.window or length) for length in asked)
+    notes = [*task.notes, *([f"{cut} queries are longer than the model reads and were cut"] if cut else [])]
+    places = _places(task, counter)
+    beyond = sum(
+        window is not None and place.offset >= window and task.evidence[query].document in over
+        for query, place in places.items()
+    )
+    if beyond:
+        notes.append(f"the evidence of {beyond} queries lies beyond what the model reads of its document")
+    return MeasuredTask(replace(task, notes=tuple(notes)), lengths, query_lengths, places)
+
+
+def _kept(task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str) -> RetrievalTask:
+    count = f"{len(over)} of {len(task.documents)} documents are longer than the {counter.window} {counter.unit}"
+    if too_long == "error":
+        raise TaskError(
+            f"{count} that the model reads: leave them out (too_long=leave-out), have them cut (too_long=cut), or "
+            "use a model with a longer window."
+        )
+    return replace(task, notes=(*task.notes, f"{count} that the model reads: of these it sees the beginning only"))
+
+
+def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> RetrievalTask:
+    documents = tuple(document for document in task.documents if document.id not in over)
+    relevant = {
+        query: {document: gain for document, gain in gains.items() if document not in over}
+        for query, gains in task.relevant.items()
+    }
+    evidence = {query: found for query, found in task.evidence.items() if found.document not in over}
+
+    def stays(query: Query) -> bool:
+        lost_evidence = query.id in task.evidence and query.id not in evidence
+        return not lost_evidence and any(gain > 0 for gain in relevant[query.id].values())
+
+    queries = tuple(query for query in task.queries if stays(query))
+    if not queries:
+        raise TaskError(
+            f"no query is left: every document that answers one is longer than the {counter.window} {counter.unit} "
+            "that the model reads. Use a model with a longer window, or too_long=cut."
+        )
+    gone = len(task.queries) - len(queries)
+    note = (
+        f"{len(over)} of {len(task.documents)} documents are longer than the {counter.window} {counter.unit} that "
+        f"the model reads and were left out, with {gone} of {len(task.queries)} queries"
+    )
+    return replace(
+        task, documents=documents, queries=queries, relevant=relevant, evidence=evidence, notes=(*task.notes, note)
+    )
+
+
+def _places(task: RetrievalTask, counter: TokenCounter) -> dict[str, Place]:
+    documents = {document.id: document for document in task.documents}
+    wanted = list(dict.fromkeys(found.document for found in task.evidence.values()))
+    starts = dict(zip(wanted, _token_starts([documents[name] for name in wanted], counter), strict=True))
+    places = {}
+    for query in task.queries:
+        if query.id not in task.evidence:
+            continue
+        found = task.evidence[query.id]
+        document, tokens = documents[found.document], starts[found.document]
+        offset = int(np.searchsorted(tokens, found.start, side="left"))
+        if task.lead:
+            position, groups = 1 + document.spans.index((found.start, found.end)), len(document.spans)
+        else:
+            position, groups = 1 + min(FIFTHS - 1, FIFTHS * offset // max(1, len(tokens))), FIFTHS
+        places[query.id] = Place(position, groups, offset)
+    return places
+
+
+def _token_starts(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:
+    """Where each token of a document's own text begins; every character where the model shows no tokens."""
+    if not isinstance(counter, ModelTokens):
+        return [np.arange(len(document.text)) for document in documents]
+    offsets = counter.offsets([document.text for document in documents])
+    return [np.sort(found[found[:, 1] > np.maximum(found[:, 0], 0), 0]) for found in offsets]

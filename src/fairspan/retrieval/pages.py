@@ -1,0 +1,194 @@
+"""Pages of several articles, searched by one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
+from fairspan.corpus.sentences import sentences
+from fairspan.design.design import Design
+from fairspan.design.documents import Document, Documents, build_documents, build_fillers
+from fairspan.design.lengths import Key, Material, TokenCounter, measure_segments
+from fairspan.design.plan import LanguagePlan, languages_of
+from fairspan.errors import TaskError
+from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
+
+QUERIES = ("held-out", "first-sentence", "title")
+# Of a held-out query: fewer tokens do not say what is looked for.
+_LEAST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PageQueries:
+    """What pages are searched with.
+
+    Attributes:
+        kind: "held-out" puts the first part of every segment on the page and searches with what follows; with
+            "first-sentence" the whole segment is on the page, its first sentence included; "title" is on no page.
+        tokens: the longest held-out query.
+        language: of all queries; None asks for each segment in the language in which it stands on the page.
+        editions: how many indexes to build, each with every set in another of its orders; None builds one for each
+            order, so that every segment is looked for at every position.
+        distractors: pages in every index that no query asks for.
+    """
+
+    kind: str = "held-out"
+    tokens: int = 60
+    language: str | None = None
+    editions: int | None = None
+    distractors: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in QUERIES:
+            raise TaskError(f"queries must be one of {', '.join(QUERIES)}, got {self.kind!r}.")
+        for name, least in (("tokens", _LEAST), ("editions", 1), ("distractors", 0)):
+            value = getattr(self, name)
+            if value is None and name == "editions":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise TaskError(f"{name} of page queries must be a whole number of at least {least}, got {value!r}.")
+
+
+def build_pages(
+    corpus: Corpus, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter, queries: PageQueries
+) -> tuple[RetrievalTask, ...]:
+    """One task for each language plan and edition. The index of an edition holds every set once, in one order."""
+    if len(design.sizes) != 1:
+        raise TaskError(f"pages have one size, such as 4 segments, got {list(design.sizes)}.")
+    parts, asked, notes = _split(corpus, plans, design, counter, queries)
+    within = replace(design, opening=None)
+    material = measure_segments(parts, languages_of(plans), within, counter)
+    made, few = _disjoint(material, plans, within, counter)
+    fillers = build_fillers(material, plans, design.sizes[0], queries.distractors, made, within, counter)
+    available = 1 + max(page.order for page in made.documents)
+    editions = queries.editions or available
+    if editions > available:
+        raise TaskError(
+            f"{editions} editions were asked for, and sets of {design.sizes[0]} segments are told in {available} "
+            f"{design.orders} orders: ask for at most {available}."
+        )
+    said = (*corpus.notes, *notes, *few, *made.notes)
+    return tuple(
+        _edition(
+            plan,
+            edition,
+            [page for page in made.documents if (page.plan, page.order) == (plan, edition)],
+            [page for page in fillers if page.plan == plan],
+            asked,
+            queries,
+            (corpus.name, said),
+        )
+        for plan in plans
+        for edition in range(editions)
+    )
+
+
+def _disjoint(
+    material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
+) -> tuple[Documents, list[str]]:
+    """As many of the wanted sets as have no segment in common: a query asks for one page."""
+    (n,) = design.sizes
+    possible = max(2, min(design.sets_of(n), len(material.ids) // n))
+    made = build_documents(material, plans, replace(design, sets=possible, documents={}), counter)
+    if made.disjoint[n] < 2:
+        raise TaskError(
+            f"only one page of {n} can be made without using a segment twice: add texts, or put fewer on a page."
+        )
+    if made.shared[n]:
+        possible = made.disjoint[n]
+        made = build_documents(material, plans, replace(design, sets=possible, documents={}), counter)
+    few = possible < design.sets_of(n)
+    return made, [f"the corpus yields {possible} pages of {n} different segments each"] if few else []
+
+
+def _edition(
+    plan: LanguagePlan,
+    edition: int,
+    pages: Sequence[Document],
+    fillers: Sequence[Document],
+    asked: dict[Key, str],
+    queries: PageQueries,
+    source: tuple[str, tuple[str, ...]],
+) -> RetrievalTask:
+    made, relevant, evidence = [], {}, {}
+    for page in pages:
+        for (segment, language), span in zip(page.keys, page.spans, strict=True):
+            spoken = queries.language or language
+            query = Query(f"{segment}/{spoken}", asked[segment, spoken], spoken, cluster=f"set{page.set}")
+            made.append(query)
+            relevant[query.id] = {page.name: 1.0}
+            evidence[query.id] = Evidence(page.name, *span)
+    documents = tuple(Passage(page.name, page.text, str(plan), page.spans) for page in (*pages, *fillers))
+    name, notes = source
+    return RetrievalTask(
+        f"pages of {pages[0].n} from {name}, {plan}, edition {edition + 1}",
+        tuple(made),
+        documents,
+        relevant,
+        evidence,
+        edition=edition,
+        lead=plan.lead,
+        later=plan.later,
+        notes=notes,
+    )
+
+
+def _split(
+    corpus: Corpus, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter, queries: PageQueries
+) -> tuple[Corpus, dict[Key, str], list[str]]:
+    """What of every segment stands on the page, the query that asks for it, and what was left out."""
+    shown = languages_of(plans)
+    spoken = shown if queries.language is None else (queries.language,)
+    languages = tuple(dict.fromkeys((*shown, *spoken)))
+    ids = corpus.ids(languages)
+    keys = [(segment, language) for segment in ids for language in languages]
+    found = [corpus.segment(*key) for key in keys]
+    parts = _openings([segment.text for segment in found], design.opening, counter)
+    if queries.kind == "title":
+        asked = [(segment.title or "").strip() for segment in found]
+    elif queries.kind == "first-sentence":
+        asked = [_first_of_several(part, s.language) for part, s in zip(parts, found, strict=True)]
+    else:
+        if design.opening is None:
+            parts = [_first_half(segment) for segment in found]
+        rests = [segment.text[len(part) :].strip() for segment, part in zip(found, parts, strict=True)]
+        cut = counter.cut(rests, queries.tokens)
+        lengths = counter.count(cut)
+        asked = [text if length >= _LEAST else "" for text, length in zip(cut, lengths, strict=True)]
+    texts = dict(zip(keys, asked, strict=True))
+    silent = {segment for segment, language in keys if language in spoken and not texts[segment, language]}
+    kept = [
+        Segment(segment.id, segment.language, part, segment.title)
+        for segment, part in zip(found, parts, strict=True)
+        if segment.id not in silent and segment.language in shown
+    ]
+    why = {
+        "title": "have no title",
+        "first-sentence": "have only one sentence",
+        "held-out": f"have fewer than {_LEAST} {counter.unit} left to ask with",
+    }[queries.kind]
+    if not kept:
+        raise TaskError(f"no page can be searched: all {len(ids)} segments of {corpus.name} {why}.")
+    notes = [f"{len(silent)} of {len(ids)} segments {why} and were not used"] if silent else []
+    if design.opening is not None:
+        notes.append(f"pages hold the first {design.opening} {counter.unit} of every segment")
+    return Corpus.from_segments(corpus.name, kept), texts, notes
+
+
+def _openings(texts: Sequence[str], opening: int | None, counter: TokenCounter) -> list[str]:
+    return list(texts) if opening is None else counter.cut(texts, opening)
+
+
+def _first_half(segment: Segment) -> str:
+    """A segment to the end of the sentence that ends nearest its middle; all of it if it has one sentence."""
+    ends = [end for _, end in sentences(segment.text, segment.language)]
+    if len(ends) < 2:
+        return segment.text
+    return segment.text[: min(ends[:-1], key=lambda end: abs(end - len(segment.text) / 2))]
+
+
+def _first_of_several(text: str, language: str) -> str:
+    found = sentences(text, language)
+    return text[slice(*found[0])] if len(found) > 1 else ""
