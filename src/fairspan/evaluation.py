@@ -39,8 +39,8 @@ class EvaluationSpec:
             `cross` is set.
         chunk_tokens: the longest chunk.
         metrics: of which the first decides what is advised.
-        too_long: what to do with documents that the model does not read whole: "leave-out", "cut" or "error"; None
-            leaves them out where positions are known and has them cut elsewhere.
+        too_long: what to do with documents that the model does not read whole: "leave-out", "shorten", "cut" or
+            "error"; None leaves them out where positions are known and has them cut elsewhere.
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; None for the model's own.
     """

@@ -67,8 +67,8 @@ def evaluate(
     too_long: Annotated[
         str | None,
         typer.Option(
-            help="Documents that the model cannot read whole: leave-out, cut or error. Default: leave-out where "
-            "positions are known, else cut."
+            help="Documents that the model cannot read whole: leave-out, shorten, cut or error. Default: leave-out "
+            "where positions are known, else cut."
         ),
     ] = None,
     margin: Annotated[float | None, typer.Option(help="A loss below it counts as none. Default: 0.01.")] = None,

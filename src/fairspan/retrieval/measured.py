@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import TaskError
-from fairspan.retrieval.task import Passage, Query, RetrievalTask
+from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 
-TOO_LONG = ("leave-out", "cut", "error")
+TOO_LONG = ("leave-out", "shorten", "cut", "error")
 FIFTHS = 5
 
 
@@ -53,8 +55,10 @@ def measure_task(
     """Count a task's texts, and deal with documents that the model does not read whole.
 
     Args:
-        too_long: "leave-out" takes such documents and the queries that only they answer out of the task; "cut" leaves
-            them in, of which the model reads the beginning; "error" refuses them. The first two are noted.
+        too_long: "leave-out" takes such documents and the queries that only they answer out of the task; "shorten"
+            ends them after the last sentence that fits, and leaves out the queries whose evidence comes later; "cut"
+            leaves them as they are, and the model reads their beginning; "error" refuses them. All but the last are
+            noted.
     """
     if too_long not in TOO_LONG:
         raise TaskError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}.")
@@ -62,7 +66,12 @@ def measure_task(
     lengths = {document.id: length for document, length in zip(task.documents, counted, strict=True)}
     window = counter.window
     over = {name for name, length in lengths.items() if window is not None and length > window}
-    if over:
+    if over and too_long == "shorten":
+        task = _shortened(task, over, counter)
+        again = [document for document in task.documents if document.id in over]
+        counts = counter.count_whole([document.text for document in again])
+        lengths |= {document.id: length for document, length in zip(again, counts, strict=True)}
+    elif over:
         task = _without(task, over, counter) if too_long == "leave-out" else _kept(task, over, counter, too_long)
     asked = query_counter.count_whole([query.text for query in task.queries])
     query_lengths = {query.id: length for query, length in zip(task.queries, asked, strict=True)}
@@ -95,6 +104,51 @@ def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Retr
         for query, gains in task.relevant.items()
     }
     evidence = {query: found for query, found in task.evidence.items() if found.document not in over}
+    queries = _answered(task, relevant, evidence, counter)
+    gone = len(task.queries) - len(queries)
+    note = (
+        f"{len(over)} of {len(task.documents)} documents are longer than the {counter.window} {counter.unit} that "
+        f"the model reads and were left out, with {gone} of {len(task.queries)} queries; too_long=shorten would keep "
+        "what fits of them"
+    )
+    return replace(
+        task, documents=documents, queries=queries, relevant=relevant, evidence=evidence, notes=(*task.notes, note)
+    )
+
+
+def _shortened(task: RetrievalTask, over: set[str], counter: TokenCounter) -> RetrievalTask:
+    documents = tuple(_that_fits(one, counter) if one.id in over else one for one in task.documents)
+    lengths = {document.id: len(document.text) for document in documents}
+    evidence = {query: found for query, found in task.evidence.items() if found.end <= lengths[found.document]}
+    queries = _answered(task, task.relevant, evidence, counter)
+    note = (
+        f"{len(over)} of {len(task.documents)} documents are longer than the {counter.window} {counter.unit} that "
+        f"the model reads and were shortened to the sentences that fit; {len(task.queries) - len(queries)} of "
+        f"{len(task.queries)} queries, whose evidence comes later, were left out"
+    )
+    return replace(task, documents=documents, queries=queries, evidence=evidence, notes=(*task.notes, note))
+
+
+def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
+    """The document to the end of the last sentence that fits; to the last token if it has no sentence so short."""
+    window = counter.window or 0
+    ends = [end for _, end in sentences(document.text, document.language)]
+    # The more sentences, the more tokens: what fits is a beginning of the list.
+    fitting = bisect_right(ends, window, key=lambda end: counter.count_whole([document.text[:end]])[0])
+    if fitting:
+        text = document.text[: ends[fitting - 1]]
+    else:
+        text = counter.cut([document.text], window - counter.count_whole([""])[0])[0]
+    return replace(document, text=text, spans=tuple(span for span in document.spans if span[1] <= len(text)))
+
+
+def _answered(
+    task: RetrievalTask,
+    relevant: Mapping[str, Mapping[str, float]],
+    evidence: Mapping[str, Evidence],
+    counter: TokenCounter,
+) -> tuple[Query, ...]:
+    """The queries that some document still answers, with their evidence if they had any."""
 
     def stays(query: Query) -> bool:
         lost_evidence = query.id in task.evidence and query.id not in evidence
@@ -106,14 +160,7 @@ def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Retr
             f"no query is left: every document that answers one is longer than the {counter.window} {counter.unit} "
             "that the model reads. Use a model with a longer window, or too_long=cut."
         )
-    gone = len(task.queries) - len(queries)
-    note = (
-        f"{len(over)} of {len(task.documents)} documents are longer than the {counter.window} {counter.unit} that "
-        f"the model reads and were left out, with {gone} of {len(task.queries)} queries"
-    )
-    return replace(
-        task, documents=documents, queries=queries, relevant=relevant, evidence=evidence, notes=(*task.notes, note)
-    )
+    return queries
 
 
 def _places(task: RetrievalTask, counter: TokenCounter) -> dict[str, Place]:
