@@ -15,6 +15,13 @@ $(STAMP): pyproject.toml constraints.txt
 	# The kernel tests run in Triton's interpreter; GPU builds of torch bring their own Triton.
 	$(BIN)/python -c "import triton" 2>/dev/null || $(BIN)/python -m pip install --quiet triton==3.9.0 \
 		|| echo "there is no Triton for this platform: the kernel tests will be skipped"
+	# mteb needs pytrec-eval-terrier, which has no wheel for some platforms; there the tests bring a stand-in.
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --only-binary pytrec-eval-terrier mteb \
+		2>/dev/null \
+		|| { $(BIN)/python -m pip install --quiet --constraint constraints.txt requests \
+			&& $(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps mteb \
+			&& echo "there is no pytrec-eval-terrier for this platform: the tests of mteb run with a stand-in"; } \
+		|| echo "mteb could not be installed: its tests will be skipped"
 	touch $@
 
 # An audit of the small default model on the embedded corpus, as it comes and calibrated. Nothing is downloaded.

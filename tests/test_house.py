@@ -50,7 +50,9 @@ ALLOWED = {
         "treatment",
     },
     "evaluating": {"errors", "encoding", "evaluation", "log", "measures", "prepared", "progress", "retrieval"}
-    | {"running", "tasks", "treatment"},
+    | {"running", "tasks", "treatment", "evaluating_mteb"},
+    "evaluating_mteb": {"errors", "calibrated", "encoding", "evaluation", "log", "measures", "progress"}
+    | {"retrieval", "running"},
     "cli": {"errors", "fairspan", "calibration", "calibrated", "corpus", "encoding", "config", "spec"}
     | {"auditing", "prepared", "forecast", "log", "report", "published", "evaluating", "evaluation", "tasks"},
     "fairspan": {"errors", "temperature", "calibration", "calibrated", "corpus", "design", "log", "auditing"}

@@ -15,7 +15,8 @@ from fairspan.encoding.encoder import Encodes, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store, default_store
 from fairspan.encoding.whole import refuse_unread_end
-from fairspan.errors import TaskError
+from fairspan.errors import TaskError, UnsupportedModel
+from fairspan.evaluating_mteb import MTEB, evaluate_mteb
 from fairspan.evaluation import PAGES, EvaluationSpec, make_evaluation
 from fairspan.log import AuditLog, LogWriter
 from fairspan.measures.search import search_rows
@@ -65,6 +66,10 @@ def evaluate(
         given = "task" if task is not None else next(iter(options))
         raise TaskError(f"{given} belongs to the spec: set it there, or leave spec away.")
     spec = spec or make_evaluation(PAGES if task is None else task, **options)
+    if spec.task.startswith(MTEB):
+        if isinstance(model, SentenceTransformer | str | None):
+            return evaluate_mteb(model, spec, name=name, out=out, fresh=fresh, progress=progress)
+        raise UnsupportedModel(f"mteb is run with a SentenceTransformer, got {type(model).__name__}.")
     prepared = prepare_evaluation(model, spec, name=name, progress=progress)
     return run_evaluation(prepared, out=out, store=store, batch_tokens=batch_tokens, fresh=fresh, progress=progress)
 

@@ -131,7 +131,7 @@ def make_evaluation(
     if isinstance(treatments, str) or not isinstance(treatments, Iterable):
         raise TaskError(f"treatments must be a list, such as ['none'], got {treatments!r}.")
     own = {item.name for item in dataclass_fields(EvaluationSpec)} - {"design", "queries", "task", "treatments"}
-    of_design = {item.name for item in dataclass_fields(Design)} - {"sizes", "documents"}
+    of_design = {item.name for item in dataclass_fields(Design)} - {"sizes", *own}
     of_queries = {"query": "kind", "query_tokens": "tokens", "query_language": "language"}
     of_queries |= {name: name for name in ("editions", "distractors")}
     known = {*own, *of_design, *of_queries}

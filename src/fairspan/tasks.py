@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from fairspan.retrieval.task import Passage, RetrievalTask
 from fairspan.running import calibrations_of, name_of, run_name
 from fairspan.treatment import Treatment
 
-BEIR, MTEB = "beir:", "mteb:"
+BEIR = "beir:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,7 @@ def prepare_evaluation(
         measure_task(task, counters["document"], counters["query"], too_long=spec.too_long or _too_long(task))
         for task in read_tasks(spec, counters["document"])
     )
+    _refuse_unknown_segments(spec, tasks)
     if isinstance(model, SentenceTransformer):
         progress.stage("hashing the weights")
         identity = fingerprint(model)
@@ -160,6 +161,16 @@ def encoders_of(prepared: PreparedEvaluation, treatment: Treatment) -> tuple[Any
 def _too_long(task: RetrievalTask) -> str:
     """Where positions are compared, a document of which only the beginning is read would decide the comparison."""
     return "leave-out" if task.evidence else "cut"
+
+
+def _refuse_unknown_segments(spec: EvaluationSpec, tasks: Sequence[MeasuredTask]) -> None:
+    by_segments = [treatment.name for treatment in spec.treatments if treatment.baskets == "segments"]
+    without = sum(not document.spans for one in tasks for document in one.task.documents)
+    if by_segments and without:
+        raise TaskError(
+            f"{by_segments[0]} makes every segment a basket, and of {without} documents the segments are not known: "
+            "leave it out, or give their borders."
+        )
 
 
 def _compares_by_cosine(model: SentenceTransformer) -> bool:

@@ -176,11 +176,10 @@ def _run(
 
     from fairspan.cli.progress import TerminalProgress
     from fairspan.encoding.loading import load_model
-    from fairspan.evaluating import run_evaluation
+    from fairspan.evaluating import evaluate
     from fairspan.report.retrieval import summarize_search
     from fairspan.report.retrieval_picture import save_search_picture
     from fairspan.report.retrieval_terminal import print_search
-    from fairspan.tasks import prepare_evaluation
 
     progress = TerminalProgress()
     progress.stage(f"loading {model}")
@@ -188,8 +187,7 @@ def _run(
     transformers.utils.logging.disable_progress_bar()
     loaded = load_model(model, **{name: value for name, value in loading.items() if value is not None})
     try:
-        prepared = prepare_evaluation(loaded, spec, name=model, progress=progress)
-        log = run_evaluation(prepared, **settings, progress=progress)
+        log = evaluate(loaded, spec=spec, name=model, progress=progress, **settings)
     finally:
         progress.stop()
     summary = summarize_search(log)

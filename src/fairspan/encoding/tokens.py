@@ -123,7 +123,8 @@ def query_prompt(model: SentenceTransformer) -> str:
 
 def _prompt(model: SentenceTransformer, side: str) -> str:
     prompts = model.prompts or {}
-    names = [*(name for name in _PROMPTS[side] if name in prompts), model.default_prompt_name]
+    # sentence-transformers gives every model an empty "document", which must not hide a "passage" of its own.
+    names = [*(name for name in _PROMPTS[side] if prompts.get(name)), model.default_prompt_name]
     return str(prompts.get(names[0], "") or "")
 
 

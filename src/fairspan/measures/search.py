@@ -70,6 +70,68 @@ def search_rows(
     )
 
 
+def ranking_rows(
+    rankings: Mapping[str, Sequence[str]],
+    relevant: Mapping[str, Mapping[str, float]],
+    metrics: Sequence[str],
+    *,
+    first: int,
+    run: str,
+    model: str,
+    treatment: str,
+    language: str | None = None,
+) -> pl.DataFrame:
+    """One row for each query and metric of rankings that somebody else made; no more is known of them.
+
+    Args:
+        rankings: for each query the documents that were found, best first.
+        first: the number of the first query's cluster; every query is one.
+    """
+    names = list(rankings)
+    width = max(1, *(len(ranking) for ranking in rankings.values()))
+    gains = np.zeros((len(names), width))
+    for row, name in enumerate(names):
+        found = [max(0.0, relevant[name].get(document, 0.0)) for document in rankings[name]]
+        gains[row, : len(found)] = found
+    ideal = [[gain for gain in relevant[name].values() if gain > 0] for name in names]
+    constant = {
+        "run": run,
+        "model": model,
+        "treatment": treatment,
+        "set": list(range(first, first + len(names))),
+        "order": 0,
+        "document": [_wanted(relevant[name]) for name in names],
+        "language": language,
+        "part": "whole",
+        "query": names,
+    }
+    return pl.concat(
+        [
+            as_rows({**constant, "measure": metric, "value": parse_metric(metric)(gains, ideal).tolist()})
+            for metric in metrics
+        ]
+    )
+
+
+def score_rows(
+    name: str, measure: str, value: float, *, number: int, run: str, model: str, treatment: str
+) -> pl.DataFrame:
+    """One row: a score that is not a mean over queries."""
+    return as_rows(
+        {
+            "run": run,
+            "model": model,
+            "treatment": treatment,
+            "measure": measure,
+            "set": [number],
+            "order": 0,
+            "part": "whole",
+            "query": name,
+            "value": [value],
+        }
+    )
+
+
 def _wanted(gains: Mapping[str, float]) -> str:
     """The document that answers a query best; the first by name of several."""
     return min(gains, key=lambda document: (-gains[document], document))

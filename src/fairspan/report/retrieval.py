@@ -13,7 +13,7 @@ from fairspan.errors import LogError
 from fairspan.log import AuditLog
 from fairspan.report.summary import finite
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.queries import QueryChange, QueryEffects, holm, query_change, query_effects
+from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, holm, query_change, query_effects
 
 DOCUMENTS_ONLY = "+sides=document"
 # Absolute positions are told in runs of so many tokens, of which the last one is open.
@@ -181,6 +181,7 @@ def summarize_search(log: AuditLog) -> RetrievalSummary:
     arms = [Arm(*pair) for pair in rows.select("treatment", "part").unique(maintain_order=True).rows()]
     arms.sort(key=lambda arm: (log.treatments.index(arm.treatment), arm.index != "whole"))
     metrics = [metric for metric in log.spec["metrics"] if metric in rows["measure"].unique().to_list()]
+    metrics = metrics or rows["measure"].unique(maintain_order=True).to_list()
     plans = rows["plan"].unique(maintain_order=True).to_list()
     seed = int(log.header["seed"])
     results, changes = [], []
@@ -193,6 +194,8 @@ def summarize_search(log: AuditLog) -> RetrievalSummary:
             changes += _changes(found, metric, plan, seed)
     summary = RetrievalSummary(log, arms[0], tuple(results), tuple(changes), _runs(rows, arms, metrics[0], seed), ())
     margin = float(log.spec["margin"])
+    if all(np.isnan(change.p_value) for change in changes):
+        return summary
     advice = tuple(_advise(summary, arm.treatment, margin) for arm in arms[1:] if _main(arm, log.treatments))
     return RetrievalSummary(log, arms[0], summary.results, summary.changes, summary.runs, advice)
 
@@ -247,21 +250,31 @@ def _result(rows: pl.DataFrame, arm: Arm, metric: str, plan: str, seed: int) -> 
 def _changes(found: Mapping[Arm, pl.DataFrame], metric: str, plan: str, seed: int) -> list[Change]:
     baseline, *others = found
     names, groups = _groups(found[baseline])
-    changes = [
-        query_change(
-            found[baseline]["value"].to_numpy(),
-            found[arm]["value"].to_numpy(),
-            groups,
-            found[baseline]["set"].to_numpy(),
-            rng=np.random.default_rng(seed),
-        )
-        for arm in others
-    ]
+    changes = [_change(found[baseline], found[arm], groups, seed) for arm in others]
     p_values, p_psi = holm([one.p_value for one in changes]), holm([one.p_psi for one in changes])
     return [
         Change(arm, metric, plan, names, change, float(p), float(q))
         for arm, change, p, q in zip(others, changes, p_values, p_psi, strict=True)
     ]
+
+
+def _change(first: pl.DataFrame, second: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryChange:
+    before, after, clusters = first["value"].to_numpy(), second["value"].to_numpy(), first["set"].to_numpy()
+    if _alone(first):
+        none, counts = _bare([]), QueryCounts(len(first), len(first), (), ())
+        return QueryChange(_bare(after - before), (), none, none, none, none, np.nan, np.nan, np.nan, 0, counts)
+    return query_change(before, after, groups, clusters, rng=np.random.default_rng(seed))
+
+
+def _alone(rows: pl.DataFrame) -> bool:
+    """Whether there is nothing to resample: scores that are no means over queries, or a single query."""
+    return rows["document"].null_count() == len(rows) or rows["set"].n_unique() < 2
+
+
+def _bare(values: Any) -> Interval:
+    """A mean without an interval."""
+    mean = float(np.mean(values)) if len(values) else np.nan
+    return Interval(mean, np.nan, np.nan, "there are no queries to resample")
 
 
 def _groups(rows: pl.DataFrame) -> tuple[tuple[str, ...], np.ndarray]:

@@ -22,12 +22,10 @@ def print_search(console: Console, summary: RetrievalSummary) -> None:
     """What to do first, then the picture, then the numbers."""
     log = summary.log
     task, seconds = log.header["task"], log.header["timings"].get("seconds")
-    indexes = "" if task["indexes"] == 1 else f" in {task['indexes']} indexes"
-    line(
-        console,
-        f"{log.model} on {task['source']}: {task['queries']:,} queries, {task['documents']:,} documents{indexes}"
-        + (f", {seconds:.0f} s" if seconds is not None else ""),
-    )
+    counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
+    counted += [f"{task['indexes']} indexes"] if task["indexes"] > 1 else []
+    counted += [f"{seconds:.0f} s"] if seconds is not None else []
+    line(console, f"{log.model} on {task['source']}: {', '.join(counted)}")
     for note in log.notes:
         line(console, f"note: {note}", style="yellow")
     if summary.advice:
@@ -157,12 +155,16 @@ def _table(columns: Sequence[str], title: str | None = None) -> Table:
 def _changed(change: Change | None) -> list[str]:
     if change is None:
         return ["", ""]
-    return [_signed(change.change.overall), "<.001" if change.p_value < 0.001 else f"{change.p_value:.3f}"]
+    p_value = change.p_value
+    shown = "–" if p_value != p_value else "<.001" if p_value < 0.001 else f"{p_value:.3f}"
+    return [_signed(change.change.overall), shown]
 
 
 def _signed(interval: Interval) -> str:
     if interval.estimate != interval.estimate:
         return "–"
+    if interval.low != interval.low:
+        return minus(f"{interval.estimate:+.3f}")
     return minus(f"{interval.estimate:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]")
 
 

@@ -155,12 +155,10 @@ class _Run:
             found = self._evaluate("only-cache")
         except ValueError:
             return None
+        scores = {(split, one["hf_subset"]): one for split, ones in found.scores.items() for one in ones}
         rankings, relevant = _read(self._predictions), _read(self._relevant)
         try:
-            parts = [
-                self._part(split, _of_subset(found.scores[split], subset), rankings, relevant)
-                for split, subset in self._wanted()
-            ]
+            parts = [self._part(split, scores[split, subset], rankings, relevant) for split, subset in self._wanted()]
         except KeyError:
             return None
         return MtebResult(
@@ -330,10 +328,6 @@ def _identity(library: ModuleType, model: SentenceTransformer, task: Task) -> di
 
 def _digest(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def _of_subset(scores: Sequence[Mapping[str, Any]], subset: str) -> Mapping[str, Any]:
-    return next(one for one in scores if one["hf_subset"] == subset)
 
 
 def _read(file: Path) -> dict[str, Any]:
