@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from fairspan.errors import TaskError
+from fairspan.retrieval.asked import LAYOUTS
 from fairspan.retrieval.beir import read_beir
-from fairspan.retrieval.evidence import LAYOUTS, read_evidence
+from fairspan.retrieval.evidence import read_evidence
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from tests.test_corpus import write
 

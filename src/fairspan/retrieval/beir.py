@@ -12,7 +12,8 @@ from pathlib import Path
 
 from fairspan.corpus.jsonl import _open
 from fairspan.errors import TaskError
-from fairspan.retrieval.evidence import Record, file_in, records, required_file, same_texts, with_ids
+from fairspan.retrieval.asked import same_texts
+from fairspan.retrieval.records import Record, file_in, records, required_file, with_ids
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
 
 _HEADERS = ("query-id", "query_id", "qid")

@@ -34,6 +34,10 @@ GROUP = 64
 EXPONENT = -16
 # Half the distance from 1 to the next float32, and the smallest one that no hardware takes for 0.
 ROUNDING, SMALLEST = 2.0**-24, 2.0**-126
+IMPRECISE = (
+    "this device multiplies float32 numbers less exactly than float32 allows: unset DNNL_DEFAULT_FPMATH_MODE, or "
+    'search with device="cpu".'
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -362,25 +366,21 @@ def _tensor(array: np.ndarray) -> Tensor:
 def _whole_float32() -> Iterator[None]:
     """Multiply float32 as float32, whatever the process allows instead (TF32, bfloat16), and leave that as it was."""
     backends: list[Any] = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
-    wanted: list[tuple[Any, str, str | bool]] = [
-        (it, "fp32_precision", "ieee") for it in backends if hasattr(it, "fp32_precision")
-    ]
-    if not wanted:  # before torch 2.9
-        wanted = [(torch.backends.cuda.matmul, "allow_tf32", False)]
-    before = [getattr(it, name) for it, name, _ in wanted]
+    backends = [it for it in backends if hasattr(it, "fp32_precision")]
+    before = [it.fp32_precision for it in backends]
+    # Torch before 2.9 has one setting for all, which later ones refuse to read beside their own.
+    for_all = None if backends else torch.get_float32_matmul_precision()
     try:
-        for it, name, value in wanted:
-            setattr(it, name, value)
+        for it in backends:
+            it.fp32_precision = "ieee"
+        if for_all is not None:
+            torch.set_float32_matmul_precision("highest")
         yield
     finally:
-        for (it, name, _), value in zip(wanted, before, strict=True):
-            setattr(it, name, value)
-
-
-IMPRECISE = (
-    "this device multiplies float32 numbers less exactly than float32 allows: unset DNNL_DEFAULT_FPMATH_MODE, or "
-    'search with device="cpu".'
-)
+        for it, value in zip(backends, before, strict=True):
+            it.fp32_precision = value
+        if for_all is not None:
+            torch.set_float32_matmul_precision(for_all)
 
 
 def _scorer(

@@ -123,7 +123,7 @@ def _samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, d
     kind = weights if weights != "auto" else "rademacher" if clustered.clusters >= RADEMACHER_FROM else "webb"
     enumerated = kind == "rademacher" and clustered.clusters < 60 and 2**clustered.clusters < draws
     linear, quadratic = [], []
-    for drawn in _draw(clustered.clusters, rng, draws, kind, enumerated):
+    for drawn in draw_weights(clustered.clusters, rng, draws, kind, enumerated):
         sums = [drawn @ clustered.scores, drawn @ pulls]
         parts = [
             drawn * (scores @ h) - total @ pulls.T
@@ -141,7 +141,9 @@ def _samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, d
     )
 
 
-def _draw(clusters: int, rng: np.random.Generator, draws: int, kind: str, enumerated: bool) -> Iterator[Floats]:
+def draw_weights(
+    clusters: int, rng: np.random.Generator, draws: int, kind: str, enumerated: bool
+) -> Iterator[Floats]:
     """Weights [some, G], a chunk at a time."""
     total = 2**clusters if enumerated else draws
     step = max(1, CHUNK // clusters)
@@ -256,12 +258,12 @@ def resample_clusters(
     tail = (1 - level) / 2
     ranks = np.array([tail, 1 - tail])
     if method == "bca":
-        ranks = _bca_ranks(ranks, drawn, estimate, _left_out(sums, statistic))
+        ranks = bca_ranks(ranks, drawn, estimate, left_out(sums, statistic))
     low, high = np.quantile(drawn, ranks)
     return Interval(estimate, float(low), float(high))
 
 
-def _left_out(sums: PositionSums, statistic: Statistic) -> Floats:
+def left_out(sums: PositionSums, statistic: Statistic) -> Floats:
     """The statistic without each cluster in turn, [G]."""
     counts = sums.counts.sum(0) - sums.counts
     rest = sums.sums.sum(0) - sums.sums
@@ -274,7 +276,7 @@ def _share(sums: Floats, counts: Floats) -> Floats:
     return means
 
 
-def _bca_ranks(ranks: Floats, drawn: Floats, estimate: float, left_out: Floats) -> Floats:
+def bca_ranks(ranks: Floats, drawn: Floats, estimate: float, left_out: Floats) -> Floats:
     """Efron's (1987) bias-corrected and accelerated percentiles in place of the plain ones."""
     below = (np.count_nonzero(drawn < estimate) + np.count_nonzero(drawn == estimate) / 2) / len(drawn)
     bias = normal_quantile(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)))

@@ -17,7 +17,7 @@ from fairspan.stats.arrays import (
     require_level,
     require_same_length,
 )
-from fairspan.stats.bootstrap import CHUNK, TIE, Interval, PositionSums, Statistic, _bca_ranks, _draw, _left_out
+from fairspan.stats.bootstrap import CHUNK, TIE, Interval, PositionSums, Statistic, bca_ranks, draw_weights, left_out
 from fairspan.stats.effects import spread
 
 FEW_GROUPS = "needs queries in at least 2 position groups"
@@ -266,7 +266,7 @@ class _Samples:
         if len(drawn) < 0.9 * len(self.drawn):
             return Interval(estimate, np.nan, np.nan, "not defined in more than one in ten bootstrap samples")
         tail = (1 - self.level) / 2
-        ranks = _bca_ranks(np.array([tail, 1 - tail]), drawn, estimate, _left_out(self.sums, statistic))
+        ranks = bca_ranks(np.array([tail, 1 - tail]), drawn, estimate, left_out(self.sums, statistic))
         low, high = np.quantile(drawn, ranks)
         return Interval(estimate, float(low), float(high))
 
@@ -296,7 +296,7 @@ def _swap_tests(
     observed = [float(change(both.observed)) for change in changes]
     slack = TIE * max(1.0, float(both.observed.max()))
     hits, total = np.zeros(len(changes), np.int64), 0
-    for signs in _draw(clusters, rng, swaps, "rademacher", enumerated):
+    for signs in draw_weights(clusters, rng, swaps, "rademacher", enumerated):
         kept = signs > 0
         # Two sums of parts, not one of differences: a treatment that gets nothing must come out as exactly 0.
         means = (kept.astype(np.float64) @ both.sums + (~kept).astype(np.float64) @ swapped) / counts

@@ -1,0 +1,327 @@
+"""Texts of known length: the same documents cut to several lengths, or whole documents by length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.sentences import Span, sentences
+from fairspan.design.lengths import TokenCounter
+from fairspan.errors import DesignError, EncodingError
+
+Start = Literal["beginning", "random"]
+Counts = NDArray[np.int64]
+
+# Documents read before asking whether they are enough.
+AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LengthText:
+    """A text and its length.
+
+    Attributes:
+        document: the id of the segment that it is, or is a part of.
+        length: the length asked for, or where its bin begins.
+        tokens: the length it has, prompt and special tokens aside.
+    """
+
+    document: str
+    language: str
+    length: int
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Texts ordered by length and then by document, and what a reader should know of how they were made."""
+
+    texts: tuple[LengthText, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths asked for, or the beginnings of the bins, ascending."""
+        return tuple(dict.fromkeys(text.length for text in self.texts))
+
+    @property
+    def paired(self) -> bool:
+        """Whether every length has the same documents."""
+        return len({tuple(text.document for text in self.at(length)) for length in self.lengths}) == 1
+
+    def at(self, length: int) -> tuple[LengthText, ...]:
+        """The texts of one length, ordered by document."""
+        return tuple(text for text in self.texts if text.length == length)
+
+
+def cut_documents(
+    corpus: Corpus,
+    language: str,
+    lengths: Sequence[int],
+    counter: TokenCounter,
+    *,
+    documents: int | None = None,
+    seed: int = 0,
+    tolerance: float = 0.1,
+    start: Start = "beginning",
+) -> Cuts:
+    """Each document cut to every one of `lengths`: texts of different length do not differ in what they are about.
+
+    A text ends at the sentence border nearest to the wanted length, the shorter one of two, and never beyond the
+    model's window. A document is used if every length has a border of its own within `tolerance`, a share of that
+    length; a note counts the others.
+
+    Args:
+        documents: how many to use at most, drawn at random.
+        start: the document's "beginning", or a "random" sentence among those from which every length is reached. All
+            texts of a document start there, so that a longer one holds the shorter ones.
+    """
+    wanted = np.array(sorted(set(lengths)), dtype=np.int64)
+    _require_valid(wanted, documents, tolerance, start)
+    room = _room(wanted, counter)
+    reading = _Reading(language, wanted, counter, room, tolerance, start)
+    ids = sorted(corpus.ids([language]))
+    rng = np.random.default_rng(seed)
+    order, chances = rng.permutation(len(ids)), rng.random(len(ids))
+    drawn = [(ids[number], corpus.text(ids[number], language), float(chances[number])) for number in order]
+    kept: dict[str, list[LengthText]] = {}
+    seen = 0
+    reached = np.zeros(len(wanted), dtype=np.int64)
+    for document, texts, reaches in _read(drawn, reading):
+        if documents is not None and len(kept) == documents:
+            break
+        seen += 1
+        reached += reaches
+        if texts:
+            kept[document] = texts
+    if not kept:
+        raise DesignError(_none_reach(seen, reached, reading))
+    notes = []
+    if len(kept) < seen:
+        notes.append(
+            f"{seen - len(kept)} of {seen} documents have no sentence border within {tolerance:.0%} of every length "
+            "and were not used"
+        )
+    if documents is not None and len(kept) < documents:
+        notes.append(f"{len(kept)} documents in place of {documents}; the corpus has no more that reach every length")
+    names = sorted(kept)
+    return Cuts(tuple(kept[name][number] for number in range(len(wanted)) for name in names), tuple(notes))
+
+
+def natural_lengths(
+    corpus: Corpus,
+    language: str,
+    counter: TokenCounter,
+    *,
+    width: int = 100,
+    documents: int | None = None,
+    seed: int = 0,
+) -> Cuts:
+    """Whole documents in bins of `width` tokens, [0, width), [width, 2·width), …, as in LC Figs. 1 and 3.
+
+    Long documents may be about other things than short ones; `cut_documents` rules that out. Documents longer than
+    the model's window are left out, and a note counts them.
+
+    Args:
+        documents: how many to use at most in each bin, drawn at random.
+    """
+    if width < 1:
+        raise DesignError(f"bins are at least 1 wide, got {width}.")
+    _require_some(documents)
+    ids = sorted(corpus.ids([language]))
+    texts = [corpus.text(name, language) for name in ids]
+    counts = counter.count(texts)
+    fits = [True] * len(ids)
+    if counter.window is not None:
+        fits = [length <= counter.window for length in counter.count_whole(texts)]
+    if not any(fits):
+        raise DesignError(
+            f"none of {len(ids)} documents in {language!r} fits into the model's {counter.window} {counter.unit}: "
+            f"the shortest has {min(counts)}. Cut them to fixed lengths, or take a model with a longer window."
+        )
+    notes = []
+    if not all(fits):
+        notes.append(
+            f"{fits.count(False)} of {len(ids)} documents are longer than the model's {counter.window} "
+            f"{counter.unit} and were not used"
+        )
+    bins: dict[int, list[int]] = {}
+    for number in np.random.default_rng(seed).permutation(len(ids)).tolist():
+        if fits[number]:
+            bins.setdefault(counts[number] // width * width, []).append(number)
+    return Cuts(
+        tuple(
+            LengthText(ids[number], language, begin, texts[number], counts[number])
+            for begin in sorted(bins)
+            for number in sorted(bins[begin][:documents])
+        ),
+        tuple(notes),
+    )
+
+
+@runtime_checkable
+class _ShowsOffsets(Protocol):
+    """A counter that knows which characters each token stands for."""
+
+    def offsets(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """[tokens, 2] of each text; special tokens have an empty range, tokens of the prompt lie before 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How documents are to be cut."""
+
+    language: str
+    wanted: Counts
+    counter: TokenCounter
+    room: int | None
+    tolerance: float
+    start: Start
+
+    def close(self, tokens: Counts) -> NDArray[np.bool_]:
+        """Which of tokens[..., lengths] are within the tolerance."""
+        # The slack keeps a length that lies exactly on the limit inside it, whatever the rounding.
+        return np.asarray(np.abs(tokens - self.wanted) <= self.tolerance * self.wanted + 1e-9)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sentences:
+    """The sentences of a text: their characters, and the tokens of the text up to each one's first and last."""
+
+    spans: list[Span]
+    before: Counts
+    until: Counts
+
+
+def _read(
+    drawn: Sequence[tuple[str, str, float]], reading: _Reading
+) -> Iterator[tuple[str, list[LengthText], NDArray[np.bool_]]]:
+    """Each document's name, its texts (none if it misses a length) and which lengths it reaches."""
+    for first in range(0, len(drawn), AT_ONCE):
+        names, texts, chances = zip(*drawn[first : first + AT_ONCE], strict=True)
+        chosen = [
+            _choose(found, reading, chance) for found, chance in zip(_measure(texts, reading), chances, strict=True)
+        ]
+        parts = [[text[begin:end] for begin, end in spans] for text, (spans, _) in zip(texts, chosen, strict=True)]
+        for name, cut, (_, reaches) in zip(names, _count(parts, names, reading), chosen, strict=True):
+            yield name, cut, reaches
+
+
+def _choose(found: _Sentences, reading: _Reading, chance: float) -> tuple[list[Span], NDArray[np.bool_]]:
+    """The characters of each length's text, none if some length is missed, and which lengths are reached."""
+    if not found.spans:
+        return [], np.zeros(len(reading.wanted), dtype=np.bool_)
+    begins = found.before[: 1 if reading.start == "beginning" else None, None]
+    limit = len(found.spans) - 1
+    above = np.minimum(np.searchsorted(found.until, begins + reading.wanted), limit)
+    below = np.maximum(above - 1, 0)
+    tokens_above, tokens_below = found.until[above] - begins, found.until[below] - begins
+    nearer = tokens_above - reading.wanted < reading.wanted - tokens_below
+    if reading.room is not None:
+        nearer &= tokens_above <= reading.room
+    ends = np.where(nearer, above, below)
+    close = reading.close(np.where(nearer, tokens_above, tokens_below))
+    reaching = np.flatnonzero(close.all(1) & (np.diff(ends, axis=1) > 0).all(1))
+    reaches = np.asarray(close.any(0))
+    if not len(reaching):
+        return [], reaches
+    first = int(reaching[int(chance * len(reaching))])
+    return [(found.spans[first][0], found.spans[end][1]) for end in ends[first]], reaches
+
+
+def _measure(texts: Sequence[str], reading: _Reading) -> list[_Sentences]:
+    """The sentences of each text, each text tokenised once.
+
+    Cut out of its text, a part may have a token more or less; what was chosen is counted again.
+    """
+    found = [sentences(text, reading.language) for text in texts]
+    offsets = None
+    if isinstance(reading.counter, _ShowsOffsets):
+        try:
+            offsets = reading.counter.offsets(texts)
+        except EncodingError:
+            offsets = None  # a tokenizer that does not map tokens back to characters
+    if offsets is not None:
+        return [_by_offsets(spans, table) for spans, table in zip(found, offsets, strict=True)]
+    pieces = [_pieces(text, spans) for text, spans in zip(texts, found, strict=True)]
+    counts = iter(reading.counter.count([piece for some in pieces for piece in some]))
+    return [_by_counts(spans, [next(counts) for _ in spans]) for spans in found]
+
+
+def _by_offsets(spans: list[Span], offsets: NDArray[np.int64]) -> _Sentences:
+    own = offsets[(offsets[:, 1] > offsets[:, 0]) & (offsets[:, 1] > 0), 1]
+    last = np.maximum.accumulate(own)
+    begins, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
+    return _Sentences(spans, np.searchsorted(last, begins, side="right"), np.searchsorted(last, ends, side="right"))
+
+
+def _pieces(text: str, spans: list[Span]) -> list[str]:
+    """The text from each sentence's first character to the next one's."""
+    ends = [*(begin for begin, _ in spans[1:]), *(end for _, end in spans[-1:])]
+    return [text[begin:end] for (begin, _), end in zip(spans, ends, strict=True)]
+
+
+def _by_counts(spans: list[Span], counts: list[int]) -> _Sentences:
+    until = np.cumsum(counts, dtype=np.int64)
+    return _Sentences(spans, until - np.array(counts, dtype=np.int64), until)
+
+
+def _count(parts: Sequence[Sequence[str]], names: Sequence[str], reading: _Reading) -> list[list[LengthText]]:
+    """The texts of each document with their real lengths; none where one of them misses its length after all."""
+    flat = [part for some in parts for part in some]
+    counter = reading.counter
+    counts = iter(counter.count(flat))
+    whole = iter(counter.count_whole(flat) if counter.window is not None else [0] * len(flat))
+    found = []
+    for name, some in zip(names, parts, strict=True):
+        tokens = [next(counts) for _ in some]
+        longest = max((next(whole) for _ in some), default=0)
+        good = bool(some) and bool(reading.close(np.array(tokens)).all()) and longest <= (counter.window or longest)
+        rows = zip(reading.wanted.tolist(), some, tokens, strict=True) if good else ()
+        found.append([LengthText(name, reading.language, length, part, own) for length, part, own in rows])
+    return found
+
+
+def _require_valid(wanted: Counts, documents: int | None, tolerance: float, start: str) -> None:
+    if not len(wanted) or wanted[0] < 1:
+        raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
+    if not 0 <= tolerance < 1:
+        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
+    if start not in get_args(Start):
+        raise DesignError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {start!r}.")
+    _require_some(documents)
+
+
+def _require_some(documents: int | None) -> None:
+    if documents is not None and documents < 1:
+        raise DesignError(f"documents must be at least 1, or left out for all, got {documents}.")
+
+
+def _room(wanted: Counts, counter: TokenCounter) -> int | None:
+    """What a text may have: the window less special tokens and prompt."""
+    if counter.window is None:
+        return None
+    room = counter.window - counter.count_whole([""])[0]
+    if wanted[-1] > room:
+        beyond = ", ".join(str(length) for length in wanted if length > room)
+        raise DesignError(
+            f"texts of {beyond} {counter.unit} do not fit: the model reads {counter.window}, of which {room} are "
+            f"text. Use lengths up to {room}, or a model with a longer window."
+        )
+    return room
+
+
+def _none_reach(seen: int, reached: Counts, reading: _Reading) -> str:
+    by_length = ", ".join(f"{length}: {count}" for length, count in zip(reading.wanted, reached, strict=True))
+    other = ", start at a random sentence" if reading.start == "beginning" else ""
+    return (
+        f"none of {seen} documents in {reading.language!r} has a sentence border within {reading.tolerance:.0%} of "
+        f"every length (documents that have one, by length in {reading.counter.unit}: {by_length}). Raise the "
+        f"tolerance, leave lengths out{other}, or use longer documents."
+    )

@@ -1,0 +1,124 @@
+"""Two controls for length collapse: averages of raw word embeddings, and texts that repeat one word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+
+from fairspan.design.lengths import TokenCounter
+from fairspan.errors import DesignError, EncodingError, UnsupportedModel
+
+# Texts tokenised in one call.
+AT_ONCE = 256
+# As far as repetitions go by themselves where a model names no window.
+REPETITIONS = 512
+
+
+def word_means(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
+    """[texts, d], the mean of the model's input embeddings of each text's own tokens (LC Fig. 3).
+
+    Rows of the word embedding matrix alone: no positions, no layer, no special tokens, no prompt. What rises with
+    length here rises by averaging more words, and not by attention. Texts are taken whole, whatever the window.
+    """
+    table = _input_embeddings(model)
+    means = []
+    for first in range(0, len(texts), AT_ONCE):
+        some = list(texts[first : first + AT_ONCE])
+        tokenised = model.tokenizer(some, add_special_tokens=False, truncation=False, padding=False, verbose=False)
+        for number, ids in enumerate(tokenised["input_ids"], start=first):
+            if not len(ids):
+                raise EncodingError(f"text {number} has no tokens, so its words have no mean: leave it out.")
+            means.append(_mean(table, ids))
+    return np.stack(means) if means else np.empty((0, 0))
+
+
+def _mean(table: torch.nn.Module, ids: Sequence[int]) -> np.ndarray:
+    with torch.inference_mode():
+        rows = table(torch.as_tensor(ids, device=next(table.parameters()).device))
+    return np.asarray(rows.double().mean(0).cpu().numpy())
+
+
+def _input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
+    transformer = getattr(model, "transformers_model", None)
+    try:
+        table = transformer.get_input_embeddings() if transformer is not None else None
+    except (AttributeError, NotImplementedError):
+        table = None
+    if not isinstance(table, torch.nn.Module) or not callable(getattr(model, "tokenizer", None)):
+        kind = type(model if transformer is None else transformer).__name__
+        raise UnsupportedModel(
+            f"{kind} has no input word embeddings to average: use a transformer loaded with its PyTorch weights, or "
+            "leave the word control out."
+        )
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPair:
+    """Two texts that share no word, each one word repeated `times` times.
+
+    Attributes:
+        tokens: the length of each, prompt and special tokens aside.
+    """
+
+    times: int
+    texts: tuple[str, str]
+    tokens: tuple[int, int]
+
+
+def repeated(word: str, times: int) -> str:
+    """A text of nothing but one word.
+
+    >>> repeated("dog", 3)
+    'dog dog dog'
+    """
+    if times < 1 or not word.strip():
+        raise DesignError(f"a word is repeated at least once, got {word!r} {times} times.")
+    return " ".join([word] * times)
+
+
+def repeated_pairs(
+    counter: TokenCounter, times: Sequence[int] | None = None, *, words: tuple[str, str] = ("dog", "cat")
+) -> tuple[RepeatedPair, ...]:
+    """The texts of LC Fig. 12, whose cosine is to be taken by the number of repetitions.
+
+    `times` are 1, 2, 4, … as far as the model reads, if left out. Those given must fit.
+    """
+    most = _most(counter, words)
+    chosen = _doublings(most or REPETITIONS) if times is None else sorted(set(times))
+    if not chosen:
+        raise DesignError("there are no numbers of repetitions: give some, such as 1, 10 and 100.")
+    if most is not None and chosen[-1] > most:
+        raise DesignError(
+            f"{words[0]!r} or {words[1]!r} repeated {chosen[-1]} times does not fit into the model's "
+            f"{counter.window} {counter.unit}: repeat them at most {most} times."
+        )
+    texts = [[repeated(word, count) for count in chosen] for word in words]
+    tokens = [counter.count(some) for some in texts]
+    columns = zip(chosen, zip(*texts, strict=True), zip(*tokens, strict=True), strict=True)
+    return tuple(RepeatedPair(count, (one, two), (first, second)) for count, (one, two), (first, second) in columns)
+
+
+def _doublings(most: int) -> list[int]:
+    return [2**power for power in range(most.bit_length())]
+
+
+def _most(counter: TokenCounter, words: tuple[str, str]) -> int | None:
+    """How often both words can be repeated inside the window; None if nothing is known of one."""
+    if counter.window is None:
+        return None
+    low, high = 0, counter.window + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = max(counter.count_whole([repeated(word, middle) for word in words])) <= counter.window
+        low, high = (middle, high) if fits else (low, middle)
+    if not low:
+        raise DesignError(
+            f"{words[0]!r} or {words[1]!r} alone does not fit into the model's {counter.window} {counter.unit}: "
+            "choose shorter words."
+        )
+    return low

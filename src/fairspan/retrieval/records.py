@@ -1,0 +1,112 @@
+"""Records of files: their fields, and what errors call the place where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairspan.corpus.jsonl import jsonl
+from fairspan.corpus.rows import Fault, _missing
+from fairspan.corpus.segment import _require_string, _require_text, describe
+from fairspan.errors import CorpusError, TaskError
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The fields of one record, and what errors call the place where it stands."""
+
+    place: str
+    fields: Mapping[str, Any]
+
+    def fault(self, message: str) -> TaskError:
+        return TaskError(f"{self.place}: {message}")
+
+    def value(self, field: str) -> Any:
+        if field not in self.fields:
+            raise self.fault(_missing(field, self.fields))
+        return self.fields[field]
+
+    def id(self, field: str) -> str:
+        given = self.value(field)
+        whole = isinstance(given, int) and not isinstance(given, bool)
+        if not whole and not isinstance(given, str):
+            raise self.fault(f"'{field}' must be text or a whole number, got {describe(given)}.")
+        return str(given) if whole else self.text(field)
+
+    def text(self, field: str) -> str:
+        """A text that says something."""
+        given = self.string(field)
+        try:
+            _require_text(field, given)
+        except CorpusError as error:
+            raise self.fault(str(error)) from None
+        return given
+
+    def string(self, field: str) -> str:
+        """A text that may be empty."""
+        try:
+            return _require_string(field, self.value(field))
+        except CorpusError as error:
+            raise self.fault(str(error)) from None
+
+    def optional(self, field: str) -> str:
+        """A text that may also be absent or null, which are the empty one."""
+        return "" if self.fields.get(field) is None else self.string(field)
+
+    def whole(self, field: str) -> int:
+        given = self.value(field)
+        if isinstance(given, bool) or not isinstance(given, int):
+            raise self.fault(f"'{field}' must be a whole number, got {describe(given)}.")
+        return given
+
+    def children(self, field: str) -> Iterator[Record]:
+        """The objects of a list, counted from 0."""
+        given = self.value(field)
+        if not isinstance(given, list):
+            raise self.fault(f"'{field}' must be a list of objects, got {describe(given)}.")
+        for number, child in enumerate(given):
+            record = Record(f"{self.place}, {field}[{number}]", child)
+            if not isinstance(child, dict):
+                raise record.fault(f"not an object but {describe(child)}.")
+            yield record
+
+
+def records(path: Path) -> Iterator[Record]:
+    """The lines of a JSONL file, plain or gzipped."""
+    source = jsonl(path)
+    try:
+        for row in source.rows:
+            place = source.place(row.number)
+            if isinstance(row, Fault):
+                raise TaskError(f"{place}: {row.message}")
+            yield Record(place, row.fields)
+    except CorpusError as error:
+        raise TaskError(str(error)) from None
+
+
+def with_ids(found: Iterable[Record], field: str) -> Iterator[tuple[str, Record]]:
+    """Each record with its id; an error if one comes twice."""
+    places: dict[str, str] = {}
+    for record in found:
+        id = record.id(field)
+        if id in places:
+            raise record.fault(f"the id {id!r} was already used at {places[id]}.")
+        places[id] = record.place
+        yield id, record
+
+
+def file_in(folder: Path, name: str) -> Path | None:
+    """A file of a folder, plain or gzipped."""
+    there = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
+    if len(there) > 1:
+        raise TaskError(f"{folder} has both {name} and {name}.gz: remove one.")
+    return there[0] if there else None
+
+
+def required_file(folder: Path, name: str) -> Path:
+    file = file_in(folder, name)
+    if file is None:
+        raise TaskError(f"{folder} has no {name} (or {name}.gz).")
+    return file

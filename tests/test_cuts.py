@@ -1,0 +1,369 @@
+"""Texts of known length, against a search of all sentence borders and each text tokenised anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
+from fairspan.corpus.sentences import sentences
+from fairspan.design.cuts import Cuts, cut_documents, natural_lengths
+from fairspan.encoding.tokens import Characters, ModelTokens
+from fairspan.errors import CorpusError, DesignError, EncodingError
+
+LANGUAGES = ("zh", "hi", "ko")
+
+
+@dataclass
+class Words:
+    """A counter whose tokens are words, between two special ones and after a prompt of so many."""
+
+    window: int | None = None
+    prompt: int = 0
+    unit: str = "tokens"
+    counted: list[str] = field(default_factory=list)
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        self.counted += texts
+        return [len(text.split()) for text in texts]
+
+    def count_whole(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) + self.prompt + 2 for text in texts]
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str]:
+        return [" ".join(text.split()[:length]) for text in texts]
+
+
+def document(lengths: Sequence[int], name: str = "a") -> str:
+    """Sentences of so many words, each word naming its document and place."""
+    words = iter(range(sum(lengths)))
+    return " ".join(
+        " ".join(f"X{name}{next(words)}" if place == 0 else f"x{name}{next(words)}" for place in range(length)) + "."
+        for length in lengths
+    )
+
+
+def corpus_of(*documents: Sequence[int]) -> Corpus:
+    names = [f"d{number:02}" for number in range(len(documents))]
+    return Corpus.from_segments(
+        "made", [Segment(name, "en", document(d, name)) for name, d in zip(names, documents, strict=True)]
+    )
+
+
+def ends(cuts: Cuts, name: str = "d00") -> list[int]:
+    return [text.tokens for text in cuts.texts if text.document == name]
+
+
+def one_line(action: Callable[[], object]) -> str:
+    with pytest.raises(DesignError) as caught:
+        action()
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.endswith(".")
+    return said
+
+
+# --- cut
+
+
+def test_the_nearest_border() -> None:
+    """Borders after 8, 19, 30, 52 words: 20 is nearest to 19, 50 to 52, and 9 to 8."""
+    cuts = cut_documents(corpus_of([8, 11, 11, 22]), "en", [20, 50, 9], Words(), tolerance=0.15)
+    assert cuts.lengths == (9, 20, 50)
+    assert ends(cuts) == [8, 19, 52]
+    assert cuts.notes == ()
+    assert [text.text.split()[-1] for text in cuts.texts] == ["xd007.", "xd0018.", "xd0051."]
+
+
+def test_the_shorter_of_two_borders_as_near() -> None:
+    assert ends(cut_documents(corpus_of([9, 2, 30]), "en", [10], Words())) == [9]
+
+
+def test_the_limit_itself_is_within() -> None:
+    """0.29 · 100 is a little less than 29 in binary."""
+    assert ends(cut_documents(corpus_of([129]), "en", [100], Words(), tolerance=0.29)) == [129]
+    assert "none of 1" in one_line(lambda: cut_documents(corpus_of([130]), "en", [100], Words(), tolerance=0.29))
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=25),
+    st.lists(st.integers(1, 150), min_size=1, max_size=4),
+    st.sampled_from([0.0, 0.1, 0.3]),
+    st.sampled_from([None, 90, 150]),
+    st.sampled_from(["beginning", "random"]),
+    st.integers(0, 5),
+)
+@settings(max_examples=300, deadline=None)
+def test_by_trying_every_border(
+    lengths: list[int], wanted: list[int], tolerance: float, window: int | None, start: str, seed: int
+) -> None:
+    """Every start and every end, in plain loops."""
+    wanted = sorted({length for length in wanted if window is None or length <= window - 2}) or [10]
+
+    def from_sentence(first: int) -> list[int] | None:
+        borders = [int(border) for border in np.cumsum(lengths[first:]) if window is None or border <= window - 2]
+        found = [min(borders, key=lambda border: (abs(border - length), border), default=0) for length in wanted]
+        near = all(abs(a - b) <= tolerance * b + 1e-9 for a, b in zip(found, wanted, strict=True))
+        return found if near and len(set(found)) == len(found) else None
+
+    starts = range(len(lengths)) if start == "random" else [0]
+    possible = [(sum(lengths[:first]), from_sentence(first)) for first in starts]
+    possible = [(before, found) for before, found in possible if found]
+    corpus = corpus_of(lengths)
+
+    def cut() -> Cuts:
+        return cut_documents(corpus, "en", wanted, Words(window), seed=seed, tolerance=tolerance, start=start)
+
+    if not possible:
+        assert "none of 1 documents" in one_line(cut)
+        return
+    cuts = cut()
+    begins = {int(text.text.split()[0].rstrip(".")[4:]) for text in cuts.texts}
+    assert len(begins) == 1, "all texts of a document start at one place"
+    assert (begins.pop(), ends(cuts)) in possible
+    whole = document(lengths, "d00")
+    assert all(text.text in whole and len(text.text.split()) == text.tokens for text in cuts.texts)
+
+
+def test_every_start_that_reaches_is_drawn() -> None:
+    """Twelve sentences of ten words; 40 is reached from the first nine."""
+    corpus = corpus_of([10] * 12)
+    begins = {
+        cut_documents(corpus, "en", [20, 40], Words(), start="random", seed=seed).texts[0].text.split()[0]
+        for seed in range(150)
+    }
+    assert begins == {f"Xd00{10 * place}" for place in range(9)}
+
+
+def test_every_length_has_the_same_documents() -> None:
+    """The third is too short, and the fourth has no border near 10."""
+    corpus = corpus_of([10, 10, 20], [11, 9, 19, 5], [10, 10], [20, 20, 20])
+    cuts = cut_documents(corpus, "en", [10, 20, 40], Words())
+    assert cuts.paired
+    assert [[text.document for text in cuts.at(length)] for length in (10, 20, 40)] == [["d00", "d01"]] * 3
+    assert cuts.notes == ("2 of 4 documents have no sentence border within 10% of every length and were not used",)
+    assert {(text.language, text.length) for text in cuts.texts} == {("en", 10), ("en", 20), ("en", 40)}
+
+
+def test_two_lengths_need_two_borders() -> None:
+    """19 and 21 are both nearest to the border at 20: not a difference of length."""
+    assert "every length (documents that have one, by length in tokens: 19: 1, 21: 1)" in one_line(
+        lambda: cut_documents(corpus_of([20, 20]), "en", [19, 21], Words(), tolerance=0.1)
+    )
+
+
+def test_a_draw_of_documents() -> None:
+    corpus = corpus_of(*[[10, 10]] * 200)
+
+    def drawn(seed: int, documents: int = 7) -> list[str]:
+        counter = Words()
+        cuts = cut_documents(corpus, "en", [10, 20], counter, documents=documents, seed=seed)
+        assert cuts.paired
+        if documents == 7:
+            assert len({text.split()[0] for text in counter.counted}) <= 2 * 64, "no more are read than are needed"
+        return [text.document for text in cuts.at(10)]
+
+    assert len(drawn(0)) == 7
+    assert drawn(0) == drawn(0) == sorted(drawn(0))
+    assert drawn(0) != drawn(1)
+    assert set(drawn(0)) <= set(drawn(0, 150))
+
+
+def test_the_order_of_the_corpus_does_not_matter() -> None:
+    corpus = corpus_of(*[[10, 10, 10]] * 20)
+    turned = Corpus.from_segments("made", corpus.segments[::-1])
+    options = {"documents": 5, "start": "random", "seed": 3}
+    assert cut_documents(turned, "en", [10], Words(), **options) == cut_documents(
+        corpus, "en", [10], Words(), **options
+    )
+
+
+def test_fewer_documents_than_asked_for() -> None:
+    cuts = cut_documents(corpus_of([10, 10], [10, 10], [3]), "en", [10], Words(), documents=5)
+    assert cuts.notes[1] == "2 documents in place of 5; the corpus has no more that reach every length"
+
+
+def test_never_beyond_the_window() -> None:
+    """30 words of text in a window of 35, after a prompt of three and two special tokens: the border at 31, though
+    nearer to 30, is not taken."""
+    counter = Words(window=35, prompt=3)
+    corpus = corpus_of([10, 18, 3, 9])
+    assert ends(cut_documents(corpus, "en", [10, 30], Words())) == [10, 31]
+    assert ends(cut_documents(corpus, "en", [10, 30], counter)) == [10, 28]
+    said = one_line(lambda: cut_documents(corpus, "en", [10, 30, 31, 60], counter))
+    assert said.startswith(
+        "texts of 31, 60 tokens do not fit: the model reads 35, of which 30 are text. Use lengths up"
+    )
+
+
+def test_a_text_that_grows_when_cut_out_is_counted_again() -> None:
+    """A tokenizer may split a text differently inside a longer one; what counts is the text alone, and the window."""
+
+    class Grows(Words):
+        """Texts of two sentences or more have five more tokens than their sentences have together."""
+
+        def count(self, texts: Sequence[str]) -> list[int]:
+            return [len(text.split()) + 5 * (text.count(".") > 1) for text in texts]
+
+        def count_whole(self, texts: Sequence[str]) -> list[int]:
+            return [count + 2 for count in self.count(texts)]
+
+    corpus = corpus_of([10, 90], [10, 88])
+    cuts = cut_documents(corpus, "en", [10, 100], Grows())
+    assert [text.tokens for text in cuts.at(100)] == [105, 103]
+    cuts = cut_documents(corpus, "en", [10, 100], Grows(window=105))
+    assert [text.document for text in cuts.at(100)] == ["d01"]
+    cuts = cut_documents(corpus, "en", [10, 100], Grows(), tolerance=0.04)
+    assert [text.document for text in cuts.at(100)] == ["d01"]
+    assert cuts.notes[0].startswith("1 of 2 documents")
+
+
+def test_texts_without_sentence_ends_and_with_long_sentences() -> None:
+    corpus = Corpus.from_segments(
+        "made",
+        [Segment("a", "en", "no end " * 50), Segment("b", "en", document([70, 5])), Segment("c", "en", "word")],
+    )
+    said = one_line(lambda: cut_documents(corpus, "en", [20, 75], Words()))
+    assert said.startswith("none of 3 documents in 'en' has a sentence border within 10% of every length")
+    assert "20: 0, 75: 1)" in said
+    assert "random sentence" in said
+    assert ends(cut_documents(corpus, "en", [100], Words()), "a") == [100], "a text of one sentence has its end"
+
+
+def test_characters_where_there_are_no_tokens() -> None:
+    cuts = cut_documents(corpus_of([3] * 60), "en", [100, 300], Characters())
+    assert all(text.tokens == len(text.text) for text in cuts.texts)
+    assert all(abs(text.tokens - text.length) <= 0.1 * text.length for text in cuts.texts)
+
+
+def test_values_that_cannot_be() -> None:
+    corpus = corpus_of([10])
+    assert "got none" in one_line(lambda: cut_documents(corpus, "en", [], Words()))
+    assert "got 0, 10" in one_line(lambda: cut_documents(corpus, "en", [10, 0], Words()))
+    assert "got 1.0" in one_line(lambda: cut_documents(corpus, "en", [10], Words(), tolerance=1.0))
+    assert "'beginning', 'random', got 'middle'" in one_line(
+        lambda: cut_documents(corpus, "en", [10], Words(), start="middle")
+    )
+    assert "got 0" in one_line(lambda: cut_documents(corpus, "en", [10], Words(), documents=0))
+    assert "got 0" in one_line(lambda: natural_lengths(corpus, "en", Words(), documents=0))
+    assert "got 0" in one_line(lambda: natural_lengths(corpus, "en", Words(), width=0))
+    with pytest.raises(CorpusError, match="xx"):
+        cut_documents(corpus, "xx", [10], Words())
+
+
+# --- whole documents
+
+
+def test_whole_documents_in_bins() -> None:
+    """[0, 100), [100, 200), …; 299 words are one too many for a window of 300 with two special tokens."""
+    corpus = corpus_of([99], [100], [50, 49], [199], [298], [299], [500])
+    cuts = natural_lengths(corpus, "en", Words(window=300))
+    assert [(text.document, text.length, text.tokens) for text in cuts.texts] == [
+        ("d00", 0, 99),
+        ("d02", 0, 99),
+        ("d01", 100, 100),
+        ("d03", 100, 199),
+        ("d04", 200, 298),
+    ]
+    assert all(text.text == corpus.text(text.document, "en") for text in cuts.texts)
+    assert cuts.notes == ("2 of 7 documents are longer than the model's 300 tokens and were not used",)
+    assert not cuts.paired
+    assert natural_lengths(corpus, "en", Words(), width=500).lengths == (0, 500)
+
+
+def test_a_draw_of_whole_documents() -> None:
+    corpus = corpus_of(*[[number] for number in range(1, 200)])
+    cuts = natural_lengths(corpus, "en", Words(), documents=30, seed=4)
+    assert [len(cuts.at(length)) for length in cuts.lengths] == [30, 30]
+    assert cuts == natural_lengths(corpus, "en", Words(), documents=30, seed=4)
+    assert cuts != natural_lengths(corpus, "en", Words(), documents=30, seed=5)
+
+
+def test_no_document_that_fits() -> None:
+    said = one_line(lambda: natural_lengths(corpus_of([50], [40]), "en", Words(window=30)))
+    assert "none of 2 documents in 'en' fits into the model's 30 tokens: the shortest has 40." in said
+
+
+# --- real tokenizers
+
+
+def check(cuts: Cuts, corpus: Corpus, language: str, counter: ModelTokens, tolerance: float = 0.1) -> None:
+    assert cuts.paired
+    for text in cuts.texts:
+        whole = corpus.text(text.document, language)
+        at = whole.index(text.text)
+        borders = sentences(whole, language)
+        assert at in {begin for begin, _ in borders}
+        assert at + len(text.text) in {end for _, end in borders}
+        assert abs(text.tokens - text.length) <= tolerance * text.length + 1e-9
+    texts = [text.text for text in cuts.texts]
+    assert counter.count(texts) == [text.tokens for text in cuts.texts]
+    assert max(counter.count_whole(texts)) <= (counter.window or 0)
+
+
+class NoOffsets(ModelTokens):
+    """What a slow tokenizer does."""
+
+    def offsets(self, texts: Sequence[str]) -> list[np.ndarray]:
+        raise EncodingError("no offsets")
+
+
+@pytest.mark.parametrize("start", ["beginning", "random"])
+def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path, start: str) -> None:
+    path = shared / "corpora" / "wikipedia_en.jsonl"
+    if not path.is_file():
+        pytest.skip("needs ../shared/corpora/wikipedia_en.jsonl")
+    whole = Corpus.read(path, ["en"])
+    corpus = Corpus.from_segments("part", whole.segments[:24])
+    counter = ModelTokens(minilm)
+    lengths = [50, 100, 200, 400]
+    cuts = cut_documents(corpus, "en", lengths, counter, start=start)
+    check(cuts, corpus, "en", counter)
+    assert len(cuts.at(50)) >= (18 if start == "random" else 3)
+    if start == "beginning":
+        for name in [text.document for text in cuts.at(50)]:
+            text = corpus.text(name, "en")
+            borders = counter.count([text[:end] for _, end in sentences(text, "en")[:40]])
+            nearest = [min(borders, key=lambda border: (abs(border - length), border)) for length in lengths]
+            assert ends(cuts, name) == nearest
+        assert cut_documents(corpus, "en", lengths, NoOffsets(minilm)) == cuts
+    assert "of which 510 are text" in one_line(lambda: cut_documents(corpus, "en", [400, 800], counter))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_other_scripts(minilm: SentenceTransformer, language: str) -> None:
+    """The sample corpus, by a tokenizer that takes such text nearly character by character."""
+    corpus, counter = Corpus.read("sample", [language]), ModelTokens(minilm, "passage: ")
+    cuts = cut_documents(corpus, language, [30, 60, 120], counter, tolerance=0.3, start="random")
+    check(cuts, corpus, language, counter, 0.3)
+    whole = natural_lengths(corpus, language, counter)
+    assert [text.tokens // 100 * 100 for text in whole.texts] == [text.length for text in whole.texts]
+
+
+def test_byte_level_tokens(granite: SentenceTransformer) -> None:
+    """Several tokens to a Chinese character."""
+    corpus, counter = Corpus.read("sample", ["zh"]), ModelTokens(granite)
+    check(cut_documents(corpus, "zh", [100, 200], counter, tolerance=0.3, start="random"), corpus, "zh", counter, 0.3)
+
+
+def test_a_tokenizer_that_knows_no_borders() -> None:
+    """Unigram tokens of a text without spaces are the best split of all of it, and a part may be split otherwise."""
+    corpus = Corpus.read("sample", ["zh"])
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=1500, show_progress=False, unk_token="<unk>", special_tokens=["<unk>"]
+    )
+    tokenizer.train_from_iterator([segment.text for segment in corpus.segments], trainer)
+    counter = ModelTokens(SimpleNamespace(tokenizer=tokenizer, max_seq_length=512))
+    check(cut_documents(corpus, "zh", [40, 80], counter, tolerance=0.3, start="random"), corpus, "zh", counter, 0.3)

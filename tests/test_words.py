@@ -1,0 +1,158 @@
+"""The word control against rows looked up by hand, and the repeated-word probe against what the tokenizer counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from transformers import PreTrainedTokenizerFast
+
+from fairspan.encoding.tokens import Characters, ModelTokens
+from fairspan.errors import DesignError, EncodingError, UnsupportedModel
+from fairspan.measures.words import repeated, repeated_pairs, word_means
+from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, tiny_tokenizer, words
+
+Make = Callable[..., SentenceTransformer]
+
+
+def by_hand(model: SentenceTransformer, text: str) -> np.ndarray:
+    """Rows of the embedding matrix, one word a token, summed one by one."""
+    matrix = model.transformers_model.get_input_embeddings().weight.detach().double().numpy()
+    rows = [matrix[len(SPECIAL) + WORDS.index(word)] for word in text.split()]
+    return np.asarray(sum(rows) / len(rows))
+
+
+def one_line(error: type[Exception], action: Callable[[], object]) -> str:
+    with pytest.raises(error) as caught:
+        action()
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.endswith(".")
+    return said
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_means_of_the_words_own_rows(make_tiny: Make, architecture: str) -> None:
+    """Texts of unequal length, and neither <s>, </s>, <pad> nor a prompt among the rows.
+
+    Gemma's table multiplies its rows by √d, so that directions are compared.
+    """
+    model = make_tiny(architecture, "mean")
+    texts = [words(3), words(40, seed=1), "w5", "w5 w5 w5 w6"]
+    found = word_means(model, texts)
+    assert found.dtype == np.float64
+    for row, text in zip(found, texts, strict=True):
+        expected = by_hand(model, text)
+        scale = np.linalg.norm(row) / np.linalg.norm(expected)
+        # The rows are float32: their sums of up to 40 agree to about 1e-7.
+        np.testing.assert_allclose(row, expected * scale, rtol=1e-5, atol=1e-6)
+        assert scale == pytest.approx(32**0.5 if architecture == "gemma3_text" else 1, rel=1e-3)
+
+
+def test_prompts_are_not_words(make_tiny: Make) -> None:
+    model = make_tiny("bert", "mean")
+    plain = word_means(model, ["w1 w2"])
+    before, default = model.prompts, model.default_prompt_name
+    try:
+        model.prompts, model.default_prompt_name = {"document": "w7 w8 "}, "document"
+        assert np.array_equal(word_means(model, ["w1 w2"]), plain)
+    finally:
+        model.prompts, model.default_prompt_name = before, default
+
+
+def test_texts_are_taken_whole_and_in_any_number(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_tiny("bert", "mean")
+    long = words(700)
+    np.testing.assert_allclose(word_means(model, [long])[0], by_hand(model, long), atol=1e-6)
+    texts = [words(5, seed) for seed in range(7)]
+    whole = word_means(model, texts)
+    monkeypatch.setattr("fairspan.measures.words.AT_ONCE", 3)
+    assert np.array_equal(word_means(model, texts), whole)
+    assert word_means(model, []).shape == (0, 0)
+
+
+def test_a_text_without_tokens_is_refused(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairspan.measures.words.AT_ONCE", 2)
+    assert "text 3 has no tokens" in one_line(
+        EncodingError, lambda: word_means(make_tiny("bert", "mean"), ["w1", "w2", "w3", " "])
+    )
+
+
+def test_models_without_word_embeddings_are_refused(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    static = SentenceTransformer(modules=[StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=8)])
+    assert "SentenceTransformer has no input word embeddings" in one_line(
+        UnsupportedModel, lambda: word_means(static, ["w1"])
+    )
+    model = make_tiny("bert", "mean")
+
+    def refuse(self: Any) -> torch.nn.Module:
+        raise NotImplementedError
+
+    for answer in (refuse, lambda self: None):
+        monkeypatch.setattr(type(model.transformers_model), "get_input_embeddings", answer)
+        assert "BertModel has no input word embeddings" in one_line(
+            UnsupportedModel, lambda: word_means(model, ["w1"])
+        )
+    assert "object has no input" in one_line(UnsupportedModel, lambda: word_means(object(), ["w1"]))
+
+
+def test_real_words(minilm: SentenceTransformer) -> None:
+    """The mean of several texts' tokens, looked up by the tokenizer's own names for them."""
+    tokenizer: PreTrainedTokenizerFast = minilm.tokenizer
+    matrix = minilm.transformers_model.embeddings.word_embeddings.weight.detach().double().numpy()
+    texts = ["The dog chased an unbelievably quick cat.", "长度", "한국어 문장."]
+    for row, text in zip(word_means(minilm, texts), texts, strict=True):
+        names = tokenizer.tokenize(text)
+        assert not {"[CLS]", "[SEP]", "[PAD]"} & set(names)
+        np.testing.assert_allclose(row, matrix[tokenizer.convert_tokens_to_ids(names)].mean(0), atol=1e-7)
+
+
+# --- repeated words
+
+
+def test_a_word_repeated() -> None:
+    assert repeated("dog", 1) == "dog"
+    assert repeated("cat", 4) == "cat cat cat cat"
+    for word, times in (("dog", 0), ("dog", -1), (" ", 3)):
+        assert f"got {word!r} {times} times" in one_line(DesignError, lambda w=word, t=times: repeated(w, t))
+
+
+def test_pairs_fill_the_window_and_no_more(minilm: SentenceTransformer) -> None:
+    """512 tokens, two of them special: 256 repetitions are the last doubling, and 510 fit."""
+    counter = ModelTokens(minilm)
+    pairs = repeated_pairs(counter)
+    assert [pair.times for pair in pairs] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert all(pair.texts == (repeated("dog", pair.times), repeated("cat", pair.times)) for pair in pairs)
+    assert all(pair.tokens == (pair.times, pair.times) for pair in pairs)
+    assert [pair.times for pair in repeated_pairs(counter, [510, 10, 10])] == [10, 510]
+    assert "repeated 511 times does not fit into the model's 512 tokens: repeat them at most 510 times" in one_line(
+        DesignError, lambda: repeated_pairs(counter, [10, 511])
+    )
+
+
+def test_words_of_several_tokens_and_prompts_take_their_room(minilm: SentenceTransformer) -> None:
+    """Five tokens a word, after two of the prompt and besides two special ones: 101 words in 512."""
+    counter = ModelTokens(minilm, "passage: ")
+    assert counter.count(["thermodynamics"]) == [5], "the premise"
+    pairs = repeated_pairs(counter, [101], words=("thermodynamics", "cat"))
+    assert pairs[0].tokens == (505, 101)
+    assert "at most 101 times" in one_line(
+        DesignError, lambda: repeated_pairs(counter, [102], words=("thermodynamics", "cat"))
+    )
+
+
+def test_windows_at_their_ends(make_tiny: Make) -> None:
+    assert [pair.times for pair in repeated_pairs(Characters())][-1] == 512
+    assert repeated_pairs(Characters(), [3])[0].tokens == (11, 11)
+    assert "there are no numbers" in one_line(DesignError, lambda: repeated_pairs(Characters(), []))
+    assert "got 'dog' 0 times" in one_line(DesignError, lambda: repeated_pairs(Characters(), [0]))
+
+    class Short(Characters):
+        window = 2
+
+    assert "alone does not fit" in one_line(DesignError, lambda: repeated_pairs(Short()))
