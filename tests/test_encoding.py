@@ -581,7 +581,7 @@ def test_the_fingerprint_knows_every_weight(make_tiny: Make) -> None:
 def test_the_fingerprint_knows_what_changes_vectors(
     make_tiny: Make, change: Callable[[SentenceTransformer], Any]
 ) -> None:
-    model = make_tiny("bert", "mean")
+    model = tiny_model(tmp_path, "bert", "mean")
     assert fingerprint(changed(model, change)) != fingerprint(model)
 
 
@@ -613,7 +613,7 @@ def test_the_fingerprint_knows_how_the_weights_are_used(
 
 def test_the_fingerprint_knows_the_tokenizer(make_tiny: Make, tmp_path: Path) -> None:
     """The same weights behind a tokenizer that gives other ids, such as one that lowercases."""
-    model = make_tiny("bert", "mean")
+    model = tiny_model(tmp_path, "bert", "mean")
     model.save_pretrained(str(tmp_path))
     file = tmp_path / "tokenizer.json"
     written = json.loads(file.read_text(encoding="utf-8"))
@@ -845,7 +845,7 @@ def test_the_joining_space_goes_with_the_word_after_it(bytewise: SentenceTransfo
 
 def test_mean_of_all_contextual_vectors_is_the_document(make_tiny: Make) -> None:
     """Identity of late chunking for mean pooling: the tokens' sum over segments and special tokens is L·e(D)."""
-    model = make_tiny("bert", "mean")
+    model = tiny_model(tmp_path, "bert", "mean")
     text, _ = joined([words(5, 1), words(8, 2)])
     everything = Text(text, 15, ((0, len(text)),))
     [(whole, contextual)] = encoder_of(model).with_spans([everything])
@@ -1018,3 +1018,15 @@ def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:
     with pytest.raises(LoadError, match="could not be loaded") as error:
         load_model(str(folder), device="gpu")
     assert "\n" not in str(error.value)
+
+
+def test_texts_with_and_without_spans_share_a_batch(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path, "bert", "mean")
+    encoder = ModelEncoder(model, Calibration.preset("none"), prompt="", fingerprint="f")
+    spanned, plain = Text("one two three four", 6, spans=((0, 7), (8, 18))), Text("five six seven", 5)
+    with Store(tmp_path / "store.sqlite") as store:
+        fill(encoder, [spanned, plain], store, budget=100, tally=Tally(), progress=lambda _: None)
+        found = store.get([encoder.key(spanned), encoder.span_key(spanned), encoder.key(plain)])
+        assert store.missing([encoder.span_key(plain)])
+    assert len(found[encoder.span_key(spanned)]) == 2 * len(found[encoder.key(spanned)])
+    np.testing.assert_allclose(found[encoder.key(plain)], model.encode(plain.text), atol=1e-6)

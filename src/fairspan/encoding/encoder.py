@@ -198,6 +198,8 @@ def _own_tokens(features: dict[str, Any], number: int, count: int, text: Text) -
 
 def _span_vectors(text: Text, offsets: np.ndarray, tokens: torch.Tensor) -> np.ndarray:
     """[spans, dimension], the L2-normalised mean of each span's tokens (METHODS: ctx)."""
+    if not text.spans:
+        return np.empty((0, tokens.shape[-1]), dtype=np.float32)
     means = []
     for span, numbers in zip(text.spans, tokens_of_spans(offsets, text.spans), strict=True):
         if not len(numbers):

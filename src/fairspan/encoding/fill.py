@@ -100,7 +100,7 @@ def _run(encoder: Encoder, batch: Sequence[Text]) -> list[dict[bytes, np.ndarray
             return [{encoder.key(text): vector} for text, vector in zip(batch, vectors, strict=True)]
         both = encoder.with_spans(batch)
         return [
-            {encoder.key(text): vector, encoder.span_key(text): spans}
+            {encoder.key(text): vector, **({encoder.span_key(text): spans} if text.spans else {})}
             for text, (vector, spans) in zip(batch, both, strict=True)
         ]
     except (torch.OutOfMemoryError, MemoryError) as error:

@@ -54,11 +54,7 @@ def draw_profiles(summary: Summary, measure: str | None = None) -> Figure:
             panel = [cell for cell in cells if (cell.n, cell.plan) == (n, plan)]
             _draw_panel(grid[row][column], panel, labels, titled=len(sizes) * len(plans) > 1)
         grid[row][0].set_ylabel(f"{measure}\n(cosine)")
-    handles, shown = grid[0][0].get_legend_handles_labels()
-    # About eleven characters to an inch, and room for each handle.
-    fitting = int(figure.get_figwidth() * 11 // (max(len(label) for label in shown) + 6))
-    columns = max(1, min(len(shown), fitting))
-    figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    add_legend(figure, grid[0][0])
     name = short_name(summary.log.model)
     figure.suptitle(f"How well one vector stands for each part of a document: {name}", fontsize=10)
     return figure
@@ -67,6 +63,15 @@ def draw_profiles(summary: Summary, measure: str | None = None) -> Figure:
 def save_picture(summary: Summary, file: Path, measure: str | None = None) -> None:
     """Draw into a PNG, SVG or PDF."""
     write_figure(draw_profiles(summary, measure), file)
+
+
+def add_legend(figure: Figure, axes: Any) -> None:
+    """What the bars of one panel stand for, below all of them, in as many columns as fit."""
+    handles, shown = axes.get_legend_handles_labels()
+    # About eleven characters to an inch, and room for each handle.
+    fitting = int(figure.get_figwidth() * 11 // (max(len(label) for label in shown) + 6))
+    columns = max(1, min(len(shown), fitting))
+    figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
 def short_name(name: str) -> str:

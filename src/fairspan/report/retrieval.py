@@ -149,10 +149,31 @@ class RetrievalSummary:
         return next((one for one in self.changes if (one.arm, one.metric, one.plan) == (arm, metric, plan)), None)
 
     def cost(self, arm: Arm) -> dict[str, Any]:
-        """What an arm's index takes: tokens to read, seconds, vectors and bytes."""
+        """What an arm's index takes: tokens to read, seconds, vectors and bytes.
+
+        Where all vectors were stored already, `estimated` is true and the seconds are told from the speed of another
+        index, of the same treatment if possible; None if nothing was embedded in this run.
+        """
         costs = self.log.header["costs"]
         found = next(one for one in costs if (one["treatment"], one["index"]) == (arm.treatment, arm.index))
-        return dict(found)
+        timed = [one for one in costs if one["seconds"]]
+        alike = [one for one in timed if one["treatment"] == arm.treatment] or timed
+        if found["seconds"] is not None or not alike:
+            return {**found, "estimated": False}
+        return {**found, "seconds": found["tokens"] * alike[0]["seconds"] / alike[0]["tokens"], "estimated": True}
+
+    def shown(self, most: int) -> list[Arm]:
+        """The arms that a picture has room for: whole documents first, each treatment as it is advised."""
+        advised = {one.treatment: one.kind for one in self.advice}
+        whole = [arm for arm in self.arms if arm.index == self.baseline.index]
+        kept = [arm for arm in whole if self._is_advised(arm, advised)]
+        return [*kept, *(arm for arm in self.arms if arm.index != self.baseline.index)][:most]
+
+    def _is_advised(self, arm: Arm, advised: Mapping[str, str]) -> bool:
+        name = arm.treatment.removesuffix(DOCUMENTS_ONLY)
+        if name not in advised or Arm(name + DOCUMENTS_ONLY, arm.index) not in self.arms:
+            return True
+        return (advised[name] == "documents only") == (arm.treatment != name)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairspan.errors import LogError
-from fairspan.report.picture import COLOURS, HATCHES, short_name, write_figure
-from fairspan.report.retrieval import RetrievalSummary
+from fairspan.report.picture import COLOURS, HATCHES, add_legend, short_name, write_figure
+from fairspan.report.retrieval import Arm, RetrievalSummary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,17 +23,15 @@ def draw_search(summary: RetrievalSummary, metric: str | None = None) -> Figure:
     if metric not in summary.metrics:
         raise LogError(f"the run {summary.log.run} has no {metric}, only {', '.join(summary.metrics)}.")
     plans = summary.plans[1:] or summary.plans
+    shown = summary.shown(len(COLOURS))
     positions = len(summary.result(summary.baseline, metric, plans[0]).groups)
-    width = max(6.4 if len(plans) == 1 else 3.4, 0.3 * max(1, positions) * len(summary.arms) + 0.8)
+    width = max(6.4 if len(plans) == 1 else 3.4, 0.3 * max(1, positions) * len(shown) + 0.8)
     figure = Figure(figsize=(width * len(plans), 3.8), layout="constrained")
     grid = figure.subplots(1, len(plans), squeeze=False, sharey=True)
     for column, plan in enumerate(plans):
-        _draw_panel(grid[0][column], summary, metric, plan)
+        _draw_panel(grid[0][column], summary, shown, metric, plan)
     grid[0][0].set_ylabel(metric)
-    handles, shown = grid[0][0].get_legend_handles_labels()
-    fitting = int(figure.get_figwidth() * 11 // (max(len(label) for label in shown) + 6))
-    columns = max(1, min(len(shown), fitting))
-    figure.legend(handles, shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    add_legend(figure, grid[0][0])
     task = short_name(summary.log.header["task"]["source"])
     figure.suptitle(
         f"What is found, by where the evidence lies\n{short_name(summary.log.model)}, {task}", fontsize=10
@@ -46,8 +44,7 @@ def save_search_picture(summary: RetrievalSummary, file: Path, metric: str | Non
     write_figure(draw_search(summary, metric), file)
 
 
-def _draw_panel(axes: Any, summary: RetrievalSummary, metric: str, plan: str) -> None:
-    arms = summary.arms
+def _draw_panel(axes: Any, summary: RetrievalSummary, arms: list[Arm], metric: str, plan: str) -> None:
     width = 0.8 / len(arms)
     known = bool(summary.result(summary.baseline, metric, plan).groups)
     for number, arm in enumerate(arms):

@@ -120,7 +120,7 @@ def cost_table(summary: RetrievalSummary) -> RenderableType:
             f"{cost['vectors'] / cost['searched_documents']:.1f}",
             f"{cost['bytes'] / 2**20:.1f}",
             f"{cost['tokens']:,}",
-            "stored" if cost["seconds"] is None else f"{cost['seconds']:.0f}",
+            "stored" if cost["seconds"] is None else f"{'~' if cost['estimated'] else ''}{cost['seconds']:.0f}",
             f"{quality:.3f}",
         )
     return table
