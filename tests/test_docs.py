@@ -16,6 +16,8 @@ import fairspan.calibrated.saved
 import fairspan.calibrated.segments
 import fairspan.calibration
 import fairspan.corpus.corpus
+import fairspan.corpus.sentences
+import fairspan.evaluating
 import fairspan.stats.equivalence
 import fairspan.temperature
 import fairspan.treatment
@@ -54,6 +56,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         fairspan.temperature,
         fairspan.calibrated.segments,
         fairspan.corpus.corpus,
+        fairspan.corpus.sentences,
         fairspan.stats.equivalence,
         fairspan.treatment,
     ],

@@ -32,6 +32,7 @@ class EvaluationSpec:
         queries: what pages are searched with.
         documents: the folder of the documents, where a collection keeps them apart.
         language: of a collection that holds several.
+        unit: what a document is in files like SQuAD's: "article" or "paragraph".
         split: of a collection that is divided.
         treatments: what is compared; the first is what the others are measured against.
         documents_only: measure every treatment a second time with queries as the plain model embeds them.
@@ -54,6 +55,7 @@ class EvaluationSpec:
     queries: PageQueries = field(default_factory=PageQueries)
     documents: str | None = None
     language: str | None = None
+    unit: str = "article"
     split: str = "test"
     treatments: tuple[Treatment, ...] = tuple(as_treatment(name) for name in DEFAULT_TREATMENTS)
     documents_only: bool = True

@@ -135,7 +135,7 @@ def read_tasks(spec: EvaluationSpec, counter: TokenCounter) -> tuple[RetrievalTa
     if (path / "qrels").is_dir():
         return (read_beir(path, split=spec.split),)
     documents = None if spec.documents is None else Path(spec.documents)
-    return (read_evidence(path, language=spec.language, documents=documents),)
+    return (read_evidence(path, language=spec.language, documents=documents, unit=spec.unit),)
 
 
 def encoders_of(prepared: PreparedEvaluation, treatment: Treatment) -> tuple[AnyEncoder, AnyEncoder]:

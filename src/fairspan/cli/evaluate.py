@@ -63,6 +63,9 @@ def evaluate(
         Path | None, typer.Option(help="Where a collection keeps its documents, if not beside its queries.")
     ] = None,
     language: Annotated[str | None, typer.Option(help="Of a collection that holds several.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="What a document is in files like SQuAD's: article (default) or paragraph.")
+    ] = None,
     split: Annotated[str | None, typer.Option(help="Of a BEIR folder. Default: test.")] = None,
     too_long: Annotated[
         str | None,
@@ -138,6 +141,7 @@ def evaluate(
         "max_tokens": max_tokens,
         "documents": None if documents is None else str(documents),
         "language": language,
+        "unit": unit,
         "split": split,
         "too_long": too_long,
         "margin": margin,

@@ -167,7 +167,9 @@ class RetrievalSummary:
         advised = {one.treatment: one.kind for one in self.advice}
         whole = [arm for arm in self.arms if arm.index == self.baseline.index]
         kept = [arm for arm in whole if self._is_advised(arm, advised)]
-        return [*kept, *(arm for arm in self.arms if arm.index != self.baseline.index)][:most]
+        others = [arm for arm in self.arms if arm.index != self.baseline.index]
+        others.sort(key=lambda arm: -self.result(arm, self.metrics[0]).effects.overall.estimate)
+        return [*kept, *others][:most]
 
     def _is_advised(self, arm: Arm, advised: Mapping[str, str]) -> bool:
         name = arm.treatment.removesuffix(DOCUMENTS_ONLY)
