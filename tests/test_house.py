@@ -16,12 +16,14 @@ ALLOWED = {
     "errors": set(),
     "temperature": {"errors"},
     "calibration": {"errors", "temperature"},
+    "schedules": {"errors", "temperature"},
     "attention": {"errors"},
     "calibrated": {"errors", "temperature", "calibration", "attention"},
     "treatment": {"errors", "calibration"},
     "corpus": {"errors"},
     "design": {"errors", "corpus"},
     "encoding": {"errors", "temperature", "calibration", "attention", "calibrated"},
+    "baselines": {"errors", "attention", "calibrated"},
     "measures": {"errors", "design", "encoding", "retrieval"},
     "retrieval": {"errors", "corpus", "design", "encoding"},
     "stats": {"errors"},
@@ -33,16 +35,21 @@ ALLOWED = {
     "evaluation": {"errors", "design", "retrieval", "treatment"},
     "config": {"errors"},
     # The verbs, which are the only wiring.
+    "fit_part": {"errors", "baselines", "corpus", "design", "encoding", "retrieval", "treatment"},
+    "bases": {"errors", "baselines", "encoding", "fit_part", "treatment"},
     "running": {"errors", "fairspan", "calibrated", "encoding", "log"},
-    "prepared": {"errors", "calibration", "corpus", "design", "encoding", "progress", "running", "spec", "treatment"},
+    "prepared": {"errors", "calibration", "corpus", "design", "encoding", "progress", "running", "spec", "treatment"}
+    | {"bases", "fit_part"},
     "forecast": {"encoding", "prepared"},
     "auditing": {"errors", "design", "encoding", "measures", "log", "prepared", "progress", "running", "spec"}
-    | {"treatment"},
+    | {"bases", "treatment"},
     "tasks": {
+        "bases",
         "errors",
         "design",
         "encoding",
         "evaluation",
+        "fit_part",
         "prepared",
         "progress",
         "retrieval",
@@ -50,13 +57,17 @@ ALLOWED = {
         "treatment",
     },
     "evaluating": {"errors", "encoding", "evaluation", "log", "measures", "prepared", "progress", "retrieval"}
-    | {"running", "tasks", "treatment", "evaluating_mteb"},
+    | {"bases", "running", "tasks", "treatment", "evaluating_mteb"},
     "evaluating_mteb": {"errors", "calibrated", "encoding", "evaluation", "log", "measures", "progress"}
-    | {"retrieval", "running"},
+    | {"bases", "fit_part", "retrieval", "running"},
+    "collapse_spec": {"errors", "temperature", "treatment"},
+    "collapsing": {"errors", "collapse_spec", "corpus", "design", "encoding", "log", "measures", "progress"}
+    | {"running", "stats", "treatment"},
     "cli": {"errors", "fairspan", "calibration", "calibrated", "corpus", "encoding", "config", "spec"}
-    | {"auditing", "prepared", "forecast", "log", "report", "published", "evaluating", "evaluation", "tasks"},
+    | {"auditing", "prepared", "forecast", "log", "report", "published", "evaluating", "evaluation", "tasks"}
+    | {"collapsing", "collapse_spec"},
     "fairspan": {"errors", "temperature", "calibration", "calibrated", "corpus", "design", "log", "auditing"}
-    | {"evaluating"},
+    | {"evaluating", "collapsing"},
 }
 
 

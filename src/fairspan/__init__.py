@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fairspan.calibrated.by_segments import encode_segments
     from fairspan.calibrated.saved import load
     from fairspan.calibrated.segments import SegmentedText
+    from fairspan.collapsing import collapse
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
     from fairspan.evaluating import evaluate
@@ -60,6 +61,7 @@ __all__ = [
     "__version__",
     "audit",
     "calibrate",
+    "collapse",
     "encode_segments",
     "evaluate",
     "load",
@@ -72,6 +74,7 @@ _LAZY = {
     "Corpus": "fairspan.corpus.corpus",
     "Design": "fairspan.design.design",
     "audit": "fairspan.auditing",
+    "collapse": "fairspan.collapsing",
     "evaluate": "fairspan.evaluating",
     "read_log": "fairspan.log",
     "calibrate": "fairspan.calibrated.build",

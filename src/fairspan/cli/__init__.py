@@ -10,6 +10,7 @@ from fairspan import __version__
 from fairspan.cli import corpus
 from fairspan.cli.audit import audit
 from fairspan.cli.calibrate import calibrate
+from fairspan.cli.collapse import collapse
 from fairspan.cli.compare import compare
 from fairspan.cli.evaluate import evaluate
 from fairspan.errors import FairspanError
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(audit)
 app.command()(calibrate)
 app.command()(evaluate)
+app.command()(collapse)
 app.command()(compare)
 app.add_typer(corpus.app, name="corpus")
 

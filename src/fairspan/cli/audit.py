@@ -37,8 +37,12 @@ def audit(
     treatments: Annotated[
         str | None,
         typer.Option(
-            help="none, paper, retrieval, 128-last_half, paper+basket_size=64, … Default: none,paper,retrieval."
+            help="none, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, … Default: "
+            "none,paper,retrieval."
         ),
+    ] = None,
+    fit_corpus: Annotated[
+        str | None, typer.Option(help="What whitening is fitted on. Default: what the corpus has in no document.")
     ] = None,
     measures: Annotated[
         str | None, typer.Option(help="representation, retention, attention. Default: representation.")
@@ -112,6 +116,7 @@ def audit(
         "sets": sets,
         "design": design,
         "treatments": words(treatments),
+        "fit_corpus": fit_corpus,
         "measures": words(measures),
         "min_tokens": min_tokens,
         "max_tokens": max_tokens,

@@ -27,6 +27,10 @@ def evaluate(
     treatments: Annotated[
         str | None, typer.Option(help="What is compared; the first is the baseline. Default: none,retrieval,paper.")
     ] = None,
+    fit_corpus: Annotated[
+        str | None,
+        typer.Option(help="What whitening is fitted on. Default: of pages, what the corpus has on none."),
+    ] = None,
     documents_only: Annotated[
         bool, typer.Option(help="Measure every treatment also with queries as the plain model embeds them.")
     ] = True,
@@ -120,6 +124,7 @@ def evaluate(
 
     fields: dict[str, Any] = {
         "treatments": words(treatments),
+        "fit_corpus": fit_corpus,
         "documents_only": documents_only,
         "indexes": words(indexes),
         "cross": cross,

@@ -1,0 +1,164 @@
+"""`fairspan collapse MODEL`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairspan.cli.audit import INTERRUPTED
+from fairspan.cli.options import numbers, positive, words
+from fairspan.errors import DesignError
+
+
+def collapse(
+    model: Annotated[
+        str,
+        typer.Argument(help="A SentenceTransformer: a folder or a name on the hub. Offline: all-MiniLM-L6-v2."),
+    ] = "all-MiniLM-L6-v2",
+    corpus: Annotated[
+        str | None,
+        typer.Option(help="sample, a folder of en.jsonl, de.jsonl, …, a JSONL or Parquet file, a dataset."),
+    ] = None,
+    language: Annotated[str | None, typer.Option(help="Of the corpus. Default: en.")] = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option(help="In tokens, such as 50,100,200,400. Default: 25, 50, … as far as model and texts reach."),
+    ] = None,
+    natural: Annotated[
+        bool, typer.Option("--natural", help="Take whole documents, in bins of 100 tokens, instead of cutting.")
+    ] = False,
+    temperatures: Annotated[
+        str | None, typer.Option(help="1 is the model as it comes. Default: 1.0,0.9,0.8.")
+    ] = None,
+    treatments: Annotated[
+        str | None, typer.Option(help="More of what an audit takes, such as paper or whitening.")
+    ] = None,
+    documents: Annotated[int | None, typer.Option(help="How many at most. Default: 100.")] = None,
+    start: Annotated[
+        str | None, typer.Option(help="Where a cut begins: random or beginning. Default: random.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="How far a text may be from the length asked for. Default: 0.2.")
+    ] = None,
+    spectra: Annotated[
+        int | None, typer.Option(help="Texts of each length whose attention is looked into. Default: 5.")
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="Whose σ_a is computed: last, last_half or all. Default: last.")
+    ] = None,
+    probe: Annotated[bool, typer.Option(help="Embed repeated words as well.")] = True,
+    seed: Annotated[int | None, typer.Option(help="Of the draw and the intervals. Default: 0.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Put before every text. Default: the model's own.")] = None,
+    window: Annotated[int | None, typer.Option(help="The longest text the model is to read, in tokens.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run's folder. Default: one in fairspan-runs that belongs to this command."),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="The file that keeps vectors. Default: in your cache folder.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(help="Tokens in a batch, padding included.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw the curves into this PNG, SVG or PDF.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again though the run is complete.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Find out whether a model makes long texts look alike, which layer does it, and what a temperature changes.
+
+    The same documents are cut to several lengths, so that longer texts are not about other things than shorter ones.
+
+    Examples:
+
+        fairspan collapse
+
+        fairspan collapse BAAI/bge-m3 --corpus my_articles/ --lengths 100,200,400,800 --picture length.png
+
+        fairspan collapse BAAI/bge-m3 --corpus my_articles/ --temperatures 1.0,0.9,0.8,0.5 --layers all
+    """
+    from fairspan.collapse_spec import make_collapse
+    from fairspan.report.picture import require_drawing
+
+    fields: dict[str, Any] = {
+        "corpus": corpus,
+        "language": language,
+        "lengths": numbers("lengths", lengths),
+        "natural": natural,
+        "temperatures": _temperatures(temperatures),
+        "treatments": words(treatments),
+        "documents": documents,
+        "start": start,
+        "tolerance": tolerance,
+        "spectra": spectra,
+        "layers": layers,
+        "probe": probe,
+        "seed": seed,
+        "prompt": prompt,
+    }
+    loading = {
+        "window": positive("window", window),
+        "device": device,
+        "dtype": dtype,
+        "trust_remote_code": trust_remote_code,
+    }
+    if picture is not None:
+        require_drawing(picture)
+    spec = make_collapse(**{name: value for name, value in fields.items() if value is not None})
+    settings = {"out": out, "store": store, "batch_tokens": positive("batch-tokens", batch_tokens), "fresh": fresh}
+    try:
+        _run(model, spec, loading, settings, picture, as_json)
+    except KeyboardInterrupt:
+        # Typer would end without a word.
+        typer.echo(INTERRUPTED, err=True)
+        raise typer.Exit(130) from None
+
+
+def _run(
+    model: str,
+    spec: Any,
+    loading: dict[str, Any],
+    settings: dict[str, Any],
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    import transformers
+    from rich.console import Console
+
+    from fairspan.cli.progress import TerminalProgress
+    from fairspan.collapsing import collapse
+    from fairspan.encoding.loading import load_model
+    from fairspan.report.length import summarize_length
+    from fairspan.report.length_picture import save_length_picture
+    from fairspan.report.length_terminal import print_length
+
+    progress = TerminalProgress()
+    progress.stage(f"loading {model}")
+    # transformers' own bar for reading a local file says nothing that the line above does not.
+    transformers.utils.logging.disable_progress_bar()
+    loaded = load_model(model, **{name: value for name, value in loading.items() if value is not None})
+    try:
+        log = collapse(loaded, spec=spec, name=model, progress=progress, **settings)
+    finally:
+        progress.stop()
+    summary = summarize_length(log)
+    if as_json:
+        typer.echo(json.dumps(summary.to_dict(), ensure_ascii=False, indent=2))
+    else:
+        print_length(Console(), summary)
+    if picture is not None:
+        save_length_picture(summary, picture)
+        typer.echo(f"picture: {picture}", err=as_json)
+
+
+def _temperatures(text: str | None) -> list[float] | None:
+    found = words(text)
+    try:
+        return None if found is None else [float(word) for word in found]
+    except ValueError:
+        raise DesignError(f"--temperatures takes numbers such as 1.0,0.9,0.8, got {text!r}.") from None

@@ -1,0 +1,185 @@
+"""`LengthSummary`: what a study of length says of a model, and which temperature it suggests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from fairspan.errors import LogError
+from fairspan.log import AuditLog
+
+WORDS = "words"
+SPECTRA = ("hc_dc", "filter_rate", "sigma_a", "sigma_s", "theorem_2", "theorem_3")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its interval; None where it is not defined."""
+
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def above_zero(self) -> bool:
+        return self.low is not None and self.low > 0
+
+
+@dataclass(frozen=True, slots=True)
+class LengthSummary:
+    """The results of one study."""
+
+    log: AuditLog
+
+    @property
+    def lengths(self) -> list[int]:
+        return [int(one["length"]) for one in self.log.header["lengths"]]
+
+    @property
+    def baseline(self) -> str:
+        return self.log.treatments[0]
+
+    @property
+    def treatments(self) -> list[str]:
+        """Those that were measured; of an interrupted run not all."""
+        found = {entry["treatment"] for entry in self.log.header["geometry"]}
+        return [name for name in self.log.treatments if name in found]
+
+    @property
+    def measures(self) -> list[str]:
+        return list(dict.fromkeys(entry["measure"] for entry in self.log.header["geometry"]))
+
+    def value(
+        self, treatment: str, measure: str, length: int | None = None, against: str | None = None
+    ) -> Estimate | None:
+        """A measure of the texts of one length; against "shortest", "doubling" or a treatment, what it adds."""
+        for entry in self.log.header["geometry"]:
+            found = (entry["treatment"], entry["measure"], entry["length"], entry["against"])
+            if found == (treatment, measure, length, against):
+                return Estimate(entry["estimate"], entry["low"], entry["high"])
+        return None
+
+    def spectrum(self, measure: str, treatment: str) -> pl.DataFrame:
+        """The mean over texts of a quantity, by `length` and `layer`, with how many texts there were."""
+        rows = self.log.rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment))
+        return (
+            rows.with_columns(length=pl.col("part").cast(pl.Int64))
+            .group_by("length", "layer")
+            .agg(pl.col("value").mean(), pl.len().alias("texts"))
+            .sort("length", "layer")
+        )
+
+    def exceeded(self, measure: str, bound: str, treatment: str) -> tuple[int, int]:
+        """In how many of the texts' layers a quantity is above its bound, and of how many."""
+        rows = self.log.rows.filter(pl.col("treatment") == treatment)
+        keys = ["document", "part", "layer"]
+        both = rows.filter(pl.col("measure") == measure).join(rows.filter(pl.col("measure") == bound), on=keys)
+        return int((both["value"] > both["value_right"]).sum()), len(both)
+
+    def repeated(self, treatment: str) -> list[tuple[int, float]]:
+        """The cosine of two repeated words, by repetitions (LC Fig. 12)."""
+        rows = self.log.rows.filter((pl.col("measure") == "repeated") & (pl.col("treatment") == treatment))
+        return [(int(part), float(value)) for part, value in rows.select("part", "value").rows()]
+
+    def verdict(self, treatment: str) -> str:
+        """Whether long texts are more alike than short ones, in one line."""
+        first, last = self.lengths[0], self.lengths[-1]
+        short, long = self.value(treatment, "cosine", first), self.value(treatment, "cosine", last)
+        change = self.value(treatment, "cosine", last, "shortest")
+        if short is None or long is None or change is None:
+            return "one length only: nothing to compare"
+        low, high = change.low or 0.0, change.high or 0.0
+        kind = "more alike" if low > 0 else "less alike" if high < 0 else "about as alike"
+        words = (
+            f"long texts are {kind}: mean cosine {short.estimate:.3f} at {first} tokens, {long.estimate:.3f} at "
+            f"{last} ({change.estimate:+.3f} [{low:+.3f}, {high:+.3f}])"
+        )
+        return words.replace("-", "−")
+
+    def suggestion(self) -> list[tuple[int, float | None]]:
+        """For every length the highest temperature at which its texts are no more alike than the shortest ones.
+
+        None where no temperature that was tried is enough.
+        """
+        tried = sorted(((_temperature(name), name) for name in self.treatments if _temperature(name)), reverse=True)
+        found: list[tuple[int, float | None]] = []
+        for length in self.lengths:
+            enough = [value for value, name in tried if not self._more_alike(name, length)]
+            found.append((length, enough[0] if enough else None))
+        return found
+
+    def advice(self) -> str:
+        """What the geometry suggests, in one line. Whether it helps is for search and classification to say."""
+        found = self.suggestion()
+        steps = [(length, value) for length, value in found if value is not None and value < 1]
+        unreached = [length for length, value in found if value is None]
+        if not steps and not unreached:
+            return "none: long texts are not more alike than short ones"
+        parts = []
+        for number, (length, value) in enumerate(steps):
+            if number == 0 or value != steps[number - 1][1]:
+                parts.append(f"{value:g} for texts of {length} tokens and more")
+        if unreached:
+            parts.append(f"from {unreached[0]} tokens on no temperature that was tried is enough")
+        return "; ".join(parts)
+
+    def _more_alike(self, treatment: str, length: int) -> bool:
+        """Whether texts of a length, so treated, are more alike than the shortest ones of the plain model."""
+        if length == self.lengths[0]:
+            return False
+        against = self.value(treatment, "cosine", length, "short_baseline")
+        return against is not None and against.above_zero
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.log.run,
+            "folder": str(self.log.folder),
+            "model": self.log.model,
+            "status": self.log.status,
+            "notes": self.log.notes,
+            "lengths": list(self.log.header["lengths"]),
+            "verdicts": [{"treatment": name, "sentence": self.verdict(name)} for name in self.treatments],
+            "advice": self.advice(),
+            "suggestion": [{"length": length, "temperature": value} for length, value in self.suggestion()],
+            "geometry": list(self.log.header["geometry"]),
+            "spectra": [
+                {"treatment": name, "measure": measure, **row}
+                for name in self.treatments
+                for measure in SPECTRA
+                for row in self.spectrum(measure, name).to_dicts()
+            ],
+            "bounds": [
+                {"treatment": name, "quantity": quantity, "bound": bound, "above": above, "of": total}
+                for name in self.treatments
+                for quantity, bound in (("filter_rate", "theorem_2"), ("sigma_a", "theorem_3"))
+                for above, total in [self.exceeded(quantity, bound, name)]
+                if total
+            ],
+            "repeated": [
+                {"treatment": name, "times": times, "cosine": cosine}
+                for name in self.treatments
+                for times, cosine in self.repeated(name)
+            ],
+        }
+
+
+def summarize_length(log: AuditLog) -> LengthSummary:
+    """The results of a study's log."""
+    if log.header.get("verb") != "collapse":
+        raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not a study of length.")
+    if not log.header["geometry"]:
+        raise LogError(f"the run {log.run} is {log.status} and has no results yet: run its command again.")
+    return LengthSummary(log)
+
+
+def _temperature(treatment: str) -> float | None:
+    """The temperature of a treatment that does nothing else."""
+    if treatment == "none":
+        return 1.0
+    _, found, value = treatment.partition("tempscale+temperature=")
+    try:
+        return float(value) if found else None
+    except ValueError:
+        return None
