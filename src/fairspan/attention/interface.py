@@ -14,7 +14,7 @@ from fairspan.attention.all_rows import all_rows
 from fairspan.attention.average_row import average_row
 from fairspan.attention.bias import hides_only_padding, pooled_row_of
 from fairspan.attention.gpu import gpu_kernels
-from fairspan.attention.plan import Plan
+from fairspan.attention.plan import LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.errors import UnsupportedModel
 
@@ -61,6 +61,8 @@ def attention(
     if plan.captured_rows is not None:
         row = average_row(query, key, scale, plan.captured_rows, rule, attention_mask, position_bias, causal=causal)
         plan.captured.append(row)
+    if plan.watch is not None:
+        plan.watch(LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule))
     if rule is None:
         return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
     plan.calibrated.append(layer)

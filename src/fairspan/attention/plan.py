@@ -35,6 +35,29 @@ class BasketRule:
     only_pooled_in: int | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerInputs:
+    """What the attention of one layer is computed from.
+
+    Attributes:
+        query: [N, H, L, D], and the scale of its products with the keys, the temperature in either of them.
+        key, value: [N, K, L, D] with K heads, a divisor of H.
+        mask: bool or additive, position_bias: additive; both broadcast to [N, H, L, L].
+        causal: whether a row sees no key after its own.
+        rule: how the layer is split into baskets; None where it is not.
+    """
+
+    layer: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    scale: float
+    mask: Tensor | None
+    position_bias: Tensor | None
+    causal: bool
+    rule: BasketRule | None
+
+
 @dataclass(slots=True, eq=False)
 class Plan:
     """The calibration of one batch, and the record of the layers that carried it out.
@@ -51,6 +74,7 @@ class Plan:
         captured_rows: [N, L] bool, the query rows whose attention is kept, if any; at least one of each text. In
             calibrated layers they must be rows that the rule calibrates.
         captured: what was kept, [N, L] for each layer so far (`average_row`).
+        watch: what is shown the inputs of each layer before it is computed, if anything.
     """
 
     layers: frozenset[int] = frozenset()
@@ -62,6 +86,7 @@ class Plan:
     path: str | None = None
     captured_rows: Tensor | None = None
     captured: list[Tensor] = field(default_factory=list)
+    watch: Callable[[LayerInputs], None] | None = None
     _rule: BasketRule | None = None
 
     @property
