@@ -58,13 +58,13 @@ class Result:
             "plan": self.plan,
             "queries": effects.counts.queries,
             "clusters": effects.counts.clusters,
-            "overall": _interval(effects.overall),
+            "overall": interval_dict(effects.overall),
             "groups": [
-                {"group": name, "queries": count, **_interval(mean)}
+                {"group": name, "queries": count, **interval_dict(mean)}
                 for name, count, mean in zip(self.groups, effects.counts.group_queries, effects.groups, strict=True)
             ],
-            "psi": _interval(effects.psi),
-            "harmonic": _interval(effects.harmonic),
+            "psi": interval_dict(effects.psi),
+            "harmonic": interval_dict(effects.harmonic),
         }
 
 
@@ -92,9 +92,9 @@ class Change:
             "index": self.arm.index,
             "metric": self.metric,
             "plan": self.plan,
-            **{name: _interval(getattr(change, name)) for name in named},
+            **{name: interval_dict(getattr(change, name)) for name in named},
             "groups": [
-                {"group": name, **_interval(one)} for name, one in zip(self.groups, change.groups, strict=True)
+                {"group": name, **interval_dict(one)} for name, one in zip(self.groups, change.groups, strict=True)
             ],
             "p_value": finite(self.p_value),
             "p_psi": finite(self.p_psi),
@@ -201,8 +201,7 @@ def summarize_search(log: AuditLog) -> RetrievalSummary:
     if log.header.get("verb") != "evaluate":
         raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not an evaluation.")
     rows = log.rows.with_columns(plan=_plan())
-    arms = [Arm(*pair) for pair in rows.select("treatment", "part").unique(maintain_order=True).rows()]
-    arms.sort(key=lambda arm: (log.treatments.index(arm.treatment), arm.index != "whole"))
+    arms = arms_of(log)
     metrics = [metric for metric in log.spec["metrics"] if metric in rows["measure"].unique().to_list()]
     metrics = metrics or rows["measure"].unique(maintain_order=True).to_list()
     plans = rows["plan"].unique(maintain_order=True).to_list()
@@ -212,7 +211,7 @@ def summarize_search(log: AuditLog) -> RetrievalSummary:
         part = rows if plan == "" else rows.filter(pl.col("plan") == plan)
         for metric in metrics:
             own = part.filter(pl.col("measure") == metric)
-            found = {arm: _sorted(own, arm) for arm in arms}
+            found = {arm: sorted_rows(own, arm) for arm in arms}
             results += [_result(found[arm], arm, metric, plan, seed) for arm in arms]
             changes += _changes(found, metric, plan, seed)
     summary = RetrievalSummary(log, arms[0], tuple(results), tuple(changes), _runs(rows, arms, metrics[0], seed), ())
@@ -259,7 +258,13 @@ def _plan() -> pl.Expr:
     return pl.when(lead == later).then(lead).otherwise(lead + ":" + later)
 
 
-def _sorted(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
+def arms_of(log: AuditLog) -> list[Arm]:
+    """What was searched, in the order of the treatments, whole documents first."""
+    arms = [Arm(*pair) for pair in log.rows.select("treatment", "part").unique(maintain_order=True).rows()]
+    return sorted(arms, key=lambda arm: (log.treatments.index(arm.treatment), arm.index != "whole"))
+
+
+def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
     """The rows of an arm, so ordered that those of two arms stand beside each other."""
     return rows.filter((pl.col("treatment") == arm.treatment) & (pl.col("part") == arm.index)).sort(_QUERY)
 
@@ -311,7 +316,7 @@ def _runs(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, seed: int) -> tu
         return ()
     found = []
     for arm in arms:
-        own = _sorted(rows.filter(pl.col("measure") == metric), arm)
+        own = sorted_rows(rows.filter(pl.col("measure") == metric), arm)
         runs = np.minimum(own["offset"].fill_null(-RUN).to_numpy() // RUN, MOST_RUNS - 1) + 1
         last = int(runs.max())
         names = ["", *(f"{RUN * number}–{RUN * number + RUN - 1}" for number in range(last))]
@@ -397,5 +402,6 @@ def _sentence(summary: RetrievalSummary, arm: Arm, metric: str, advice: str) -> 
     return words.replace("-", "−")
 
 
-def _interval(interval: Interval) -> dict[str, float | None]:
+def interval_dict(interval: Interval) -> dict[str, float | None]:
+    """The JSON form of an interval."""
     return {name: finite(getattr(interval, name)) for name in ("estimate", "low", "high")}

@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fairspan.report.by_length import LengthGroup
 from fairspan.report.retrieval import Change, RetrievalSummary
 from fairspan.report.terminal import bar, line, minus
 from fairspan.stats.bootstrap import Interval
@@ -96,6 +97,21 @@ def quality_tables(summary: RetrievalSummary, plan: str = "") -> list[Renderable
         found += [summary.result(arm, metric, plan).effects.overall for metric in others]
         rest.add_row(Text(str(arm)), *(_short(one, 3) for one in found))
     return [main, rest]
+
+
+def length_tables(groups: Sequence[LengthGroup]) -> list[RenderableType]:
+    """What length does to a search: a table for each group of queries or documents."""
+    tables: list[RenderableType] = []
+    for name in dict.fromkeys(group.group for group in groups):
+        own = [group for group in groups if group.group == name]
+        least, most = own[0].tokens
+        what = "mean rank" if own[0].measure == "rank" else own[0].measure
+        table = _table([what, "change [95 %]"], f"{name}: {own[0].count} of {least} to {most} tokens")
+        for group in own:
+            change = "" if group.change is None else _signed(group.change)
+            table.add_row(Text(str(group.arm)), f"{group.value.estimate:.{1 if what == 'mean rank' else 3}f}", change)
+        tables.append(table)
+    return tables
 
 
 def run_table(summary: RetrievalSummary) -> RenderableType:
