@@ -54,7 +54,7 @@ class LengthGroup:
 def by_length(log: AuditLog) -> list[LengthGroup]:
     """The first metric for the shortest and longest fifth of queries, and the mean rank of the longest documents.
 
-    These are the longest fifth of those that answer a query; a document that answers several queries counts once for each.
+    These are the longest fifth of those that answer a query, counted once for each query that they answer.
     """
     if log.header.get("verb") != "evaluate":
         raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not an evaluation.")
