@@ -32,6 +32,7 @@ class CollapseSpec:
         layers: the layers whose σ_a is computed: "last", "last_half" or "all".
         probe: whether repeated words are embedded too.
         labelled: a JSONL file of texts and labels to classify, cut to the same lengths; None for none.
+        labelled_documents: how many of them at most.
         prompt: put before every text; None for the model's own document prompt.
     """
 
@@ -48,6 +49,7 @@ class CollapseSpec:
     layers: str = "last"
     probe: bool = True
     labelled: str | None = None
+    labelled_documents: int = 600
     seed: int = 0
     prompt: str | None = None
 
@@ -63,7 +65,7 @@ class CollapseSpec:
             raise DesignError(f"start must be one of {', '.join(STARTS)}, got {self.start!r}.")
         if self.layers not in ("last", "last_half", "all"):
             raise DesignError(f"layers must be last, last_half or all, got {self.layers!r}.")
-        for name, least in (("documents", 3), ("spectra", 0), ("seed", 0)):
+        for name, least in (("documents", 3), ("labelled_documents", 4), ("spectra", 0), ("seed", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise DesignError(f"{name} must be a whole number of at least {least}, got {value!r}.")

@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.collapse_spec import CollapseSpec, make_collapse
 from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
 from fairspan.design.cuts import Cuts, LengthText, cut_documents, natural_lengths
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import ModelEncoder, Text
@@ -24,7 +25,8 @@ from fairspan.encoding.store import Store, default_store
 from fairspan.encoding.tokens import counter_of, document_prompt
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.log import AuditLog, LogWriter
-from fairspan.measures.length import probe_rows, spectrum_rows, text_rows
+from fairspan.measures.classification import classify, length_bins, read_labelled, training_part
+from fairspan.measures.length import label_rows, probe_rows, spectrum_rows, text_rows
 from fairspan.measures.words import RepeatedPair, repeated_pairs, word_means
 from fairspan.progress import Progress, Silent
 from fairspan.running import (
@@ -39,6 +41,7 @@ from fairspan.running import (
 )
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.geometry import replicate, slope_weights
+from fairspan.stats.queries import query_change, query_effects
 from fairspan.treatment import Treatment
 
 WORDS = "words"
@@ -46,6 +49,15 @@ WORDS = "words"
 
 GEOMETRY = ("cosine", "distance", "rank")
 _SHORTEST = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Texts to classify, cut to the same lengths, and the label of each document."""
+
+    corpus: Corpus
+    cuts: Cuts
+    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +73,14 @@ class PreparedCollapse:
     counter: TokenCounter
     prompt: str
     fingerprint: str
+    labelled: Labelled | None
 
     @property
     def run(self) -> str:
         """The name of the run's folder."""
         model = [self.name, self.fingerprint, calibrations_of(self.model), self.prompt, self.counter.window]
-        return run_name(self.name, self.spec.to_dict(), model, self.corpus.fingerprint)
+        labelled = None if self.labelled is None else self.labelled.corpus.fingerprint
+        return run_name(self.name, self.spec.to_dict(), model, self.corpus.fingerprint, labelled)
 
     def chosen(self) -> list[LengthText]:
         """The texts whose spectra are computed: of the same documents at every length, where they are."""
@@ -149,9 +163,12 @@ def prepare_collapse(
             start="beginning" if spec.start == "beginning" else "random",
         )
     pairs = repeated_pairs(counter) if spec.probe else ()
+    labelled = None if spec.labelled is None else _labelled(spec, language, cuts.lengths, counter)
     progress.stage("hashing the weights")
     identity = fingerprint(model)
-    return PreparedCollapse(model, name or name_of(model), spec, corpus, cuts, pairs, counter, prompt, identity)
+    return PreparedCollapse(
+        model, name or name_of(model), spec, corpus, cuts, pairs, counter, prompt, identity, labelled
+    )
 
 
 class _Study:
@@ -175,7 +192,9 @@ class _Study:
         texts = _texts([one.text for one in cuts.texts], counter)
         probes = _texts([text for pair in self.prepared.pairs for text in pair.texts], counter)
         chosen = self.prepared.chosen()
-        per_treatment = sum(text.length for text in texts + probes) + sum(one.tokens for one in chosen)
+        labelled = self.prepared.labelled
+        tested = _texts([one.text for one in labelled.cuts.texts], counter) if labelled else []
+        per_treatment = sum(text.length for text in texts + probes + tested) + sum(one.tokens for one in chosen)
         self.progress.start(len(self.spec.treatments) * per_treatment)
         clouds: dict[str, list[np.ndarray]] = {}
         for treatment in self.spec.treatments:
@@ -183,7 +202,7 @@ class _Study:
             encoder = self._encoder(treatment)
             fill(
                 encoder,
-                [*texts, *probes],
+                [*texts, *probes, *tested],
                 self.store,
                 budget=self.budget,
                 tally=self.tally,
@@ -196,6 +215,9 @@ class _Study:
             if probes:
                 pairs = np.stack([found[encoder.key(text)] for text in probes]).reshape(len(probes) // 2, 2, -1)
                 rows.append(probe_rows(self.prepared.pairs, pairs, treatment=treatment.name, **self.label))
+            if labelled is not None:
+                told = self.store.get(encoder.key(text) for text in tested)
+                rows.append(self._classified([told[encoder.key(text)] for text in tested], labelled, treatment.name))
             if chosen:
                 self.progress.stage(f"{treatment.name}: spectra")
                 rows.append(self._spectra(encoder.model, chosen, treatment.name))
@@ -209,6 +231,9 @@ class _Study:
             clouds[WORDS] = _by_length(means, cuts)
             self.writer.add(text_rows(cuts, clouds[WORDS], treatment=WORDS, **self.label))
         self.writer.header["geometry"] = geometry(clouds, cuts, seed=self.spec.seed)
+        if labelled is not None:
+            names = [treatment.name for treatment in self.spec.treatments]
+            self.writer.header["classification"] = by_bin(self.writer.rows, names, seed=self.spec.seed)
         self.progress.stop()
 
     def _encoder(self, treatment: Treatment) -> ModelEncoder:
@@ -218,6 +243,23 @@ class _Study:
             prompt=self.prepared.prompt,
             fingerprint=self.prepared.fingerprint,
         )
+
+    def _classified(self, vectors: Sequence[np.ndarray], labelled: Labelled, treatment: str) -> pl.DataFrame:
+        texts = labelled.cuts.texts
+        names = [text.document for text in texts]
+        train = training_part(names, seed=self.spec.seed)
+        labels = [labelled.labels[name] for name in names]
+        parts = [np.flatnonzero(chosen).tolist() for chosen in (train, ~train)]
+        documents = [[names[number] for number in part] for part in parts]
+        found = classify(
+            np.stack([vectors[number] for number in parts[0]]),
+            [labels[number] for number in parts[0]],
+            np.stack([vectors[number] for number in parts[1]]),
+            [labels[number] for number in parts[1]],
+            documents=(documents[0], documents[1]),
+        )
+        self.writer.header["notes"] += [f"{treatment}: {note}" for note in found.notes]
+        return label_rows([texts[number] for number in parts[1]], found, treatment=treatment, **self.label)
 
     def _spectra(self, model: SentenceTransformer, chosen: Sequence[LengthText], treatment: str) -> pl.DataFrame:
         found = []
@@ -282,6 +324,48 @@ def geometry(clouds: Mapping[str, Sequence[np.ndarray]], cuts: Cuts, *, seed: in
     return entries
 
 
+def by_bin(rows: pl.DataFrame, treatments: Sequence[str], *, seed: int) -> list[dict[str, Any]]:
+    """Accuracy and entropy of the tested texts by length, and their change from the first treatment."""
+    entries: list[dict[str, Any]] = []
+    for measure in ("correct", "entropy"):
+        tables = {
+            name: rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == name)) for name in treatments
+        }
+        first = tables[treatments[0]]
+        bins = length_bins([int(part) for part in first["part"]])
+        clusters, before = first["document"].to_numpy(), first["value"].to_numpy()
+        for name, own in tables.items():
+            values = own["value"].to_numpy()
+            effects = query_effects(values, bins.groups, clusters, rng=np.random.default_rng(seed))
+            label = {"treatment": name, "measure": measure}
+            for length, one in zip(bins.begins, effects.groups, strict=True):
+                entries.append({**label, "length": length, "against": None, **_plain(one)})
+            if name == treatments[0]:
+                continue
+            change = query_change(before, values, bins.groups, clusters, rng=np.random.default_rng(seed))
+            for length, one in zip(bins.begins, change.groups, strict=True):
+                entries.append({**label, "length": length, "against": treatments[0], **_plain(one)})
+    return entries
+
+
+def _labelled(spec: CollapseSpec, language: str, lengths: Sequence[int], counter: TokenCounter) -> Labelled:
+    if spec.natural:
+        raise DesignError("labelled texts are cut to lengths: leave natural away.")
+    texts = read_labelled(str(spec.labelled))
+    corpus = Corpus.from_segments("labelled", [Segment(one.id, language, one.text) for one in texts])
+    cuts = cut_documents(
+        corpus,
+        language,
+        lengths,
+        counter,
+        documents=spec.labelled_documents,
+        seed=spec.seed,
+        tolerance=spec.tolerance,
+        start="beginning" if spec.start == "beginning" else "random",
+    )
+    return Labelled(corpus, cuts, {one.id: one.label for one in texts})
+
+
 def _slope(lengths: Sequence[int]) -> np.ndarray:
     # A bin of natural lengths that begins at 0 has its middle, not its beginning, as its length.
     return slope_weights([length or 50 for length in lengths])
@@ -343,5 +427,10 @@ def _header(prepared: PreparedCollapse) -> dict[str, Any]:
         "seed": prepared.spec.seed,
         "spec": prepared.spec.to_dict(),
         "geometry": [],
-        "notes": [*prepared.corpus.notes, *cuts.notes],
+        "classification": [],
+        "notes": [
+            *prepared.corpus.notes,
+            *cuts.notes,
+            *(f"labelled: {note}" for note in (prepared.labelled.cuts.notes if prepared.labelled else ())),
+        ],
     }

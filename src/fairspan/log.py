@@ -122,6 +122,11 @@ class LogWriter:
         _guard(lambda: folder.mkdir(parents=True, exist_ok=True), folder)
         self._write_header()
 
+    @property
+    def rows(self) -> pl.DataFrame:
+        """All that were added so far."""
+        return pl.concat(self._rows)
+
     def add(self, rows: pl.DataFrame) -> None:
         """Append rows and write all there are."""
         self._rows.append(rows)

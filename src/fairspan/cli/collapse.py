@@ -49,6 +49,10 @@ def collapse(
     layers: Annotated[
         str | None, typer.Option(help="Whose σ_a is computed: last, last_half or all. Default: last.")
     ] = None,
+    labelled: Annotated[
+        Path | None, typer.Option(help="A JSONL file of texts and labels to classify at every length.")
+    ] = None,
+    labelled_documents: Annotated[int | None, typer.Option(help="How many of these at most. Default: 600.")] = None,
     probe: Annotated[bool, typer.Option(help="Embed repeated words as well.")] = True,
     seed: Annotated[int | None, typer.Option(help="Of the draw and the intervals. Default: 0.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Put before every text. Default: the model's own.")] = None,
@@ -81,6 +85,8 @@ def collapse(
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --lengths 100,200,400,800 --picture length.png
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --temperatures 1.0,0.9,0.8,0.5 --layers all
+
+        fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl
     """
     from fairspan.collapse_spec import make_collapse
     from fairspan.report.picture import require_drawing
@@ -97,6 +103,8 @@ def collapse(
         "tolerance": tolerance,
         "spectra": spectra,
         "layers": layers,
+        "labelled": None if labelled is None else str(labelled),
+        "labelled_documents": labelled_documents,
         "probe": probe,
         "seed": seed,
         "prompt": prompt,

@@ -9,6 +9,7 @@ import polars as pl
 
 from fairspan.design.cuts import Cuts, LengthText
 from fairspan.encoding.spectra import Spectrum
+from fairspan.measures.classification import Classified
 from fairspan.measures.rows import as_rows
 from fairspan.measures.words import RepeatedPair
 
@@ -75,6 +76,27 @@ def spectrum_rows(
                     )
                 )
     return pl.concat(tables)
+
+
+def label_rows(
+    texts: Sequence[LengthText], found: Classified, *, run: str, model: str, treatment: str
+) -> pl.DataFrame:
+    """Two rows a tested text: whether its label was told (`correct`), and how sure of it the classifier was."""
+    constant = {
+        "run": run,
+        "model": model,
+        "treatment": treatment,
+        "document": [text.document for text in texts],
+        "language": [text.language for text in texts],
+        "tokens": [text.tokens for text in texts],
+        "part": [str(text.length) for text in texts],
+    }
+    return pl.concat(
+        [
+            as_rows({**constant, "measure": "correct", "value": found.correct.tolist()}),
+            as_rows({**constant, "measure": "entropy", "value": found.entropy.tolist()}),
+        ]
+    )
 
 
 def probe_rows(

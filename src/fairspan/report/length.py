@@ -61,6 +61,14 @@ class LengthSummary:
                 return Estimate(entry["estimate"], entry["low"], entry["high"])
         return None
 
+    def classified(self, treatment: str, measure: str, length: int, against: str | None = None) -> Estimate | None:
+        """The share of labels told ("correct") or the mean "entropy" at a length, or its change from a treatment."""
+        for entry in self.log.header.get("classification", []):
+            found = (entry["treatment"], entry["measure"], entry["length"], entry["against"])
+            if found == (treatment, measure, length, against):
+                return Estimate(entry["estimate"], entry["low"], entry["high"])
+        return None
+
     def spectrum(self, measure: str, treatment: str) -> pl.DataFrame:
         """The mean over texts of a quantity, by `length` and `layer`, with how many texts there were."""
         rows = self.log.rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment))
@@ -144,6 +152,7 @@ class LengthSummary:
             "advice": self.advice(),
             "suggestion": [{"length": length, "temperature": value} for length, value in self.suggestion()],
             "geometry": list(self.log.header["geometry"]),
+            "classification": list(self.log.header.get("classification", [])),
             "spectra": [
                 {"treatment": name, "measure": measure, **row}
                 for name in self.treatments

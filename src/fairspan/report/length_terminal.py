@@ -38,6 +38,9 @@ def print_length(console: Console, summary: LengthSummary) -> None:
     for measure in summary.measures:
         console.print()
         console.print(geometry_table(summary, measure))
+    for table in classification_tables(summary):
+        console.print()
+        console.print(table)
     for table in spectrum_tables(summary):
         console.print()
         console.print(table)
@@ -59,6 +62,27 @@ def geometry_table(summary: LengthSummary, measure: str) -> RenderableType:
         shown = "raw word embeddings" if name == WORDS else name
         table.add_row(Text(shown), *values, _signed(summary.value(name, measure, None, "doubling")))
     return table
+
+
+def classification_tables(summary: LengthSummary) -> list[RenderableType]:
+    """Accuracy and entropy by length, and below each what a treatment changes, with stars where 0 is outside."""
+    tables: list[RenderableType] = []
+    for measure, title in (
+        ("correct", "accuracy of a classifier"),
+        ("entropy", "entropy of its predictions, in nats"),
+    ):
+        if summary.classified(summary.baseline, measure, summary.lengths[0]) is None:
+            continue
+        table = _table(f"{title} by length (*: differs from {summary.baseline})", list(map(str, summary.lengths)))
+        for name in summary.treatments:
+            cells = []
+            for length in summary.lengths:
+                change = summary.classified(name, measure, length, summary.baseline)
+                differs = change is not None and (change.above_zero or (change.high is not None and change.high < 0))
+                cells.append(_number(summary.classified(name, measure, length)) + ("*" if differs else ""))
+            table.add_row(Text(name), *cells)
+        tables.append(table)
+    return tables
 
 
 def spectrum_tables(summary: LengthSummary) -> list[RenderableType]:

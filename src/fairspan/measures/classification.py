@@ -1,0 +1,247 @@
+"""Classification by length: how well labels are told from vectors, and how surely, text by text (LC Figs. 1 and 6).
+
+`correct` and `entropy` are values of the tested texts, with a text's length bin as its group and its document as its
+cluster: what `stats.queries` needs for means with intervals by bin, and for paired differences between treatments.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fairspan.errors import MissingExtra, StatisticsError, TaskError
+from fairspan.retrieval.records import Record, records
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.str_]
+
+# LC §C.1, and mteb.
+ITERATIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText:
+    """A text and the class that it belongs to; the id names its document."""
+
+    id: str
+    label: str
+    text: str
+
+
+def read_labelled(
+    path: Path | str, *, text: str = "text", label: str = "label", id: str = "id"
+) -> tuple[LabelledText, ...]:
+    """The texts of a JSONL file, plain or gzipped, by the names of its fields.
+
+    Labels are texts or whole numbers. A text without an id is named after its line.
+    """
+    found: list[LabelledText] = []
+    places: dict[str, str] = {}
+    for record in records(Path(path)):
+        one = _labelled(record, text, label, id)
+        if one.id in places:
+            raise record.fault(f"the id {one.id!r} was already used at {places[one.id]}.")
+        places[one.id] = record.place
+        found.append(one)
+    if not found:
+        raise TaskError(f"{path} is empty: it needs one text a line, with {text!r} and {label!r}.")
+    labels = {one.label for one in found}
+    if len(labels) < 2:
+        raise TaskError(f"{path}: all {len(found)} texts have the label {found[0].label!r}; give at least 2 classes.")
+    return tuple(found)
+
+
+def _labelled(record: Record, text: str, label: str, id: str) -> LabelledText:
+    name = record.place if record.fields.get(id) is None else record.id(id)
+    return LabelledText(name, record.id(label), record.text(text))
+
+
+def training_part(documents: Sequence[str], *, seed: int = 0, share: float = 0.5) -> NDArray[np.bool_]:
+    """Which texts to train on, given the document of each: about `share` of the documents, with all of their texts.
+
+    A document's part depends on its name, `seed` and `share` alone, so that it is the same under every treatment.
+    """
+    if not 0 < share < 1:
+        raise StatisticsError(f"share must lie between 0 and 1, got {share}.")
+    drawn = {name: _draw(name, seed) < share for name in dict.fromkeys(documents)}
+    if len(set(drawn.values())) < 2:
+        raise StatisticsError(
+            f"{len(drawn)} documents fall into one part at share={share} and seed={seed}: give more of them."
+        )
+    return np.array([drawn[name] for name in documents], dtype=np.bool_)
+
+
+def _draw(name: str, seed: int) -> float:
+    """A number in [0, 1) that looks random."""
+    # The word keeps this draw apart from others that are made of the same names and seed.
+    digest = blake2b(f"classification\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classified:
+    """What a classifier made of N tested texts.
+
+    Attributes:
+        correct: [N], 1 where the predicted label is the text's own, otherwise 0; its mean is the accuracy.
+        entropy: [N], −Σ p ln p over the classes: 0 for a sure prediction, ln(classes) for a blind one.
+        predicted: [N].
+        classes: those that were trained on.
+        notes: what a reader should know of how it was trained.
+    """
+
+    correct: Floats
+    entropy: Floats
+    predicted: Labels
+    classes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def classify(
+    vectors_train: ArrayLike,
+    labels_train: Sequence[str | int],
+    vectors_test: ArrayLike,
+    labels_test: Sequence[str | int],
+    *,
+    documents: tuple[Sequence[str], Sequence[str]] | None = None,
+    iterations: int = ITERATIONS,
+) -> Classified:
+    """Train scikit-learn's logistic regression on some vectors [N, d] and let it tell the labels of others.
+
+    With its own settings (an L2 penalty of C = 1) and at most `iterations` iterations. Vectors are taken as they
+    come, and what the penalty does depends on their norms.
+
+    Args:
+        documents: of the trained and of the tested texts; one on both sides is an error.
+    """
+    train, test = _vectors(vectors_train, "training"), _vectors(vectors_test, "test")
+    known, wanted = _labels(labels_train, len(train), "training"), _labels(labels_test, len(test), "test")
+    if train.shape[1] != test.shape[1]:
+        raise StatisticsError(
+            f"training vectors have {train.shape[1]} dimensions and test vectors {test.shape[1]}: embed both with "
+            "the same model."
+        )
+    if len(set(known.tolist())) < 2:
+        raise StatisticsError(
+            f"all {len(known)} training texts have the label {str(known[0])!r}: give at least 2 classes."
+        )
+    if documents is not None:
+        _require_apart(documents, (len(train), len(test)))
+    model, notes = _train(train, known, iterations)
+    p = np.asarray(model.predict_proba(test), np.float64)
+    predicted = np.asarray(model.classes_[p.argmax(1)], dtype=np.str_)
+    unknown = int((~np.isin(wanted, known)).sum())
+    if unknown:
+        notes.append(f"{unknown} of {len(test)} tested texts have a label that was not trained on and count as wrong")
+    return Classified(
+        correct=(predicted == wanted).astype(np.float64),
+        entropy=entropies(p),
+        predicted=predicted,
+        classes=tuple(str(name) for name in model.classes_),
+        notes=tuple(notes),
+    )
+
+
+def entropies(p: Floats) -> Floats:
+    """−Σ p ln p of each row of p[N, K], in nats."""
+    logs = np.log(p, out=np.zeros_like(p), where=p > 0)
+    # A sum of probabilities may exceed 1 by rounding.
+    return np.asarray(np.maximum(-(p * logs).sum(1), 0.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LengthBins:
+    """Texts in bins of length.
+
+    Attributes:
+        groups: [N], the bin of each text from 1; 0 for texts shorter than the first bin.
+        begins: where each bin begins. Bins without texts are not among them.
+    """
+
+    groups: NDArray[np.int64]
+    begins: tuple[int, ...]
+
+
+def length_bins(lengths: Sequence[int], edges: Sequence[int] | None = None) -> LengthBins:
+    """The bin of each text: from one edge to the next, the last one open.
+
+    Without edges every length is a bin, as texts cut to a few lengths have them.
+
+    >>> length_bins([20, 130, 90, 700], [0, 100, 200, 400]).begins
+    (0, 100, 400)
+    """
+    if edges is not None and (not len(edges) or any(b <= a for a, b in pairwise(edges))):
+        raise StatisticsError(f"edges are token counts that rise, got {list(edges)}.")
+    borders = np.unique(np.asarray(lengths if edges is None else edges))
+    bins = np.searchsorted(borders, np.asarray(lengths), side="right")
+    used = np.unique(bins[bins > 0])
+    groups = np.where(bins > 0, np.searchsorted(used, bins) + 1, 0)
+    return LengthBins(groups.astype(np.int64), tuple(int(border) for border in borders[used - 1]))
+
+
+def _train(vectors: Floats, labels: Labels, iterations: int) -> tuple[Any, list[str]]:
+    """A fitted LogisticRegression, and whether it converged."""
+    if iterations < 1:
+        raise StatisticsError(f"iterations must be at least 1, got {iterations}.")
+    try:
+        linear, exceptions = import_module("sklearn.linear_model"), import_module("sklearn.exceptions")
+    except ModuleNotFoundError as error:
+        own = (error.name or "").partition(".")[0] == "sklearn"
+        missing = "scikit-learn" if own else f"{error.name}, which scikit-learn imports"
+        raise MissingExtra(f"classification needs {missing}: pip install 'fairspan[collapse]'.") from None
+    model = linear.LogisticRegression(max_iter=iterations)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", exceptions.ConvergenceWarning)
+        model.fit(vectors, labels)
+    early = [one for one in caught if issubclass(one.category, exceptions.ConvergenceWarning)]
+    for one in caught:
+        if one not in early:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    if not early:
+        return model, []
+    taken = int(np.max(model.n_iter_))
+    return model, [f"the classifier had not converged when it stopped after {taken} iterations"]
+
+
+def _vectors(vectors: ArrayLike, name: str) -> Floats:
+    rows = np.asarray(vectors, np.float64)
+    if rows.ndim != 2 or not rows.size:
+        raise StatisticsError(f"{name} vectors must be [texts, dimensions], got shape {rows.shape}.")
+    wrong = np.flatnonzero(~np.isfinite(rows).all(1))
+    if len(wrong):
+        raise StatisticsError(
+            f"{len(wrong)} of {len(rows)} {name} vectors are not finite, the first in row {wrong[0]}: leave those "
+            "texts out or embed them again."
+        )
+    return rows
+
+
+def _labels(labels: Sequence[str | int], count: int, name: str) -> Labels:
+    column = np.array([str(label) for label in labels], dtype=np.str_)
+    if len(column) != count:
+        raise StatisticsError(f"there are {count} {name} vectors and {len(column)} labels: give one each.")
+    return column
+
+
+def _require_apart(documents: tuple[Sequence[str], Sequence[str]], counts: tuple[int, int]) -> None:
+    train, test = documents
+    if (len(train), len(test)) != counts:
+        raise StatisticsError(
+            f"there are {counts[0]} training and {counts[1]} test vectors, and {len(train)} and {len(test)} "
+            "documents: name the document of each."
+        )
+    both = sorted(set(train) & set(test))
+    if both:
+        raise StatisticsError(
+            f"{len(both)} documents are both trained on and tested, {both[0]!r} among them: split by document, as "
+            "training_part does."
+        )
