@@ -15,6 +15,7 @@ import fairspan.calibrated.build
 import fairspan.calibrated.saved
 import fairspan.calibrated.segments
 import fairspan.calibration
+import fairspan.collapsing
 import fairspan.corpus.corpus
 import fairspan.corpus.sentences
 import fairspan.evaluating

@@ -29,7 +29,7 @@ ALLOWED = {
     "stats": {"errors"},
     "log": {"errors"},
     "published": {"errors"},
-    "report": {"errors", "log", "stats", "published"},
+    "report": {"errors", "collapse_spec", "log", "schedules", "stats", "published"},
     "progress": set(),
     "spec": {"errors", "design", "treatment"},
     "evaluation": {"errors", "design", "retrieval", "treatment"},
@@ -62,7 +62,7 @@ ALLOWED = {
     | {"bases", "fit_part", "retrieval", "running"},
     "collapse_spec": {"errors", "temperature", "treatment"},
     "collapsing": {"errors", "collapse_spec", "corpus", "design", "encoding", "log", "measures", "progress"}
-    | {"running", "stats", "treatment"},
+    | {"running", "schedules", "stats", "treatment"},
     "cli": {"errors", "fairspan", "calibration", "calibrated", "corpus", "encoding", "config", "spec"}
     | {"auditing", "prepared", "forecast", "log", "report", "published", "evaluating", "evaluation", "tasks"}
     | {"collapsing", "collapse_spec"},

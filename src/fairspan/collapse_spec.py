@@ -13,6 +13,7 @@ from fairspan.treatment import Treatment, as_treatment
 
 DEFAULT_TEMPERATURES = (1.0, 0.9, 0.8)
 STARTS = ("random", "beginning")
+_SCALED = "tempscale+temperature="
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +109,14 @@ def make_collapse(
 def at_temperature(value: float) -> str:
     """The treatment that does nothing but set a temperature."""
     checked = check_temperature(value)
-    return "none" if checked == 1 else f"tempscale+temperature={checked:g}"
+    return "none" if checked == 1 else f"{_SCALED}{checked:g}"
+
+
+def temperature_of(treatment: str) -> float | None:
+    """The temperature of a treatment, by its name, that does nothing else."""
+    if treatment == "none":
+        return 1.0
+    try:
+        return float(treatment.removeprefix(_SCALED)) if treatment.startswith(_SCALED) else None
+    except ValueError:
+        return None

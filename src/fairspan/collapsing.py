@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from sentence_transformers import SentenceTransformer
 
-from fairspan.collapse_spec import CollapseSpec, make_collapse
+from fairspan.collapse_spec import CollapseSpec, make_collapse, temperature_of
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.design.cuts import Cuts, LengthText, cut_documents, natural_lengths
@@ -39,6 +39,7 @@ from fairspan.running import (
     run_name,
     write_run,
 )
+from fairspan.schedules import fit_schedule, split
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.geometry import replicate, slope_weights
 from fairspan.stats.queries import query_change, query_effects
@@ -234,6 +235,7 @@ class _Study:
         if labelled is not None:
             names = [treatment.name for treatment in self.spec.treatments]
             self.writer.header["classification"] = by_bin(self.writer.rows, names, seed=self.spec.seed)
+            self.writer.header["fitted"] = fitted(self.writer.rows, names, cuts.lengths, seed=self.spec.seed)
         self.progress.stop()
 
     def _encoder(self, treatment: Treatment) -> ModelEncoder:
@@ -348,6 +350,47 @@ def by_bin(rows: pl.DataFrame, treatments: Sequence[str], *, seed: int) -> list[
     return entries
 
 
+def fitted(
+    rows: pl.DataFrame, treatments: Sequence[str], lengths: Sequence[int], *, seed: int
+) -> dict[str, Any] | None:
+    """A schedule of temperatures fitted on half of the classified documents, and what it does to the other half.
+
+    None where fewer than two temperatures were tried, 1 among them.
+    """
+    tried = {name: value for name in treatments if (value := temperature_of(name)) is not None}
+    if len(tried) < 2 or 1.0 not in tried.values():
+        return None
+    tables = {name: rows.filter((pl.col("measure") == "correct") & (pl.col("treatment") == name)) for name in tried}
+    first = next(iter(tables.values()))
+    scores = np.stack([table["value"].to_numpy() for table in tables.values()], axis=1)
+    bins = np.array([int(part) for part in first["part"]])
+    documents = first["document"].to_list()
+    parts = split(documents, seed=seed)
+    values = list(tried.values())
+    found = fit_schedule(
+        scores, bins, values, list(lengths), rng=np.random.default_rng(seed), documents=documents, split=parts
+    )
+    test = ~parts.in_fit(documents)
+    chosen = np.array([values.index(one.temperature) for one in found.bins])
+    taken = scores[np.arange(len(bins)), chosen[np.searchsorted(list(lengths), bins)]]
+    clusters = np.array(documents)[test]
+    change = query_change(
+        scores[test, values.index(1.0)],
+        taken[test],
+        np.searchsorted(list(lengths), bins[test]) + 1,
+        clusters,
+        rng=np.random.default_rng(seed),
+    )
+    return {
+        "acts": found.acts,
+        "steps": [{"length": one.begin, "temperature": one.temperature} for one in found.bins],
+        "fitted_documents": len(set(documents)) - len(set(clusters.tolist())),
+        "tested_documents": len(set(clusters.tolist())),
+        "tested_change": _plain(change.overall),
+        "notes": list(found.notes),
+    }
+
+
 def _labelled(spec: CollapseSpec, language: str, lengths: Sequence[int], counter: TokenCounter) -> Labelled:
     if spec.natural:
         raise DesignError("labelled texts are cut to lengths: leave natural away.")
@@ -428,6 +471,7 @@ def _header(prepared: PreparedCollapse) -> dict[str, Any]:
         "spec": prepared.spec.to_dict(),
         "geometry": [],
         "classification": [],
+        "fitted": None,
         "notes": [
             *prepared.corpus.notes,
             *cuts.notes,

@@ -7,8 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from fairspan.collapse_spec import temperature_of
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
+from fairspan.schedules import reference_reach
 
 WORDS = "words"
 SPECTRA = ("hc_dc", "filter_rate", "sigma_a", "sigma_s", "theorem_2", "theorem_3")
@@ -111,7 +113,9 @@ class LengthSummary:
 
         None where no temperature that was tried is enough.
         """
-        tried = sorted(((_temperature(name), name) for name in self.treatments if _temperature(name)), reverse=True)
+        tried = sorted(
+            ((temperature_of(name), name) for name in self.treatments if temperature_of(name)), reverse=True
+        )
         found: list[tuple[int, float | None]] = []
         for length in self.lengths:
             enough = [value for value, name in tried if not self._more_alike(name, length)]
@@ -133,6 +137,30 @@ class LengthSummary:
             parts.append(f"from {unreached[0]} tokens on no temperature that was tried is enough")
         return "; ".join(parts)
 
+    def theory(self) -> str | None:
+        """How far a temperature keeps the σ_a that Theorem 3 predicts of the shortest texts; None if unmeasured."""
+        rows = self.spectrum("sigma_s", self.baseline)
+        if rows.is_empty():
+            return None
+        last = rows.filter(rows["layer"] == rows["layer"].max())
+        return reference_reach(last["length"].to_list(), last["value"].to_list(), self.lengths[0]).note
+
+    def fitted(self) -> str | None:
+        """The schedule fitted on half of the classified documents, and what it does to the others; None if none was."""
+        found = self.log.header.get("fitted")
+        if not found:
+            return None
+        steps = [f"{one['temperature']:g} from {one['length']}" for one in found["steps"] if one["temperature"] != 1]
+        if not steps:
+            return f"fitted on {found['fitted_documents']} classified documents: no temperature is supported"
+        change = found["tested_change"]
+        words = (
+            f"fitted on {found['fitted_documents']} classified documents: {', '.join(steps)} tokens on; accuracy on "
+            f"{found['tested_documents']} others {change['estimate']:+.3f} [{change['low']:+.3f}, "
+            f"{change['high']:+.3f}]"
+        )
+        return words.replace("-", "−")
+
     def _more_alike(self, treatment: str, length: int) -> bool:
         """Whether texts of a length, so treated, are more alike than the shortest ones of the plain model."""
         if length == self.lengths[0]:
@@ -150,6 +178,8 @@ class LengthSummary:
             "lengths": list(self.log.header["lengths"]),
             "verdicts": [{"treatment": name, "sentence": self.verdict(name)} for name in self.treatments],
             "advice": self.advice(),
+            "theory": self.theory(),
+            "fitted": self.log.header.get("fitted"),
             "suggestion": [{"length": length, "temperature": value} for length, value in self.suggestion()],
             "geometry": list(self.log.header["geometry"]),
             "classification": list(self.log.header.get("classification", [])),
@@ -181,14 +211,3 @@ def summarize_length(log: AuditLog) -> LengthSummary:
     if not log.header["geometry"]:
         raise LogError(f"the run {log.run} is {log.status} and has no results yet: run its command again.")
     return LengthSummary(log)
-
-
-def _temperature(treatment: str) -> float | None:
-    """The temperature of a treatment that does nothing else."""
-    if treatment == "none":
-        return 1.0
-    _, found, value = treatment.partition("tempscale+temperature=")
-    try:
-        return float(value) if found else None
-    except ValueError:
-        return None

@@ -35,6 +35,9 @@ def print_length(console: Console, summary: LengthSummary) -> None:
     for name in summary.treatments:
         console.print(Text.assemble((name, "bold"), "  ", summary.verdict(name)), soft_wrap=True)
     line(console, f"suggested by geometry alone: {summary.advice()}", style="bold green")
+    for sentence in (summary.fitted(), summary.theory()):
+        if sentence is not None:
+            line(console, sentence)
     for measure in summary.measures:
         console.print()
         console.print(geometry_table(summary, measure))
