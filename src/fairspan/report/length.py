@@ -146,7 +146,7 @@ class LengthSummary:
         return reference_reach(last["length"].to_list(), last["value"].to_list(), self.lengths[0]).note
 
     def fitted(self) -> str | None:
-        """The schedule fitted on half of the classified documents, and what it does to the others; None if none was."""
+        """The schedule fitted on half of the classified documents, and what it does to the others, if one was."""
         found = self.log.header.get("fitted")
         if not found:
             return None
