@@ -100,6 +100,9 @@ def evaluate(
     ] = False,
     picture: Annotated[Path | None, typer.Option(help="Draw quality by position into this PNG, SVG or PDF.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again though the run is complete.")] = False,
+    lengths: Annotated[
+        bool, typer.Option("--by-length", help="Show the shortest and longest queries and documents, too.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Find out whether a treatment helps search, wherever in a document the evidence lies.
@@ -165,7 +168,7 @@ def evaluate(
     spec = make_evaluation(task, **{name: value for name, value in fields.items() if value is not None})
     settings = {"out": out, "store": store, "batch_tokens": positive("batch-tokens", batch_tokens), "fresh": fresh}
     try:
-        _run(model, spec, loading, settings, picture, as_json)
+        _run(model, spec, loading, settings, picture, lengths, as_json)
     except KeyboardInterrupt:
         # Typer would end without a word.
         typer.echo(INTERRUPTED, err=True)
@@ -178,6 +181,7 @@ def _run(
     loading: dict[str, Any],
     settings: dict[str, Any],
     picture: Path | None,
+    lengths: bool,
     as_json: bool,
 ) -> None:
     import transformers
@@ -186,9 +190,10 @@ def _run(
     from fairspan.cli.progress import TerminalProgress
     from fairspan.encoding.loading import load_model
     from fairspan.evaluating import evaluate
+    from fairspan.report.by_length import by_length
     from fairspan.report.retrieval import summarize_search
     from fairspan.report.retrieval_picture import save_search_picture
-    from fairspan.report.retrieval_terminal import print_search
+    from fairspan.report.retrieval_terminal import length_tables, print_search
 
     progress = TerminalProgress()
     progress.stage(f"loading {model}")
@@ -200,10 +205,15 @@ def _run(
     finally:
         progress.stop()
     summary = summarize_search(log)
+    groups = by_length(log) if lengths or as_json else []
     if as_json:
-        typer.echo(json.dumps(summary.to_dict(), ensure_ascii=False, indent=2))
+        result = {**summary.to_dict(), "by_length": [group.to_dict() for group in groups]}
+        typer.echo(json.dumps(result, ensure_ascii=False, indent=2))
     else:
-        print_search(Console(), summary)
+        console = Console()
+        print_search(console, summary)
+        for table in length_tables(groups):
+            console.print(table)
     if picture is not None:
         save_search_picture(summary, picture)
         typer.echo(f"picture: {picture}", err=as_json)

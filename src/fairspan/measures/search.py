@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from fairspan.measures.rows import as_rows
+from fairspan.measures.rows import SCHEMA, as_rows
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import gains_of, parse_metric
+from fairspan.retrieval.task import RetrievalTask
 
 
 def search_rows(
@@ -68,6 +69,37 @@ def search_rows(
             for metric in metrics
         ]
     )
+
+
+def relevant_pairs(task: RetrievalTask, documents: Sequence[str]) -> np.ndarray:
+    """[P, 2], the number of each query with that of every document that answers it."""
+    place_of = {name: number for number, name in enumerate(documents)}
+    pairs = [
+        (number, place_of[document])
+        for number, query in enumerate(task.queries)
+        for document, gain in sorted(task.relevant[query.id].items())
+        if gain > 0
+    ]
+    return np.array(pairs, dtype=np.int64)
+
+
+def rank_rows(
+    measured: MeasuredTask, pairs: np.ndarray, ranks: np.ndarray, documents: Sequence[str], rows: pl.DataFrame
+) -> pl.DataFrame:
+    """One row for each of `relevant_pairs`: the rank of the document among all, beside the query's other rows."""
+    queries = [measured.task.queries[number].id for number in pairs[:, 0].tolist()]
+    wanted = [documents[number] for number in pairs[:, 1].tolist()]
+    found = pl.DataFrame(
+        {
+            "query": queries,
+            "document": wanted,
+            "tokens": [measured.lengths[document] for document in wanted],
+            "value": ranks.astype(np.float64),
+        }
+    )
+    of_query = rows.filter(pl.col("measure") == rows["measure"][0]).drop("document", "tokens", "value", "measure")
+    joined = found.join(of_query, on="query", maintain_order="left").with_columns(measure=pl.lit("rank"))
+    return joined.select([pl.col(column).cast(kind) for column, kind in SCHEMA.items()])
 
 
 def ranking_rows(
