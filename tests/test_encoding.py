@@ -581,7 +581,7 @@ def test_the_fingerprint_knows_every_weight(make_tiny: Make) -> None:
 def test_the_fingerprint_knows_what_changes_vectors(
     make_tiny: Make, change: Callable[[SentenceTransformer], Any]
 ) -> None:
-    model = tiny_model(tmp_path, "bert", "mean")
+    model = make_tiny("bert", "mean")
     assert fingerprint(changed(model, change)) != fingerprint(model)
 
 
@@ -845,7 +845,7 @@ def test_the_joining_space_goes_with_the_word_after_it(bytewise: SentenceTransfo
 
 def test_mean_of_all_contextual_vectors_is_the_document(make_tiny: Make) -> None:
     """Identity of late chunking for mean pooling: the tokens' sum over segments and special tokens is L·e(D)."""
-    model = tiny_model(tmp_path, "bert", "mean")
+    model = make_tiny("bert", "mean")
     text, _ = joined([words(5, 1), words(8, 2)])
     everything = Text(text, 15, ((0, len(text)),))
     [(whole, contextual)] = encoder_of(model).with_spans([everything])

@@ -29,7 +29,7 @@ ALLOWED = {
     "stats": {"errors"},
     "log": {"errors"},
     "published": {"errors"},
-    "report": {"errors", "collapse_spec", "log", "schedules", "stats", "published"},
+    "report": {"errors", "collapse_spec", "log", "schedules", "stats", "published", "treatment"},
     "progress": set(),
     "spec": {"errors", "design", "treatment"},
     "evaluation": {"errors", "design", "retrieval", "treatment"},

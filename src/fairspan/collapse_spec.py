@@ -13,7 +13,8 @@ from fairspan.treatment import Treatment, as_treatment
 
 DEFAULT_TEMPERATURES = (1.0, 0.9, 0.8)
 STARTS = ("random", "beginning")
-_SCALED = "tempscale+temperature="
+WORDS = "words"
+"""The name under which the mean of the raw word embeddings stands beside the treatments (LC Fig. 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,13 @@ class CollapseSpec:
     prompt: str | None = None
 
     def __post_init__(self) -> None:
-        if self.lengths is not None and (
-            not self.lengths
-            or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in self.lengths)
-        ):
+        for name, value, kind in (("corpus", self.corpus, str), ("language", self.language, str | None)):
+            if not isinstance(value, kind):
+                raise DesignError(f"{name} must be text, got {value!r}.")
+        if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, int | float):
+            raise DesignError(f"tolerance must be a share such as 0.2, got {self.tolerance!r}.")
+        whole = all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in self.lengths or ())
+        if self.lengths is not None and not (self.lengths and whole):
             raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {self.lengths!r}.")
         if self.lengths is not None and self.natural:
             raise DesignError("natural lengths are the documents' own: leave lengths away.")
@@ -70,10 +74,13 @@ class CollapseSpec:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise DesignError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+        for treatment in self.treatments:
+            _refuse(treatment)
         names = [treatment.name for treatment in self.treatments]
         twice = [name for name in names if names.count(name) > 1]
         if not names or twice:
-            raise DesignError(f"{'treatments name ' + repr(twice[0]) + ' twice' if twice else 'no treatment'}.")
+            said = f"the treatment {twice[0]!r} is named twice" if twice else "name a temperature or a treatment"
+            raise DesignError(f"{said}.")
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -90,7 +97,7 @@ def make_collapse(
     **fields: Any,
 ) -> CollapseSpec:
     """A spec from plain values. `treatments` come after the temperatures, of which 1 is the model as it comes."""
-    for name, value in (("temperatures", temperatures), ("treatments", treatments)):
+    for name, value in (("temperatures", temperatures), ("treatments", treatments), ("lengths", lengths or ())):
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise DesignError(f"{name} must be a list, got {value!r}.")
     known = {item.name for item in dataclass_fields(CollapseSpec)} - {"treatments", "lengths"}
@@ -100,23 +107,41 @@ def make_collapse(
         raise DesignError(f"a study of length has no field {unknown[0]!r}. Fields: {choices}.")
     named = [as_treatment(at_temperature(value)) for value in temperatures]
     return CollapseSpec(
-        lengths=None if lengths is None else tuple(sorted(set(lengths))),
+        lengths=None if lengths is None else _sorted(lengths),
         treatments=(*named, *(as_treatment(treatment) for treatment in treatments)),
         **fields,
     )
 
 
+def _sorted(lengths: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(sorted(set(lengths)))
+    except TypeError:
+        raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {list(lengths)!r}.") from None
+
+
+def _refuse(treatment: Treatment) -> None:
+    if treatment.name == WORDS:
+        raise DesignError(f"{WORDS!r} is the name of the word-embedding control: call the treatment something else.")
+    if treatment.baskets == "segments":
+        raise DesignError(f"{treatment.name} makes segments baskets, and these texts have none: leave it out.")
+    if getattr(treatment, "baseline", None) is not None:
+        raise DesignError(
+            f"{treatment.name} is measured by audit and evaluate, not by a study of length: leave it out."
+        )
+
+
 def at_temperature(value: float) -> str:
     """The treatment that does nothing but set a temperature."""
     checked = check_temperature(value)
-    return "none" if checked == 1 else f"{_SCALED}{checked:g}"
+    return "none" if checked == 1 else f"tempscale+temperature={checked}"
 
 
-def temperature_of(treatment: str) -> float | None:
-    """The temperature of a treatment, by its name, that does nothing else."""
-    if treatment == "none":
-        return 1.0
-    try:
-        return float(treatment.removeprefix(_SCALED)) if treatment.startswith(_SCALED) else None
-    except ValueError:
+def temperature_of(treatment: Treatment) -> float | None:
+    """The temperature of a treatment that sets one for all texts and does nothing else."""
+    calibration = treatment.calibration
+    if calibration.sides != "both" or getattr(treatment, "baseline", None) is not None:
         return None
+    value = calibration.temperature
+    plain = calibration.strength == 0 or not calibration.but(temperature=1.0).acts
+    return float(value) if plain and isinstance(value, int | float) else None

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from sentence_transformers import SentenceTransformer
 
-from fairspan.collapse_spec import CollapseSpec, make_collapse, temperature_of
+from fairspan.collapse_spec import WORDS, CollapseSpec, make_collapse, temperature_of
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.design.cuts import Cuts, LengthText, cut_documents, natural_lengths
@@ -23,7 +23,7 @@ from fairspan.encoding.loading import DEFAULT_MODEL, load_model
 from fairspan.encoding.spectra import spectra
 from fairspan.encoding.store import Store, default_store
 from fairspan.encoding.tokens import counter_of, document_prompt
-from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.errors import CorpusError, DesignError, UnsupportedModel
 from fairspan.log import AuditLog, LogWriter
 from fairspan.measures.classification import classify, length_bins, read_labelled, training_part
 from fairspan.measures.length import label_rows, probe_rows, spectrum_rows, text_rows
@@ -45,11 +45,10 @@ from fairspan.stats.geometry import replicate, slope_weights
 from fairspan.stats.queries import query_change, query_effects
 from fairspan.treatment import Treatment
 
-WORDS = "words"
-"""The name under which the mean of the raw word embeddings stands beside the treatments (LC Fig. 3)."""
-
 GEOMETRY = ("cosine", "distance", "rank")
 _SHORTEST = 25
+_LEAST = 3
+"""Documents of one length without which nothing can be said of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,11 @@ def prepare_collapse(
     prompt = document_prompt(model) if spec.prompt is None else spec.prompt
     counter = counter_of(model, prompt)
     progress.stage("reading the corpus")
-    corpus = Corpus.read(spec.corpus, None if spec.language is None else [spec.language], partial=True)
+    try:
+        corpus = Corpus.read(spec.corpus, None if spec.language is None else [spec.language], partial=True)
+    except CorpusError as error:
+        hint = str(error).replace("--languages en (in Python, languages=['en'])", "--language en (language='en')")
+        raise CorpusError(hint) from None
     language = spec.language or ("en" if "en" in corpus.languages else corpus.languages[0])
     corpus = corpus.select([language])
     progress.stage("cutting documents")
@@ -163,6 +166,7 @@ def prepare_collapse(
             tolerance=spec.tolerance,
             start="beginning" if spec.start == "beginning" else "random",
         )
+    cuts = _large_enough(cuts)
     pairs = repeated_pairs(counter) if spec.probe else ()
     labelled = None if spec.labelled is None else _labelled(spec, language, cuts.lengths, counter)
     progress.stage("hashing the weights")
@@ -221,7 +225,7 @@ class _Study:
                 rows.append(self._classified([told[encoder.key(text)] for text in tested], labelled, treatment.name))
             if chosen:
                 self.progress.stage(f"{treatment.name}: spectra")
-                rows.append(self._spectra(encoder.model, chosen, treatment.name))
+                rows += self._spectra(encoder.model, chosen, treatment.name)
             self.writer.add(pl.concat(rows))
         self.progress.stage("intervals")
         try:
@@ -235,7 +239,9 @@ class _Study:
         if labelled is not None:
             names = [treatment.name for treatment in self.spec.treatments]
             self.writer.header["classification"] = by_bin(self.writer.rows, names, seed=self.spec.seed)
-            self.writer.header["fitted"] = fitted(self.writer.rows, names, cuts.lengths, seed=self.spec.seed)
+            self.writer.header["fitted"] = fitted(
+                self.writer.rows, self.spec.treatments, cuts.lengths, seed=self.spec.seed
+            )
         self.progress.stop()
 
     def _encoder(self, treatment: Treatment) -> ModelEncoder:
@@ -263,7 +269,20 @@ class _Study:
         self.writer.header["notes"] += [f"{treatment}: {note}" for note in found.notes]
         return label_rows([texts[number] for number in parts[1]], found, treatment=treatment, **self.label)
 
-    def _spectra(self, model: SentenceTransformer, chosen: Sequence[LengthText], treatment: str) -> pl.DataFrame:
+    def _spectra(
+        self, model: SentenceTransformer, chosen: Sequence[LengthText], treatment: str
+    ) -> list[pl.DataFrame]:
+        try:
+            return [self._spectrum_table(model, chosen, treatment)]
+        except UnsupportedModel as error:
+            note = f"spectra were not measured: {error}"
+            if note not in self.writer.header["notes"]:
+                self.writer.header["notes"].append(note)
+            return []
+
+    def _spectrum_table(
+        self, model: SentenceTransformer, chosen: Sequence[LengthText], treatment: str
+    ) -> pl.DataFrame:
         found = []
         layers: Any = self.spec.layers
         for text, one in zip(
@@ -306,8 +325,9 @@ def geometry(clouds: Mapping[str, Sequence[np.ndarray]], cuts: Cuts, *, seed: in
             both = own if name in (names[0], WORDS) else [*own, *first]
             drawn = replicate(both, measure, rng=rng, paired=paired)
             label = {"treatment": name, "measure": measure}
+            intervals = drawn.intervals()
             for number, length in enumerate(lengths):
-                entries.append({**label, "length": length, "against": None, **_plain(drawn.intervals()[number])})
+                entries.append({**label, "length": length, "against": None, **_plain(intervals[number])})
                 if number:
                     change = drawn.difference(number, 0)
                     entries.append({**label, "length": length, "against": "shortest", **_plain(change)})
@@ -317,6 +337,10 @@ def geometry(clouds: Mapping[str, Sequence[np.ndarray]], cuts: Cuts, *, seed: in
                     entries.append({**label, "length": length, "against": "short_baseline", **_plain(change)})
                 if len(both) > len(own):
                     change = drawn.difference(number, len(own) + number)
+                    if not paired:
+                        # The documents of one length are the same under both treatments, whatever those of another.
+                        pair = [own[number], first[number]]
+                        change = replicate(pair, measure, rng=np.random.default_rng(seed)).difference(0, 1)
                     entries.append({**label, "length": length, "against": names[0], **_plain(change)})
             if len(lengths) > 1:
                 weights = np.zeros(len(both))
@@ -351,13 +375,13 @@ def by_bin(rows: pl.DataFrame, treatments: Sequence[str], *, seed: int) -> list[
 
 
 def fitted(
-    rows: pl.DataFrame, treatments: Sequence[str], lengths: Sequence[int], *, seed: int
+    rows: pl.DataFrame, treatments: Sequence[Treatment], lengths: Sequence[int], *, seed: int
 ) -> dict[str, Any] | None:
     """A schedule of temperatures fitted on half of the classified documents, and what it does to the other half.
 
     None where fewer than two temperatures were tried, 1 among them.
     """
-    tried = {name: value for name in treatments if (value := temperature_of(name)) is not None}
+    tried = {one.name: value for one in treatments if (value := temperature_of(one)) is not None}
     if len(tried) < 2 or 1.0 not in tried.values():
         return None
     tables = {name: rows.filter((pl.col("measure") == "correct") & (pl.col("treatment") == name)) for name in tried}
@@ -434,15 +458,34 @@ def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int
     room = np.inf if counter.window is None else counter.window - counter.count_whole([""])[0]
     lengths = []
     length = _SHORTEST
-    while length <= room and (counts >= 1.1 * length).mean() >= 0.5:
+    while length <= room and (counts >= 1.1 * length - 1e-9).mean() >= 0.5:
         lengths.append(length)
         length *= 2
+    if len(lengths) < 2 and room < 2 * _SHORTEST:
+        raise DesignError(
+            f"the model reads {counter.window} {counter.unit}, too few to compare lengths: name lengths."
+        )
     if len(lengths) < 2:
         raise DesignError(
             f"half of the {len(counts)} documents have fewer than {round(2.2 * _SHORTEST)} {counter.unit}, too few "
             "to compare lengths: name lengths, or use longer documents."
         )
     return lengths
+
+
+def _large_enough(cuts: Cuts) -> Cuts:
+    """The lengths that have enough documents for an interval; the others are noted."""
+    counts = {length: len(cuts.at(length)) for length in cuts.lengths}
+    few = [length for length, count in counts.items() if count < _LEAST]
+    if len(few) == len(counts):
+        raise DesignError(
+            f"{max(counts.values(), default=0)} documents can be used, and {_LEAST} are needed: add documents, name "
+            "other lengths, or raise the tolerance."
+        )
+    if not few:
+        return cuts
+    note = f"lengths with fewer than {_LEAST} documents were left out: {', '.join(map(str, few))}"
+    return Cuts(tuple(text for text in cuts.texts if text.length not in few), (*cuts.notes, note))
 
 
 def _header(prepared: PreparedCollapse) -> dict[str, Any]:
@@ -465,7 +508,7 @@ def _header(prepared: PreparedCollapse) -> dict[str, Any]:
             }
             for length in cuts.lengths
         ],
-        "paired": cuts.paired,
+        "paired": cuts.paired and not prepared.spec.natural,
         "token_unit": prepared.counter.unit,
         "seed": prepared.spec.seed,
         "spec": prepared.spec.to_dict(),

@@ -323,5 +323,5 @@ def _none_reach(seen: int, reached: Counts, reading: _Reading) -> str:
     return (
         f"none of {seen} documents in {reading.language!r} has a sentence border within {reading.tolerance:.0%} of "
         f"every length (documents that have one, by length in {reading.counter.unit}: {by_length}). Raise the "
-        f"tolerance, leave lengths out{other}, or use longer documents."
+        f"tolerance, name fewer lengths{other}, or use longer documents."
     )

@@ -11,8 +11,8 @@ from fairspan.collapse_spec import temperature_of
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
 from fairspan.schedules import reference_reach
+from fairspan.treatment import Treatment
 
-WORDS = "words"
 SPECTRA = ("hc_dc", "filter_rate", "sigma_a", "sigma_s", "theorem_2", "theorem_3")
 
 
@@ -25,8 +25,9 @@ class Estimate:
     high: float | None
 
     @property
-    def above_zero(self) -> bool:
-        return self.low is not None and self.low > 0
+    def differs(self) -> bool:
+        """Whether 0 lies outside the interval."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,15 @@ class LengthSummary:
     @property
     def lengths(self) -> list[int]:
         return [int(one["length"]) for one in self.log.header["lengths"]]
+
+    def name(self, length: int) -> str:
+        """How a length is told: bins of natural lengths by where they begin and end."""
+        return f"{length}–{length + 99}" if self.natural else str(length)
+
+    @property
+    def natural(self) -> bool:
+        """Whether lengths are bins of whole documents, so that each has others."""
+        return not self.log.header["paired"]
 
     @property
     def baseline(self) -> str:
@@ -100,49 +110,62 @@ class LengthSummary:
         change = self.value(treatment, "cosine", last, "shortest")
         if short is None or long is None or change is None:
             return "one length only: nothing to compare"
-        low, high = change.low or 0.0, change.high or 0.0
+        low, high = change.low, change.high
+        if low is None or high is None or change.estimate is None:
+            return "too few documents to say whether long texts are more alike"
         kind = "more alike" if low > 0 else "less alike" if high < 0 else "about as alike"
         words = (
-            f"long texts are {kind}: mean cosine {short.estimate:.3f} at {first} tokens, {long.estimate:.3f} at "
-            f"{last} ({change.estimate:+.3f} [{low:+.3f}, {high:+.3f}])"
+            f"long texts are {kind}: mean cosine {short.estimate:.3f} at {self.name(first)} tokens, "
+            f"{long.estimate:.3f} at {self.name(last)} ({change.estimate:+.3f} [{low:+.3f}, {high:+.3f}])"
         )
         return words.replace("-", "−")
 
     def suggestion(self) -> list[tuple[int, float | None]]:
         """For every length the highest temperature at which its texts are no more alike than the shortest ones.
 
-        None where no temperature that was tried is enough.
+        None where no temperature that was tried is enough, or where there are too few documents to tell.
         """
-        tried = sorted(
-            ((temperature_of(name), name) for name in self.treatments if temperature_of(name)), reverse=True
-        )
+        known = {str(one["name"]): temperature_of(Treatment.from_dict(one)) for one in self.log.spec["treatments"]}
+        tried = sorted(((known[name] or 0.0, name) for name in self.treatments if known[name]), reverse=True)
         found: list[tuple[int, float | None]] = []
         for length in self.lengths:
-            enough = [value for value, name in tried if not self._more_alike(name, length)]
+            enough = [value for value, name in tried if self._no_more_alike(name, length)]
             found.append((length, enough[0] if enough else None))
         return found
 
     def advice(self) -> str:
         """What the geometry suggests, in one line. Whether it helps is for search and classification to say."""
+        if len(self.lengths) < 2:
+            return "nothing: there is one length only"
+        if not any(temperature_of(Treatment.from_dict(one)) for one in self.log.spec["treatments"]):
+            return "nothing: no temperature was tried"
         found = self.suggestion()
-        steps = [(length, value) for length, value in found if value is not None and value < 1]
-        unreached = [length for length, value in found if value is None]
-        if not steps and not unreached:
+        if all(value == 1 for _, value in found):
             return "none: long texts are not more alike than short ones"
         parts = []
-        for number, (length, value) in enumerate(steps):
-            if number == 0 or value != steps[number - 1][1]:
-                parts.append(f"{value:g} for texts of {length} tokens and more")
-        if unreached:
-            parts.append(f"from {unreached[0]} tokens on no temperature that was tried is enough")
+        for number, (length, value) in enumerate(found):
+            if value == 1 or (number and found[number - 1][1] == value):
+                continue
+            alike = [length]
+            for other, same in found[number + 1 :]:
+                if same != value:
+                    break
+                alike.append(other)
+            where = f"{length} to {alike[-1]} tokens" if len(alike) > 1 else f"{length} tokens"
+            where = f"{length} tokens and more" if alike[-1] == self.lengths[-1] else where
+            said = "nothing that was tried is enough" if value is None else f"{value:g}"
+            parts.append(f"{said} for texts of {where}")
         return "; ".join(parts)
 
     def theory(self) -> str | None:
         """How far a temperature keeps the σ_a that Theorem 3 predicts of the shortest texts; None if unmeasured."""
         rows = self.spectrum("sigma_s", self.baseline)
-        if rows.is_empty():
+        # Natural lengths are bins, of which none is a reference; and theory needs scores that differ.
+        if rows.is_empty() or self.natural or self.lengths[0] < 2:
             return None
         last = rows.filter(rows["layer"] == rows["layer"].max())
+        if last["value"].min() <= 0:  # type: ignore[operator]
+            return None
         return reference_reach(last["length"].to_list(), last["value"].to_list(), self.lengths[0]).note
 
     def fitted(self) -> str | None:
@@ -161,12 +184,12 @@ class LengthSummary:
         )
         return words.replace("-", "−")
 
-    def _more_alike(self, treatment: str, length: int) -> bool:
-        """Whether texts of a length, so treated, are more alike than the shortest ones of the plain model."""
+    def _no_more_alike(self, treatment: str, length: int) -> bool:
+        """Whether texts of a length, so treated, are no more alike than the plain model's shortest ones."""
         if length == self.lengths[0]:
-            return False
+            return True
         against = self.value(treatment, "cosine", length, "short_baseline")
-        return against is not None and against.above_zero
+        return against is not None and against.low is not None and against.low <= 0
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -207,7 +230,7 @@ class LengthSummary:
 def summarize_length(log: AuditLog) -> LengthSummary:
     """The results of a study's log."""
     if log.header.get("verb") != "collapse":
-        raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not a study of length.")
+        raise LogError(f"the run {log.run} belongs to {log.header.get('verb')}, not to a study of length.")
     if not log.header["geometry"]:
         raise LogError(f"the run {log.run} is {log.status} and has no results yet: run its command again.")
     return LengthSummary(log)

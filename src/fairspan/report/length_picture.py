@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.report.length import WORDS, LengthSummary
+from fairspan.collapse_spec import WORDS
+from fairspan.report.length import LengthSummary
 from fairspan.report.picture import COLOURS, add_legend, short_name, write_figure
 
 if TYPE_CHECKING:
@@ -91,7 +92,13 @@ def _draw_rates(axes: Any, summary: LengthSummary) -> None:
     for shade, length in zip(shades, summary.lengths, strict=True):
         own = rates.filter(rates["length"] == length)
         axes.plot(
-            own["layer"] + 1, own["value"], "-", color=str(shade), marker="o", markersize=3, label=f"{length} tokens"
+            own["layer"] + 1,
+            own["value"],
+            "-",
+            color=str(shade),
+            marker="o",
+            markersize=3,
+            label=f"{summary.name(length)} tokens",
         )
     longest = bounds.filter(bounds["length"] == summary.lengths[-1])
     if not longest.is_empty():
@@ -104,8 +111,9 @@ def _draw_rates(axes: Any, summary: LengthSummary) -> None:
 
 
 def _finish(axes: Any, summary: LengthSummary) -> None:
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(summary.lengths, [str(length) for length in summary.lengths])
+    if not summary.natural:
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(summary.lengths, [summary.name(length) for length in summary.lengths])
     axes.minorticks_off()
     axes.set_xlabel("tokens")
     axes.spines[["top", "right"]].set_visible(False)

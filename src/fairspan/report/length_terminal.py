@@ -9,7 +9,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fairspan.report.length import WORDS, Estimate, LengthSummary
+from fairspan.collapse_spec import WORDS
+from fairspan.report.length import Estimate, LengthSummary
 from fairspan.report.terminal import line, minus
 
 TITLES = {
@@ -27,7 +28,7 @@ def print_length(console: Console, summary: LengthSummary) -> None:
     line(
         console,
         f"{log.model} on {log.header['corpus']['name']}: {max(one['texts'] for one in lengths)} documents {kind} "
-        f"{', '.join(str(length) for length in summary.lengths)} tokens",
+        f"{', '.join(map(summary.name, summary.lengths))} tokens",
     )
     for note in log.notes:
         line(console, f"note: {note}", style="yellow")
@@ -38,57 +39,52 @@ def print_length(console: Console, summary: LengthSummary) -> None:
     for sentence in (summary.fitted(), summary.theory()):
         if sentence is not None:
             line(console, sentence)
-    for measure in summary.measures:
-        console.print()
-        console.print(geometry_table(summary, measure))
-    for table in classification_tables(summary):
-        console.print()
-        console.print(table)
-    for table in spectrum_tables(summary):
+    tables = [table for measure in summary.measures for table in geometry_tables(summary, measure, console.width)]
+    tables += classification_tables(summary, console.width)
+    tables += spectrum_tables(summary, console.width)
+    for table in tables:
         console.print()
         console.print(table)
     for sentence in bound_sentences(summary):
         line(console, sentence, style="dim")
-    probe = probe_table(summary)
-    if probe is not None:
+    for table in probe_tables(summary, console.width):
         console.print()
-        console.print(probe)
+        console.print(table)
     line(console, f"log: {log.folder}")
 
 
-def geometry_table(summary: LengthSummary, measure: str) -> RenderableType:
+def geometry_tables(summary: LengthSummary, measure: str, width: int = 80) -> list[RenderableType]:
     """One measure by length, with what each doubling adds."""
-    table = _table(TITLES[measure], [*map(str, summary.lengths), "each doubling [95 %]"])
-    names = [*summary.treatments, *([WORDS] if summary.value(WORDS, measure, summary.lengths[0]) else [])]
-    for name in names:
+    rows = []
+    for name in [*summary.treatments, *([WORDS] if summary.value(WORDS, measure, summary.lengths[0]) else [])]:
         values = [_number(summary.value(name, measure, length)) for length in summary.lengths]
-        shown = "raw word embeddings" if name == WORDS else name
-        table.add_row(Text(shown), *values, _signed(summary.value(name, measure, None, "doubling")))
-    return table
+        doubling = _signed(summary.value(name, measure, None, "doubling"))
+        rows.append(["raw word embeddings" if name == WORDS else name, *values, doubling])
+    columns = [*map(summary.name, summary.lengths), "each doubling [95 %]"]
+    return _tables(TITLES[measure], columns, rows, width)
 
 
-def classification_tables(summary: LengthSummary) -> list[RenderableType]:
-    """Accuracy and entropy by length, and below each what a treatment changes, with stars where 0 is outside."""
+def classification_tables(summary: LengthSummary, width: int = 80) -> list[RenderableType]:
+    """Accuracy and entropy by length, with a star where a treatment changes them."""
     tables: list[RenderableType] = []
-    for measure, title in (
-        ("correct", "accuracy of a classifier"),
-        ("entropy", "entropy of its predictions, in nats"),
-    ):
+    titles = {"correct": "accuracy of a classifier", "entropy": "entropy of its predictions, in nats"}
+    for measure, title in titles.items():
         if summary.classified(summary.baseline, measure, summary.lengths[0]) is None:
             continue
-        table = _table(f"{title} by length (*: differs from {summary.baseline})", list(map(str, summary.lengths)))
+        rows = []
         for name in summary.treatments:
-            cells = []
+            cells = [name]
             for length in summary.lengths:
                 change = summary.classified(name, measure, length, summary.baseline)
-                differs = change is not None and (change.above_zero or (change.high is not None and change.high < 0))
-                cells.append(_number(summary.classified(name, measure, length)) + ("*" if differs else ""))
-            table.add_row(Text(name), *cells)
-        tables.append(table)
+                star = "*" if change is not None and change.differs else ""
+                cells.append(_number(summary.classified(name, measure, length)) + star)
+            rows.append(cells)
+        columns = list(map(summary.name, summary.lengths))
+        tables += _tables(f"{title} by length (*: differs from {summary.baseline})", columns, rows, width)
     return tables
 
 
-def spectrum_tables(summary: LengthSummary) -> list[RenderableType]:
+def spectrum_tables(summary: LengthSummary, width: int = 80) -> list[RenderableType]:
     """σ by length in the last layer, and the first treatment's layers one by one."""
     tables: list[RenderableType] = []
     for measure, title in (
@@ -99,27 +95,28 @@ def spectrum_tables(summary: LengthSummary) -> list[RenderableType]:
         found = {name: summary.spectrum(measure, name) for name in summary.treatments}
         if all(rows.is_empty() for rows in found.values()):
             continue
-        table = _table(title, list(map(str, summary.lengths)))
+        shown = []
         for name, rows in found.items():
             last = rows.filter(rows["layer"] == rows["layer"].max())
             by_length = dict(last.select("length", "value").rows())
-            table.add_row(Text(name), *(f"{by_length[n]:.3f}" if n in by_length else "–" for n in summary.lengths))
-        tables.append(table)
-    layers = _layer_table(summary)
-    return [*tables, layers] if layers is not None else tables
+            shown.append([name, *(f"{by_length[n]:.3f}" if n in by_length else "–" for n in summary.lengths)])
+        tables += _tables(title, list(map(summary.name, summary.lengths)), shown, width)
+    return [*tables, *_layer_tables(summary, width)]
 
 
-def _layer_table(summary: LengthSummary) -> RenderableType | None:
+def _layer_tables(summary: LengthSummary, width: int) -> list[RenderableType]:
     rates = summary.spectrum("filter_rate", summary.baseline)
     if rates.is_empty():
-        return None
-    depth = int(rates["layer"].max())  # type: ignore[arg-type]
-    title = f"{summary.baseline}: log of what each layer leaves of the differences between tokens"
-    table = _table(title, [str(layer + 1) for layer in range(depth + 1)], first="tokens \\ layer")
+        return []
+    layers = sorted(rates["layer"].unique().to_list())
+    rows = []
     for length in summary.lengths:
         own = dict(rates.filter(rates["length"] == length).select("layer", "value").rows())
-        table.add_row(str(length), *(minus(f"{own[layer]:+.2f}") for layer in range(depth + 1)))
-    return table
+        rows.append(
+            [summary.name(length), *(minus(f"{own[layer]:+.2f}") if layer in own else "–" for layer in layers)]
+        )
+    title = f"{summary.baseline}: log of what each layer leaves of the differences between tokens"
+    return _tables(title, [str(layer + 1) for layer in layers], rows, width, first="tokens \\ layer")
 
 
 def bound_sentences(summary: LengthSummary) -> list[str]:
@@ -137,26 +134,37 @@ def bound_sentences(summary: LengthSummary) -> list[str]:
     return sentences
 
 
-def probe_table(summary: LengthSummary) -> RenderableType | None:
+def probe_tables(summary: LengthSummary, width: int = 80) -> list[RenderableType]:
     """The cosine of two repeated words by repetitions."""
-    found = {name: summary.repeated(name) for name in summary.treatments}
-    times = [number for number, _ in found[summary.baseline]]
+    found = {name: dict(summary.repeated(name)) for name in summary.treatments}
+    times = list(found[summary.baseline])
     if not times:
-        return None
-    shown = times if len(times) <= 8 else [*times[:1], *times[-7:]]
-    table = _table('cosine of "dog dog …" and "cat cat …" by repetitions', list(map(str, shown)))
-    for name, pairs in found.items():
-        values = dict(pairs)
-        table.add_row(Text(name), *(f"{values[number]:.3f}" for number in shown))
-    return table
+        return []
+    rows = [[name, *(f"{values[number]:.3f}" for number in times)] for name, values in found.items()]
+    return _tables('cosine of "dog dog …" and "cat cat …" by repetitions', list(map(str, times)), rows, width)
 
 
-def _table(title: str, columns: Sequence[str], first: str = "") -> Table:
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column(first, overflow="fold", min_width=14)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def _tables(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, first: str = ""
+) -> list[RenderableType]:
+    """One table, or several below each other where the columns do not fit beside the names."""
+    widths = [max(len(name), *(len(row[place]) for row in rows)) + 2 for place, name in enumerate(columns, start=1)]
+    room = width - min(30, max(14, *(len(row[0]) for row in rows))) - 4
+    parts: list[list[int]] = [[]]
+    for place, needed in enumerate(widths):
+        if parts[-1] and sum(widths[number] for number in parts[-1]) + needed > room:
+            parts.append([])
+        parts[-1].append(place)
+    tables: list[RenderableType] = []
+    for part in parts:
+        table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column(first, overflow="fold", min_width=14, max_width=30)
+        for place in part:
+            table.add_column(columns[place], justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(Text(row[0]), *(row[place + 1] for place in part))
+        tables.append(table)
+    return tables
 
 
 def _number(found: Estimate | None) -> str:

@@ -1,0 +1,295 @@
+"""`fairspan collapse`, run through the command's own entry, with a tiny model on disk."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from fairspan.cli import app
+from fairspan.log import read_log
+from fairspan.report.length import summarize_length
+from tests.test_cli_audit import Run, example_lines, run
+from tests.tiny import tiny_model, words
+
+__all__ = ["run"]
+
+DOCUMENTS = 8
+TREATMENTS = ["none", "tempscale+temperature=0.5"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight documents of fourteen sentences of five words."""
+    folder = tmp_path_factory.mktemp("corpus") / "articles"
+    folder.mkdir()
+    texts = [" ".join(words(5, 100 * k + place) + "." for place in range(14)) for k in range(DOCUMENTS)]
+    lines = [json.dumps({"id": f"a{k}", "text": text}) + "\n" for k, text in enumerate(texts)]
+    (folder / "en.jsonl").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def usual(model: Path, corpus: Path) -> list[str | Path]:
+    """Two lengths and two temperatures."""
+    asked = ["--lengths", "10,40", "--temperatures", "1.0,0.5", "--documents", "6", "--spectra", "1", "--no-probe"]
+    return ["collapse", model, "--corpus", corpus, *asked]
+
+
+# --- results
+
+
+def test_a_study_tells_its_verdicts_and_where_the_log_lies(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    done = run(*usual, "--out", "here")
+    assert done.code == 0, done.err
+    log = read_log(tmp_path / "here")
+    summary = summarize_length(log)
+    assert log.status == "complete"
+    assert log.treatments == TREATMENTS
+    assert summary.lengths == [10, 40]
+    assert set(log.rows["measure"]) >= {"cosine", "sigma_a", "filter_rate"}
+    assert "repeated" not in set(log.rows["measure"])
+    for name in TREATMENTS:
+        assert f"{name}  {summary.verdict(name)}" in done.out
+    assert f"suggested by geometry alone: {summary.advice()}" in done.out
+    assert "6 documents cut to 10, 40 tokens" in done.out
+    assert done.out.rstrip().endswith("log: here")
+    assert "loading" not in done.out
+    assert "reading the corpus" in done.err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
+
+
+def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    done = run(*usual, "--out", tmp_path / "here", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert said == json.loads(json.dumps(summarize_length(read_log(tmp_path / "here")).to_dict()))
+    assert [verdict["treatment"] for verdict in said["verdicts"]] == TREATMENTS
+    assert [one["length"] for one in said["suggestion"]] == [10, 40]
+
+
+def test_the_default_folder_belongs_to_the_command(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    """The same command finds its run again; another has another folder; --fresh writes it anew."""
+    first = run(*usual, "--json")
+    [folder] = (tmp_path / "fairspan-runs").iterdir()
+    assert json.loads(first.out)["folder"] == str(folder.relative_to(tmp_path))
+    stamp = (folder / "run.json").read_bytes()
+    assert run(*usual, "--json").out == first.out
+    assert (folder / "run.json").read_bytes() == stamp
+    again = run(*usual, "--json", "--fresh")
+    assert again.out == first.out
+    assert (folder / "run.json").read_bytes() != stamp
+    assert run(*usual, "--seed", "1", "--json").code == 0
+    assert len(list((tmp_path / "fairspan-runs").iterdir())) == 2
+
+
+def test_the_default_command(run: Run, model: Path, tmp_path: Path) -> None:
+    """The sample in English, and lengths, temperatures and spectra that nobody named.
+
+    The tiny vocabulary knows none of its words, so texts of one length are all alike: not a case to fail on.
+    """
+    done = run("collapse", model, "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    [folder] = (tmp_path / "fairspan-runs").iterdir()
+    log = read_log(folder)
+    assert log.treatments == ["none", "tempscale+temperature=0.9", "tempscale+temperature=0.8"]
+    # A word is a token here, and the 48 texts have about 90.
+    assert [one["length"] for one in said["lengths"]] == [25, 50]
+    assert {one["measure"] for one in said["spectra"]} >= {"hc_dc", "sigma_a", "theorem_3"}
+    assert said["repeated"]
+    shown = run("collapse", model)
+    assert shown.code == 0, shown.err
+    assert "on sample:" in shown.out
+    assert "Traceback" not in shown.err
+
+
+def test_natural_lengths(run: Run, usual: list[str | Path], model: Path, corpus: Path) -> None:
+    asked = ["--natural", "--temperatures", "1", "--spectra", "0", "--no-probe"]
+    done = run("collapse", model, "--corpus", corpus, *asked, "--json")
+    assert done.code == 0, done.err
+    assert [one["length"] for one in json.loads(done.out)["lengths"]] == [0]
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_natural_lengths_with_spectra(run: Run, model: Path, corpus: Path, form: list[str]) -> None:
+    """Spectra are on by default."""
+    done = run("collapse", model, "--corpus", corpus, "--natural", "--temperatures", "1", "--no-probe", *form)
+    assert done.code == 0, done.err
+
+
+def test_a_picture_is_drawn(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = run(*usual, "--picture", "p.png", "--json")
+    assert done.code == 0, done.err
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads(done.out)["status"] == "complete"
+    assert "picture: p.png" in done.err
+    shown = run(*usual, "--picture", "p.svg")
+    assert "picture: p.svg" in shown.out
+    assert "<svg" in (tmp_path / "p.svg").read_text(encoding="utf-8")
+
+
+def test_treatments_come_after_the_temperatures(run: Run, usual: list[str | Path]) -> None:
+    done = run(*usual, "--treatments", "paper+basket_size=4+layers=[1,3],tempscale+temperature=[[20,0.7]]", "--json")
+    assert done.code == 0, done.err
+    assert [one["treatment"] for one in json.loads(done.out)["verdicts"]] == [
+        *TREATMENTS,
+        "paper+basket_size=4+layers=[1,3]",
+        "tempscale+temperature=[[20,0.7]]",
+    ]
+
+
+def test_another_runs_folder_is_refused(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    assert run(*usual, "--out", "here").code == 0
+    before = (tmp_path / "here" / "run.json").read_bytes()
+    done = run(*usual, "--out", "here", "--seed", "1")
+    assert done.code == 2
+    assert "choose another folder with --out" in done.last
+    assert (tmp_path / "here" / "run.json").read_bytes() == before
+
+
+# --- mistakes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--temperatures", "0"], "temperature must be a number above 0 and at most 1, got 0.0"),
+        (["--temperatures", "1.5"], "temperature must be a number above 0 and at most 1, got 1.5"),
+        (["--temperatures", "nan"], "temperature must be a number above 0 and at most 1, got nan"),
+        (["--temperatures", "warm"], "--temperatures takes numbers such as 1.0,0.9,0.8, got 'warm'"),
+        (["--temperatures", "1.0,1"], "twice"),
+        (["--temperatures", ""], "name a temperature or a treatment"),
+        (["--lengths", "0,10"], "lengths must be numbers of tokens"),
+        (["--lengths", "ten"], "--lengths takes whole numbers such as 3,4,5, got 'ten'"),
+        (["--lengths", "10.5"], "got '10.5'"),
+        (["--lengths", "-10"], "got '-10'"),
+        (["--lengths", ""], "got ''"),
+        (["--lengths", "10,600"], "texts of 600 tokens do not fit: the model reads 512, of which 510 are text"),
+        (["--lengths", "10,300"], "none of 8 documents in 'en' has a sentence border within 20% of every length"),
+        (["--natural"], "natural lengths are the documents' own"),
+        (["--treatments", "papre"], "there is no treatment 'papre'"),
+        (["--treatments", "none"], "'none' is named twice"),
+        (["--treatments", "paper+layers=9"], "the last 9 layers, but the model has 4"),
+        (["--documents", "2"], "documents must be a whole number of at least 3, got 2"),
+        (["--spectra", "-1"], "spectra must be a whole number of at least 0, got -1"),
+        (["--layers", "first"], "layers must be last, last_half or all, got 'first'"),
+        (["--start", "middle"], "start must be one of random, beginning, got 'middle'"),
+        (["--tolerance", "2"], "tolerance is a share of the length from 0 to below 1, got 2"),
+        (["--language", "it"], "has no language 'it'"),
+        (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+        (["--corpus", "."], "holds no corpus"),
+        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
+        (["--window", "0"], "--window takes a whole number of at least 1, got 0"),
+        (["--window", "20"], "texts of 40 tokens do not fit: the model reads 20, of which 18 are text"),
+        (["--batch-tokens", "0"], "--batch-tokens takes a whole number of at least 1, got 0"),
+        (["--dtype", "int3"], "no dtype 'int3'"),
+        (["--device", "abacus"], "abacus"),
+        (["--picture", "p.jpg"], "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),
+        (["--out", "file"], "file cannot be written"),
+        (["--store", "file/store.db"], "store"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line_and_exit_code_two(
+    run: Run, usual: list[str | Path], tmp_path: Path, options: list[str], said: str
+) -> None:
+    """The last option counts, so that each is added to a command that works. Progress may come before the line."""
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    done = run(*usual, *options)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.last.startswith("fairspan: ")
+    assert said in done.last
+    assert done.err.count("fairspan: ") == 1
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("options", [["--documents", "many"], ["--lengths"], ["--nonsense"], ["a", "b"]])
+def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: list[str]) -> None:
+    done = run("collapse", *options)
+    assert done.code == 2
+    assert done.out == ""
+    assert "Traceback" not in done.err
+
+
+def test_a_model_that_is_not_there_is_one_line(run: Run, corpus: Path) -> None:
+    done = run("collapse", "nowhere/at-all", "--corpus", corpus)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.last.startswith("fairspan: nowhere/at-all could not be loaded: ")
+
+
+def test_advice_about_a_language_names_an_option_that_is_there(
+    run: Run, usual: list[str | Path], corpus: Path, tmp_path: Path
+) -> None:
+    """A file whose lines do not say their language."""
+    (tmp_path / "one.jsonl").write_text((corpus / "en.jsonl").read_text(encoding="utf-8"), encoding="utf-8")
+    done = run(*usual, "--corpus", "one.jsonl")
+    assert done.code == 2
+    assert run(*usual, "--corpus", "one.jsonl", "--language", "en").code == 0, "what should have been advised"
+    assert "--languages" not in done.last
+    assert "--language en" in done.last
+
+
+def test_advice_about_lengths_is_not_what_was_done(run: Run, model: Path, tmp_path: Path) -> None:
+    """Documents of one long sentence have no border to be cut at."""
+    lines = [json.dumps({"id": f"a{k}", "text": words(80, k)}) + "\n" for k in range(4)]
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "en.jsonl").write_text("".join(lines), encoding="utf-8")
+    done = run("collapse", model, "--corpus", "c")
+    assert done.code == 2
+    assert "none of 4 documents" in done.last
+    assert "leave lengths out" not in done.last
+
+
+def test_an_interrupt_is_one_line(run: Run, usual: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*args: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fairspan.collapsing.spectra", stopped)
+        done = run(*usual, "--out", "here")
+    assert done.code == 130
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    assert json.loads(Path("here/run.json").read_text(encoding="utf-8"))["status"] == "interrupted"
+    assert run(*usual, "--out", "here").code == 0
+
+
+# --- help
+
+
+def test_every_example_in_help_can_be_parsed(run: Run) -> None:
+    """Against the command's own options; nothing is run."""
+    done = run("collapse", "--help")
+    assert done.code == 0
+    examples = example_lines(done.out)
+    assert len(examples) >= 3
+    assert any(line == "fairspan collapse" for line in examples)
+    for line in examples:
+        command: Any = typer.main.get_command(app)
+        typed = shlex.split(line)[1:]
+        while hasattr(command, "commands"):
+            command = command.commands[typed.pop(0)]
+        assert command.make_context("fairspan", typed).params
+
+
+def test_help_says_what_is_the_default(run: Run) -> None:
+    text = re.sub(r"[│\s]+", " ", run("collapse", "--help").out)
+    for said in ("Default: 1.0,0.9,0.8", "Default: 100", "Default: 0.2", "Default: 5", "Default: random"):
+        assert said in text
+    assert "collapse" in run("--help").out
