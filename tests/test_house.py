@@ -32,7 +32,7 @@ ALLOWED = {
     "report": {"errors", "collapse_spec", "log", "schedules", "stats", "published", "treatment"},
     "progress": set(),
     "spec": {"errors", "design", "treatment"},
-    "evaluation": {"errors", "design", "retrieval", "treatment"},
+    "evaluation": {"errors", "design", "retrieval", "temperature", "treatment"},
     "config": {"errors"},
     # The verbs, which are the only wiring.
     "fit_part": {"errors", "baselines", "corpus", "design", "encoding", "retrieval", "treatment"},

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from sentence_transformers import SentenceTransformer
 
+from fairspan.bases import embed_through
 from fairspan.design.documents import Document
 from fairspan.design.plan import languages_of
 from fairspan.encoding.attention_rows import attention_rows
@@ -95,10 +96,13 @@ def _measure(
 ) -> None:
     segments, documents = prepared.texts()
     treatments = prepared.spec.treatments
-    progress.start(len(treatments) * sum(text.length for text in segments + documents))
+    fitted = sum(treatment.whitens for treatment in treatments)
+    own = sum(text.length for text in segments + documents)
+    progress.start(len(treatments) * own + fitted * prepared.fit.tokens)
+    embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
     for treatment in treatments:
         progress.stage(treatment.name)
-        for_segments, for_documents = encoders(prepared, treatment)
+        for_segments, for_documents = encoders(prepared, treatment, embed)
         longest = max(documents, key=lambda text: text.length)
         if store.missing([for_documents.key(longest)]):
             refuse_unread_end(for_documents, longest, tally)
@@ -171,7 +175,7 @@ def _header(prepared: Prepared) -> dict[str, Any]:
         "shared_segments": {str(n): shared for n, shared in documents.shared.items()},
         "seed": prepared.spec.design.seed,
         "spec": prepared.spec.to_dict(),
-        "notes": [*prepared.corpus.notes, *documents.notes],
+        "notes": [*prepared.corpus.notes, *documents.notes, *prepared.fit.notes],
     }
 
 

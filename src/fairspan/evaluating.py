@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from sentence_transformers import SentenceTransformer
 
+from fairspan.bases import embed_through
 from fairspan.encoding.encoder import Encodes, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store, default_store
@@ -19,21 +20,19 @@ from fairspan.errors import TaskError, UnsupportedModel
 from fairspan.evaluating_mteb import MTEB, evaluate_mteb
 from fairspan.evaluation import PAGES, EvaluationSpec, make_evaluation
 from fairspan.log import AuditLog, LogWriter
-from fairspan.measures.search import search_rows
+from fairspan.measures.search import DEPTH, rank_rows, relevant_pairs, search_rows
 from fairspan.prepared import AnyEncoder
 from fairspan.progress import Progress, Silent
 from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import parse_metric
-from fairspan.retrieval.search import search
+from fairspan.retrieval.search import ranks, search
 from fairspan.running import DEFAULT_RUNS, batch_budget, described, finished, write_run
 from fairspan.tasks import PreparedEvaluation, encoders_of, prepare_evaluation
 from fairspan.treatment import Treatment
 
 # Two passes over the same tokens differ by rounding, here with room for half precision.
 _SAME = 1e-4
-DEPTH = 1000
-"""Ranks that are looked at; a reciprocal rank beyond them counts as 0."""
 
 
 def evaluate(
@@ -112,6 +111,8 @@ class _Search:
     ) -> None:
         self.prepared, self.spec, self.store, self.writer = prepared, prepared.spec, store, writer
         self.budget, self.tally, self.progress = budget, tally, progress
+        self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
+        self.encoders: dict[str, tuple[AnyEncoder, AnyEncoder]] = {}
 
     def run(self) -> None:
         queries = self.prepared.queries()
@@ -121,22 +122,28 @@ class _Search:
         total = 0
         for treatment in self.spec.measured:
             total += asked + sum(plans[index].tokens for index in self.spec.indexes_of(treatment))
+            total += self.prepared.fit.tokens if treatment.whitens else 0
         self.progress.start(total)
         for treatment in self.spec.measured:
-            for_queries, for_documents = encoders_of(self.prepared, treatment)
             self.progress.stage(f"{treatment.name}: queries")
+            for_queries, for_documents = self._encoders(treatment)
             self._fill(for_queries, queries)
             twin = self.spec.twin_of(treatment)
-            if twin is not None and self._same_queries(queries, for_queries, encoders_of(self.prepared, twin)[0]):
+            if twin is not None and self._same_queries(queries, for_queries, self._encoders(twin)[0]):
                 note = f"{twin.name} leaves these queries as they are, so it is the same on documents only"
                 self.writer.header["notes"].append(note)
-                self.progress.advance(plans["whole"].tokens)
+                self.progress.advance(sum(plans[index].tokens for index in self.spec.indexes_of(treatment)))
                 continue
             # Late chunks are read in the same pass as whole documents, which then are there already.
             for index in sorted(self.spec.indexes_of(treatment), key=lambda name: not name.startswith("late")):
                 self.progress.stage(f"{treatment.name}: {index}")
                 self._measure(treatment, plans[index], for_queries, for_documents)
         self.progress.stop()
+
+    def _encoders(self, treatment: Treatment) -> tuple[AnyEncoder, AnyEncoder]:
+        if treatment.name not in self.encoders:
+            self.encoders[treatment.name] = encoders_of(self.prepared, treatment, self.embed)
+        return self.encoders[treatment.name]
 
     def _same_queries(self, queries: Sequence[Text], one: AnyEncoder, other: AnyEncoder) -> bool:
         """Whether two treatments embed all queries alike, up to rounding."""
@@ -158,12 +165,13 @@ class _Search:
             sizes.append(size)
         # What was found in the store took no time, so the time of all of it is told from the rest.
         took = seconds * plan.tokens / computed if computed else None
+        window = self.prepared.counter.window
         self.writer.header["costs"].append(
             {
                 "treatment": treatment.name,
                 "index": plan.kind,
                 "documents": len(plan.texts),
-                "tokens": plan.tokens,
+                "tokens": sum(min(text.length, window) for text in plan.flat) if window else plan.tokens,
                 "seconds": None if took is None else round(took, 3),
                 "vectors": sum(count for count, _ in sizes),
                 "bytes": sum(size for _, size in sizes),
@@ -184,7 +192,9 @@ class _Search:
         # Of equal scores the later id comes first, as in trec_eval.
         names = sorted((document.id for document in task.documents), reverse=True)
         index = self._index(names, plan, for_documents)
-        asked = self._read([for_queries.key(Text(query.text, 0)) for query in task.queries])
+        asked = self._read(
+            [for_queries.key(Text(query.text, measured.query_lengths[query.id])) for query in task.queries]
+        )
         queries = assemble("whole", [[vector] for vector in asked], len(asked[0]), normalise=self.prepared.cosine)
         depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.spec.metrics)])
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
@@ -199,6 +209,9 @@ class _Search:
             treatment=treatment.name,
             index=plan.kind,
         )
+        asked_for = relevant_pairs(task, names)
+        found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
+        rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
         return rows, (len(index.vectors), index.bytes)
 
     def _index(self, names: Sequence[str], plan: IndexPlan, encoder: AnyEncoder) -> Vectors:
@@ -257,5 +270,5 @@ def _header(prepared: PreparedEvaluation) -> Mapping[str, Any]:
         "seed": prepared.spec.design.seed,
         "spec": prepared.spec.to_dict(),
         "costs": [],
-        "notes": list(dict.fromkeys(note for task in tasks for note in task.notes)),
+        "notes": [*dict.fromkeys(note for task in tasks for note in task.notes), *prepared.fit.notes],
     }

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from sentence_transformers import SentenceTransformer
 
+from fairspan.bases import base_of, embed_through, refuse_unsuited
 from fairspan.calibrated.build import calibrate
 from fairspan.encoding.fill import Tally
 from fairspan.encoding.fingerprint import fingerprint
 from fairspan.encoding.loading import DEFAULT_MODEL, load_model
-from fairspan.encoding.tokens import ModelTokens, document_prompt, query_prompt
+from fairspan.encoding.store import Store
+from fairspan.encoding.tokens import ModelTokens, counter_of, document_prompt, query_prompt
 from fairspan.errors import TaskError, UnsupportedModel
 from fairspan.evaluation import EvaluationSpec
+from fairspan.fit_part import FitPart, choose_fit_part
 from fairspan.log import AuditLog, LogWriter
 from fairspan.measures.search import ranking_rows, score_rows
 from fairspan.progress import Progress, Silent
 from fairspan.retrieval.mteb_tasks import MtebResult, find_task, run_mteb
-from fairspan.running import DEFAULT_RUNS, calibrations_of, described, finished, name_of, run_name, write_run
+from fairspan.running import (
+    DEFAULT_RUNS,
+    batch_budget,
+    calibrations_of,
+    described,
+    finished,
+    name_of,
+    run_name,
+    write_run,
+)
 
 MTEB = "mteb:"
 # mteb rounds its scores to five places.
@@ -50,16 +63,21 @@ def evaluate_mteb(
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(f"mteb is run with a SentenceTransformer, got {type(model).__name__}.")
     _refuse(spec)
+    prompts = {"document": document_prompt(model), "query": query_prompt(model)}
+    fit = _fit_part(spec, model, prompts["document"])
     languages = None if spec.language is None else [spec.language]
     task = task or find_task(spec.task.removeprefix(MTEB), languages=languages, splits=_splits(spec))
     progress.stage("hashing the weights")
     name, weights = name or name_of(model), fingerprint(model)
-    run = run_name(name, spec.to_dict(), [name, weights, calibrations_of(model)], task.metadata.name)
+    prompts = {"document": document_prompt(model), "query": query_prompt(model)}
+    details = {"window": ModelTokens(model).window, "prompts": prompts}
+    compared = str(model.similarity_fn_name)
+    decisive = [[name, weights, calibrations_of(model), details, compared], task.metadata.name, *fit.decisive]
+    run = run_name(name, spec.to_dict(), *decisive)
     folder = Path(out) if out is not None else DEFAULT_RUNS / run
     done = finished(folder, run, fresh=fresh)
     if done is not None:
         return done
-    prompts = {"document": document_prompt(model), "query": query_prompt(model)}
     details = {"window": ModelTokens(model).window, "prompts": prompts}
     header = {
         "verb": "evaluate",
@@ -71,15 +89,18 @@ def evaluate_mteb(
         "seed": spec.design.seed,
         "spec": spec.to_dict(),
         "costs": [],
-        "notes": [],
+        "notes": [*fit.notes],
     }
 
     def work(writer: LogWriter, tally: Tally) -> None:
+        # mteb keeps no vectors either.
+        embed = embed_through(Store(":memory:"), budget=batch_budget(model, None), tally=tally, progress=_unseen)
         for treatment in spec.measured:
             progress.stage(f"{treatment.name}: {task.metadata.name}")
+            base = base_of(model, weights, treatment, prompt=prompts["document"], fit=fit, embed=embed).model
             # With its sides: mteb says of every text which one it is on.
             acting = treatment.calibration.acts
-            treated = calibrate(model, treatment.calibration) if acting else model
+            treated = calibrate(base, treatment.calibration) if acting else base
             result = run_mteb(treated, task, folder / "mteb")
             label = {"run": run, "model": name, "treatment": treatment.name}
             rows = _rows(result, spec.metrics, label)
@@ -88,6 +109,20 @@ def evaluate_mteb(
             writer.add(rows)
 
     return write_run(folder, header, work)
+
+
+def _unseen(tokens: int) -> None:
+    """mteb counts no tokens, so neither does the bar."""
+
+
+def _fit_part(spec: EvaluationSpec, model: SentenceTransformer, prompt: str) -> FitPart:
+    """Whoever names a corpus to fit on has to know that mteb's task is not made of it: its texts are not at hand."""
+    for treatment in spec.treatments:
+        refuse_unsuited(model, treatment, compares_tokens=False)
+    counter, seed = counter_of(model, prompt), spec.design.seed
+    fit = choose_fit_part(spec.treatments, model, counter, spec.fit_corpus, spec.fit_languages, (), seed=seed)
+    notes = ("the texts of the task were not compared with those that were fitted on",) if fit.texts else ()
+    return replace(fit, notes=(*fit.notes, *notes))
 
 
 def _rows(result: MtebResult, metrics: Sequence[str], label: Mapping[str, str]) -> pl.DataFrame:

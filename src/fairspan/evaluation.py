@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
@@ -13,6 +13,7 @@ from fairspan.retrieval.indexes import INDEXES
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.pages import PageQueries
+from fairspan.temperature import PerSide
 from fairspan.treatment import Treatment, as_treatment
 
 PAGES = "pages"
@@ -44,6 +45,8 @@ class EvaluationSpec:
             "error"; None leaves them out where positions are known and has them cut elsewhere.
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; None for the model's own.
+        fit_corpus: what a whitening is fitted on; None for what the corpus of pages has on no page. Collections need
+            one.
     """
 
     task: str = PAGES
@@ -67,6 +70,7 @@ class EvaluationSpec:
     margin: float = 0.01
     prompt: str | None = None
     query_prompt: str | None = None
+    fit_corpus: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, str) or not self.task.strip():
@@ -91,8 +95,10 @@ class EvaluationSpec:
             found.append(treatment)
             both = treatment.for_queries.acts and treatment.for_documents.acts
             if self.documents_only and both:
-                calibration = treatment.calibration.but(sides="document")
-                found.append(Treatment(treatment.name + DOCUMENTS_ONLY, calibration, treatment.baskets))
+                temperature = treatment.calibration.temperature
+                own = temperature.document if isinstance(temperature, PerSide) else temperature
+                calibration = treatment.calibration.but(sides="document", temperature=own)
+                found.append(replace(treatment, name=treatment.name + DOCUMENTS_ONLY, calibration=calibration))
         names = [treatment.name for treatment in found]
         return tuple(one for number, one in enumerate(found) if one.name not in names[:number])
 
@@ -104,12 +110,21 @@ class EvaluationSpec:
 
     def indexes_of(self, treatment: Treatment) -> tuple[str, ...]:
         """What is kept of a document under a treatment."""
-        return self.indexes if self.cross or treatment.name == self.treatments[0].name else ("whole",)
+        alone = treatment.name == self.treatments[0].name or "whole" not in self.indexes
+        return self.indexes if self.cross or alone else ("whole",)
+
+    @property
+    def fit_languages(self) -> tuple[str, ...] | None:
+        """Those to read of `fit_corpus` for a collection; None for all that it has."""
+        return self.languages or (None if self.language is None else (self.language,))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form. `treatments` are those that are measured."""
         values = {item.name: getattr(self, item.name) for item in dataclass_fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        # Named only where there is one, so that runs without keep their names.
+        if self.fit_corpus is None:
+            del plain["fit_corpus"]
         return {
             **plain,
             "design": self.design.to_dict(),

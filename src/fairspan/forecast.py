@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fairspan.encoding.encoder import Text
+import numpy as np
+
+from fairspan.encoding.encoder import Encoder, Text
 from fairspan.prepared import Prepared, encoders
 
 _TRIAL_SECONDS = 1.5
@@ -30,7 +32,7 @@ class Forecast:
 
     Attributes:
         segments: different segments, each embedded alone once a treatment.
-        tokens: over all treatments, segments included.
+        tokens: over all treatments, segments included, and what a treatment is fitted on.
         seconds: predicted from a short trial on this machine.
     """
 
@@ -49,22 +51,23 @@ class Forecast:
 def forecast(prepared: Prepared) -> Forecast:
     """Count what a run would embed, and time a small part of it."""
     segments, documents = prepared.texts()
-    tokens = sum(text.length for text in segments + documents)
-    speeds = {treatment.name: _speed(prepared, treatment, documents) for treatment in prepared.spec.treatments}
+    own, treatments = sum(text.length for text in segments + documents), prepared.spec.treatments
+    tokens = [own + (prepared.fit.tokens if treatment.whitens else 0) for treatment in treatments]
+    speeds = [_speed(prepared, treatment, documents) for treatment in treatments]
     return Forecast(
         families=_families(prepared),
-        treatments=len(speeds),
+        treatments=len(treatments),
         segments=len(segments),
         documents=len(documents),
-        tokens=tokens * len(speeds),
-        seconds=sum(tokens / speed for speed in speeds.values()),
-        notes=prepared.documents.notes,
+        tokens=sum(tokens),
+        seconds=sum(count / speed for count, speed in zip(tokens, speeds, strict=True)),
+        notes=(*prepared.documents.notes, *prepared.fit.notes),
     )
 
 
 def _speed(prepared: Prepared, treatment: Any, documents: Sequence[Text]) -> float:
     """Tokens a second, from documents of middling length."""
-    _, encoder = encoders(prepared, treatment)
+    _, encoder = encoders(prepared, treatment, _stand_in)
     ordered = sorted(documents, key=lambda text: text.length)
     middle = ordered[len(ordered) // 2 :][:4]
     encoder.vectors(middle[:1])
@@ -73,6 +76,12 @@ def _speed(prepared: Prepared, treatment: Any, documents: Sequence[Text]) -> flo
         encoder.vectors(middle)
         done += sum(text.length for text in middle)
     return done / (time.perf_counter() - started)
+
+
+def _stand_in(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+    """Vectors to fit on that need no embedding: what they are does not change how long a treatment takes."""
+    (one,) = encoder.vectors(texts[:1])
+    return np.random.default_rng(0).standard_normal((len(texts), len(one)))
 
 
 def _families(prepared: Prepared) -> tuple[Family, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from fairspan.bases import Embed, base_of, refuse_unsuited
 from fairspan.calibration import Calibration
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.documents import Documents, build_documents
@@ -18,6 +19,7 @@ from fairspan.encoding.fingerprint import fingerprint
 from fairspan.encoding.loading import load_model
 from fairspan.encoding.tokens import Characters, counter_of, document_prompt
 from fairspan.errors import UnsupportedModel
+from fairspan.fit_part import FitPart, choose_fit_part
 from fairspan.progress import Progress, Silent
 from fairspan.running import calibrations_of, name_of, run_name
 from fairspan.spec import AuditSpec
@@ -40,6 +42,7 @@ class Prepared:
     prompt: str
     fingerprint: str | None
     """None for an object of which nothing is known; its vectors are not kept."""
+    fit: FitPart
 
     @property
     def run(self) -> str:
@@ -47,7 +50,8 @@ class Prepared:
         plans = [str(plan) for plan in self.plans]
         calibrations = calibrations_of(self.model)
         model = [self.name, self.fingerprint, calibrations, self.prompt, self.counter.window]
-        return run_name(self.name, self.spec.to_dict(), model, self.corpus.fingerprint, plans)
+        decisive = [self.corpus.fingerprint, plans, *self.fit.decisive]
+        return run_name(self.name, self.spec.to_dict(), model, *decisive)
 
     def texts(self) -> tuple[list[Text], list[Text]]:
         """The segments and the documents that every treatment has to embed."""
@@ -89,29 +93,46 @@ def prepare(
         counter = counter_of(model, prompt)
         if "retention" in spec.measures:
             refuse_other_spaces(model)
+        for treatment in spec.treatments:
+            refuse_unsuited(model, treatment, compares_tokens="retention" in spec.measures)
     else:
         _refuse_beyond_encode(model, spec)
     progress.stage("building documents")
     material = measure_segments(corpus, languages_of(plans), spec.design, counter)
     documents = build_documents(material, plans, spec.design, counter)
-    identity = None
+    identity, fit = None, FitPart()
     if isinstance(model, SentenceTransformer):
+        fit = choose_fit_part(
+            spec.treatments,
+            model,
+            counter,
+            spec.fit_corpus or spec.corpus,
+            languages_of(plans),
+            documents.segments.values(),
+            seed=spec.design.seed,
+        )
         progress.stage("hashing the weights")
         identity = fingerprint(model)
-    return Prepared(model, name, spec, corpus, plans, documents, counter, prompt, identity)
+    return Prepared(model, name, spec, corpus, plans, documents, counter, prompt, identity, fit)
 
 
-def encoders(prepared: Prepared, treatment: Treatment) -> tuple[AnyEncoder, AnyEncoder]:
-    """What a treatment embeds segments with, and documents."""
+def encoders(prepared: Prepared, treatment: Treatment, embed: Embed) -> tuple[AnyEncoder, AnyEncoder]:
+    """What a treatment embeds segments with, and documents.
+
+    Args:
+        embed: embeds what a treatment is fitted on, where it is.
+    """
     model = prepared.model
     if not isinstance(model, SentenceTransformer):
         encoder = ObjectEncoder(model)
         return encoder, encoder
-    settings: dict[str, Any] = {"prompt": prepared.prompt, "fingerprint": prepared.fingerprint or ""}
+    prompt, identity = prepared.prompt, prepared.fingerprint or ""
+    base = base_of(model, identity, treatment, prompt=prompt, fit=prepared.fit, embed=embed)
+    settings: dict[str, Any] = {"prompt": prompt, "fingerprint": base.fingerprint}
 
     def under(calibration: Calibration) -> ModelEncoder:
         by_segments = treatment.baskets == "segments" and calibration.acts
-        return ModelEncoder(model, calibration, by_segments=by_segments, **settings)
+        return ModelEncoder(base.model, calibration, by_segments=by_segments, **settings)
 
     return under(treatment.for_segments), under(treatment.for_documents)
 
@@ -140,7 +161,7 @@ def _refuse_beyond_encode(model: Any, spec: AuditSpec) -> None:
     kind = type(model).__name__
     if not callable(getattr(model, "encode", None)):
         raise UnsupportedModel(f"{kind} has no encode(list[str]): give a SentenceTransformer or an object that has.")
-    acting = [treatment.name for treatment in spec.treatments if treatment.calibration.acts]
+    acting = [treatment.name for treatment in spec.treatments if treatment.acts]
     beyond = [measure for measure in spec.measures if measure != "representation"]
     if acting or beyond:
         raise UnsupportedModel(

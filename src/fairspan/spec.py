@@ -33,6 +33,7 @@ class AuditSpec:
         margin: how far from position 1 a fair position may be.
         inference: how intervals are made; "auto" chooses by the number of sets.
         attention_documents: documents of each size and plan whose attention is read.
+        fit_corpus: what a whitening is fitted on; None for what `corpus` has in no document.
     """
 
     corpus: str = "sample"
@@ -46,9 +47,11 @@ class AuditSpec:
     margin: float = 0.02
     inference: str = "auto"
     attention_documents: int = 20
+    fit_corpus: str | None = None
 
     def __post_init__(self) -> None:
         _require_kind("corpus", self.corpus, str, "a name or a path")
+        _require_kind("fit_corpus", self.fit_corpus, str | None, "a name or a path")
         _require_kind("prompt", self.prompt, str | None, "text")
         _require_kind("partial", self.partial, bool, "true or false")
         languages = (*(self.languages or ()), *([self.mixed] if isinstance(self.mixed, str) else self.mixed))
@@ -71,6 +74,8 @@ class AuditSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
+        # Named only where there is one, so that runs without keep their names.
+        fit_corpus = {} if self.fit_corpus is None else {"fit_corpus": self.fit_corpus}
         return {
             "corpus": self.corpus,
             "languages": None if self.languages is None else list(self.languages),
@@ -83,6 +88,7 @@ class AuditSpec:
             "margin": self.margin,
             "inference": self.inference,
             "attention_documents": self.attention_documents,
+            **fit_corpus,
         }
 
 
@@ -111,6 +117,7 @@ def make_spec(
     margin: float = 0.02,
     inference: str = "auto",
     attention_documents: int = 20,
+    fit_corpus: str | None = None,
     design: Design | str = "latin",
     **fields: Any,
 ) -> AuditSpec:
@@ -143,4 +150,5 @@ def make_spec(
         margin=margin,
         inference=inference,
         attention_documents=attention_documents,
+        fit_corpus=fit_corpus,
     )

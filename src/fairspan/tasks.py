@@ -9,6 +9,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from fairspan.bases import Embed, base_of, refuse_unsuited
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Encodes, ModelEncoder, ObjectEncoder, Text, refuse_other_spaces
 from fairspan.encoding.fingerprint import fingerprint
@@ -16,6 +17,7 @@ from fairspan.encoding.loading import DEFAULT_MODEL, load_model
 from fairspan.encoding.tokens import Characters, counter_of, document_prompt, query_prompt
 from fairspan.errors import TaskError, UnsupportedModel
 from fairspan.evaluation import PAGES, EvaluationSpec
+from fairspan.fit_part import FitPart, choose_fit_part
 from fairspan.prepared import AnyEncoder, choose_plans
 from fairspan.progress import Progress, Silent
 from fairspan.retrieval.beir import read_beir
@@ -38,6 +40,7 @@ class PreparedEvaluation:
         tasks: one for each index that is searched.
         fingerprint: of the weights; None for an object of which nothing is known, whose vectors are not kept.
         cosine: whether the model compares vectors by cosine, or by their inner product.
+        fit: texts that are never searched, for treatments that are fitted.
     """
 
     model: SentenceTransformer | Encodes
@@ -49,12 +52,15 @@ class PreparedEvaluation:
     prompts: Mapping[str, str]
     fingerprint: str | None
     cosine: bool
+    fit: FitPart
 
     @property
     def run(self) -> str:
         """The name of the run's folder."""
         model = [self.name, self.fingerprint, calibrations_of(self.model), dict(self.prompts), self.counter.window]
-        return run_name(self.name, self.spec.to_dict(), model, [one.task.fingerprint for one in self.tasks])
+        model.append(self.cosine)
+        tasks = [one.task.fingerprint for one in self.tasks]
+        return run_name(self.name, self.spec.to_dict(), model, tasks, *self.fit.decisive)
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -65,8 +71,7 @@ class PreparedEvaluation:
     def queries(self) -> list[Text]:
         """Every different query."""
         texts = {query.text: one.query_lengths[query.id] for one in self.tasks for query in one.task.queries}
-        window = self.query_counter.window
-        return [Text(text, length if window is None else min(length, window)) for text, length in texts.items()]
+        return [Text(text, length) for text, length in texts.items()]
 
     def plan(self, index: str) -> IndexPlan:
         """What an index has to embed of all documents."""
@@ -102,6 +107,9 @@ def prepare_evaluation(
         cosine = _compares_by_cosine(model)
         if any(index.startswith("late") for index in spec.indexes):
             _refuse_late(model, cosine)
+        for treatment in spec.treatments:
+            late = any(index.startswith("late") for index in spec.indexes_of(treatment))
+            refuse_unsuited(model, treatment, compares_tokens=late)
     else:
         _refuse_beyond_encode(model, spec)
     progress.stage("reading the task")
@@ -110,11 +118,22 @@ def prepare_evaluation(
         for task in read_tasks(spec, counters["document"])
     )
     _refuse_unknown_segments(spec, tasks)
+    fit = FitPart()
     if isinstance(model, SentenceTransformer):
+        fit = _fit_part(spec, model, counters["document"], tasks)
         progress.stage("hashing the weights")
         identity = fingerprint(model)
     return PreparedEvaluation(
-        model, name or name_of(model), spec, tasks, counters["document"], counters["query"], prompts, identity, cosine
+        model,
+        name or name_of(model),
+        spec,
+        tasks,
+        counters["document"],
+        counters["query"],
+        prompts,
+        identity,
+        cosine,
+        fit,
     )
 
 
@@ -138,24 +157,45 @@ def read_tasks(spec: EvaluationSpec, counter: TokenCounter) -> tuple[RetrievalTa
     return (read_evidence(path, language=spec.language, documents=documents, unit=spec.unit),)
 
 
-def encoders_of(prepared: PreparedEvaluation, treatment: Treatment) -> tuple[AnyEncoder, AnyEncoder]:
-    """What a treatment embeds queries with, and documents."""
+def encoders_of(prepared: PreparedEvaluation, treatment: Treatment, embed: Embed) -> tuple[AnyEncoder, AnyEncoder]:
+    """What a treatment embeds queries with, and documents.
+
+    Args:
+        embed: embeds what a treatment is fitted on, where it is.
+    """
     model = prepared.model
     if not isinstance(model, SentenceTransformer):
         encoder = ObjectEncoder(model)
         return encoder, encoder
-    identity = prepared.fingerprint or ""
+    prompts, identity = prepared.prompts, prepared.fingerprint or ""
+    base = base_of(model, identity, treatment, prompt=prompts["document"], fit=prepared.fit, embed=embed)
     queries, documents = treatment.for_queries, treatment.for_documents
     return (
-        ModelEncoder(model, queries, prompt=prepared.prompts["query"], fingerprint=identity, side="query"),
+        ModelEncoder(base.model, queries, prompt=prompts["query"], fingerprint=base.fingerprint, side="query"),
         ModelEncoder(
-            model,
+            base.model,
             documents,
-            prompt=prepared.prompts["document"],
-            fingerprint=identity,
+            prompt=prompts["document"],
+            fingerprint=base.fingerprint,
             by_segments=treatment.baskets == "segments" and documents.acts,
         ),
     )
+
+
+def _fit_part(
+    spec: EvaluationSpec, model: SentenceTransformer, counter: TokenCounter, tasks: Sequence[MeasuredTask]
+) -> FitPart:
+    if not any(treatment.whitens for treatment in spec.treatments):
+        return FitPart()
+    source, languages = spec.fit_corpus, spec.fit_languages
+    if spec.task == PAGES:
+        source = source or spec.corpus
+        languages = tuple(dict.fromkeys(language for one in tasks for language in (one.task.lead, one.task.later)))
+    tested = {query.text for one in tasks for query in one.task.queries}
+    for document in {document for one in tasks for document in one.task.documents}:
+        # On a page stands the beginning of a segment, whose end the corpus has as well.
+        tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
+    return choose_fit_part(spec.treatments, model, counter, source, languages, tested, seed=spec.design.seed)
 
 
 def _too_long(task: RetrievalTask) -> str:
@@ -192,7 +232,9 @@ def _refuse_beyond_encode(model: Any, spec: EvaluationSpec) -> None:
     kind = type(model).__name__
     if not callable(getattr(model, "encode", None)):
         raise UnsupportedModel(f"{kind} has no encode(list[str]): give a SentenceTransformer or an object that has.")
-    acting = [treatment.name for treatment in spec.treatments if treatment.calibration.acts]
+    if spec.prompt or spec.query_prompt:
+        raise UnsupportedModel(f"{kind} takes texts as they are: put the prompt before them yourself.")
+    acting = [treatment.name for treatment in spec.treatments if treatment.acts]
     late = [index for index in spec.indexes if index.startswith("late")]
     if acting or late:
         raise UnsupportedModel(

@@ -58,6 +58,8 @@ def compare(
     from fairspan.report.summary import summarize
 
     first = read_log(run)
+    if (published or like is not None) and first.header.get("verb") != "audit":
+        raise LogError(f"the published tables are of audits, and {first.run} belongs to {first.header.get('verb')}.")
     if published or like is not None:
         if other is not None:
             raise LogError("the published tables take the place of a second run: name one run.")

@@ -18,7 +18,7 @@ from fairspan.calibrated.build import calibrate
 from fairspan.calibrated.segments import SegmentedText
 from fairspan.calibrated.transformer import calibrated_transformers
 from fairspan.calibration import Calibration
-from fairspan.encoding.tokens import ModelTokens, tokens_of_spans
+from fairspan.encoding.tokens import ModelTokens, counter_of, tokens_of_spans
 from fairspan.errors import EncodingError, UnsupportedModel
 from fairspan.temperature import Side
 
@@ -33,7 +33,7 @@ class Text:
     """A text to embed.
 
     Attributes:
-        length: its tokens, prompt and special tokens included.
+        length: its tokens, prompt and special tokens included; more than the model reads if it is to be cut.
         spans: characters of the parts whose contextual vectors are wanted as well (late chunking).
         borders: the characters at which its segments begin, where they are known; an encoder with segment baskets
             makes each of them a basket.
@@ -92,6 +92,8 @@ class ModelEncoder:
         acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
         # Only what differs from a document in plain baskets is named, so that vectors stored before are found.
         others = [] if (side, by_segments) == ("document", False) else [side, by_segments]
+        counter = counter_of(self.model, prompt)
+        self._window = counter.window if isinstance(counter, ModelTokens) else None
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, *others], sort_keys=True)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
@@ -110,13 +112,16 @@ class ModelEncoder:
         ]
 
     def key(self, text: Text) -> bytes:
-        return _hash(self._identity, text.text, *self._borders(text))
+        return _hash(self._identity, text.text, *self._details(text))
 
     def span_key(self, text: Text) -> bytes:
-        return _hash(self._identity, text.text, json.dumps(text.spans), *self._borders(text))
+        return _hash(self._identity, text.text, json.dumps(text.spans), *self._details(text))
 
-    def _borders(self, text: Text) -> list[str]:
-        return [f"borders {json.dumps(text.borders)}"] if self._by_segments else []
+    def _details(self, text: Text) -> list[str]:
+        """What else decides a vector: the segments, and where the model stops reading a text that is too long."""
+        borders = [f"borders {json.dumps(text.borders)}"] if self._by_segments else []
+        cut = [f"cut at {self._window}"] if self._window is not None and text.length > self._window else []
+        return [*borders, *cut]
 
     def _read(self, batch: Sequence[Text]) -> list[str]:
         """The texts as the model is to read them."""

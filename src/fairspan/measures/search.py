@@ -12,6 +12,9 @@ from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import gains_of, parse_metric
 from fairspan.retrieval.task import RetrievalTask
 
+DEPTH = 1000
+"""Ranks that a metric without a cutoff looks at."""
+
 
 def search_rows(
     measured: MeasuredTask,
@@ -64,10 +67,7 @@ def search_rows(
         "offset": [None if place is None else place.offset for place in places],
     }
     return pl.concat(
-        [
-            as_rows({**constant, "measure": metric, "value": parse_metric(metric)(gains, ideal).tolist()})
-            for metric in metrics
-        ]
+        [as_rows({**constant, "measure": metric, "value": _values(metric, gains, ideal)}) for metric in metrics]
     )
 
 
@@ -126,23 +126,28 @@ def ranking_rows(
         found = [max(0.0, relevant[name].get(document, 0.0)) for document in rankings[name]]
         gains[row, : len(found)] = found
     ideal = [[gain for gain in relevant[name].values() if gain > 0] for name in names]
+    # A query that nothing answers counts as 0, as in mteb.
+    answered = np.array([bool(gains) for gains in ideal])
+    known = [gains for gains in ideal if gains]
+
+    def values(metric: str) -> list[float]:
+        found = np.zeros(len(names))
+        if answered.any():
+            found[answered] = parse_metric(metric)(gains[answered], known)
+        return list(found.tolist())
+
     constant = {
         "run": run,
         "model": model,
         "treatment": treatment,
         "set": list(range(first, first + len(names))),
         "order": 0,
-        "document": [_wanted(relevant[name]) for name in names],
+        "document": [_wanted(relevant[name]) if relevant[name] else "" for name in names],
         "language": language,
         "part": "whole",
         "query": names,
     }
-    return pl.concat(
-        [
-            as_rows({**constant, "measure": metric, "value": parse_metric(metric)(gains, ideal).tolist()})
-            for metric in metrics
-        ]
-    )
+    return pl.concat([as_rows({**constant, "measure": metric, "value": values(metric)}) for metric in metrics])
 
 
 def score_rows(
@@ -162,6 +167,12 @@ def score_rows(
             "value": [value],
         }
     )
+
+
+def _values(metric: str, gains: np.ndarray, ideal: Sequence[Sequence[float]]) -> list[float]:
+    chosen = parse_metric(metric)
+    found = chosen(gains if chosen.at is not None else gains[:, :DEPTH], ideal)
+    return list(found.tolist())
 
 
 def _wanted(gains: Mapping[str, float]) -> str:

@@ -106,13 +106,13 @@ def compare_sides(first: Side, second: Side) -> list[Comparison]:
 def sides_to_compare(first: AuditLog, second: AuditLog | None) -> list[tuple[Side, Side]]:
     """Within one run every treatment against its first; between two runs each treatment that both have."""
     if second is None:
-        baseline, *others = first.treatments
+        baseline, *others = _measured(first)
         if not others:
             raise LogError(
                 f"the run {first.run} has one treatment, {baseline}: name a second run to compare it with."
             )
         return [(Side(first, baseline), Side(first, other)) for other in others]
-    both = [name for name in first.treatments if name in second.treatments]
+    both = [name for name in _measured(first) if name in _measured(second)]
     if both:
         return [(Side(first, name), Side(second, name)) for name in both]
     if len(first.treatments) == len(second.treatments) == 1:
@@ -121,6 +121,12 @@ def sides_to_compare(first: AuditLog, second: AuditLog | None) -> list[tuple[Sid
         f"the runs share no treatment ({', '.join(first.treatments)}; {', '.join(second.treatments)}): name one of "
         "each with --treatments."
     )
+
+
+def _measured(log: AuditLog) -> list[str]:
+    """The treatments that have rows: of an interrupted run not all, nor those that were passed over."""
+    there = set(log.rows["treatment"].unique().to_list())
+    return [name for name in log.treatments if name in there]
 
 
 def _rows(side: Side) -> pl.DataFrame:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from fairspan.collapse_spec import WORDS
 from fairspan.report.length import Estimate, LengthSummary
-from fairspan.report.terminal import line, minus
+from fairspan.report.terminal import folded_tables, line, minus
 
 TITLES = {
     "cosine": "mean pairwise cosine: how alike different texts of one length are",
@@ -61,7 +57,7 @@ def geometry_tables(summary: LengthSummary, measure: str, width: int = 80) -> li
         doubling = _signed(summary.value(name, measure, None, "doubling"))
         rows.append(["raw word embeddings" if name == WORDS else name, *values, doubling])
     columns = [*map(summary.name, summary.lengths), "each doubling [95 %]"]
-    return _tables(TITLES[measure], columns, rows, width)
+    return folded_tables(TITLES[measure], columns, rows, width)
 
 
 def classification_tables(summary: LengthSummary, width: int = 80) -> list[RenderableType]:
@@ -80,7 +76,7 @@ def classification_tables(summary: LengthSummary, width: int = 80) -> list[Rende
                 cells.append(_number(summary.classified(name, measure, length)) + star)
             rows.append(cells)
         columns = list(map(summary.name, summary.lengths))
-        tables += _tables(f"{title} by length (*: differs from {summary.baseline})", columns, rows, width)
+        tables += folded_tables(f"{title} by length (*: differs from {summary.baseline})", columns, rows, width)
     return tables
 
 
@@ -100,7 +96,7 @@ def spectrum_tables(summary: LengthSummary, width: int = 80) -> list[RenderableT
             last = rows.filter(rows["layer"] == rows["layer"].max())
             by_length = dict(last.select("length", "value").rows())
             shown.append([name, *(f"{by_length[n]:.3f}" if n in by_length else "–" for n in summary.lengths)])
-        tables += _tables(title, list(map(summary.name, summary.lengths)), shown, width)
+        tables += folded_tables(title, list(map(summary.name, summary.lengths)), shown, width)
     return [*tables, *_layer_tables(summary, width)]
 
 
@@ -116,7 +112,7 @@ def _layer_tables(summary: LengthSummary, width: int) -> list[RenderableType]:
             [summary.name(length), *(minus(f"{own[layer]:+.2f}") if layer in own else "–" for layer in layers)]
         )
     title = f"{summary.baseline}: log of what each layer leaves of the differences between tokens"
-    return _tables(title, [str(layer + 1) for layer in layers], rows, width, first="tokens \\ layer")
+    return folded_tables(title, [str(layer + 1) for layer in layers], rows, width, first="tokens \\ layer")
 
 
 def bound_sentences(summary: LengthSummary) -> list[str]:
@@ -141,30 +137,7 @@ def probe_tables(summary: LengthSummary, width: int = 80) -> list[RenderableType
     if not times:
         return []
     rows = [[name, *(f"{values[number]:.3f}" for number in times)] for name, values in found.items()]
-    return _tables('cosine of "dog dog …" and "cat cat …" by repetitions', list(map(str, times)), rows, width)
-
-
-def _tables(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, first: str = ""
-) -> list[RenderableType]:
-    """One table, or several below each other where the columns do not fit beside the names."""
-    widths = [max(len(name), *(len(row[place]) for row in rows)) + 2 for place, name in enumerate(columns, start=1)]
-    room = width - min(30, max(14, *(len(row[0]) for row in rows))) - 4
-    parts: list[list[int]] = [[]]
-    for place, needed in enumerate(widths):
-        if parts[-1] and sum(widths[number] for number in parts[-1]) + needed > room:
-            parts.append([])
-        parts[-1].append(place)
-    tables: list[RenderableType] = []
-    for part in parts:
-        table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        table.add_column(first, overflow="fold", min_width=14, max_width=30)
-        for place in part:
-            table.add_column(columns[place], justify="right", no_wrap=True)
-        for row in rows:
-            table.add_row(Text(row[0]), *(row[place + 1] for place in part))
-        tables.append(table)
-    return tables
+    return folded_tables('cosine of "dog dog …" and "cat cat …" by repetitions', list(map(str, times)), rows, width)
 
 
 def _number(found: Estimate | None) -> str:

@@ -224,14 +224,16 @@ def summarize_search(log: AuditLog) -> RetrievalSummary:
 
 def compare_searches(first: AuditLog, second: AuditLog, treatments: tuple[str, str]) -> list[Change]:
     """Second minus first, on the queries that both runs asked of the same documents, index by index."""
+    _refuse_other_pages(first, second)
     found = []
     for log, treatment in zip((first, second), treatments, strict=True):
         if treatment not in log.treatments:
             raise LogError(f"the run {log.run} has no treatment {treatment!r}, only {', '.join(log.treatments)}.")
-        found.append(log.rows.filter(pl.col("treatment") == treatment).with_columns(plan=_plan()))
-    joined = found[0].join(
-        found[1], on=["measure", "part", *_QUERY], suffix="_second", nulls_equal=True, maintain_order="left"
-    )
+        chosen = (pl.col("treatment") == treatment) & (pl.col("measure") != "rank")
+        found.append(log.rows.filter(chosen).with_columns(plan=_plan()))
+    # Of a page that has the same name in another draw, something else may stand at the query's position.
+    keys = ["measure", "part", *_QUERY, *(["position"] if found[0]["lead"].null_count() < len(found[0]) else [])]
+    joined = found[0].join(found[1], on=keys, suffix="_second", nulls_equal=True, maintain_order="left")
     if joined.is_empty():
         raise LogError(
             f"{first.run} and {second.run} have no query in common: paired differences need the same task, seed and "
@@ -241,16 +243,22 @@ def compare_searches(first: AuditLog, second: AuditLog, treatments: tuple[str, s
     changes = []
     for (metric, index), rows in joined.partition_by("measure", "part", as_dict=True, maintain_order=True).items():
         names, groups = _groups(rows)
-        change = query_change(
-            rows["value"].to_numpy(),
-            rows["value_second"].to_numpy(),
-            groups,
-            rows["set"].to_numpy(),
-            rng=np.random.default_rng(seed),
-        )
+        after = rows.with_columns(value=pl.col("value_second"))
+        change = _change(rows, after, groups, seed)
         arm = Arm(f"{treatments[0]} → {treatments[1]}", str(index))
         changes.append(Change(arm, str(metric), "", names, change, change.p_value, change.p_psi))
     return changes
+
+
+def _refuse_other_pages(first: AuditLog, second: AuditLog) -> None:
+    """Pages are named by their place in the draw, so that other pages may have the same names."""
+    tasks = [log.header["task"] for log in (first, second)]
+    pages = any(task.get("positions") == "segments" for task in tasks)
+    if pages and tasks[0].get("fingerprints") != tasks[1].get("fingerprints"):
+        raise LogError(
+            f"{first.run} and {second.run} searched different pages: paired differences need the same corpus, "
+            "lengths, seed and tokenizer."
+        )
 
 
 def _plan() -> pl.Expr:
@@ -272,12 +280,16 @@ def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
 def _result(rows: pl.DataFrame, arm: Arm, metric: str, plan: str, seed: int) -> Result:
     names, groups = _groups(rows)
     values, clusters = rows["value"].to_numpy(), rows["set"].to_numpy()
+    if _alone(rows):
+        counts = QueryCounts(len(rows), rows["set"].n_unique(), (), ())
+        return Result(arm, metric, plan, (), QueryEffects(_bare(values), (), _bare([]), _bare([]), counts))
     return Result(arm, metric, plan, names, query_effects(values, groups, clusters, rng=np.random.default_rng(seed)))
 
 
 def _changes(found: Mapping[Arm, pl.DataFrame], metric: str, plan: str, seed: int) -> list[Change]:
     baseline, *others = found
     names, groups = _groups(found[baseline])
+    names = () if _alone(found[baseline]) else names
     changes = [_change(found[baseline], found[arm], groups, seed) for arm in others]
     p_values, p_psi = holm([one.p_value for one in changes]), holm([one.p_psi for one in changes])
     return [
@@ -312,7 +324,7 @@ def _groups(rows: pl.DataFrame) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def _runs(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, seed: int) -> tuple[Result, ...]:
-    if rows["offset"].null_count() == len(rows):
+    if rows["offset"].null_count() == len(rows) or _alone(rows):
         return ()
     found = []
     for arm in arms:
@@ -364,7 +376,8 @@ def _judge(change: Change | None, margin: float) -> str:
     assert change is not None
     overall, psi, worst = change.change.overall, change.change.psi, change.change.worst
     gains = overall.estimate > 0 and change.p_value < 0.05
-    fairer = psi.estimate < 0 and worst.estimate > 0 and change.p_psi < 0.05
+    # The weakest position has to gain more than is lost over all of them.
+    fairer = psi.estimate < 0 and worst.low > max(0.0, -overall.estimate) and change.p_psi < 0.05
     if overall.high < 0 and overall.low < -margin:
         return "leave"
     if gains or fairer:

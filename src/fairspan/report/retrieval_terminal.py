@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fairspan.report.by_length import LengthGroup
 from fairspan.report.retrieval import Change, RetrievalSummary
-from fairspan.report.terminal import bar, line, minus
+from fairspan.report.terminal import bar, folded_tables, line, minus
 from fairspan.stats.bootstrap import Interval
 
 COLOURS = {"use": "green", "documents only": "green", "leave": "red", "more data": "yellow"}
@@ -31,7 +31,7 @@ def print_search(console: Console, summary: RetrievalSummary) -> None:
         line(console, f"note: {note}", style="yellow")
     if summary.advice:
         console.print()
-        console.print(advice_lines(summary))
+        console.print(advice_lines(summary, console.width))
     for plan in summary.plans if len(summary.plans) < 3 else summary.plans[1:]:
         if summary.result(summary.baseline, summary.metrics[0], plan).groups:
             console.print()
@@ -42,17 +42,20 @@ def print_search(console: Console, summary: RetrievalSummary) -> None:
     if len(summary.arms) > 1:
         line(console, "p: randomisation test over clusters of queries, Holm-corrected over the arms", style="dim")
     if summary.runs and task["positions"] == "fifths":
-        console.print()
-        console.print(run_table(summary))
+        for table in run_tables(summary, console.width):
+            console.print()
+            console.print(table)
     if len({arm.index for arm in summary.arms}) > 1:
         console.print()
         console.print(cost_table(summary))
     line(console, f"log: {log.folder}")
 
 
-def advice_lines(summary: RetrievalSummary) -> RenderableType:
+def advice_lines(summary: RetrievalSummary, width: int = 80) -> RenderableType:
     """One line a treatment."""
     table = Table.grid(padding=(0, 2))
+    table.add_column(overflow="fold", max_width=max(30, width // 3))
+    table.add_column(overflow="fold")
     for advice in summary.advice:
         table.add_row(Text(advice.treatment, style="bold"), Text(advice.sentence, style=COLOURS[advice.kind]))
     return table
@@ -114,15 +117,14 @@ def length_tables(groups: Sequence[LengthGroup]) -> list[RenderableType]:
     return tables
 
 
-def run_table(summary: RetrievalSummary) -> RenderableType:
+def run_tables(summary: RetrievalSummary, width: int = 80) -> list[RenderableType]:
     """The first metric by the tokens that lie before the evidence."""
-    title = f"{summary.metrics[0]} by tokens before the evidence (queries)"
     first = summary.runs[0]
     counted = zip(first.groups, first.effects.counts.group_queries, strict=True)
-    table = _table([f"{name} ({count})" for name, count in counted], title)
-    for result in summary.runs:
-        table.add_row(Text(str(result.arm)), *(f"{mean.estimate:.3f}" for mean in result.effects.groups))
-    return table
+    columns = [f"{name} ({count})" for name, count in counted]
+    rows = [[str(one.arm), *(f"{mean.estimate:.3f}" for mean in one.effects.groups)] for one in summary.runs]
+    title = f"{summary.metrics[0]} by tokens before the evidence (queries)"
+    return folded_tables(title, columns, rows, width, first="documents and queries")
 
 
 def cost_table(summary: RetrievalSummary) -> RenderableType:
@@ -189,4 +191,6 @@ def _short(interval: Interval, digits: int) -> str:
 
 
 def _bounds(interval: Interval) -> str:
+    if interval.low != interval.low:
+        return ""
     return f"[{interval.low:.3f}, {interval.high:.3f}]"

