@@ -76,6 +76,8 @@ def _index(model: str) -> dict[tuple[str, str | None, str, int, int], PublishedC
 
 def _published_treatment(treatment: dict[str, Any]) -> str | None:
     """The tables' name of a treatment; None if they have none like it."""
+    if treatment.get("baseline"):
+        return None
     fields = dict(treatment["calibration"])
     if fields["strength"] == 0 and fields["temperature"] == 1:
         return "none"
