@@ -123,9 +123,11 @@ def query_prompt(model: SentenceTransformer) -> str:
 
 def _prompt(model: SentenceTransformer, side: str) -> str:
     prompts = model.prompts or {}
+    named = [prompts[name] for name in _PROMPTS[side] if name in prompts]
+    if not named:
+        return str(prompts.get(model.default_prompt_name, "") or "")
     # sentence-transformers gives every model an empty "document", which must not hide a "passage" of its own.
-    names = [*(name for name in _PROMPTS[side] if prompts.get(name)), model.default_prompt_name]
-    return str(prompts.get(names[0], "") or "")
+    return next((str(prompt) for prompt in named if prompt), "")
 
 
 def tokens_of_spans(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> list[np.ndarray]:
