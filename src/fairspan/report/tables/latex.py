@@ -1,0 +1,137 @@
+"""Tables as LaTeX with booktabs' rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fairspan.report.tables.latex_text import DEFINITION, OTHER, escape
+from fairspan.report.tables.table import Align, Table
+
+PACKAGES = ("amssymb", "array", "booktabs", "graphicx", "longtable")
+LONGEST = 45
+"""More rows than these do not fit a page, so that they are set as a longtable, which breaks."""
+
+_ALIGNS: dict[Align, str] = {
+    "left": "l",
+    "right": "r",
+    "center": "c",
+    "wrap": r">{\raggedright\arraybackslash}p{0.62\linewidth}",
+}
+
+
+def to_latex(table: Table, label: str = "") -> str:
+    """A floating table to `\\input` into a document that uses `PACKAGES`.
+
+    A table that is too wide is scaled down to the line, and one with more than `LONGEST` rows breaks across pages.
+    """
+    body = _long(table, label) if len(table.rows) > LONGEST else _floating(table, label)
+    lines = [f"% \\usepackage{{{','.join(PACKAGES)}}}"]
+    if any(OTHER in line for line in body):
+        lines += [
+            f"% {OTHER}{{characters}}{{code points}}: pdfLaTeX shows the second. With fonts for the first, say",
+            f"% \\newcommand{{{OTHER}}}[2]{{#1}} before.",
+            DEFINITION,
+        ]
+    return "\n".join([*lines, *body]) + "\n"
+
+
+def to_document(tables: Sequence[str]) -> str:
+    """A whole document of what `to_latex` gave, to look at."""
+    return "\n".join(
+        [
+            r"\documentclass[a4paper]{article}",
+            r"\usepackage[margin=25mm]{geometry}",
+            f"\\usepackage{{{','.join(PACKAGES)}}}",
+            r"\begin{document}",
+            *tables,
+            r"\end{document}",
+            "",
+        ]
+    )
+
+
+def _floating(table: Table, label: str) -> list[str]:
+    wide = r"\ifdim\width>\linewidth\linewidth\else\width\fi"
+    return [
+        r"\begin{table}[htbp]",
+        r"  \centering",
+        *(f"  {line}" for line in _caption(table, label)),
+        r"  \small",
+        f"  \\resizebox{{{wide}}}{{!}}{{%",
+        f"  \\begin{{tabular}}{{{_columns(table)}}}",
+        *(f"    {line}" for line in [*_head(table), *_rows(table), r"\bottomrule"]),
+        r"  \end{tabular}}",
+        *(f"  {line}" for line in _notes(table)),
+        r"\end{table}",
+    ]
+
+
+def _long(table: Table, label: str) -> list[str]:
+    """The same on several pages, each with the head."""
+    caption = _caption(table, label)
+    head = _head(table)
+    return [
+        r"\begingroup\footnotesize\setlength{\tabcolsep}{4pt}",
+        f"\\begin{{longtable}}{{{_columns(table)}}}",
+        *(["".join(caption) + r" \\"] if caption else []),
+        *head,
+        r"\endfirsthead",
+        *head,
+        r"\endhead",
+        r"\bottomrule",
+        r"\endlastfoot",
+        *_rows(table),
+        r"\end{longtable}",
+        *_notes(table),
+        r"\endgroup",
+    ]
+
+
+def _caption(table: Table, label: str) -> list[str]:
+    lines = [f"\\caption{{{escape(table.title)}}}"] if table.title.strip() else []
+    name = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
+    return [*lines, f"\\label{{tab:{name}}}"] if lines and name else lines
+
+
+def _columns(table: Table) -> str:
+    return "".join(_ALIGNS[align] for align in table.aligns)
+
+
+def _head(table: Table) -> list[str]:
+    """The rule above, the groups of columns with a rule under each, and the names."""
+    lines = [r"\toprule"]
+    if any(column.group for column in table.columns):
+        cells, rules = ["" for _ in table.heads], []
+        place = len(table.heads) + 1
+        for name, count in table.spans():
+            cells.append(f"\\multicolumn{{{count}}}{{c}}{{{escape(name)}}}")
+            if name:
+                rules.append(f"\\cmidrule(lr){{{place}-{place + count - 1}}}")
+            place += count
+        lines += [_line(cells), " ".join(rules)]
+    names = [*table.heads, *(column.name for column in table.columns)]
+    return [*lines, _line([escape(name) for name in names]), r"\midrule"]
+
+
+def _rows(table: Table) -> list[str]:
+    lines: list[str] = []
+    heads = iter(table.shown_heads())
+    for number, group in enumerate(table.groups()):
+        if number and table.grouped:
+            lines.append(r"\midrule")
+        lines += [_line([escape(text) for text in (*next(heads), *row.cells)]) for row in group]
+    return lines
+
+
+def _line(cells: Sequence[str]) -> str:
+    # After the end of a row, a rule or a heading, [ and * belong to that command.
+    first = f"{{}}{cells[0]}" if cells[0].startswith(("[", "*", "(")) else cells[0]
+    return " & ".join([first, *cells[1:]]).rstrip() + r" \\"
+
+
+def _notes(table: Table) -> list[str]:
+    if not table.notes:
+        return []
+    lines = [f"{escape(note)}\\par" for note in table.notes]
+    return ["", r"\smallskip", r"{\footnotesize\raggedright", *lines, "}"]

@@ -1,0 +1,170 @@
+"""Text as LaTeX: what plain pdfLaTeX sets by itself, and a way out for what it cannot."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+OTHER = r"\fairspanother"
+"""A command of two arguments: characters as they are, and their code points.
+
+Without another definition XeLaTeX and LuaLaTeX set the characters, which needs a font that has them, and pdfLaTeX the
+code points.
+"""
+
+DEFINITION = rf"\providecommand{{{OTHER}}}[2]{{\ifdefined\Umathchar #1\else #2\fi}}"
+
+MARKERS = {"◇": r"\Diamond", "□": r"\square", "•": r"\bullet"}
+
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "varepsilon", "η": "eta", "θ": "theta", "κ": "kappa",
+    "λ": "lambda", "μ": "mu", "ν": "nu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "varphi", "χ": "chi",
+    "ψ": "psi", "ω": "omega", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Σ": "Sigma", "Φ": "Phi",
+    "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
+
+_MATHS = {
+    "−": "-",
+    "<": "<",
+    ">": ">",
+    "±": r"\pm",
+    "×": r"\times",
+    "÷": r"\div",
+    "·": r"\cdot",
+    "→": r"\rightarrow",
+    "←": r"\leftarrow",
+    "↔": r"\leftrightarrow",
+    "≤": r"\leq",
+    "≥": r"\geq",
+    "≠": r"\neq",
+    "≈": r"\approx",
+    "∞": r"\infty",
+    "°": r"{}^{\circ}",
+    "²": "{}^{2}",
+    "³": "{}^{3}",
+    "µ": r"\mu",
+    "⟨": r"\langle",
+    "⟩": r"\rangle",
+    **{letter: f"\\{name}" for letter, name in _GREEK.items()},
+    **MARKERS,
+}
+
+_TEXT = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "%": r"\%",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
+    # The plain sign is a command in several languages of babel.
+    '"': r"\char34{}",
+    "\u00a0": "~",
+    "\u202f": r"\,",
+    "\u2010": "-",
+    "\u2011": r"\mbox{-}",
+    "–": "--",
+    "—": "---",
+    "…": r"\dots{}",
+    "‘": "`{}",
+    "’": "'{}",
+    "“": "``{}",
+    "”": "''{}",
+    "§": r"\S{}",
+    "¶": r"\P{}",
+    "£": r"\pounds{}",
+    "©": r"\copyright{}",
+    "¡": "!`{}",
+    "¿": "?`{}",
+    "ß": r"\ss{}",
+    "æ": r"\ae{}",
+    "Æ": r"\AE{}",
+    "œ": r"\oe{}",
+    "Œ": r"\OE{}",
+    "ø": r"\o{}",
+    "Ø": r"\O{}",
+    "ł": r"\l{}",
+    "Ł": r"\L{}",
+    "ı": r"\i{}",
+}
+
+_ACCENTS = {
+    "\u0300": "`",
+    "\u0301": "'",
+    "\u0302": "^",
+    "\u0303": "~",
+    "\u0308": '"',
+    "\u0304": "=",
+    "\u0306": "u",
+    "\u0307": ".",
+    "\u030a": "r",
+    "\u030b": "H",
+    "\u030c": "v",
+    "\u0327": "c",
+}
+
+_PIECES = re.compile(
+    rf"(?P<greek>[{''.join(_GREEK)}])(?:_(?P<letter>[A-Za-z0-9])|(?P<number>\d+))"
+    rf"|(?<=\d)(?P<mark>[{''.join(MARKERS)}])"
+    r"|(?P<break>[-`',!?](?=[-`',]))"
+    r"|(?P<plain>[\x20-\x7e])"
+    r"|(?P<one>.)",
+    re.DOTALL,
+)
+
+
+def escape(text: str) -> str:
+    """Text that is set as it reads.
+
+    Greek letters and signs become formulas, β2 with its number below, and a marker behind a number a raised sign of
+    no width, so that numbers stay aligned. Characters that plain pdfLaTeX does not have go into `OTHER`, a run of
+    them at a time.
+    """
+    parts: list[str] = []
+    others = ""
+    for found in _PIECES.finditer(unicodedata.normalize("NFC", " ".join(text.split()))):
+        piece = _piece(found)
+        if piece is None:
+            others += found[0]
+            continue
+        if others:
+            parts.append(_other(others))
+            others = ""
+        parts.append(piece)
+    return "".join([*parts, _other(others) if others else ""])
+
+
+def _piece(found: re.Match[str]) -> str | None:
+    """The LaTeX of one piece; None where there is none."""
+    if found["greek"] is not None:
+        return f"${_MATHS[found['greek']]}_{{{found['letter'] or found['number']}}}$"
+    if found["mark"] is not None:
+        return rf"\rlap{{$^{{{MARKERS[found['mark']]}}}$}}"
+    sign = found[0]
+    if found["break"] is not None:
+        return sign + "{}"
+    if sign in _TEXT:
+        return _TEXT[sign]
+    if sign in _MATHS:
+        return f"${_MATHS[sign]}$"
+    return sign if found["plain"] is not None else _accented(sign)
+
+
+def _accented(letter: str) -> str | None:
+    plain, *marks = list(unicodedata.normalize("NFD", letter))
+    if not marks or not plain.isascii() or any(mark not in _ACCENTS for mark in marks):
+        return None
+    for mark in marks:
+        plain = f"\\{_ACCENTS[mark]}{{{plain}}}"
+    return plain
+
+
+def _other(run: str) -> str:
+    points = " ".join(f"U+{ord(sign):04X}" for sign in run)
+    # Half of a pair has no place in a file.
+    shown = "".join("\ufffd" if unicodedata.category(sign) in ("Cs", "Cc") else sign for sign in run)
+    return f"{OTHER}{{{shown}}}{{{points}}}"
