@@ -89,7 +89,8 @@ def test_segments_shared_between_sets_widen_the_errors() -> None:
     both = position_effects(values, rows.positions, rows.sets, segments)
     assert both.inference == "two-way"
     assert (both.standard_error[1:] > plain.standard_error[1:]).all()
-    np.testing.assert_array_equal(both.estimate, plain.estimate)
+    # Rows are merged in another order, which changes sums in their last bits.
+    np.testing.assert_allclose(both.estimate, plain.estimate, rtol=1e-12)
 
 
 def test_segments_shared_between_sets_are_covered() -> None:

@@ -212,6 +212,8 @@ def summarize(log: AuditLog, *, inference: str | None = None, margin: float | No
     inference = inference or str(log.spec["inference"])
     margin = float(log.spec["margin"]) if margin is None else margin
     rows = log.rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
+    # Numbers in place of names: a label is compared millions of times.
+    rows = rows.with_columns(pl.col("segment", "document").cast(pl.Categorical).to_physical())
     families = rows.select("measure", "treatment", "n", "lead", "later").unique(maintain_order=True).rows()
     by = rows.partition_by("measure", "treatment", "n", "lead", "later", as_dict=True)
     seed = int(log.header["seed"])

@@ -238,22 +238,35 @@ def resample_clusters(
     `statistic` maps means[..., n] to [...] and gives NaN where it is not defined. Samples that leave it undefined, or
     a position without rows, are left out; if they are more than one in ten, so is the interval.
     """
+    return interval_of(statistic, sums, resampled_means(sums, rng=rng, draws=draws), level=level, method=method)
+
+
+def resampled_means(sums: PositionSums, *, rng: np.random.Generator, draws: int = 1999) -> Floats:
+    """Position means [draws, n] of samples of whole clusters, drawn with replacement."""
+    clusters = len(sums.sums)
+    step = max(1, CHUNK // clusters)
+    even = np.full(clusters, 1 / clusters)
+    return np.concatenate(
+        [
+            sums.means(rng.multinomial(clusters, even, min(step, draws - start)).astype(np.float64))
+            for start in range(0, draws, step)
+        ]
+    )
+
+
+def interval_of(
+    statistic: Statistic, sums: PositionSums, means: Floats, *, level: float = 0.95, method: str = "bca"
+) -> Interval:
+    """The interval of one statistic, given the means[draws, n] that `resampled_means` drew."""
     require_level(level)
     if method not in METHODS:
         raise StatisticsError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}.")
     estimate = float(statistic(sums.observed))
     if not np.isfinite(estimate):
         return Interval(np.nan, np.nan, np.nan, "not defined for these position means")
-    clusters = len(sums.sums)
-    step = max(1, CHUNK // clusters)
-    even = np.full(clusters, 1 / clusters)
-    parts = [
-        statistic(sums.means(rng.multinomial(clusters, even, min(step, draws - start)).astype(np.float64)))
-        for start in range(0, draws, step)
-    ]
-    drawn = np.concatenate(parts)
+    drawn = statistic(means)
     drawn = drawn[np.isfinite(drawn)]
-    if len(drawn) < 0.9 * draws:
+    if len(drawn) < 0.9 * len(means):
         return Interval(estimate, np.nan, np.nan, "not defined in more than one in ten bootstrap samples")
     tail = (1 - level) / 2
     ranks = np.array([tail, 1 - tail])

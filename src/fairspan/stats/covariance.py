@@ -60,7 +60,7 @@ def cluster(fit: LeastSquares, labels: ArrayLike | Groups, *, leverages: bool = 
     rotated = fit.regressors @ fit.root
     scores = groups.sums(rotated * fit.residuals[:, None])
     blocks = _grams(rotated, groups) if leverages else None
-    return Clustered(fit.coefficients, fit.root, scores, blocks, len(fit.residuals))
+    return Clustered(fit.coefficients, fit.root, scores, blocks, fit.observations)
 
 
 def cr1(clustered: Clustered) -> Floats:

@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, as_positions, as_values, group, require_same_length
-from fairspan.stats.bootstrap import Interval, Statistic, position_sums, resample_clusters
+from fairspan.stats.bootstrap import Interval, Statistic, interval_of, position_sums, resampled_means
 
+# From this many documents on, the means of permuted values are drawn from their normal limit.
+ENOUGH_DOCUMENTS = 500
 NOT_POSITIVE = "a position mean is not positive, so shares of it mean nothing"
 
 
@@ -54,11 +56,12 @@ def secondary_effects(
 ) -> SecondaryEffects:
     """All secondary measures of values[N] at positions[N] in sets[N]; `documents`[N] for the permutation test."""
     sums = position_sums(values, positions, sets)
+    drawn = resampled_means(sums, rng=rng, draws=draws)
 
     def interval(statistic: Statistic, *, share: bool = True) -> Interval:
         if share and not (sums.observed > 0).all():
             return Interval(np.nan, np.nan, np.nan, NOT_POSITIVE)
-        return resample_clusters(sums, statistic, rng=rng, draws=draws, level=level, method=method)
+        return interval_of(statistic, sums, drawn, level=level, method=method)
 
     return SecondaryEffects(
         means=sums.observed,
@@ -108,14 +111,33 @@ def gini_test(
     """The p-value of the Gini of position means when values trade places at random inside each document.
 
     Every document must have each position once. In a Latin design every segment stands once at every position, so
-    that segments cancel from the means as observed but not as permuted: there the test errs to the careful side.
+    that segments cancel from the means as observed but not as permuted: there the test errs to the careful side. From
+    500 documents on the means are drawn from their normal limit, whose mean and covariance are the permutations' own.
     """
     table = by_document(values, positions, documents)
     observed = gini(table.mean(0))
     if not np.isfinite(observed):
         return np.nan
-    permuted = np.array([gini(rng.permuted(table, axis=1).mean(0)) for _ in range(draws)])
+    drawn = _limit_means if len(table) >= ENOUGH_DOCUMENTS else _permuted_means
+    permuted = gini(drawn(table, rng, draws))
     return float((1 + np.count_nonzero(permuted >= observed * (1 - 1e-12))) / (1 + draws))
+
+
+def _permuted_means(table: Floats, rng: np.random.Generator, draws: int) -> Floats:
+    """Position means [draws, n] of table[D, n] with the values of each row at random places."""
+    return np.stack([rng.permuted(table, axis=1).mean(0) for _ in range(draws)])
+
+
+def _limit_means(table: Floats, rng: np.random.Generator, draws: int) -> Floats:
+    """What `_permuted_means` tends to: normal, with the permutations' own mean and covariance.
+
+    A row with variance s² (divided by n) gives each position s² and each pair of positions −s²/(n−1), so a mean of D
+    rows has covariance Σs²/D² · (n·I − J)/(n−1): that of independent numbers with their mean taken off.
+    """
+    documents, n = table.shape
+    variance = table.var(axis=1).sum() / documents**2 * n / (n - 1)
+    noise = rng.standard_normal((draws, n)) * np.sqrt(variance)
+    return np.asarray(table.mean() + noise - noise.mean(axis=1, keepdims=True))
 
 
 def by_document(values: ArrayLike, positions: ArrayLike, documents: ArrayLike) -> Floats:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import Codes, Floats, as_positions, as_values, group, require_same_length
+from fairspan.stats.arrays import Codes, Floats, Groups, as_positions, as_values, group, require_same_length
 from fairspan.stats.contrasts import Contrast, Contrasts, JointTest, Robust, robust
+from fairspan.stats.merged import merge
 from fairspan.stats.ols import fit
 
 Cell = tuple[int, str]
@@ -190,15 +191,20 @@ def joint_model(
     codes = np.array([number_of[name] for name in spoken], np.int64)
     cell_codes = (numbers - 1) * len(names) + codes
     occupied, columns = np.unique(cell_codes, return_inverse=True)
-    design = np.zeros((len(column), len(occupied)))
-    design[np.arange(len(column)), columns] = 1
+    logs = None if tokens is None else _log_lengths(tokens, columns)
+    told = [Groups(columns, len(occupied)), groups, *([] if others is None else [others])]
+    merged = merge(*told, *([] if logs is None else [_by_value(logs)]))
+    design = np.zeros((len(merged.weights), len(occupied)))
+    design[np.arange(len(design)), columns[merged.first]] = 1
     labels = [(p, name) for p in range(1, count + 1) for name in names]
     cells = tuple(labels[code] for code in occupied)
     headings = [f"position {p} × {language}" for p, language in cells]
-    if tokens is not None:
-        design = np.column_stack([design, _log_lengths(tokens, columns)])
+    if logs is not None:
+        design = np.column_stack([design, logs[merged.first]])
         headings.append("log(tokens)")
-    fitted = fit(column, design, headings)
+    scale = merged.scale
+    fitted = fit(scale[:, 0] * merged.means(column), scale * design, headings, observations=len(column))
+    kept = None if others is None else merged.labels(others)
     return JointModel(
         positions=count,
         languages=tuple(names),
@@ -206,9 +212,14 @@ def joint_model(
         missing=tuple(label for label in labels if label not in cells),
         has_slope=tokens is not None,
         observations=len(column),
-        robust=robust(fitted, groups, others, inference=inference, rng=rng, draws=draws),
+        robust=robust(fitted, merged.labels(groups), kept, inference=inference, rng=rng, draws=draws),
         level=level,
     )
+
+
+def _by_value(values: Floats) -> Groups:
+    distinct, codes = np.unique(values, return_inverse=True)
+    return Groups(codes.astype(np.int64, copy=False), len(distinct))
 
 
 def _log_lengths(tokens: ArrayLike, cells: Codes) -> Floats:

@@ -25,6 +25,7 @@ class LeastSquares:
         bread: [K, K], (X'X)⁻¹.
         root: [K, K], a square root of it: bread = root @ root.T. X @ root has orthonormal columns.
         regressors: [N, K], X as it was given.
+        observations: how many there were; more than N where a row stands for several.
     """
 
     coefficients: Floats
@@ -32,10 +33,18 @@ class LeastSquares:
     bread: Floats
     root: Floats
     regressors: Floats
+    observations: int
 
 
-def fit(outcome: ArrayLike, regressors: ArrayLike, names: Sequence[str] | None = None) -> LeastSquares:
-    """Least squares of outcome[N] on regressors[N, K] by QR; `names` name the columns in errors."""
+def fit(
+    outcome: ArrayLike, regressors: ArrayLike, names: Sequence[str] | None = None, *, observations: int | None = None
+) -> LeastSquares:
+    """Least squares of outcome[N] on regressors[N, K] by QR.
+
+    Args:
+        names: name the columns in errors.
+        observations: how many the rows stand for; by default one each.
+    """
     y = as_values(outcome, "outcome")
     x = np.asarray(regressors, np.float64)
     if x.ndim != 2 or not x.shape[1]:
@@ -44,8 +53,9 @@ def fit(outcome: ArrayLike, regressors: ArrayLike, names: Sequence[str] | None =
     rows, columns = x.shape
     if not np.isfinite(x).all():
         raise StatisticsError("regressors have entries that are not finite.")
-    if rows <= columns:
-        raise StatisticsError(f"{rows} rows cannot fit {columns} coefficients and leave any error to estimate.")
+    counted = rows if observations is None else observations
+    if rows < columns or counted <= columns:
+        raise StatisticsError(f"{counted} rows cannot fit {columns} coefficients and leave any error to estimate.")
     q, r = np.linalg.qr(x)
     own = np.abs(np.diag(r))
     dependent = np.flatnonzero(own <= DEPENDENT * np.linalg.norm(x, axis=0))
@@ -57,4 +67,4 @@ def fit(outcome: ArrayLike, regressors: ArrayLike, names: Sequence[str] | None =
         )
     root = np.linalg.inv(r)
     coefficients = root @ (q.T @ y)
-    return LeastSquares(coefficients, y - x @ coefficients, root @ root.T, root, x)
+    return LeastSquares(coefficients, y - x @ coefficients, root @ root.T, root, x, counted)

@@ -8,8 +8,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import Codes, Floats, as_positions, as_values, group, require_same_length
+from fairspan.stats.arrays import Codes, Floats, Groups, as_positions, as_values, group, require_same_length
 from fairspan.stats.contrasts import Contrasts, JointTest, Robust, robust
+from fairspan.stats.merged import merge
 from fairspan.stats.ols import fit
 
 
@@ -82,8 +83,12 @@ def position_effects(
     lengths = {"values": len(column), "positions": len(numbers), "sets": len(groups.codes)}
     require_same_length(**lengths, **({} if others is None else {"segments": len(others.codes)}))
     names = ["β0", *(f"the dummy of position {p}" for p in range(2, count + 1))]
-    fitted = fit(column, dummies(numbers, count), names)
-    judged = robust(fitted, groups, others, inference=inference, rng=rng, draws=draws)
+    merged = merge(groups, Groups(numbers - 1, count), *([] if others is None else [others]))
+    scale = merged.scale
+    design = scale * dummies(numbers[merged.first], count)
+    fitted = fit(scale[:, 0] * merged.means(column), design, names, observations=len(column))
+    kept = None if others is None else merged.labels(others)
+    judged = robust(fitted, merged.labels(groups), kept, inference=inference, rng=rng, draws=draws)
     effects = judged.contrasts(np.eye(count), level)
     return PositionEffects(
         estimate=effects.estimate,
