@@ -38,7 +38,7 @@ def verdict_table(summary: Summary) -> NamedTable:
         for measure in summary.measures
         for name in summary.treatments(measure)
     ]
-    columns = (Column("verdict", align="left"), Column("of all families of documents", align="wrap"))
+    columns = (Column("verdict", align="left"), Column("in words", align="wrap"))
     title = f"Verdicts on {summary.log.model}"
     table = Table(title, ("measure", "treatment"), columns, tuple(rows), grouped=1, notes=tuple(summary.notes))
     return NamedTable("verdicts", table, tuple(_verdict_record(summary, cell) for cell in summary.cells))
@@ -65,7 +65,7 @@ def unevenness_table(summary: Summary, measure: str, *, digits: int = 3) -> Name
     names = ("spread [95 %]", "Gini [95 %]", "PSI [95 %]")
     columns = (*(Column(name) for name in names), Column("verdict", align="left"))
     notes = (
-        "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; both and Gini are 0 if all are equal",
+        "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the position means",
         f"verdict: on differences between positions within ±{cells[0].verdict.margin:g}",
     )
     title = f"Unevenness of {measure} between positions ({summary.log.model})"
@@ -136,7 +136,7 @@ def _notes(found: Sequence[Coefficient]) -> tuple[str, ...]:
     kinds = ", ".join(sorted({str(one.inference) for one in found}))
     sets = sorted({one.sets for one in found if one.sets is not None})
     counted = f"{sets[0]}" if len(sets) == 1 else f"{sets[0]} to {sets[-1]}"
-    return MEANING, *legend(found), f"errors by {kinds} over {counted} sets"
+    return MEANING, *legend(found), f"sets: {counted}; inference: {kinds}"
 
 
 def _plans(summary: Summary) -> list[str]:

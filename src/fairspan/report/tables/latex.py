@@ -12,6 +12,9 @@ PACKAGES = ("amssymb", "array", "booktabs", "graphicx", "longtable")
 LONGEST = 45
 """More rows than these do not fit a page, so that they are set as a longtable, which breaks."""
 
+BOX = r"\fairspanbox"
+"""Where a table waits to be measured."""
+
 _ALIGNS: dict[Align, str] = {
     "left": "l",
     "right": "r",
@@ -26,7 +29,7 @@ def to_latex(table: Table, label: str = "") -> str:
     A table that is too wide is scaled down to the line, and one with more than `LONGEST` rows breaks across pages.
     """
     body = _long(table, label) if len(table.rows) > LONGEST else _floating(table, label)
-    lines = [f"% \\usepackage{{{','.join(PACKAGES)}}}"]
+    lines = [f"% \\usepackage{{{','.join(PACKAGES)}}}", f"\\ifdefined{BOX}\\else\\newsavebox{{{BOX}}}\\fi"]
     if any(OTHER in line for line in body):
         lines += [
             f"% {OTHER}{{characters}}{{code points}}: pdfLaTeX shows the second. With fonts for the first, say",
@@ -52,17 +55,18 @@ def to_document(tables: Sequence[str]) -> str:
 
 
 def _floating(table: Table, label: str) -> list[str]:
-    wide = r"\ifdim\width>\linewidth\linewidth\else\width\fi"
     return [
         r"\begin{table}[htbp]",
         r"  \centering",
         *(f"  {line}" for line in _caption(table, label)),
+        r"  \vspace{4pt}",
         r"  \small",
-        f"  \\resizebox{{{wide}}}{{!}}{{%",
+        f"  \\sbox{{{BOX}}}{{%",
         f"  \\begin{{tabular}}{{{_columns(table)}}}",
         *(f"    {line}" for line in [*_head(table), *_rows(table), r"\bottomrule"]),
-        r"  \end{tabular}}",
-        *(f"  {line}" for line in _notes(table)),
+        r"  \end{tabular}}%",
+        f"  \\resizebox{{{_between('0pt')}}}{{!}}{{\\usebox{{{BOX}}}}}",
+        *(f"  {line}" for line in _notes(table, _between(r"0.75\linewidth"))),
         r"\end{table}",
     ]
 
@@ -83,7 +87,7 @@ def _long(table: Table, label: str) -> list[str]:
         r"\endlastfoot",
         *_rows(table),
         r"\end{longtable}",
-        *_notes(table),
+        *_notes(table, r"\linewidth"),
         r"\endgroup",
     ]
 
@@ -120,7 +124,10 @@ def _rows(table: Table) -> list[str]:
     for number, group in enumerate(table.groups()):
         if number and table.grouped:
             lines.append(r"\midrule")
-        lines += [_line([escape(text) for text in (*next(heads), *row.cells)]) for row in group]
+        for place, row in enumerate(group):
+            # Rows of several lines need air between them.
+            space = [r"\addlinespace"] if place and "wrap" in table.aligns else []
+            lines += [*space, _line([escape(text) for text in (*next(heads), *row.cells)])]
     return lines
 
 
@@ -130,8 +137,14 @@ def _line(cells: Sequence[str]) -> str:
     return " & ".join([first, *cells[1:]]).rstrip() + r" \\"
 
 
-def _notes(table: Table) -> list[str]:
+def _between(least: str) -> str:
+    """The width of what is in the box, but no less than so much and no more than the line."""
+    here = f"\\wd{BOX}"
+    return rf"\ifdim{here}>\linewidth\linewidth\else\ifdim{here}<{least}{least}\else{here}\fi\fi"
+
+
+def _notes(table: Table, width: str) -> list[str]:
     if not table.notes:
         return []
-    lines = [f"{escape(note)}\\par" for note in table.notes]
-    return ["", r"\smallskip", r"{\footnotesize\raggedright", *lines, "}"]
+    lines = [f"  {escape(note)}\\par" for note in table.notes]
+    return [r"\par\smallskip", f"\\parbox{{{width}}}{{\\footnotesize\\raggedright", *lines, "}"]

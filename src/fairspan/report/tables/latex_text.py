@@ -58,7 +58,7 @@ _TEXT = {
     "&": r"\&",
     "#": r"\#",
     "_": r"\_",
-    "~": r"\textasciitilde{}",
+    "~": r"$\sim$",
     "^": r"\textasciicircum{}",
     "|": r"\textbar{}",
     # The plain sign is a command in several languages of babel.
@@ -108,8 +108,8 @@ _ACCENTS = {
 }
 
 _PIECES = re.compile(
-    rf"(?P<greek>[{''.join(_GREEK)}])(?:_(?P<letter>[A-Za-z0-9])|(?P<number>\d+))"
-    rf"|(?<=\d)(?P<mark>[{''.join(MARKERS)}])"
+    rf"(?P<greek>[{''.join(_GREEK)}])(?:_(?P<letter>[A-Za-z0-9])|(?P<number>\d+|p\b))"
+    rf"|(?<=\d)(?P<mark>[{''.join(MARKERS)}](?!\w)|\*\Z)"
     r"|(?P<break>[-`',!?](?=[-`',]))"
     r"|(?P<plain>[\x20-\x7e])"
     r"|(?P<one>.)",
@@ -120,9 +120,9 @@ _PIECES = re.compile(
 def escape(text: str) -> str:
     """Text that is set as it reads.
 
-    Greek letters and signs become formulas, β2 with its number below, and a marker behind a number a raised sign of
-    no width, so that numbers stay aligned. Characters that plain pdfLaTeX does not have go into `OTHER`, a run of
-    them at a time.
+    Greek letters and signs become formulas, β2 with its number below, and a marker or star behind a number a raised
+    sign of no width, so that numbers stay aligned. Characters that plain pdfLaTeX does not have go into `OTHER`, a
+    run of them at a time.
     """
     parts: list[str] = []
     others = ""
@@ -143,7 +143,7 @@ def _piece(found: re.Match[str]) -> str | None:
     if found["greek"] is not None:
         return f"${_MATHS[found['greek']]}_{{{found['letter'] or found['number']}}}$"
     if found["mark"] is not None:
-        return rf"\rlap{{$^{{{MARKERS[found['mark']]}}}$}}"
+        return rf"\rlap{{$^{{{MARKERS.get(found['mark'], '*')}}}$}}"
     sign = found[0]
     if found["break"] is not None:
         return sign + "{}"

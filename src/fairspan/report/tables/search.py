@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from fairspan.report.by_length import LengthGroup, by_length
 from fairspan.report.retrieval import Arm, Change, Result, RetrievalSummary
@@ -212,7 +213,8 @@ def _groups(summary: RetrievalSummary, result: Result) -> list[_Group]:
 
 def _where(summary: RetrievalSummary, plan: str = "") -> str:
     task = summary.log.header["task"]
-    source = ", ".join(task.get("names") or [task["source"]])
+    names = task.get("names") or []
+    source = names[0] if len(names) == 1 else PurePath(str(task["source"])).name
     return f"{summary.log.model} on {source}" + (f", {plan}" if plan else "")
 
 
