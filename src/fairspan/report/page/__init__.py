@@ -1,0 +1,1 @@
+"""One self-contained HTML page: data from the log, one look for all pages, nothing fetched from anywhere."""
