@@ -29,7 +29,8 @@ ALLOWED = {
     "stats": {"errors"},
     "log": {"errors"},
     "published": {"errors"},
-    "report": {"errors", "collapse_spec", "log", "schedules", "stats", "published", "treatment"},
+    "inspection": set(),
+    "report": {"errors", "inspection", "collapse_spec", "log", "schedules", "stats", "published", "treatment"},
     "progress": set(),
     "spec": {"errors", "design", "treatment"},
     "evaluation": {"errors", "design", "retrieval", "temperature", "treatment"},
@@ -61,13 +62,16 @@ ALLOWED = {
     "evaluating_mteb": {"errors", "calibrated", "encoding", "evaluation", "log", "measures", "progress"}
     | {"bases", "fit_part", "retrieval", "running"},
     "collapse_spec": {"errors", "temperature", "treatment"},
+    "lens": {"errors", "calibrated", "corpus", "design", "encoding", "inspection"},
+    "inspecting": {"errors", "bases", "calibrated", "calibration", "corpus", "encoding", "fit_part", "inspection"}
+    | {"lens", "measures", "progress", "running", "spec", "treatment"},
     "collapsing": {"errors", "collapse_spec", "corpus", "design", "encoding", "log", "measures", "progress"}
     | {"running", "schedules", "stats", "treatment"},
     "cli": {"errors", "fairspan", "calibration", "calibrated", "corpus", "encoding", "config", "spec"}
     | {"auditing", "prepared", "forecast", "log", "report", "published", "evaluating", "evaluation", "tasks"}
-    | {"collapsing", "collapse_spec"},
+    | {"collapsing", "collapse_spec", "inspecting"},
     "fairspan": {"errors", "temperature", "calibration", "calibrated", "corpus", "design", "log", "auditing"}
-    | {"evaluating", "collapsing"},
+    | {"evaluating", "collapsing", "inspecting", "inspection"},
 }
 
 

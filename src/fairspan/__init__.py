@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
     from fairspan.evaluating import evaluate
+    from fairspan.inspecting import inspect
+    from fairspan.inspection import Inspection
     from fairspan.log import AuditLog, read_log
 
 __version__ = "0.1.0"
@@ -47,6 +49,7 @@ __all__ = [
     "DesignError",
     "EncodingError",
     "FairspanError",
+    "Inspection",
     "LengthSchedule",
     "LoadError",
     "LogError",
@@ -64,6 +67,7 @@ __all__ = [
     "collapse",
     "encode_segments",
     "evaluate",
+    "inspect",
     "load",
     "read_log",
 ]
@@ -76,6 +80,8 @@ _LAZY = {
     "audit": "fairspan.auditing",
     "collapse": "fairspan.collapsing",
     "evaluate": "fairspan.evaluating",
+    "Inspection": "fairspan.inspection",
+    "inspect": "fairspan.inspecting",
     "read_log": "fairspan.log",
     "calibrate": "fairspan.calibrated.build",
     "load": "fairspan.calibrated.saved",

@@ -1,0 +1,141 @@
+"""One document from a file or from stdin: plain text, Markdown, JSON or JSON Lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from codecs import BOM_UTF8
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fairspan.corpus.marked_text import MarkedText, Piece, join_segments, mark
+from fairspan.corpus.segment import Segment, describe
+from fairspan.errors import CorpusError
+
+STDIN = "-"
+MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
+JSON, JSON_LINES = (".json",), (".jsonl", ".ndjson")
+# How a JSON document begins when it comes through a pipe, where no name tells its kind.
+_JSON_BEGINS = ('{"', '["', "[{")
+
+
+def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
+    """A document with its segments marked, or without marks where nothing shows them.
+
+    Args:
+        source: a file, told by the ending of its name (.md, .json, .jsonl, all others plain text); or "-" for stdin,
+            which is JSON if it begins like a JSON object or list, and plain text otherwise.
+        borders: see `fairspan.corpus.marked_text.mark`; JSON that names its segments takes no other borders.
+
+    Raises:
+        CorpusError: in one line, with the file and, where there is one, the line or segment.
+    """
+    label = "stdin" if str(source) == STDIN else Path(source).name
+    text = _decoded(_bytes(source), label)
+    ending = "" if label == "stdin" else Path(source).suffix.lower()
+    piped_json = label == "stdin" and "".join(text[:200].split()).startswith(_JSON_BEGINS)
+    try:
+        if ending in JSON_LINES:
+            return _given(_lines_of_json(text), borders)
+        if ending in JSON or piped_json:
+            return _from_json(_json(text), borders)
+        return mark(text, borders, markdown=ending in MARKDOWN)
+    except CorpusError as error:
+        raise CorpusError(f"{label}{', ' if _names_place(error) else ': '}{error}") from None
+
+
+def _names_place(error: CorpusError) -> bool:
+    """Whether a message begins with a line or a segment, as in "line 3: …"."""
+    return str(error).startswith(("line ", "segment "))
+
+
+def _bytes(source: Path | str) -> bytes:
+    if str(source) == STDIN:
+        return sys.stdin.buffer.read()
+    path = Path(source)
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise CorpusError(f"there is no file {path}.") from None
+    except IsADirectoryError:
+        raise CorpusError(f"{path} is a folder: name one document.") from None
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def _decoded(content: bytes, label: str) -> str:
+    content = content.removeprefix(BOM_UTF8)
+    if b"\0" in content:
+        raise CorpusError(
+            f"{label} is no UTF-8 text (it has a zero byte at {content.index(0)}): save it as UTF-8 text."
+        )
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise CorpusError(
+            f"{label}, line {line}: the byte 0x{content[error.start]:02x} is not UTF-8. Save the file as UTF-8."
+        ) from None
+    if not text.strip():
+        raise CorpusError(f"{label} is empty.")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _json(text: str, first_line: int = 1) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line = first_line + error.lineno - 1
+        raise CorpusError(f"line {line}: not JSON ({error.msg}, character {error.colno}).") from None
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"JSON that cannot be read ({error}).") from None
+
+
+def _lines_of_json(text: str) -> list[Any]:
+    lines = enumerate(text.split("\n"), start=1)
+    return [_json(line, number) for number, line in lines if line.strip()]
+
+
+def _from_json(found: Any, borders: str) -> MarkedText:
+    """A list of segments, `{"segments": […]}`, `{"text": …}`, or that with the `borders` where segments begin."""
+    if isinstance(found, list):
+        return _given(found, borders)
+    if not isinstance(found, dict):
+        raise CorpusError(f"a document is an object or a list of segments, got {describe(found)}.")
+    if "segments" in found:
+        return _given(found["segments"], borders)
+    if "text" not in found:
+        fields = ", ".join(found) or "none"
+        raise CorpusError(f"there is no field 'segments', nor 'text'. Fields there: {fields}.")
+    text = Segment("document", "und", found["text"]).text
+    if "borders" not in found:
+        return mark(text, borders)
+    return _refuse_other(borders, lambda: _cut(text, found["borders"]))
+
+
+def _given(segments: Any, borders: str) -> MarkedText:
+    return _refuse_other(borders, lambda: join_segments(segments))
+
+
+def _refuse_other(borders: str, read: Callable[[], MarkedText]) -> MarkedText:
+    if borders != "auto":
+        raise CorpusError(f"the segments are given in the file, so borders={borders!r} has no place: leave it out.")
+    return read()
+
+
+def _cut(text: str, borders: Any) -> MarkedText:
+    """A text in segments that begin at the given characters; what lies before the first is a segment as well."""
+    whole = isinstance(borders, list) and all(isinstance(b, int) and not isinstance(b, bool) for b in borders)
+    if not whole or sorted(set(borders)) != borders or (borders and not 0 <= borders[0] <= borders[-1] < len(text)):
+        raise CorpusError(
+            f"'borders' are growing numbers of characters below {len(text)}, the length of the text, got "
+            f"{json.dumps(borders)[:60]}."
+        )
+    starts = sorted({0, *borders})
+    pieces = []
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        body = text[start:end]
+        if body.strip():
+            pieces.append(Piece(start + len(body) - len(body.lstrip()), start + len(body.rstrip())))
+    return MarkedText(text, tuple(pieces), "segment")

@@ -1,0 +1,249 @@
+"""`MarkedText`: one document with its segments marked, and how their borders are found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from fairspan.corpus.segment import Segment, describe
+from fairspan.errors import CorpusError
+
+BORDERS = ("auto", "heading", "rule", "blank", "line", "parts")
+NAMES = {
+    "segment": "the segments given",
+    "heading": "headings",
+    "rule": "rules",
+    "blank": "blank lines",
+    "line": "lines",
+    "parts": "parts of about equal length",
+}
+SEPARATOR = " "
+# A language that nobody named, as ISO 639 writes it; only the check of a segment's fields sees it.
+_UNKNOWN = "und"
+
+_RULE = re.compile(r"[ \t]*(?:(?:[-*_=][ \t]*){3,}|\f)[ \t]*")
+_RULE_MARKS = re.compile(r"[-*_=]")
+_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+# What an underline cannot make a heading of: lists, quotes, tables, rules.
+_NO_TITLE = re.compile(r" {0,3}(?:[-*+>|]|\d+[.)] )|.*\|| {4,}|\t")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The characters of one segment, and what is known of it."""
+
+    start: int
+    end: int
+    title: str | None = None
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """A document's text as it is to be embedded, and its segments.
+
+    Attributes:
+        pieces: in the order of the text; what lies between them is in no segment. None where no border is known.
+        borders: what they were found by, one of `NAMES`; "parts" where no border is known.
+    """
+
+    text: str
+    pieces: tuple[Piece, ...] = ()
+    borders: str = "parts"
+
+
+def join_segments(segments: Sequence[str | Mapping[str, Any]]) -> MarkedText:
+    """Segments that are given one by one, joined by one space as in an audit.
+
+    Args:
+        segments: texts, or tables with `text` and perhaps `title` and `language`.
+    """
+    if isinstance(segments, str | bytes) or not isinstance(segments, Sequence):
+        raise CorpusError(f"segments are a list, got {describe(segments)}.")
+    if not segments:
+        raise CorpusError("there are no segments.")
+    found = [_segment(number, given) for number, given in enumerate(segments, start=1)]
+    pieces, place = [], 0
+    for segment in found:
+        end = place + len(segment.text)
+        language = None if segment.language == _UNKNOWN else segment.language
+        pieces.append(Piece(place, end, segment.title or None, language))
+        place = end + len(SEPARATOR)
+    return MarkedText(SEPARATOR.join(segment.text for segment in found), tuple(pieces), "segment")
+
+
+def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedText:
+    """A text with its segments, found by what stands in it.
+
+    Args:
+        borders: "heading", "rule", "blank", "line"; "parts" marks nothing. "auto" takes the headings of a Markdown
+            text and the rules of any other that stand between blank lines, and marks nothing where there are none.
+    """
+    if borders not in BORDERS:
+        raise CorpusError(f"borders must be one of {', '.join(BORDERS)}, got {borders!r}.")
+    if not text.strip():
+        raise CorpusError("the text is empty.")
+    match borders:
+        case "heading":
+            return MarkedText(text, tuple(_sections(text)), "heading")
+        case "rule":
+            return _without_rules(text, alone=False)
+        case "blank":
+            return MarkedText(text, tuple(Piece(*span) for span in paragraphs(text)), "blank")
+        case "line":
+            return MarkedText(text, tuple(Piece(*span) for span in _runs(_lines(text))), "line")
+        case "auto":
+            found = mark(text, "heading") if markdown else _without_rules(text, alone=True)
+            if len(found.pieces) > 1:
+                return found
+    return MarkedText(text)
+
+
+def paragraphs(text: str) -> list[tuple[int, int]]:
+    """The characters of each run of lines between blank ones, without the white space around it.
+
+    >>> paragraphs("One.\\nStill one.\\n\\n  Two.")
+    [(0, 15), (19, 23)]
+    """
+    spans: list[tuple[int, int]] = []
+    begin, end = None, 0
+    for start, line in [*_lines(text), (len(text), "")]:
+        if line.strip():
+            begin = start if begin is None else begin
+            end = start + len(line)
+        elif begin is not None:
+            spans.append(_stripped(text, begin, end))
+            begin = None
+    return spans
+
+
+def _segment(number: int, given: object) -> Segment:
+    fields = {"text": given} if isinstance(given, str) else given
+    try:
+        if not isinstance(fields, Mapping):
+            raise CorpusError(f"a text or an object with 'text' is expected, got {describe(given)}.")
+        if "text" not in fields:
+            raise CorpusError(f"there is no field 'text'. Fields there: {', '.join(map(str, fields)) or 'none'}.")
+        language = fields.get("language")
+        segment = Segment(
+            str(number), _UNKNOWN if language is None else language, fields["text"], fields.get("title")
+        )
+    except CorpusError as error:
+        raise CorpusError(f"segment {number}: {error}") from None
+    return Segment(segment.id, segment.language, segment.text.strip(), segment.title)
+
+
+def _without_rules(text: str, *, alone: bool) -> MarkedText:
+    """The runs between rules, joined: a rule is a mark that somebody set, and no part of the text.
+
+    Args:
+        alone: count only rules between blank lines or at an end, since others may underline a title.
+    """
+    lines = _lines(text)
+    blank = [not line.strip() for _, line in lines]
+    runs, begin = [], 0
+    for number, (start, line) in enumerate(lines):
+        stands_alone = (number == 0 or blank[number - 1]) and (number + 1 == len(lines) or blank[number + 1])
+        if _is_rule(line) and (stands_alone or not alone):
+            runs.append(text[begin:start])
+            begin = start + len(line)
+    runs.append(text[begin:])
+    kept = [run.strip() for run in runs if run.strip()]
+    if not kept:
+        raise CorpusError("the text is empty: it has nothing but rules.")
+    joined = join_segments(kept)
+    return MarkedText(joined.text, joined.pieces, "rule")
+
+
+def _is_rule(line: str) -> bool:
+    return _RULE.fullmatch(line) is not None and len(set(_RULE_MARKS.findall(line))) <= 1
+
+
+def _sections(text: str) -> Iterator[Piece]:
+    """The sections of a Markdown text, each with its heading.
+
+    Borders are the headings of the highest level that occurs twice, or all where none does. What lies before the
+    first border is a section if it has text of its own, and goes with the first otherwise.
+    """
+    found = list(_headings(text))
+    levels = [level for _, level, _, _ in found]
+    repeated = sorted(level for level in set(levels) if levels.count(level) > 1)
+    borders = [heading for heading in found if not repeated or heading[1] == repeated[0]]
+    if not borders:
+        yield Piece(*_stripped(text, 0, len(text)))
+        return
+    first = borders[0][0]
+    before = [heading for heading in found if heading[0] < first]
+    rest, place = "", 0
+    for start, _, _, body in before:
+        rest, place = rest + text[place:start], body
+    rest += text[place:first]
+    if rest.strip():
+        title = before[0][2] if before and not text[: before[0][0]].strip() else None
+        yield Piece(*_stripped(text, 0, first), title)
+    starts = [start for start, _, _, _ in borders]
+    if not rest.strip():
+        starts[0] = 0
+    for (start, end), (_, _, title, _) in zip(pairwise([*starts, len(text)]), borders, strict=True):
+        yield Piece(*_stripped(text, start, end), title or None)
+
+
+def _headings(text: str) -> Iterator[tuple[int, int, str, int]]:
+    """Where each heading begins, its level, its words, and where it ends. Code blocks and front matter have none."""
+    fence, body, body_start = None, "", 0
+    lines = _lines(text)
+    skipped = _front_matter([line for _, line in lines])
+    for start, line in lines[skipped:]:
+        mark_found = _FENCE.match(line)
+        if fence is not None or mark_found:
+            opened = mark_found[1] if mark_found else ""
+            if fence is None:
+                fence = opened
+            elif opened.startswith(fence) and not line.strip().strip(fence[0]):
+                fence = None
+            body = ""
+            continue
+        heading, underline = _ATX.fullmatch(line), _UNDERLINE.fullmatch(line)
+        if heading:
+            yield start, len(heading[1]), (heading[2] or "").strip(), start + len(line)
+            body = ""
+        elif underline and body and not _NO_TITLE.match(body):
+            yield body_start, 1 if "=" in line else 2, " ".join(body.split()), start + len(line)
+            body = ""
+        elif not line.strip():
+            body = ""
+        else:
+            body_start = body_start if body else start
+            body = f"{body} {line.strip()}" if body else line
+
+
+def _front_matter(lines: Sequence[str]) -> int:
+    """How many lines settings at the head of the file take."""
+    if not lines or lines[0].rstrip() != "---":
+        return 0
+    return next((number + 1 for number, line in enumerate(lines[1:], start=1) if line.rstrip() == "---"), 0)
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """Where each line begins, and the line."""
+    found, place = [], 0
+    for line in text.split("\n"):
+        found.append((place, line))
+        place += len(line) + 1
+    return found
+
+
+def _runs(lines: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
+    return [
+        (start + len(line) - len(line.lstrip()), start + len(line.rstrip())) for start, line in lines if line.strip()
+    ]
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    body = text[start:end]
+    return start + len(body) - len(body.lstrip()), start + len(body.rstrip())

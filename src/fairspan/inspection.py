@@ -1,0 +1,241 @@
+"""`Inspection`: one document under the lens, each segment's part in its one vector under every treatment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FORMAT = 1
+_EXCERPT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedSegment:
+    """One segment of a document.
+
+    Attributes:
+        number: its position, from 1.
+        start, end: its characters in the document's text.
+        tokens: its tokens inside the document.
+        seen: how many of them the model reads.
+        seen_start, seen_end: the characters of it that the model reads; equal where it reads none.
+        own_tokens: its length when it is embedded alone, prompt and special tokens included.
+        own_cut: whether it is longer than the model reads even when it is embedded alone.
+    """
+
+    number: int
+    title: str | None
+    language: str | None
+    text: str
+    start: int
+    end: int
+    tokens: int
+    seen: int
+    seen_start: int
+    seen_end: int
+    own_tokens: int
+    own_cut: bool
+
+    @property
+    def unseen(self) -> int:
+        return self.tokens - self.seen
+
+    @property
+    def status(self) -> str:
+        """ "seen", "cut" where the model reads a part of it, or "never seen"."""
+        return "seen" if self.unseen == 0 else "cut" if self.seen else "never seen"
+
+    @property
+    def label(self) -> str:
+        """Its title, or its first words."""
+        return excerpt(self.title, 2 * _EXCERPT) if self.title and self.title.strip() else excerpt(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one treatment makes of the document, one value a segment.
+
+    Attributes:
+        representation: cosine of the document's vector and the segment's own (METHODS: σ).
+        share: the segment's part of the sum of these cosines, negative ones counted as 0; None if none is positive.
+        attention: the attention that the pooled row gives to the segment's tokens, averaged over heads and layers;
+            None where the model does not show it.
+        attention_elsewhere: what special tokens, the prompt and text in no segment get of it.
+        retention: cosine of the segment's mean token inside the document and the segment's own vector (METHODS: τ);
+            None for models that are not mean-pooled, and for segments that the model never sees.
+    """
+
+    treatment: str
+    representation: tuple[float, ...]
+    share: tuple[float | None, ...]
+    attention: tuple[float, ...] | None = None
+    attention_elsewhere: float | None = None
+    retention: tuple[float | None, ...] | None = None
+
+    @property
+    def best(self) -> int:
+        """The place, from 0, of the segment that is represented best."""
+        return max(range(len(self.representation)), key=self.representation.__getitem__)
+
+    @property
+    def worst(self) -> int:
+        return min(range(len(self.representation)), key=self.representation.__getitem__)
+
+    @property
+    def spread(self) -> float:
+        """Between the best and the worst represented segment."""
+        return max(self.representation) - min(self.representation)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One document of n segments under one or more treatments, the first of which is "before".
+
+    Attributes:
+        document: its name.
+        borders: what the segments were found by.
+        length: tokens of the whole document, prompt and special tokens included.
+        window: how many tokens the model reads; None if nothing is known of a limit.
+        unit: "tokens", or "characters" where the model shows no tokenizer.
+        outside: tokens of the text that are in no segment and were never seen.
+        notes: what a reader of the numbers should know.
+    """
+
+    model: str
+    document: str
+    text: str
+    borders: str
+    segments: tuple[InspectedSegment, ...]
+    readings: tuple[Reading, ...]
+    length: int
+    window: int | None
+    unit: str
+    prompt: str
+    outside: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        return len(self.segments)
+
+    @property
+    def fair(self) -> float:
+        """The share that every segment would have in a fair vector: 1/n."""
+        return 1 / self.n
+
+    @property
+    def treatments(self) -> list[str]:
+        return [reading.treatment for reading in self.readings]
+
+    @property
+    def unseen(self) -> int:
+        """How many tokens of the document the model never sees."""
+        return sum(segment.unseen for segment in self.segments) + self.outside
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was never seen, each in one sentence."""
+        found = [self._never_seen()] if self.unseen else []
+        alone = [segment.number for segment in self.segments if segment.own_cut]
+        if alone:
+            found.append(
+                f"Even alone, {_named(alone)} {'is' if len(alone) == 1 else 'are'} longer than the model reads: the "
+                f"document is compared with the beginning only ({self.window:,} {self.unit}, prompt and special ones "
+                "included)."
+            )
+        return tuple(found)
+
+    def finding(self, reading: Reading) -> str:
+        """One treatment in one sentence."""
+        best, worst = self.segments[reading.best], self.segments[reading.worst]
+        return (
+            f"segment {best.number} is represented best ({_number(reading.representation[reading.best])}) and "
+            f"segment {worst.number} least ({_number(reading.representation[reading.worst])}): a spread of "
+            f"{_number(reading.spread)}"
+        )
+
+    @property
+    def caveat(self) -> str:
+        return (
+            "This is one document: what a segment says and where it stands cannot be told apart here. For a verdict "
+            "on the model run fairspan audit."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as JSON can hold it."""
+        return {
+            "format": FORMAT,
+            "verb": "inspect",
+            "model": self.model,
+            "document": self.document,
+            "borders": self.borders,
+            "length": self.length,
+            "window": self.window,
+            "unit": self.unit,
+            "prompt": self.prompt,
+            "n": self.n,
+            "fair_share": self.fair,
+            "unseen": self.unseen,
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+            "caveat": self.caveat,
+            "segments": [{**asdict(segment), "status": segment.status} for segment in self.segments],
+            "treatments": [{**asdict(reading), "spread": reading.spread} for reading in self.readings],
+            "text": self.text,
+        }
+
+    def _never_seen(self) -> str:
+        cut = [segment for segment in self.segments if segment.status == "cut"]
+        gone = [segment.number for segment in self.segments if segment.status == "never seen"]
+        places = [
+            f"segment {segment.number} in part ({segment.unseen} of its {segment.tokens} {self.unit})"
+            for segment in cut
+        ]
+        if gone:
+            places.append(f"{_named(gone)} wholly")
+        first = next((segment for segment in self.segments if segment.unseen), None)
+        words = ""
+        if first is not None:
+            at_start = first.seen_start > first.start and first.seen
+            body = self.text[first.start if at_start or not first.seen else first.seen_end : first.end]
+            words = f" Unseen is what begins “{excerpt(body)}”: {' and '.join(places)}."
+        return (
+            f"The document has {self.length:,} {self.unit} and the model reads {self.window:,}: {self.unseen:,} were "
+            f"never seen.{words}"
+        )
+
+
+def shares(representation: Sequence[float]) -> tuple[float | None, ...]:
+    """Each cosine's part of their sum, negative ones counted as 0; None throughout if none is positive.
+
+    >>> shares([0.6, 0.3, 0.1])
+    (0.6, 0.3, 0.1)
+    """
+    positive = [max(0.0, float(value)) for value in representation]
+    total = sum(positive)
+    return tuple(value / total if total > 0 else None for value in positive)
+
+
+def excerpt(text: str, longest: int = _EXCERPT) -> str:
+    """The first words of a text, on one line."""
+    line = " ".join(text.split())
+    if len(line) <= longest:
+        return line
+    cut = line[: longest - 1]
+    # Scripts without spaces are cut anywhere.
+    space = cut.rfind(" ")
+    return (cut[:space] if space > longest // 2 else cut).rstrip(" ,;:.") + "…"
+
+
+def _named(numbers: Sequence[int]) -> str:
+    """ "segment 3", "segments 3 and 4", "segments 3 to 7"."""
+    if len(numbers) == 1:
+        return f"segment {numbers[0]}"
+    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"segments {numbers[0]} to {numbers[-1]}"
+    return f"segments {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}".replace("-", "−")
