@@ -1,0 +1,157 @@
+"""How every figure looks: colours, hatches and markers, sizes of text, and files that come out the same each time."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairspan.errors import LogError, MissingExtra
+from fairspan.report.figures.fonts import choose_fonts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which stay apart under colour blindness; the first, grey, is for the model as it comes.
+COLOURS = ("#999999", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+# Two neighbours without a hatch are told apart by how light they are, all others by their hatch.
+HATCHES = ("", "", "///", "...", "xx", "\\\\\\", "oo")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+FORMATS = (".png", ".svg", ".pdf")
+INK, FAINT, PALE = "#333333", "#999999", "#d9d9d9"
+
+_RC: dict[str, Any] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "figure.titlesize": 11,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.unicode_minus": True,
+    "axes.axisbelow": True,
+    "text.color": "#1a1a1a",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "hatch.linewidth": 0.9,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.constrained_layout.w_pad": 0.06,
+    "figure.constrained_layout.h_pad": 0.06,
+    # Text in SVG stays text, and fonts in PDF can be searched and copied.
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    # Names inside a file would otherwise be drawn at random.
+    "svg.hashsalt": "fairspan",
+    "path.simplify": True,
+}
+# Without dates, so that the same figure is the same file.
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": None, "Producer": None},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one treatment is drawn in every panel."""
+
+    colour: str
+    hatch: str
+    marker: str
+
+
+def look_of(number: int) -> Look:
+    """The look of the treatment with that number, from 0."""
+    return Look(COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)], MARKERS[number % len(MARKERS)])
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """The settings of every figure, which end with the block."""
+    import matplotlib
+
+    with matplotlib.rc_context(_RC):
+        yield
+
+
+def finish(figure: Figure, title: str | None = None) -> Figure:
+    """Give a drawn figure its title, and to each text fonts that show it."""
+    if title is not None:
+        figure.suptitle(title, fontsize=11)
+    choose_fonts(figure)
+    return figure
+
+
+def require_format(suffix: str, name: str) -> None:
+    """Raise if a picture of that kind is not drawn."""
+    if suffix.lower() not in FORMATS:
+        raise LogError(f"a picture is one of {', '.join(FORMATS)}, got {name!r}.")
+
+
+def require_drawing(file: Path) -> None:
+    """Raise at once if a picture could not be drawn into that file later on."""
+    require_format(file.suffix, file.name)
+    require_matplotlib()
+
+
+def require_matplotlib() -> None:
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("a picture needs matplotlib: pip install 'fairspan[report]'.")
+
+
+def figure_bytes(figure: Figure, kind: str = "svg") -> bytes:
+    """A figure as a PNG, SVG or PDF, the same bytes each time."""
+    buffer = io.BytesIO()
+    with house_style(), warnings.catch_warnings():
+        # What no font shows was said once, in words, when the figure was finished.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        figure.savefig(buffer, format=kind, dpi=150, metadata=_METADATA[kind])
+    return buffer.getvalue()
+
+
+def write_figure(figure: Figure, file: Path) -> None:
+    """Write a figure into a PNG, SVG or PDF."""
+    require_drawing(file)
+    drawn = figure_bytes(figure, file.suffix.lower().removeprefix("."))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(drawn)
+    except OSError as error:
+        raise LogError(f"{file} cannot be written: {error.strerror}.") from None
+
+
+def add_legend(figure: Figure, axes: Any, **options: Any) -> None:
+    """What the bars or lines of one panel stand for, below all of them, in as many columns as fit."""
+    handles, shown = axes.get_legend_handles_labels()
+    if not shown:
+        return
+    # About eleven characters to an inch, and room for each handle.
+    fitting = int(figure.get_figwidth() * 11 // (max(len(label) for label in shown) + 6))
+    columns = max(1, min(len(shown), fitting))
+    figure.legend(handles, shown, loc="outside lower center", ncols=columns, **options)
+
+
+def short_name(name: str) -> str:
+    """The last part of a path or a hub's name, which fits a title."""
+    return name.rstrip("/").split("/")[-1]
+
+
+def reach(estimates: Any, lows: Any, highs: Any) -> np.ndarray:
+    """Lengths [2, N] of error bars; none where an interval is not known."""
+    middle, low, high = (np.asarray(values, np.float64) for values in (estimates, lows, highs))
+    return np.abs(np.nan_to_num(np.stack([middle - low, high - middle]), posinf=0.0, neginf=0.0))
