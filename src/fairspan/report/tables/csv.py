@@ -18,7 +18,8 @@ def to_csv(records: Sequence[Record]) -> str:
     """One line a record under the first one's keys; numbers that read back as they were, nothing for None and NaN."""
     text = io.StringIO()
     if records:
-        writer = csv.writer(text, lineterminator="\n")
+        # Python quotes a carriage return only where it ends lines.
+        writer = csv.writer(text, lineterminator="\r\n")
         writer.writerow(records[0])
         for record in records:
             if list(record) != list(records[0]):

@@ -41,13 +41,17 @@ def to_latex(table: Table, label: str = "") -> str:
 
 def to_document(tables: Sequence[str]) -> str:
     """A whole document of what `to_latex` gave, to look at."""
+    parts = []
+    for number, table in enumerate(tables):
+        # LaTeX keeps no more than a few tables waiting for a page.
+        parts += [*([r"\clearpage"] if number and number % 6 == 0 else []), table]
     return "\n".join(
         [
             r"\documentclass[a4paper]{article}",
             r"\usepackage[margin=25mm]{geometry}",
             f"\\usepackage{{{','.join(PACKAGES)}}}",
             r"\begin{document}",
-            *tables,
+            *parts,
             r"\end{document}",
             "",
         ]

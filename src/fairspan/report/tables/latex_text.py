@@ -16,6 +16,9 @@ DEFINITION = rf"\providecommand{{{OTHER}}}[2]{{\ifdefined\Umathchar #1\else #2\f
 
 MARKERS = {"◇": r"\Diamond", "□": r"\square", "•": r"\bullet"}
 
+# The square alone is too large for what it says.
+_RAISED = {**MARKERS, "□": r"\scriptscriptstyle\square", "*": r"\ast"}
+
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "varepsilon", "η": "eta", "θ": "theta", "κ": "kappa",
     "λ": "lambda", "μ": "mu", "ν": "nu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "varphi", "χ": "chi",
@@ -143,7 +146,7 @@ def _piece(found: re.Match[str]) -> str | None:
     if found["greek"] is not None:
         return f"${_MATHS[found['greek']]}_{{{found['letter'] or found['number']}}}$"
     if found["mark"] is not None:
-        return rf"\rlap{{$^{{{MARKERS.get(found['mark'], '*')}}}$}}"
+        return rf"\rlap{{$^{{{_RAISED.get(found['mark'], found['mark'])}}}$}}"
     sign = found[0]
     if found["break"] is not None:
         return sign + "{}"

@@ -34,7 +34,7 @@ def published_named(number: int) -> NamedTable:
     first = printed[0]
     alone = all(one.lead == one.later for one in found)
     setting = "monolingual" if alone else f"mixed-language, later segments in {first.later}"
-    title = f"Published Table {number}: OLS coefficients of {first.measure} ({setting}, {first.model})"
+    title = f"OLS coefficients of {first.measure} ({setting}, {first.model}), published as Table {number}"
     said = _remarks(printed)
     treatments = list(dict.fromkeys(one.treatment for one in found))
     if len(treatments) == 1:

@@ -1,0 +1,656 @@
+"""Tables: how they are laid out, and that Markdown and CSV say what the summaries do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from fairspan.errors import LogError
+from fairspan.log import AuditLog
+from fairspan.report.beside_published import beside_published
+from fairspan.report.by_length import by_length
+from fairspan.report.comparison import Side, compare_sides
+from fairspan.report.length import LengthSummary
+from fairspan.report.retrieval import RetrievalSummary, compare_searches, summarize_search
+from fairspan.report.summary import Summary, summarize
+from fairspan.report.tables.audit import audit_tables, coefficient_tables
+from fairspan.report.tables.coefficients import coefficients_of, heading, paired_layout, plain_layout
+from fairspan.report.tables.comparison import beside_table, comparison_tables
+from fairspan.report.tables.csv import guard, to_csv, unguard
+from fairspan.report.tables.length import length_tables
+from fairspan.report.tables.markdown import escape, escape_line, to_markdown
+from fairspan.report.tables.named import NamedTable
+from fairspan.report.tables.of_run import file_names, tables_of, write_tables
+from fairspan.report.tables.published import published_named, published_table
+from fairspan.report.tables.search import change_table, search_tables
+from fairspan.report.tables.table import Column, Row, Table
+from fairspan.stats.positions import marker
+from tests.paper_tables import Printed, printed_tables, read_cells
+from tests.test_length_report import LENGTHS, PLAIN, SPECTRA, STRONG, entries_of, study_of
+from tests.test_report import simulated_log, simulated_rows
+from tests.test_retrieval_report import log_of, rows_of, usual
+
+NASTY = "50% of A_B & C#1 {x} ~^\\ $ <b>|*`[y](z)"
+SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
+CELLS = Path(__file__).parent / "data" / "irf_tables.tsv"
+
+
+# --- runs to make tables of
+
+PLANS = [("en", "en"), ("de", "de"), ("de", "en"), ("zh", "en")]
+EFFECTS = {"none": 0.10, "paper": 0.0, "retrieval": 0.015}
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    """Three treatments, sizes 2 and 3, two languages and two mixtures; retention of two treatments in one family."""
+    tables = [
+        simulated_rows(
+            lambda position, _, effect=effect: 0.7 - effect * (position - 1),  # type: ignore[misc]
+            n=n,
+            plan=plan,
+            treatment=treatment,
+            noise=0.02,
+        )
+        for treatment, effect in EFFECTS.items()
+        for n in (2, 3)
+        for plan in PLANS
+    ]
+    tables += [simulated_rows(lambda p, s: 0.9, treatment=t, measure="retention") for t in ("none", "paper")]
+    return summarize(simulated_log(tmp_path_factory.mktemp("audit") / "run", tables, list(EFFECTS)))
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory: pytest.TempPathFactory) -> RetrievalSummary:
+    """Two metrics, two plans, a second index."""
+    rows = rows_of(
+        usual, metrics=("ndcg@10", "mrr"), plans=[("en", "en"), ("de", "en")], indexes=[("none", "chunk-max")]
+    )
+    return summarize_search(log_of(tmp_path_factory.mktemp("search") / "run", rows))
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> LengthSummary:
+    """Geometry with raw words, a classifier, spectra, and repeated words."""
+    curves = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43], "words": [0.1, 0.2, 0.3, 0.4]}
+    geometry = [entry for measure in ("cosine", "distance") for entry in entries_of(curves, LENGTHS, measure)]
+    labels = {name: values for name, values in curves.items() if name != "words"}
+    repeated = [
+        {"treatment": name, "measure": "repeated", "document": "x", "part": str(times), "value": 0.1 * times}
+        for name in (PLAIN, STRONG)
+        for times in (1, 2)
+    ]
+    return study_of(
+        tmp_path_factory.mktemp("study") / "run",
+        curves,
+        rows=[*SPECTRA, *repeated],
+        geometry=geometry,
+        classification=[
+            entry for measure in ("correct", "entropy") for entry in entries_of(labels, LENGTHS, measure)
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def everything(audit: Summary, search: RetrievalSummary, study: LengthSummary) -> list[NamedTable]:
+    first, second = Side(audit.log, "none"), Side(audit.log, "paper")
+    return [
+        *audit_tables(audit),
+        *search_tables(search),
+        *length_tables(study),
+        *comparison_tables(compare_sides(first, second)),
+        change_table(compare_searches(search.log, search.log, ("none", "paper")), "a", "b"),
+        *(published_named(number) for number in range(1, 20)),
+    ]
+
+
+def named(tables: Sequence[NamedTable], name: str) -> NamedTable:
+    [one] = [table for table in tables if table.name == name]
+    return one
+
+
+# --- the table itself
+
+
+def small(*rows: tuple[tuple[str, ...], tuple[str, ...]], grouped: int = 1) -> Table:
+    columns = (Column("a", "left"), Column("b", "left"), Column("c"))
+    return Table("t", ("n", "p"), columns, tuple(Row(*row) for row in rows), grouped)
+
+
+def test_groups_of_rows_and_columns() -> None:
+    cells = ("1", "2", "3")
+    table = small((("3", "x"), cells), (("3", "y"), cells), (("4", "y"), cells), (("3", "y"), cells))
+    assert table.shown_heads() == [("3", "x"), ("", "y"), ("4", "y"), ("3", "y")]
+    assert [len(group) for group in table.groups()] == [2, 1, 1]
+    assert table.spans() == [("left", 2), ("", 1)]
+    assert (table.width, table.aligns) == (5, ("left", "left", "right", "right", "right"))
+
+
+def test_an_inner_head_is_shown_again_below_another_outer_one() -> None:
+    """n is 3 twice, but under another plan the second time."""
+    cells = ("1", "2", "3")
+    table = small((("en", "3"), cells), (("en", "3"), cells), (("de", "3"), cells), grouped=2)
+    assert table.shown_heads() == [("en", "3"), ("", ""), ("de", "3")]
+
+
+def test_a_table_of_uneven_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="a row of 2 heads and 2 cells"):
+        small((("3", "x"), ("1", "2")))
+    with pytest.raises(ValueError, match="3 of 2 heads"):
+        small(grouped=3)
+
+
+# --- Markdown
+
+
+def parsed(text: str) -> tuple[list[str], list[list[str]], list[str]]:
+    """The header, the rows, and the paragraphs around, as a reader of Markdown sees them."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    rows: list[list[str]] = []
+    around = []
+    for token, after in pairwise(tokens):
+        assert token.type not in ("html_block", "heading_open", "bullet_list_open", "ordered_list_open", "hr")
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type in ("th_open", "td_open"):
+            rows[-1].append(seen(after.children or []))
+        elif token.type == "paragraph_open":
+            around.append(seen(after.children or []))
+    assert sum(token.type == "table_open" for token in tokens) == 1
+    return rows[0], rows[1:], around
+
+
+def seen(children: Sequence[Any]) -> str:
+    allowed = ("text", "text_special", "strong_open", "strong_close")
+    assert {child.type for child in children} <= set(allowed)
+    return "".join(child.content for child in children)
+
+
+def test_markdown_says_what_the_tables_do(everything: list[NamedTable]) -> None:
+    """Read by a parser, each has its cells, none more, with the text as it was."""
+    for one in everything:
+        table = one.table
+        header, rows, around = parsed(to_markdown(table))
+        names = [*table.heads, *(f"{column.group} {column.name}".strip() for column in table.columns)]
+        assert header == names
+        shown = zip(table.shown_heads(), table.rows, strict=True)
+        assert rows == [[*heads, *row.cells] for heads, row in shown]
+        assert around == [table.title, *table.notes]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12), min_size=6, max_size=6))
+def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
+    clean = [" ".join(text.split()) for text in texts]
+    title, head, column, name, cell, note = (text or "x" for text in clean)
+    table = Table(title, (head,), (Column(column),), (Row((name,), (cell,)),), notes=(note,))
+    header, rows, around = parsed(to_markdown(table))
+    assert (header, rows, around) == ([head, column], [[name, cell]], [title, note])
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a|b", r"a\|b"),
+        ("c\\d", r"c\\d"),
+        ("<img src=x onerror=alert(1)>", r"\<img src=x onerror=alert(1)\>"),
+        ("two\nlines", "two lines"),
+    ],
+)
+def test_markdown_by_hand(text: str, escaped: str) -> None:
+    assert escape(text) == escaped
+
+
+@pytest.mark.parametrize("text", ["# x", "- x", "+ x", "1. x", "2) x", "---", "=="])
+def test_a_note_is_no_heading_or_list(text: str) -> None:
+    table = Table("t", ("h",), (Column("c"),), (Row(("a",), ("b",)),), notes=(text,))
+    assert parsed(to_markdown(table))[2] == ["t", text]
+    assert escape_line(text) != escape(text)
+
+
+# --- CSV
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def assert_same(record: Mapping[str, Any], line: Mapping[str, str]) -> None:
+    assert list(record) == list(line)
+    for name, value in record.items():
+        if value is None:
+            assert line[name] == ""
+        elif isinstance(value, bool):
+            assert line[name] == str(value).lower()
+        elif isinstance(value, (int, float)):
+            assert type(value)(line[name]) == value
+        else:
+            assert unguard(line[name]) == value
+
+
+def test_csv_reads_back_exactly(everything: list[NamedTable]) -> None:
+    for one in everything:
+        lines = read(to_csv(one.records))
+        assert len(lines) == len(one.records) > 0
+        for record, line in zip(one.records, lines, strict=True):
+            assert_same(record, line)
+
+
+def test_coefficients_in_csv_are_the_summary_s(audit: Summary) -> None:
+    """Every coefficient once over the plain tables, bit by bit."""
+    cells = {(cell.measure, cell.treatment, cell.plan, cell.n): cell for cell in audit.cells}
+    found = 0
+    for one in audit_tables(audit):
+        if "-coefficients" not in one.name:
+            continue
+        for line in read(to_csv(one.records)):
+            cell = cells[line["measure"], line["treatment"], line["plan"], int(line["n"])]
+            effects, place = cell.effects, int(line["position"]) - 1
+            for name in ("estimate", "standard_error", "low", "high", "p_value", "degrees_of_freedom"):
+                assert float(line[name]) == getattr(effects, name)[place]
+            assert line["marker"] == marker(effects.p_value[place])
+            assert (line["model"], line["coefficient"]) == ("m", f"β{place + 1 if place else 0}")
+            assert int(line["sets"]) == effects.clusters
+            found += 1
+    assert found == sum(cell.n for cell in audit.cells)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "＝1", " =1", "'=1", '=HYPERLINK("x")'])
+def test_no_text_is_a_formula(text: str) -> None:
+    [line] = read(to_csv([{"model": text, "estimate": -0.5}]))
+    assert line["model"] == f"'{text}"
+    assert unguard(line["model"]) == text
+    assert line["estimate"] == "-0.5"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_guarding_loses_nothing(text: str) -> None:
+    assert unguard(guard(text)) == text
+    assert not guard(text).startswith(("=", "+", "-", "@", "\t", "\r"))
+    # Carriage returns inside a text are quoted, and come back.
+    [line] = read(to_csv([{"a": text, "b": 1}]))
+    assert unguard(line["a"]) == text
+
+
+def test_numbers_in_full_and_nothing_for_what_is_not_known() -> None:
+    records = [{"a": 0.1 + 0.2, "b": 3, "c": None, "d": True, "e": float("nan"), "f": float("inf"), "g": -0.0}]
+    assert to_csv(records) == "a,b,c,d,e,f,g\r\n0.30000000000000004,3,,true,,,-0.0\r\n"
+    assert to_csv([]) == ""
+    with pytest.raises(ValueError, match="a record has the keys"):
+        to_csv([{"a": 1}, {"b": 1}])
+
+
+# --- coefficients
+
+
+def test_the_plain_layout(audit: Summary) -> None:
+    """Sizes and positions down, one language a column; documents of one language and mixed ones stand apart."""
+    tables = coefficient_tables(audit, "representation", digits=2)
+    alone = named(tables, "representation-coefficients-paper").table
+    assert [column.name for column in alone.columns] == ["en", "de"]
+    assert [row.heads for row in alone.rows] == [
+        ("2", "β0 (Intercept)"),
+        ("2", "β2 (2 vs. 1)"),
+        ("3", "β0 (Intercept)"),
+        ("3", "β2 (2 vs. 1)"),
+        ("3", "β3 (3 vs. 1)"),
+    ]
+    [cell] = [one for one in audit.of("representation", "paper") if (one.plan, one.n) == ("de", 3)]
+    expected = [
+        f"{value:.2f}".replace("-", "−") + marker(p)
+        for value, p in zip(cell.effects.estimate, cell.effects.p_value, strict=True)
+    ]
+    assert [row.cells[1] for row in alone.rows if row.heads[0] == "3"] == expected
+    mixed = named(tables, "representation-coefficients-paper-mixed-en").table
+    assert [column.name for column in mixed.columns] == ["[de, en, ..., en]", "[zh, en, ..., en]"]
+    assert "later segments in en" in mixed.title
+
+
+def test_calibrated_beside_uncalibrated(audit: Summary) -> None:
+    tables = coefficient_tables(audit, "representation")
+    table = named(tables, "representation-calibrated-paper").table
+    assert table.spans() == [("en", 2), ("de", 2)]
+    assert [column.name for column in table.columns] == ["c.", "uc."] * 2
+    assert table.rows[0].heads == ("2", "β0")
+    assert table.notes[0] == "c.: paper; uc.: none"
+    plain = {name: named(tables, f"representation-coefficients-{name}").table for name in ("paper", "none")}
+    for row, calibrated, not_so in zip(table.rows, plain["paper"].rows, plain["none"].rows, strict=True):
+        assert row.cells == (calibrated.cells[0], not_so.cells[0], calibrated.cells[1], not_so.cells[1])
+
+
+def test_treatments_stand_beside_each_other_where_there_is_one_plan(audit: Summary) -> None:
+    tables = coefficient_tables(audit, "retention")
+    assert [one.name for one in tables] == ["retention-coefficients", "retention-calibrated-paper"]
+    assert [column.name for column in tables[0].table.columns] == ["none", "paper"]
+
+
+def test_the_legend_tells_only_of_markers_that_occur(audit: Summary) -> None:
+    for one in coefficient_tables(audit, "representation"):
+        cells = "".join(cell for row in one.table.rows for cell in row.cells)
+        [told] = [note for note in one.table.notes if note.startswith("p < 0.001")]
+        assert [mark in told for mark in "◇□•"] == [mark in cells for mark in "◇□•"]
+
+
+def test_several_treatments_and_plans_in_one_table(audit: Summary) -> None:
+    table = plain_layout(coefficients_of(audit, "representation"), "t")
+    assert table.spans()[0] == ("en", 3)
+    assert len(table.columns) == 12
+
+
+def test_sizes_that_were_not_measured_are_left_empty(tmp_path: Path) -> None:
+    rows = [simulated_rows(lambda p, s: 0.6, n=2), simulated_rows(lambda p, s: 0.6, n=3, plan=("de", "de"))]
+    found = coefficients_of(summarize(simulated_log(tmp_path / "run", rows)), "representation")
+    table = plain_layout(found, "t")
+    assert [[cell == "" for cell in row.cells] for row in table.rows] == [[False, True]] * 2 + [[True, False]] * 3
+
+
+def test_a_treatment_that_is_not_there_is_one_line(audit: Summary) -> None:
+    with pytest.raises(LogError, match="no coefficients of 'papier', only of none, paper, retrieval"):
+        paired_layout(coefficients_of(audit, "representation"), "t", "papier", "none")
+
+
+def test_headings() -> None:
+    assert [heading(plan) for plan in ("en", "zh:en")] == ["en", "[zh, en, ..., en]"]
+
+
+# --- published tables
+
+
+def assert_printed(number: int, printed: Printed) -> None:
+    """Heads and cells, character by character; groups of columns stand over the first of each."""
+    table = published_table(number)
+    grouped = any(column.group for column in table.columns)
+    header = [*table.heads, *(column.name for column in table.columns)]
+    if grouped:
+        above = ["n", ""] + [text for name, count in table.spans() for text in (name, *[""] * (count - 1))]
+        assert printed[:2] == [above, ["", "", *header[2:]]]
+    else:
+        assert printed[0] == header
+    shown = zip(table.shown_heads(), table.rows, strict=True)
+    assert [[*heads, *row.cells] for heads, row in shown] == printed[1 + grouped :]
+
+
+@pytest.mark.parametrize("number", [1, 2, 16])
+def test_a_published_table_is_as_printed(number: int) -> None:
+    """The expected cells were taken from the paper's text, not from the numbers that ship."""
+    assert_printed(number, read_cells(CELLS)[number])
+
+
+@pytest.mark.parametrize("number", range(1, 20))
+def test_every_published_table_is_as_in_the_text(number: int) -> None:
+    files = sorted(SEEDS.glob("*.txt"))
+    if not files:
+        pytest.skip("needs the paper's text in ../shared/seeds")
+    [printed] = [tables for file in files if len(tables := printed_tables(file.read_text("utf-8"))) == 19]
+    assert_printed(number, printed[number])
+    kept = read_cells(CELLS)
+    assert kept.get(number, printed[number]) == printed[number]
+
+
+def test_a_published_table_that_is_not_there() -> None:
+    with pytest.raises(LogError, match="no published table 20, only 1 to 19"):
+        published_table(20)
+
+
+# --- audits
+
+
+def test_verdicts_and_unevenness(audit: Summary) -> None:
+    tables = audit_tables(audit)
+    assert tables[0].name == "verdicts"
+    for row in tables[0].table.rows:
+        measure, treatment = row.heads
+        kind, words = row.cells
+        assert kind == audit.worst(measure, treatment).verdict.kind
+        assert audit.sentence(measure, treatment).endswith(words)
+    assert len(tables[0].records) == len(audit.cells)
+    uneven = named(tables, "representation-unevenness")
+    for row, record in zip(uneven.table.rows, uneven.records, strict=True):
+        assert row.heads == (record["plan"], str(record["n"]), record["treatment"])
+        [cell] = [
+            one
+            for one in audit.of("representation", row.heads[2])
+            if (one.plan, str(one.n)) == (row.heads[0], row.heads[1])
+        ]
+        spread = cell.secondary.spread
+        assert row.cells[0] == f"{spread.estimate:.3f} [{spread.low:.3f}, {spread.high:.3f}]"
+        assert (record["psi"], record["gini_high"]) == (cell.secondary.psi.estimate, cell.secondary.gini.high)
+
+
+def test_changes_against_the_first_treatment(audit: Summary) -> None:
+    changes = named(audit_tables(audit), "representation-changes")
+    found = [one for name in ("paper", "retrieval") for one in compare_sides(*sides(audit.log, name))]
+    found = [one for one in found if one.measure == "representation"]
+    assert len(changes.table.rows) == len(changes.records) == len(found)
+    for record, row, one in zip(changes.records, changes.table.rows, found, strict=True):
+        assert (record["first_spread"], record["second_spread"]) == one.spreads
+        assert (record["low"], record["high"]) == (one.paired.spread.low, one.paired.spread.high)
+        assert row.heads == (f"none → {one.second.treatment}", one.plan, str(one.n))
+
+
+def sides(log: AuditLog, treatment: str) -> tuple[Side, Side]:
+    return Side(log, "none"), Side(log, treatment)
+
+
+def test_changes_of_every_coefficient(audit: Summary) -> None:
+    found = compare_sides(*sides(audit.log, "paper"))
+    table = named(comparison_tables(found), "representation-coefficient-changes")
+    for record in table.records:
+        [one] = [
+            one for one in found if (one.measure, one.plan, one.n) == ("representation", record["plan"], record["n"])
+        ]
+        place = int(str(record["position"])) - 1
+        before, after = one.paired.first.estimate[place], one.paired.second.estimate[place]
+        assert (record["first"], record["second"]) == (before, after)
+        assert record["change"] == pytest.approx(after - before)
+
+
+def test_beside_the_published_ones(tmp_path: Path) -> None:
+    rows = simulated_rows(lambda position, s: 0.75 - 0.05 * (position > 1), n=3)
+    beside = beside_published(summarize(simulated_log(tmp_path / "run", [rows])), "mGTE")
+    table = beside_table(beside, "m")
+    assert [row.cells[2] for row in table.table.rows] == ["0.75", "−0.05", "−0.11"]
+    assert [record["published"] for record in table.records] == [0.75, -0.05, -0.11]
+    to_csv(table.records)
+
+
+def test_an_audit_without_positions_has_no_tables(tmp_path: Path) -> None:
+    rows = simulated_rows(lambda p, s: 0.5, measure="attention")
+    assert tables_of(simulated_log(tmp_path / "run", [rows], spec={"measures": ["attention"]})) == []
+
+
+def test_an_audit_that_was_stopped_has_tables(tmp_path: Path) -> None:
+    log = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.5)], ["none", "paper"], status="interrupted")
+    assert [one.name for one in tables_of(log)] == [
+        "verdicts",
+        "representation-unevenness",
+        "representation-coefficients",
+    ]
+
+
+# --- evaluations
+
+
+def test_quality(search: RetrievalSummary) -> None:
+    quality = named(search_tables(search), "quality")
+    assert [row.heads[0] for row in quality.table.rows] == [str(arm) for arm in search.arms]
+    assert quality.table.spans() == [("ndcg@10", 5), ("", 1)]
+    for arm, row in zip(search.arms, quality.table.rows, strict=True):
+        assert row.cells[0] == f"{search.result(arm, 'ndcg@10').effects.overall.estimate:.3f}"
+        assert row.cells[-1] == f"{search.result(arm, 'mrr').effects.overall.estimate:.3f}"
+    assert quality.table.rows[0].cells[1:3] == ("", "")
+    for record in quality.records:
+        [arm] = [one for one in search.arms if (one.treatment, one.index) == (record["treatment"], record["index"])]
+        result = search.result(arm, str(record["metric"]))
+        change = search.change(arm, str(record["metric"]))
+        assert record["estimate"] == result.effects.overall.estimate
+        assert record["change_low"] == (None if change is None else change.change.overall.low)
+        assert record["p_value"] == (None if change is None else change.p_value)
+
+
+def test_quality_by_position(search: RetrievalSummary) -> None:
+    for plan in search.plans:
+        table = named(search_tables(search), f"positions-{plan}" if plan else "positions")
+        assert len(table.table.rows) == 4 * len(search.arms)
+        assert len(table.records) == 2 * len(table.table.rows)
+        for record in table.records:
+            [arm] = [
+                one for one in search.arms if (one.treatment, one.index) == (record["treatment"], record["index"])
+            ]
+            place = int(str(record["group"])) - 1
+            metric = str(record["metric"])
+            assert record["estimate"] == search.result(arm, metric, plan).effects.groups[place].estimate
+            change = search.change(arm, metric, plan)
+            assert record["change_estimate"] == (None if change is None else change.change.groups[place].estimate)
+
+
+def test_costs_and_advice(search: RetrievalSummary) -> None:
+    tables = search_tables(search)
+    costs = named(tables, "index-costs")
+    assert [record["vectors"] for record in costs.records] == [search.cost(arm)["vectors"] for arm in search.arms]
+    assert {row.heads[0]: row.cells[0] for row in costs.table.rows}["none, chunk-max"] == f"{173 / 40:.1f}"
+    advice = named(tables, "advice")
+    told = [(one.treatment, one.kind) for one in search.advice]
+    assert [(row.heads[0], row.cells[0]) for row in advice.table.rows] == told
+    before = named(tables, "tokens-before")
+    assert [record["estimate"] for record in before.records] == [
+        mean.estimate for one in search.runs for mean in one.effects.groups
+    ]
+
+
+def test_search_by_length(tmp_path: Path) -> None:
+    rows = rows_of(usual, clusters=20).with_row_index("count")
+    rows = rows.with_columns(query_tokens=rows["set"].cast(int) + 5).drop("count")
+    log = log_of(tmp_path / "run", rows)
+    groups = by_length(log)
+    table = named(tables_of(log), "by-length")
+    assert groups
+    assert [record["estimate"] for record in table.records] == [one.value.estimate for one in groups]
+    assert [record["change_high"] for record in table.records] == [
+        None if one.change is None else one.change.high for one in groups
+    ]
+    assert sorted(row.heads[0] for row in table.table.rows) == sorted(
+        f"{one.group} ({one.count} of {one.tokens[0]}–{one.tokens[1]} tokens)" for one in groups
+    )
+
+
+def test_two_evaluations(search: RetrievalSummary) -> None:
+    changes = compare_searches(search.log, search.log, ("none", "paper"))
+    table = change_table(changes, "a", "b")
+    assert [record["change_estimate"] for record in table.records] == [one.change.overall.estimate for one in changes]
+    assert [row.heads[1] for row in table.table.rows] == [one.metric for one in changes]
+
+
+# --- studies of length
+
+
+def test_geometry_by_length(study: LengthSummary) -> None:
+    tables = length_tables(study)
+    cosine = named(tables, "geometry-cosine")
+    assert [row.heads[0] for row in cosine.table.rows] == [PLAIN, STRONG, "raw word embeddings"]
+    assert [column.name for column in cosine.table.columns] == ["50", "100", "200", "400", "each doubling [95 %]"]
+    assert cosine.table.rows[1].cells[:4] == ("0.400", "0.410", "−0.420", "0.430")
+    kept = [entry for entry in study.log.header["geometry"] if entry["measure"] == "cosine"]
+    assert [{k: v for k, v in record.items() if k != "model"} for record in cosine.records] == kept
+
+
+def test_a_star_where_a_treatment_changes_the_classifier(study: LengthSummary) -> None:
+    """Every interval is 0.02 wide, and every difference larger."""
+    table = named(length_tables(study), "classification-correct").table
+    assert [cell.endswith("*") for cell in table.rows[0].cells] == [False] * 4
+    assert [cell.endswith("*") for cell in table.rows[1].cells] == [True] * 4
+
+
+def test_spectra_filters_bounds_and_words(study: LengthSummary) -> None:
+    tables = length_tables(study)
+    last = named(tables, "spectra")
+    by_hand = [f"{0.3 + 0.1 + 0.005 + length / 1000:.3f}" for length in LENGTHS]
+    assert list(last.table.rows[0].cells) == by_hand
+    assert len(last.records) == sum(
+        len(study.spectrum(m, t)) for m in {r["measure"] for r in SPECTRA} for t in study.treatments
+    )
+    rates = named(tables, "filter-rates").table
+    assert [column.group for column in rates.columns] == ["layer", "layer"]
+    assert rates.rows[0].heads == (PLAIN, "50")
+    rate = study.spectrum("filter_rate", PLAIN)["value"].to_list()
+    assert rates.rows[0].cells == tuple(f"{value:+.2f}".replace("-", "−") for value in rate[:2])
+    above = {(row.heads[0], row.heads[1]): row.cells for row in named(tables, "bounds").table.rows}
+    count, total = study.exceeded("sigma_a", "theorem_3", PLAIN)
+    assert above["Theorem 3: σ_a", PLAIN] == (str(count), str(total))
+    words = named(tables, "repeated-words")
+    assert [(r["times"], r["cosine"]) for r in words.records if r["treatment"] == STRONG] == [(1, 0.1), (2, 0.2)]
+
+
+def test_verdicts_on_length(study: LengthSummary) -> None:
+    table = length_tables(study)[0].table
+    assert [row.cells[0] for row in table.rows] == [study.verdict(name) for name in study.treatments]
+    assert table.notes[0] == f"suggested by geometry alone: {study.advice()}"
+
+
+# --- files
+
+
+def test_tables_are_written(audit: Summary, search: RetrievalSummary, study: LengthSummary, tmp_path: Path) -> None:
+    for log in (audit.log, search.log, study.log):
+        folder = tmp_path / str(log.header["verb"]) / "tables"
+        files = write_tables(log, folder)
+        tables = tables_of(log)
+        assert sorted(folder.iterdir()) == sorted(files)
+        assert len(files) == 3 * len(tables)
+        for number, one in enumerate(tables):
+            kinds = files[3 * number : 3 * number + 3]
+            assert [file.suffix for file in kinds] == [".md", ".tex", ".csv"]
+            assert kinds[0].read_text("utf-8") == to_markdown(one.table)
+            with kinds[2].open(encoding="utf-8", newline="") as text:
+                lines = list(csv.DictReader(text))
+            for record, line in zip(one.records, lines, strict=True):
+                assert_same(record, line)
+
+
+def test_names_of_files() -> None:
+    assert file_names(["a-b", "a b", "a/b", "A-B", "../x", "报告", ""]) == [
+        "a-b",
+        "a-b-2",
+        "a-b-3",
+        "A-B-4",
+        "x",
+        "table",
+        "table-2",
+    ]
+
+
+def test_formats_and_folders_that_cannot_be(audit: Summary, tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="written as md, tex, csv, not as docx"):
+        write_tables(audit.log, tmp_path, ["docx"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogError, match=r"cannot be written to .*file.*: choose another folder"):
+        write_tables(audit.log, tmp_path / "file")
+    assert [file.suffix for file in write_tables(audit.log, tmp_path / "only", ["csv"])] == [".csv"] * len(
+        tables_of(audit.log)
+    )
+
+
+def test_another_verb_has_no_tables(audit: Summary) -> None:
+    log = AuditLog(audit.log.folder, {**audit.log.header, "verb": "tune"}, audit.log.rows)
+    with pytest.raises(LogError, match="belongs to tune"):
+        tables_of(log)
+
+
+def test_nasty_names_go_through(tmp_path: Path) -> None:
+    rows = [simulated_rows(lambda p, s: 0.6, plan=(NASTY, NASTY)), simulated_rows(lambda p, s: 0.6)]
+    log = simulated_log(tmp_path / "run", rows, model={"name": "=cmd|x", "fingerprint": "f"})
+    for one in tables_of(log):
+        assert parsed(to_markdown(one.table))[2][0] == one.table.title
+        for line in read(to_csv(one.records)):
+            assert line["model"] == "'=cmd|x"
+    plain = named(tables_of(log), "representation-coefficients-none").table
+    assert re.sub(r"\s+", " ", NASTY) in [column.name for column in plain.columns]
