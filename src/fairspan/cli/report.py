@@ -1,0 +1,71 @@
+"""`fairspan report RUN [RUN…]`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairspan.cli.options import words
+from fairspan.errors import LogError
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs: audits, evaluations, studies of length.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page. Default: report.html in the run's folder; of several runs, in this one."),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What stands at the top of the page.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="A folder for all figures of the runs.")] = None,
+    figure_formats: Annotated[str, typer.Option(help="Of svg, png and pdf.")] = "svg",
+    tables: Annotated[Path | None, typer.Option(help="A folder for all tables of the runs.")] = None,
+    table_formats: Annotated[str, typer.Option(help="Of md, tex and csv.")] = "md,tex,csv",
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Make a page of runs that can be mailed: verdicts, profiles before and after, tables, methods and the rows.
+
+    The page is one file. It needs no network and holds the raw rows unless they are too many. Several runs stand side
+    by side, with paired differences where they share documents or queries.
+
+    Examples:
+
+        fairspan report fairspan-runs/bge-m3-1a2b3c4d
+
+        fairspan report fairspan-runs/bge-m3-1a2b3c4d fairspan-runs/e5-5e6f7a8b --out models.html
+
+        fairspan report fairspan-runs/bge-m3-1a2b3c4d --figures figures --figure-formats svg,pdf --tables tables
+    """
+    from fairspan.log import read_log
+    from fairspan.report.page.page import write_page
+
+    logs = [read_log(run) for run in runs]
+    page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
+    written = {"page": [write_page(logs, page, title=title)], "figures": [], "tables": []}
+    for log in logs:
+        # Figures of several runs have the same names.
+        inner = log.run if len(logs) > 1 else ""
+        if figures is not None:
+            from fairspan.report.figures.of_run import write_figures
+
+            written["figures"] += write_figures(log, figures / inner, _formats("figure-formats", figure_formats))
+        if tables is not None:
+            from fairspan.report.tables.of_run import write_tables
+
+            written["tables"] += write_tables(log, tables / inner, _formats("table-formats", table_formats))
+    if as_json:
+        typer.echo(json.dumps({kind: [str(file) for file in files] for kind, files in written.items()}, indent=2))
+        return
+    typer.echo(f"page: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    for kind, folder in (("figures", figures), ("tables", tables)):
+        if folder is not None:
+            typer.echo(f"{kind}: {len(written[kind])} files in {folder}")
+
+
+def _formats(name: str, text: str) -> list[str]:
+    found = words(text)
+    if not found:
+        raise LogError(f"--{name} takes at least one format.")
+    return found

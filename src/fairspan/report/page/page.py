@@ -1,0 +1,158 @@
+"""`write_page`: one or several runs as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairspan.errors import LogError
+from fairspan.log import AuditLog
+from fairspan.report.comparison import compare_sides, sides_to_compare
+from fairspan.report.length import summarize_length
+from fairspan.report.page import attention, audits, lengths, searches
+from fairspan.report.page.audits import Audited
+from fairspan.report.page.downloads import json_download, row_download
+from fairspan.report.page.render import render, write_text
+from fairspan.report.page.sections import RunPart, Section
+from fairspan.report.page.settings import facts_of, methods_of, settings_of, short, spec_text
+from fairspan.report.retrieval import compare_searches, summarize_search
+from fairspan.report.summary import Summary, summarize
+from fairspan.report.tables.comparison import comparison_tables
+from fairspan.report.tables.search import change_table
+from fairspan.report.tables.table import Table
+
+# Bytes of the page that raw rows may take, all runs together: a page that is mailed stays under five million.
+ROOM_FOR_ROWS = 2_500_000
+
+
+def write_page(logs: Sequence[AuditLog], file: Path, *, title: str | None = None) -> Path:
+    """Write the page of one run, or of several side by side."""
+    return write_text(make_page(logs, title=title), file)
+
+
+def make_page(logs: Sequence[AuditLog], *, title: str | None = None) -> str:
+    """The page as text."""
+    if not logs:
+        raise LogError("a page shows at least one run.")
+    _refuse_twice(logs)
+    room = ROOM_FOR_ROWS // len(logs)
+    summaries: dict[str, Summary] = {}
+    parts = [_part(log, room, summaries) for log in logs]
+    if len(logs) > 1:
+        parts = [_together(logs, summaries), *parts]
+    return render("report.html", scripts=("charts.js",), title=title or _title(logs), parts=parts, runs=len(logs))
+
+
+def _part(log: AuditLog, room: int, summaries: dict[str, Summary]) -> RunPart:
+    verb = log.header.get("verb")
+    if verb == "audit":
+        summary = summaries[log.run] = summarize(log)
+        alone = [Audited(summary)]
+        sections: list[Section | None] = [audits.profile_section(alone, name) for name in summary.measures]
+        sections += [attention.attention_section(log), audits.table_section(summary) if summary.cells else None]
+        cards, switch = audits.cards(summary), audits.switch_of(alone) or tuple(log.treatments)
+        notes, statistics = summary.notes, summary.to_dict()
+    elif verb == "evaluate":
+        search = summarize_search(log)
+        sections = [searches.position_section(search), searches.overall_section(search)]
+        sections.append(searches.table_section(search))
+        cards, switch = searches.cards(search), searches.switch_of(search)
+        notes, statistics = log.notes, search.to_dict()
+    elif verb == "collapse":
+        study = summarize_length(log)
+        sections = [lengths.geometry_section(study), lengths.spectrum_section(study), lengths.table_section(study)]
+        cards, switch = lengths.cards(study), lengths.switch_of(study)
+        notes, statistics = log.notes, study.to_dict()
+    else:
+        raise LogError(f"the run {log.run} belongs to {verb}, of which there is no report.")
+    # Where a run lies on somebody's disk is nothing to mail around.
+    shared = {key: value for key, value in statistics.items() if key != "folder"}
+    return RunPart(
+        title=_run_title(log),
+        facts=facts_of(log),
+        cards=cards,
+        notes=tuple(notes),
+        switch=switch,
+        sections=tuple(section for section in sections if section is not None),
+        methods=methods_of(log),
+        settings=settings_of(log),
+        spec=spec_text(log),
+        downloads=(
+            row_download(log, room),
+            json_download(f"{log.run}-statistics.json", "statistics (JSON)", shared),
+        ),
+    )
+
+
+def _together(logs: Sequence[AuditLog], summaries: dict[str, Summary]) -> RunPart:
+    """What several runs say side by side: profiles on common axes, and paired differences from the first."""
+    labels = _labels(logs)
+    own = [Audited(summaries[log.run], labels[log.run]) for log in logs if log.run in summaries]
+    sections = []
+    if len(own) > 1:
+        measures = list(dict.fromkeys(measure for one in own for measure in one.summary.measures))
+        sections += [audits.profile_section(own, measure) for measure in measures]
+    tables, notes = _comparisons(logs)
+    if tables:
+        intro = "Differences are taken on the same documents or queries, so they are known better than either side."
+        sections.append(Section("Paired differences", intro, tables=tuple(tables)))
+    return RunPart(
+        title="Side by side",
+        facts=tuple((labels[log.run], _run_title(log)) for log in logs),
+        cards=(),
+        notes=tuple(notes),
+        switch=audits.switch_of(own) if len(own) > 1 else (),
+        sections=tuple(sections),
+    )
+
+
+def _comparisons(logs: Sequence[AuditLog]) -> tuple[list[Table], list[str]]:
+    """Every other run against the first of its kind; where that cannot be, the reason."""
+    tables: list[Table] = []
+    notes: list[str] = []
+    for verb in ("audit", "evaluate"):
+        alike = [log for log in logs if log.header.get("verb") == verb]
+        for other in alike[1:]:
+            try:
+                tables += _paired_tables(verb, alike[0], other)
+            except LogError as error:
+                notes.append(f"{alike[0].run} and {other.run} are not compared in pairs: {error}")
+    return tables, notes
+
+
+def _paired_tables(verb: str, first: AuditLog, other: AuditLog) -> list[Table]:
+    pairs = sides_to_compare(first, other)
+    if verb == "audit":
+        found = [one for pair in pairs for one in compare_sides(*pair)]
+        return [named.table for named in comparison_tables(found, positions=False)]
+    changes = [(compare_searches(first, other, (one.treatment, two.treatment)), one, two) for one, two in pairs]
+    return [change_table(found, str(one), str(two)).table for found, one, two in changes]
+
+
+def _labels(logs: Sequence[AuditLog]) -> dict[str, str]:
+    """Short names of runs, the run's own where models do not tell them apart."""
+    models = [short(log.model) for log in logs]
+    return {log.run: model if models.count(model) == 1 else log.run for log, model in zip(logs, models, strict=True)}
+
+
+def _run_title(log: AuditLog) -> str:
+    kinds = {"audit": "audit", "evaluate": "search", "collapse": "length"}
+    return f"{short(log.model)}: {kinds.get(str(log.header.get('verb')), 'run')}"
+
+
+def _title(logs: Sequence[AuditLog]) -> str:
+    models = list(dict.fromkeys(short(log.model) for log in logs))
+    if len(logs) > 1:
+        return "Side by side: " + ", ".join(models)
+    return {
+        "audit": f"How fairly {models[0]} represents each part of a text",
+        "evaluate": f"What search finds with {models[0]}",
+        "collapse": f"What length does to {models[0]}",
+    }[str(logs[0].header["verb"])]
+
+
+def _refuse_twice(logs: Sequence[AuditLog]) -> None:
+    seen = [log.run for log in logs]
+    twice = next((run for run in seen if seen.count(run) > 1), None)
+    if twice is not None:
+        raise LogError(f"the run {twice} is named twice: name each run once.")
