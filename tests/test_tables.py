@@ -430,6 +430,7 @@ def test_changes_against_the_first_treatment(audit: Summary) -> None:
     changes = named(audit_tables(audit), "representation-changes")
     found = [one for name in ("paper", "retrieval") for one in compare_sides(*sides(audit.log, name))]
     found = [one for one in found if one.measure == "representation"]
+    found.sort(key=lambda one: (one.second.treatment, ["en", "de", "de:en", "zh:en"].index(one.plan), one.n))
     assert len(changes.table.rows) == len(changes.records) == len(found)
     for record, row, one in zip(changes.records, changes.table.rows, found, strict=True):
         assert (record["first_spread"], record["second_spread"]) == one.spreads

@@ -75,6 +75,11 @@ def test_only_ascii_reaches_pdflatex_but_for_what_it_skips() -> None:
     assert rest.isascii()
 
 
+def test_a_long_run_is_told_by_its_first_characters() -> None:
+    assert escape("报" * 7).endswith(f"{{{' '.join(['U+62A5'] * 6)} \\dots{{}}}}")
+    assert escape("报" * 6).endswith(f"{{{' '.join(['U+62A5'] * 6)}}}")
+
+
 def test_the_way_out_is_told_only_where_it_is_needed() -> None:
     assert DEFINITION in to_latex(table_of("报告"))
     assert OTHER not in to_latex(table_of("report"))
@@ -105,6 +110,15 @@ def test_cells_are_those_of_the_published_table() -> None:
     """β3 of five segments in Table 1: the last two cells, by hand."""
     text = to_latex(published_table(1))
     assert r"& $-$0.46 & $-$0.16\rlap{$^{\scriptscriptstyle\square}$} \\" in text
+
+
+def test_outer_groups_have_rules_and_inner_ones_gaps() -> None:
+    heads = [("en", "3"), ("en", "3"), ("en", "4"), ("de", "4")]
+    table = Table("t", ("plan", "n"), (Column("c"),), tuple(Row(head, ("x",)) for head in heads), grouped=2)
+    lines = [line.strip() for line in to_latex(table).splitlines()]
+    body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
+    rows = [r"en & 3 & x \\", r"&  & x \\", r"\addlinespace", r"& 4 & x \\", r"\midrule", r"de & 4 & x \\"]
+    assert body == rows
 
 
 def test_a_row_that_begins_with_a_bracket_is_no_argument() -> None:

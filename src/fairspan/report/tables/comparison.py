@@ -20,7 +20,7 @@ def comparison_tables(found: Sequence[Comparison], *, positions: bool = True, di
     """For each measure the spread between positions before and after, and where asked every coefficient."""
     tables = []
     for measure in dict.fromkeys(one.measure for one in found):
-        own = [one for one in found if one.measure == measure]
+        own = _by_plan([one for one in found if one.measure == measure])
         tables.append(_spreads(own, digits))
         if positions:
             tables.append(_positions(own, digits))
@@ -106,6 +106,13 @@ def _positions(found: Sequence[Comparison], digits: int) -> NamedTable:
     heads = ("treatment", "plan", "n", "")
     table = Table(title, heads, columns, tuple(rows), grouped=3, notes=tuple(_notes(found)))
     return NamedTable(f"{measure}-coefficient-changes", table, tuple(records))
+
+
+def _by_plan(found: Sequence[Comparison]) -> list[Comparison]:
+    """By sides and then by plan, each in the order of their first."""
+    sides = list(dict.fromkeys(_sides(one) for one in found))
+    plans = list(dict.fromkeys(one.plan for one in found))
+    return sorted(found, key=lambda one: (sides.index(_sides(one)), plans.index(one.plan), one.n))
 
 
 def _sides(one: Comparison) -> str:

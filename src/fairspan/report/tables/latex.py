@@ -123,11 +123,14 @@ def _head(table: Table) -> list[str]:
 
 
 def _rows(table: Table) -> list[str]:
+    """The rows, with a rule between outer groups and a gap between inner ones."""
     lines: list[str] = []
     heads = iter(table.shown_heads())
+    before = ""
     for number, group in enumerate(table.groups()):
         if number and table.grouped:
-            lines.append(r"\midrule")
+            lines.append(r"\addlinespace" if group[0].heads[0] == before else r"\midrule")
+        before = group[0].heads[0] if table.grouped else ""
         for place, row in enumerate(group):
             # Rows of several lines need air between them.
             space = [r"\addlinespace"] if place and "wrap" in table.aligns else []

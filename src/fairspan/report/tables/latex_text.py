@@ -52,6 +52,9 @@ _MATHS = {
     **MARKERS,
 }
 
+# Of a run, as code points: more of them would only push the table apart.
+_MOST = 6
+
 _TEXT = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -167,7 +170,7 @@ def _accented(letter: str) -> str | None:
 
 
 def _other(run: str) -> str:
-    points = " ".join(f"U+{ord(sign):04X}" for sign in run)
+    points = " ".join(f"U+{ord(sign):04X}" for sign in run[:_MOST]) + (r" \dots{}" if len(run) > _MOST else "")
     # Half of a pair has no place in a file.
     shown = "".join("\ufffd" if unicodedata.category(sign) in ("Cs", "Cc") else sign for sign in run)
     return f"{OTHER}{{{shown}}}{{{points}}}"

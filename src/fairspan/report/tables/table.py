@@ -34,7 +34,7 @@ class Table:
         title: one line, shown above.
         heads: what stands over the columns that name the rows.
         columns: those of the cells.
-        grouped: how many of the first heads group the rows: what they repeat is shown once, and a rule parts groups.
+        grouped: how many of the first heads group the rows: what they repeat is shown once, and groups stand apart.
         notes: legend and remarks, shown below, a line each.
     """
 
