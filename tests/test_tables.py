@@ -438,6 +438,11 @@ def test_changes_against_the_first_treatment(audit: Summary) -> None:
         assert row.heads == (f"none → {one.second.treatment}", one.plan, str(one.n))
 
 
+def test_changes_can_be_left_out(audit: Summary) -> None:
+    every, some = audit_tables(audit), audit_tables(audit, changes=False)
+    assert [one.name for one in every[len(some) :]] == ["representation-changes", "retention-changes"]
+
+
 def sides(log: AuditLog, treatment: str) -> tuple[Side, Side]:
     return Side(log, "none"), Side(log, treatment)
 

@@ -20,15 +20,19 @@ from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import interval
 
 
-def audit_tables(summary: Summary, *, digits: int = 3) -> list[NamedTable]:
-    """All tables of an audit, verdicts first; none where no position was measured."""
+def audit_tables(summary: Summary, *, digits: int = 3, changes: bool = True) -> list[NamedTable]:
+    """All tables of an audit, verdicts first; none where no position was measured.
+
+    Args:
+        changes: whether to compare treatments document by document, which takes about as long as half a summary.
+    """
     if not summary.cells:
         return []
     found = [verdict_table(summary)]
     for measure in summary.measures:
         found.append(unevenness_table(summary, measure, digits=digits))
         found += coefficient_tables(summary, measure, digits=digits)
-    return [*found, *change_tables(summary, digits=digits)]
+    return [*found, *(change_tables(summary, digits=digits) if changes else [])]
 
 
 def verdict_table(summary: Summary) -> NamedTable:
