@@ -25,6 +25,7 @@ COLOURS = ("#999999", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d
 HATCHES = ("", "", "///", "...", "xx", "\\\\\\", "oo")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FORMATS = (".png", ".svg", ".pdf")
+DASHES = (0, (4, 3))
 INK, FAINT, PALE = "#333333", "#999999", "#d9d9d9"
 
 _RC: dict[str, Any] = {
@@ -41,8 +42,11 @@ _RC: dict[str, Any] = {
     "axes.spines.right": False,
     "axes.edgecolor": INK,
     "axes.linewidth": 0.8,
+    "axes.labelcolor": INK,
     "axes.unicode_minus": True,
     "axes.axisbelow": True,
+    # Names come from outside, and a dollar sign in one is no formula.
+    "text.parse_math": False,
     "text.color": "#1a1a1a",
     "xtick.color": INK,
     "ytick.color": INK,
@@ -50,7 +54,9 @@ _RC: dict[str, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "figure.constrained_layout.w_pad": 0.06,
-    "figure.constrained_layout.h_pad": 0.06,
+    "figure.constrained_layout.h_pad": 0.05,
+    "figure.constrained_layout.hspace": 0.0,
+    "figure.constrained_layout.wspace": 0.02,
     # Text in SVG stays text, and fonts in PDF can be searched and copied.
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
@@ -58,6 +64,8 @@ _RC: dict[str, Any] = {
     "svg.hashsalt": "fairspan",
     "path.simplify": True,
 }
+# Characters of a legend to an inch, and the room of a handle in characters.
+_PER_INCH, _HANDLE = 13.0, 7
 # Without dates, so that the same figure is the same file.
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -85,7 +93,8 @@ def house_style() -> Iterator[None]:
     """The settings of every figure, which end with the block."""
     import matplotlib
 
-    with matplotlib.rc_context(_RC):
+    settings: Any = _RC
+    with matplotlib.rc_context(settings):
         yield
 
 
@@ -140,15 +149,75 @@ def add_legend(figure: Figure, axes: Any, **options: Any) -> None:
     handles, shown = axes.get_legend_handles_labels()
     if not shown:
         return
-    # About eleven characters to an inch, and room for each handle.
-    fitting = int(figure.get_figwidth() * 11 // (max(len(label) for label in shown) + 6))
-    columns = max(1, min(len(shown), fitting))
+    columns = max(1, _fitting([len(label) for label in shown], figure.get_figwidth()))
     figure.legend(handles, shown, loc="outside lower center", ncols=columns, **options)
+
+
+def _fitting(lengths: list[int], width: float) -> int:
+    """How many columns of labels so many characters long fit; legends are filled a column at a time."""
+    for columns in range(len(lengths), 0, -1):
+        rows = -(-len(lengths) // columns)
+        widest = [max(lengths[start : start + rows]) + _HANDLE for start in range(0, len(lengths), rows)]
+        if sum(widest) <= width * _PER_INCH:
+            return columns
+    return 1
 
 
 def short_name(name: str) -> str:
     """The last part of a path or a hub's name, which fits a title."""
     return name.rstrip("/").split("/")[-1]
+
+
+def draw_curve(axes: Any, where: Any, estimates: Any, lows: Any, highs: Any, look: Look, **options: Any) -> None:
+    """Points with their intervals on a line, in a treatment's look."""
+    drawn: dict[str, Any] = {
+        "color": look.colour,
+        "marker": look.marker,
+        "markersize": 4.5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+        "linewidth": 1.4,
+        "elinewidth": 0.9,
+        "capsize": 2,
+    }
+    axes.errorbar(where, estimates, yerr=reach(estimates, lows, highs), **{**drawn, **options})
+
+
+def draw_bars(
+    axes: Any, where: Any, width: float, estimates: Any, lows: Any, highs: Any, look: Look, **options: Any
+) -> None:
+    """Bars with their intervals, in a treatment's look."""
+    axes.bar(
+        where,
+        estimates,
+        width,
+        yerr=reach(estimates, lows, highs),
+        color=look.colour,
+        hatch=look.hatch,
+        edgecolor="white",
+        linewidth=0,
+        error_kw={"elinewidth": 1, "capsize": 2, "ecolor": INK},
+        **options,
+    )
+
+
+def draw_strip(axes: Any, values: Any, labels: list[str], top: float, name: str | None = None) -> None:
+    """Grey bars with their numbers in them: how long or large what stands above is."""
+    axes.bar(range(len(labels)), values, 0.8, color=PALE, label="_size")
+    for place, (value, label) in enumerate(zip(values, labels, strict=True)):
+        axes.text(place, value / 2, label, ha="center", va="center", fontsize=7, color=INK)
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+    axes.set_ylim(0, top)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[["left", "bottom"]].set_visible(False)
+    if name is not None:
+        axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=7.5, color=INK)
+
+
+def spread_out(number: int, count: int, room: float = 0.8) -> float:
+    """How far the mark of one of `count` treatments stands from the middle of their place."""
+    return (number - (count - 1) / 2) * room / count
 
 
 def reach(estimates: Any, lows: Any, highs: Any) -> np.ndarray:
