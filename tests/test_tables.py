@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ from fairspan.report.tables.of_run import file_names, tables_of, write_tables
 from fairspan.report.tables.published import published_named, published_table
 from fairspan.report.tables.search import change_table, search_tables
 from fairspan.report.tables.table import Column, Row, Table
+from fairspan.report.tables.text import model_name
 from fairspan.stats.positions import marker
 from tests.paper_tables import Printed, printed_tables, read_cells
 from tests.test_length_report import LENGTHS, PLAIN, SPECTRA, STRONG, entries_of, study_of
@@ -469,6 +471,22 @@ def test_beside_the_published_ones(tmp_path: Path) -> None:
     to_csv(table.records)
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("BAAI/bge-m3", "BAAI/bge-m3"),
+        ("bge-m3", "bge-m3"),
+        ("/a/b/bge-m3/", "bge-m3"),
+        ("./bge-m3", "bge-m3"),
+        ("C:\\models\\bge-m3", "bge-m3"),
+        ("a/b/c", "c"),
+        ("/", "/"),
+    ],
+)
+def test_titles_hold_no_folders(name: str, shown: str) -> None:
+    assert model_name(name) == shown
+
+
 def test_an_audit_without_positions_has_no_tables(tmp_path: Path) -> None:
     rows = simulated_rows(lambda p, s: 0.5, measure="attention")
     assert tables_of(simulated_log(tmp_path / "run", [rows], spec={"measures": ["attention"]})) == []
@@ -547,6 +565,21 @@ def test_search_by_length(tmp_path: Path) -> None:
     assert sorted(row.heads[0] for row in table.table.rows) == sorted(
         f"{one.group} ({one.count} of {one.tokens[0]}–{one.tokens[1]} tokens)" for one in groups
     )
+
+
+def test_one_cluster_has_tables_without_intervals(tmp_path: Path) -> None:
+    """Twelve queries of different lengths on one document: means, and nothing about what is not known."""
+    rows = rows_of(usual, clusters=1, positions=(1, 2, 3, 4) * 3)
+    numbers = [number % 12 for number in range(len(rows))]
+    rows = rows.with_columns(
+        query_tokens=pl.Series(numbers, dtype=rows["query_tokens"].dtype) + 5,
+        query=pl.Series([f"q{number}" for number in numbers]),
+    )
+    tables = tables_of(log_of(tmp_path / "run", rows))
+    assert [one.name for one in tables] == ["quality", "index-costs"]
+    text = to_markdown(tables[0].table)
+    assert "nan" not in text
+    assert tables[0].records[0]["low"] is None
 
 
 def test_two_evaluations(search: RetrievalSummary) -> None:

@@ -17,7 +17,7 @@ from fairspan.report.tables.coefficients import (
 from fairspan.report.tables.comparison import comparison_tables
 from fairspan.report.tables.named import NamedTable, Record
 from fairspan.report.tables.table import Column, Row, Table
-from fairspan.report.tables.text import interval
+from fairspan.report.tables.text import interval, model_name
 
 
 def audit_tables(summary: Summary, *, digits: int = 3, changes: bool = True) -> list[NamedTable]:
@@ -43,7 +43,7 @@ def verdict_table(summary: Summary) -> NamedTable:
         for name in summary.treatments(measure)
     ]
     columns = (Column("verdict", align="left"), Column("in words", align="wrap"))
-    title = f"Verdicts on {summary.log.model}"
+    title = f"Verdicts on {model_name(summary.log.model)}"
     table = Table(title, ("measure", "treatment"), columns, tuple(rows), grouped=1, notes=tuple(summary.notes))
     return NamedTable("verdicts", table, tuple(_verdict_record(summary, cell) for cell in summary.cells))
 
@@ -72,7 +72,7 @@ def unevenness_table(summary: Summary, measure: str, *, digits: int = 3) -> Name
         "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the position means",
         f"verdict: on differences between positions within ±{cells[0].verdict.margin:g}",
     )
-    title = f"Unevenness of {measure} between positions ({summary.log.model})"
+    title = f"Unevenness of {measure} between positions ({model_name(summary.log.model)})"
     table = Table(title, ("plan", "n", "treatment"), columns, tuple(rows), grouped=2, notes=notes)
     return NamedTable(f"{measure}-unevenness", table, tuple(_unevenness_record(summary, cell) for cell in cells))
 
@@ -102,7 +102,8 @@ def coefficient_tables(summary: Summary, measure: str, *, digits: int = 3) -> li
             part = [one for one in own if one.treatment in (baseline, name)]
             if len({one.treatment for one in part}) == 2:
                 stem = f"{measure}-calibrated-{name}{suffix}"
-                title = f"OLS coefficients of {measure} ({setting}, {summary.log.model}, {name} beside {baseline})"
+                model = model_name(summary.log.model)
+                title = f"OLS coefficients of {measure} ({setting}, {model}, {name} beside {baseline})"
                 notes = (f"c.: {name}; uc.: {baseline}", *_notes(part))
                 table = paired_layout(part, title, name, baseline, notes=notes, digits=digits)
                 tables.append(NamedTable(stem, table, tuple(one.to_record() for one in part)))
@@ -118,7 +119,7 @@ def change_tables(summary: Summary, *, digits: int = 3) -> list[NamedTable]:
 
 
 def _plain(name: str, summary: Summary, setting: str, found: Sequence[Coefficient], digits: int) -> NamedTable:
-    title = f"OLS coefficients of {found[0].measure} ({setting}, {summary.log.model})"
+    title = f"OLS coefficients of {found[0].measure} ({setting}, {model_name(summary.log.model)})"
     table = plain_layout(found, title, notes=_notes(found), digits=digits)
     return NamedTable(name, table, tuple(one.to_record() for one in found))
 

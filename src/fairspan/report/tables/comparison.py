@@ -10,7 +10,7 @@ from fairspan.report.summary import finite
 from fairspan.report.tables.coefficients import marked, symbol
 from fairspan.report.tables.named import NamedTable, Record
 from fairspan.report.tables.table import Column, Row, Table
-from fairspan.report.tables.text import bounds, number, p_value
+from fairspan.report.tables.text import bounds, model_name, number, p_value
 from fairspan.stats.bootstrap import Interval
 
 SHARED = "sets share segments; p allows for it, the interval of the change resamples sets and does not"
@@ -49,7 +49,7 @@ def beside_table(beside: Sequence[Beside], model: str, *, digits: int = 3) -> Na
         f"agrees: the interval reaches what was printed, rounding included; {agreeing} of {len(beside)} do",
     )
     heads = ("measure", "treatment", "plan", "n", "")
-    title = f"Measured and published coefficients ({model})"
+    title = f"Measured and published coefficients ({model_name(model)})"
     table = Table(title, heads, columns, tuple(rows), grouped=4, notes=notes)
     records = [{"model": model, **one.to_dict()} for one in beside]
     return NamedTable("beside-published", table, tuple(records))
@@ -121,7 +121,7 @@ def _sides(one: Comparison) -> str:
 
 
 def _models(one: Comparison) -> str:
-    first, second = one.first.log.model, one.second.log.model
+    first, second = (model_name(side.log.model) for side in (one.first, one.second))
     return first if first == second else f"{first} → {second}"
 
 

@@ -9,7 +9,7 @@ from fairspan.collapse_spec import WORDS
 from fairspan.report.length import SPECTRA, Estimate, LengthSummary
 from fairspan.report.tables.named import NamedTable, Record
 from fairspan.report.tables.table import Column, Row, Table
-from fairspan.report.tables.text import UNKNOWN, interval, number
+from fairspan.report.tables.text import UNKNOWN, interval, model_name, number
 
 GEOMETRY = {
     "cosine": "Mean pairwise cosine: how alike different texts of one length are",
@@ -183,7 +183,7 @@ def repeated_table(summary: LengthSummary) -> NamedTable | None:
 
 
 def _where(summary: LengthSummary) -> str:
-    return f"{summary.log.model} on {summary.log.header['corpus']['name']}"
+    return f"{model_name(summary.log.model)} on {summary.log.header['corpus']['name']}"
 
 
 def _lengths(summary: LengthSummary) -> tuple[Column, ...]:

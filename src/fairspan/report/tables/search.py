@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from fairspan.errors import StatisticsError
 from fairspan.report.by_length import LengthGroup, by_length
 from fairspan.report.retrieval import Arm, Change, Result, RetrievalSummary
 from fairspan.report.summary import finite
 from fairspan.report.tables.named import NamedTable, Record, Value
 from fairspan.report.tables.table import Column, Row, Table
-from fairspan.report.tables.text import bounds, interval, number, p_value
+from fairspan.report.tables.text import bounds, interval, model_name, number, p_value
 from fairspan.stats.bootstrap import Interval
 
 ARMS = "documents and queries"
@@ -26,7 +27,7 @@ def search_tables(summary: RetrievalSummary) -> list[NamedTable]:
             found.append(position_table(summary, plan))
     if summary.runs:
         found.append(runs_table(summary))
-    found += length_group_tables(summary.log.model, by_length(summary.log))
+    found += length_group_tables(summary.log.model, _by_length(summary))
     if summary.log.header.get("costs"):
         found.append(cost_table(summary))
     return found
@@ -127,7 +128,7 @@ def length_group_tables(model: str, groups: Sequence[LengthGroup]) -> list[Named
             told = f"{name} ({one.count} of {one.tokens[0]}–{one.tokens[1]} tokens)"
             rows.append(Row((told, str(one.arm)), (what, number(one.value.estimate, digits), change)))
     columns = (Column("measure", align="left"), Column("mean"), Column("change [95 %]"))
-    title = f"Search by length ({model})"
+    title = f"Search by length ({model_name(model)})"
     table = Table(title, ("queries or documents", ARMS), columns, tuple(rows), grouped=1)
     records: list[Record] = [
         {
@@ -204,6 +205,14 @@ class _Group:
         self.name, self.queries, self.mean, self.change = name, queries, mean, change
 
 
+def _by_length(summary: RetrievalSummary) -> list[LengthGroup]:
+    """None where there are too few clusters for an interval."""
+    try:
+        return by_length(summary.log)
+    except StatisticsError:
+        return []
+
+
 def _groups(summary: RetrievalSummary, result: Result) -> list[_Group]:
     change = summary.change(result.arm, result.metric, result.plan)
     changes = {} if change is None else dict(zip(change.groups, change.change.groups, strict=True))
@@ -215,7 +224,7 @@ def _where(summary: RetrievalSummary, plan: str = "") -> str:
     task = summary.log.header["task"]
     names = task.get("names") or []
     source = names[0] if len(names) == 1 else PurePath(str(task["source"])).name
-    return f"{summary.log.model} on {source}" + (f", {plan}" if plan else "")
+    return f"{model_name(summary.log.model)} on {source}" + (f", {plan}" if plan else "")
 
 
 def _changed(change: Change | None) -> list[str]:

@@ -47,3 +47,14 @@ def p_value(value: float | None) -> str:
     if value is None or not isfinite(value):
         return UNKNOWN
     return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def model_name(name: str) -> str:
+    """A model as titles have it: its name on the hub, or the last folder of a path.
+
+    >>> model_name("BAAI/bge-m3"), model_name("/home/me/models/bge-m3/")
+    ('BAAI/bge-m3', 'bge-m3')
+    """
+    parts = [part for part in name.replace("\\", "/").split("/") if part]
+    local = len(parts) > 2 or name.startswith(("/", ".", "~")) or "\\" in name
+    return parts[-1] if local and parts else name
