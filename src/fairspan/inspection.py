@@ -149,9 +149,10 @@ class Inspection:
     def finding(self, reading: Reading) -> str:
         """One treatment in one sentence."""
         best, worst = self.segments[reading.best], self.segments[reading.worst]
+        unseen = ", never seen" if worst.status == "never seen" else ""
         return (
             f"segment {best.number} is represented best ({_number(reading.representation[reading.best])}) and "
-            f"segment {worst.number} least ({_number(reading.representation[reading.worst])}): a spread of "
+            f"segment {worst.number} least ({_number(reading.representation[reading.worst])}{unseen}): a spread of "
             f"{_number(reading.spread)}"
         )
 

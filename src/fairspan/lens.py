@@ -106,7 +106,7 @@ def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto"
     pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter))
     if len(pieces) < 2:
         raise DesignError(
-            f"the document has one segment by {NAMES[marked.borders]}, and shares need two: choose other borders, or "
+            f"the document has one segment {NAMES[marked.borders]}, and shares need two: choose other borders, or "
             "have it split into parts."
         )
     text, seen, prefix = marked.text, None, None

@@ -13,6 +13,8 @@ from fairspan.cli.calibrate import calibrate
 from fairspan.cli.collapse import collapse
 from fairspan.cli.compare import compare
 from fairspan.cli.evaluate import evaluate
+from fairspan.cli.inspect import inspect
+from fairspan.cli.report import report
 from fairspan.errors import FairspanError
 
 app = typer.Typer(
@@ -28,6 +30,8 @@ app.command()(calibrate)
 app.command()(evaluate)
 app.command()(collapse)
 app.command()(compare)
+app.command()(inspect)
+app.command()(report)
 app.add_typer(corpus.app, name="corpus")
 
 

@@ -13,12 +13,12 @@ from fairspan.errors import CorpusError
 
 BORDERS = ("auto", "heading", "rule", "blank", "line", "parts")
 NAMES = {
-    "segment": "the segments given",
-    "heading": "headings",
-    "rule": "rules",
-    "blank": "blank lines",
-    "line": "lines",
-    "parts": "parts of about equal length",
+    "segment": "as given",
+    "heading": "by headings",
+    "rule": "by rules",
+    "blank": "by blank lines",
+    "line": "by lines",
+    "parts": "in parts of about equal length",
 }
 SEPARATOR = " "
 # A language that nobody named, as ISO 639 writes it; only the check of a segment's fields sees it.
