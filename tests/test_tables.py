@@ -678,6 +678,15 @@ def test_formats_and_folders_that_cannot_be(audit: Summary, tmp_path: Path) -> N
     )
 
 
+def test_a_name_that_utf8_does_not_have_is_written(tmp_path: Path) -> None:
+    rows = [simulated_rows(lambda p, s: 0.6)]
+    log = simulated_log(tmp_path / "run", rows)
+    header = {**log.header, "model": {"name": "m\ud800", "fingerprint": "f"}}
+    files = write_tables(AuditLog(log.folder, header, log.rows), tmp_path / "tables")
+    assert "m\\ud800" in files[2].read_text("utf-8")
+    assert "U+D800" in files[1].read_text("utf-8")
+
+
 def test_another_verb_has_no_tables(audit: Summary) -> None:
     log = AuditLog(audit.log.folder, {**audit.log.header, "verb": "tune"}, audit.log.rows)
     with pytest.raises(LogError, match="belongs to tune"):

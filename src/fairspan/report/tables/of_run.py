@@ -60,7 +60,9 @@ def write_all(
         for name, table in zip(names, tables, strict=True):
             for suffix in formats:
                 file = folder / f"{name}.{suffix}"
-                file.write_text(FORMATS[suffix](table), encoding="utf-8", newline="")
+                # A name may hold half of a surrogate pair, which JSON can say and UTF-8 cannot.
+                text = FORMATS[suffix](table)
+                file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
                 written.append(file)
     except OSError as error:
         raise LogError(f"tables cannot be written to {folder} ({error.strerror}): choose another folder.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from fairspan.errors import StatisticsError
@@ -196,13 +197,14 @@ def change_table(changes: Sequence[Change], first: str, second: str) -> NamedTab
     return NamedTable("search-changes", table, tuple(records))
 
 
+@dataclass(frozen=True, slots=True)
 class _Group:
     """One position group of a result, with its change where there is one."""
 
-    __slots__ = ("change", "mean", "name", "queries")
-
-    def __init__(self, name: str, queries: int, mean: Interval, change: Interval | None) -> None:
-        self.name, self.queries, self.mean, self.change = name, queries, mean, change
+    name: str
+    queries: int
+    mean: Interval
+    change: Interval | None
 
 
 def _by_length(summary: RetrievalSummary) -> list[LengthGroup]:
