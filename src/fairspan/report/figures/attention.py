@@ -36,7 +36,7 @@ _TITLES = {
     "attention_segment": "Where the pooled row looks: segments",
     "attention_bin": "Where the pooled row looks: from a document's beginning to its end",
 }
-EQUAL = "dashes: if all parts of the text had the same"
+EQUAL = "equal shares for all parts of the text"
 _AROUND = ("first", "last", "special", "other")
 
 
@@ -67,7 +67,7 @@ def draw_attention(summary: AttentionSummary, measure: str, n: int, plans: Seque
             if row == 0:
                 documents = max((profile.documents for profile in profiles), default=0)
                 inside.set_title(f"{plan}, n = {n} ({documents} documents)", fontsize=9)
-                outside.set_title("" if names == ["special"] else "no text", fontsize=8, color=INK)
+                outside.set_title(_apart(names), fontsize=8, color=INK)
             if row == len(groups) - 1:
                 inside.set_xlabel(_AXES[measure])
             else:
@@ -80,7 +80,7 @@ def draw_attention(summary: AttentionSummary, measure: str, n: int, plans: Seque
         _level(grid[:, list(columns)])
     figure.supylabel("share of attention", fontsize=9, color=INK)
     grid[0][0].plot([], [], color=INK, linestyle=DASHES, linewidth=0.9, label=EQUAL)
-    add_legend(figure, grid[0][0])
+    add_legend(figure, grid[0][0], last=EQUAL)
     return finish(figure, f"{_TITLES[measure]}\n{short_name(summary.log.model)}")
 
 
@@ -169,3 +169,8 @@ def _level(panels: np.ndarray) -> None:
     for row in panels:
         for axes in row[1:]:
             axes.tick_params(labelleft=False)
+
+
+def _apart(names: Sequence[str]) -> str:
+    """What the panel of what lies around the text is called; its only bar says it where there is one."""
+    return "" if len(names) < 2 else "around the text" if "other" in names else "special tokens"

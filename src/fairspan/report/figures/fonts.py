@@ -147,8 +147,4 @@ def _learn_new_fonts() -> None:
 def _texts(figure: Figure) -> list[Any]:
     from matplotlib.text import Text
 
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            # Labels of ticks come to be only when they are asked for.
-            axis.get_ticklabels()
     return [text for text in figure.findobj(Text) if text.get_text()]

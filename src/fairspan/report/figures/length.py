@@ -35,6 +35,8 @@ LABELS = {
 }
 WORDS_LABEL = "raw word embeddings"
 _AT_MOST_BESIDE = 4
+_ASIDE = 4.0
+"""Points between the marks of two treatments at one length."""
 
 
 @house_style()
@@ -84,9 +86,9 @@ def draw_sigma(summary: LengthSummary) -> Figure:
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     _draw_sigma(axes, summary)
-    axes.set_ylabel("largest singular value σ_a\nof the last layer's attention without its mean")
+    axes.set_ylabel("σ_a of the last layer")
     axes.plot([], [], color=INK, linestyle=DASHES, linewidth=1.2, label="Theorem 3")
-    add_legend(figure, axes)
+    add_legend(figure, axes, last="Theorem 3")
     return finish(figure, f"How much of the differences between tokens attention lets through\n{_where(summary)}")
 
 
@@ -120,7 +122,7 @@ def draw_rates(summary: LengthSummary) -> Figure:
         if number % columns == 0:
             axes.set_ylabel("log filter rate")
     grid[0][0].plot([], [], color=INK, linestyle=DASHES, marker="_", linewidth=1.1, label="Theorem 2")
-    add_legend(figure, grid[0][0])
+    add_legend(figure, grid[0][0], last="Theorem 2")
     return finish(figure, f"How much of the differences between tokens each layer keeps\n{_where(summary)}")
 
 
@@ -160,7 +162,7 @@ def draw_classified(summary: LengthSummary) -> Figure:
     for axes, measure in zip(grid[0], measures, strict=True):
         for number, name in enumerate(summary.treatments):
             values = [summary.classified(name, measure, length) for length in summary.lengths]
-            _draw_by_length(axes, summary, values, look_of(number), name)
+            _draw_by_length(axes, summary, values, number, name)
         axes.set_ylabel(LABELS[measure])
         _finish_lengths(axes, summary)
     add_legend(figure, grid[0][0])
@@ -172,13 +174,13 @@ def _draw_geometry(axes: Any, summary: LengthSummary, measure: str) -> None:
         values = [summary.value(name, measure, length) for length in summary.lengths]
         raw = name == WORDS
         options = {"linestyle": ":", "color": INK} if raw else {}
-        _draw_by_length(axes, summary, values, look_of(number), WORDS_LABEL if raw else name, **options)
+        _draw_by_length(axes, summary, values, number, WORDS_LABEL if raw else name, **options)
     axes.set_ylabel(LABELS.get(measure, measure))
     _finish_lengths(axes, summary)
 
 
 def _draw_by_length(
-    axes: Any, summary: LengthSummary, values: list[Estimate | None], look: Look, label: str, **options: Any
+    axes: Any, summary: LengthSummary, values: list[Estimate | None], number: int, label: str, **options: Any
 ) -> None:
     known = [one for one in values if one is not None and one.estimate is not None]
     if not known:
@@ -187,7 +189,10 @@ def _draw_by_length(
         np.array([np.nan if one is None else getattr(one, part) for one in values], dtype=np.float64)
         for part in ("estimate", "low", "high")
     )
-    draw_curve(axes, np.array(summary.lengths), estimate, low, high, look, label=label, **options)
+    where, count = np.array(summary.lengths), len(summary.treatments)
+    # The control comes after the treatments and stands in the middle.
+    aside = _ASIDE * (number - (count - 1) / 2) if number < count else 0.0
+    draw_curve(axes, where, estimate, low, high, look_of(number), aside=aside, label=label, **options)
 
 
 def _draw_sigma(axes: Any, summary: LengthSummary) -> None:

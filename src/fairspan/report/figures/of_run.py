@@ -130,7 +130,9 @@ def _of_search(summary: RetrievalSummary) -> list[NamedFigure]:
     by = "by where the evidence lies" if positions else "over all queries"
     found = [
         NamedFigure(
-            "search-by-position", f"{metric} {by}, with 95 % intervals.", partial(search.draw_search, summary)
+            "search-by-position" if positions else "search-overall",
+            f"{metric} {by}, with 95 % intervals.",
+            partial(search.draw_search, summary),
         )
     ]
     if any(len(result.groups) > 1 for result in summary.runs):

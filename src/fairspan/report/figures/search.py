@@ -54,7 +54,8 @@ def draw_search(summary: RetrievalSummary, metric: str | None = None) -> Figure:
     for row in grid:
         row[0].set_ylabel(metric)
     add_legend(figure, grid[0][0])
-    return finish(figure, f"What is found, by where the evidence lies\n{_where(summary)}")
+    by = ", by where the evidence lies" if positions else ""
+    return finish(figure, f"What is found{by}\n{_where(summary)}")
 
 
 def save_search_picture(summary: RetrievalSummary, file: Path, metric: str | None = None) -> None:
@@ -102,9 +103,13 @@ def draw_indexes(summary: RetrievalSummary, metric: str | None = None) -> Figure
     ][: len(COLOURS)]
     figure = Figure(figsize=(max(6.4, 1.2 + 0.2 * len(indexes) * (len(treatments) + 2)), 4.6), layout="constrained")
     axes, strip = figure.subplots(2, 1, height_ratios=[2.8, 0.5])
+    beside = {index: [name for name in treatments if Arm(name, index) in summary.arms] for index in indexes}
     for number, treatment in enumerate(treatments):
         arms = [arm for arm in summary.arms if arm.treatment == treatment]
-        where = np.array([indexes.index(arm.index) for arm in arms]) + spread_out(number, len(treatments), 0.7)
+        where = [
+            indexes.index(arm.index) + spread_out(beside[arm.index].index(treatment), len(beside[arm.index]), 0.7)
+            for arm in arms
+        ]
         means = [summary.result(arm, metric).effects.overall for arm in arms]
         label = str(Arm(treatment, "whole"))
         draw_curve(axes, where, *_ends(means), look_of(number), label=label, linestyle="", markersize=6)

@@ -64,8 +64,8 @@ _RC: dict[str, Any] = {
     "svg.hashsalt": "fairspan",
     "path.simplify": True,
 }
-# Characters of a legend to an inch, and the room of a handle in characters.
-_PER_INCH, _HANDLE = 13.0, 7
+# Inches: beside a legend, and of a line in it.
+_MARGIN, _LINE = 0.1, 0.19
 # Without dates, so that the same figure is the same file.
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -144,23 +144,20 @@ def write_figure(figure: Figure, file: Path) -> None:
         raise LogError(f"{file} cannot be written: {error.strerror}.") from None
 
 
-def add_legend(figure: Figure, axes: Any, **options: Any) -> None:
-    """What the bars or lines of one panel stand for, below all of them, in as many columns as fit."""
-    handles, shown = axes.get_legend_handles_labels()
-    if not shown:
+def add_legend(figure: Figure, axes: Any, *, last: str | None = None) -> None:
+    """What the marks of one panel stand for, below all of them, in as many columns as fit; `last` at the end."""
+    found = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda item: item[1] == last)
+    if not found:
         return
-    columns = max(1, _fitting([len(label) for label in shown], figure.get_figwidth()))
-    figure.legend(handles, shown, loc="outside lower center", ncols=columns, **options)
-
-
-def _fitting(lengths: list[int], width: float) -> int:
-    """How many columns of labels so many characters long fit; legends are filled a column at a time."""
-    for columns in range(len(lengths), 0, -1):
-        rows = -(-len(lengths) // columns)
-        widest = [max(lengths[start : start + rows]) + _HANDLE for start in range(0, len(lengths), rows)]
-        if sum(widest) <= width * _PER_INCH:
-            return columns
-    return 1
+    handles, shown = zip(*found, strict=True)
+    width = figure.get_figwidth() - 2 * _MARGIN
+    for columns in range(len(shown), 0, -1):
+        legend = figure.legend(handles, shown, loc="outside lower center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width / figure.dpi <= width:
+            break
+        legend.remove()
+    # A legend of many rows is not to take the room of the panels.
+    figure.set_figheight(figure.get_figheight() + _LINE * (-(-len(shown) // columns) - 1))
 
 
 def short_name(name: str) -> str:
@@ -168,8 +165,16 @@ def short_name(name: str) -> str:
     return name.rstrip("/").split("/")[-1]
 
 
-def draw_curve(axes: Any, where: Any, estimates: Any, lows: Any, highs: Any, look: Look, **options: Any) -> None:
-    """Points with their intervals on a line, in a treatment's look."""
+def draw_curve(
+    axes: Any, where: Any, estimates: Any, lows: Any, highs: Any, look: Look, *, aside: float = 0.0, **options: Any
+) -> None:
+    """Points with their intervals on a line, in a treatment's look.
+
+    Args:
+        aside: points (of 72 to an inch) to the right of where they belong, so that intervals do not cover each other.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
     drawn: dict[str, Any] = {
         "color": look.colour,
         "marker": look.marker,
@@ -180,7 +185,12 @@ def draw_curve(axes: Any, where: Any, estimates: Any, lows: Any, highs: Any, loo
         "elinewidth": 0.9,
         "capsize": 2,
     }
-    axes.errorbar(where, estimates, yerr=reach(estimates, lows, highs), **{**drawn, **options})
+    container = axes.errorbar(where, estimates, yerr=reach(estimates, lows, highs), **{**drawn, **options})
+    if aside:
+        # Only how they are drawn: the data, and with them the scale of the axes, stay where they were.
+        shifted = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
+        for artist in container.get_children():
+            artist.set_transform(shifted)
 
 
 def draw_bars(
@@ -205,7 +215,9 @@ def draw_strip(axes: Any, values: Any, labels: list[str], top: float, name: str 
     """Grey bars with their numbers in them: how long or large what stands above is."""
     axes.bar(range(len(labels)), values, 0.8, color=PALE, label="_size")
     for place, (value, label) in enumerate(zip(values, labels, strict=True)):
-        axes.text(place, value / 2, label, ha="center", va="center", fontsize=7, color=INK)
+        inside = value > top / 2
+        height = value / 2 if inside else value + top / 20
+        axes.text(place, height, label, ha="center", va="center" if inside else "bottom", fontsize=7, color=INK)
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.set_ylim(0, top)
     axes.set_xticks([])
