@@ -28,8 +28,8 @@ from fairspan.measures.attention import (
     by_basket,
     by_bins,
     by_segment,
-    layer_groups,
 )
+from fairspan.report.attention import layer_groups
 from tests.by_matrices import attention_by_matrices
 from tests.tiny import ARCHITECTURES, HIDDEN, LAYERS, tiny_model, tiny_tokenizer, words
 

@@ -213,7 +213,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_embedded(
     done = run(*usual, "--picture", "p.jpg", "--out", "here")
     assert done.code == 2
     assert "a picture is one of .png, .svg, .pdf, got 'p.jpg'" in done.last
-    monkeypatch.setattr("fairspan.report.picture.find_spec", lambda name: None)
+    monkeypatch.setattr("fairspan.report.figures.style.find_spec", lambda name: None)
     done = run(*usual, "--picture", "p.png", "--out", "here")
     assert done.code == 2
     assert "a picture needs matplotlib: pip install 'fairspan[report]'" in done.last

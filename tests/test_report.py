@@ -638,7 +638,7 @@ def test_a_run_without_representation_is_drawn_or_refused_in_one_line(
 
 def test_negative_means_are_drawn(matplotlib: Any, tmp_path: Path) -> None:
     log = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.5 - 0.3 * p)])
-    [axes] = draw_profiles(summarize(log)).axes
+    axes, _ = draw_profiles(summarize(log)).axes
     heights = [bar.get_height() for bar in axes.containers[-1]]
     assert heights[0] > 0 > heights[2]
 

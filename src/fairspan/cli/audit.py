@@ -106,7 +106,7 @@ def audit(
         fairspan audit --config irf-laptop --picture profiles.png
     """
     from fairspan.config import PlannedAudit, read_config
-    from fairspan.report.picture import require_drawing
+    from fairspan.report.figures.style import require_drawing
 
     fields = {
         "corpus": corpus,
@@ -199,7 +199,7 @@ def _run_one(
     from fairspan.encoding.loading import DEFAULT_MODEL, load_model
     from fairspan.forecast import forecast
     from fairspan.prepared import prepare
-    from fairspan.report.picture import save_picture
+    from fairspan.report.figures.profiles import save_picture
     from fairspan.report.summary import summarize
     from fairspan.report.terminal import print_summary
     from fairspan.spec import make_spec
@@ -226,8 +226,8 @@ def _run_one(
     if not as_json:
         print_summary(console, summary)
     if picture is not None:
-        save_picture(summary, picture)
-        typer.echo(f"picture: {picture}", err=as_json)
+        for file in save_picture(summary, picture):
+            typer.echo(f"picture: {file}", err=as_json)
     return summary.to_dict()
 
 

@@ -89,7 +89,7 @@ def collapse(
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl
     """
     from fairspan.collapse_spec import make_collapse
-    from fairspan.report.picture import require_drawing
+    from fairspan.report.figures.style import require_drawing
 
     fields: dict[str, Any] = {
         "corpus": corpus,
@@ -141,8 +141,8 @@ def _run(
     from fairspan.cli.progress import TerminalProgress
     from fairspan.collapsing import collapse
     from fairspan.encoding.loading import load_model
+    from fairspan.report.figures.length import save_length_picture
     from fairspan.report.length import summarize_length
-    from fairspan.report.length_picture import save_length_picture
     from fairspan.report.length_terminal import print_length
 
     progress = TerminalProgress()

@@ -159,21 +159,6 @@ def average_profiles(profiles: Sequence[BasketProfile]) -> AverageProfile:
     return AverageProfile(first, baskets / documents, last, other, tokens / documents, documents)
 
 
-def layer_groups(depth: int) -> dict[str, range]:
-    """The layers in thirds, and all of them. A model of fewer than three layers has no thirds.
-
-    >>> layer_groups(6)
-    {'first third': range(0, 2), 'middle third': range(2, 4), 'last third': range(4, 6), 'all': range(0, 6)}
-    """
-    _check_positive("depth", depth)
-    everything = {"all": range(depth)}
-    if depth < 3:
-        return everything
-    low, high = round(depth / 3), round(2 * depth / 3)
-    thirds = {"first third": range(low), "middle third": range(low, high), "last third": range(high, depth)}
-    return thirds | everything
-
-
 def _exact(masses: np.ndarray) -> np.ndarray:
     """Sums over thousands of tokens are taken in float64."""
     return masses.astype(np.float64)

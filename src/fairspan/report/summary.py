@@ -11,6 +11,7 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.log import AuditLog
+from fairspan.report.attention import AttentionSummary, summarize_attention
 from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdict
 from fairspan.stats.joint import JointModel, joint_model
@@ -185,7 +186,12 @@ class Summary:
         detail = worst.verdict.sentence().removeprefix(f"{kind}: ")
         return f"{kind} in {count} of {len(cells)} families, most of all {worst.plan}, n={worst.n}: {detail}"
 
+    def attention(self) -> AttentionSummary:
+        """Where the pooled row looks; empty if that was not measured."""
+        return summarize_attention(self.log)
+
     def to_dict(self) -> dict[str, Any]:
+        attention = self.attention()
         return {
             "run": self.log.run,
             "folder": str(self.log.folder),
@@ -204,6 +210,7 @@ class Summary:
             ],
             "cells": [cell.to_dict() for cell in self.cells],
             "joint": [joint.to_dict() for joint in self.joint],
+            **({"attention": attention.to_dict()} if attention else {}),
         }
 
 

@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fairspan.report.attention import AttentionSummary, Share
 from fairspan.report.summary import Cell, Joint, Summary
 from fairspan.report.tables import LEGEND, CoefficientTable, coefficient_table
 
@@ -46,6 +47,9 @@ def print_summary(console: Console, summary: Summary) -> None:
         console.print(Text(LEGEND, style="dim"))
     for joint in summary.joint:
         line(console, _joint_line(joint))
+    for table in attention_tables(summary.attention(), console.width):
+        console.print()
+        console.print(table)
     line(console, f"log: {log.folder}")
 
 
@@ -92,6 +96,35 @@ def coefficients(summary: Summary, measure: str, width: int = 80) -> list[Render
             title = Text(f"{measure}, {plan}: β0 is the mean at position 1, βp the difference from it")
             tables.append(Group(title, _block(found, own[start : start + at_once])))
     return tables
+
+
+def attention_tables(summary: AttentionSummary, width: int = 80) -> list[RenderableType]:
+    """Where the pooled row looks, by segment: a table for each size and plan, last third of layers first, then all."""
+    tables: list[RenderableType] = []
+    for n, plan in summary.families:
+        profiles = [
+            profile
+            for layers in ("last third", "all")
+            for profile in summary.of("attention_segment", n, plan, layers)
+        ]
+        if not profiles:
+            continue
+        around = [share.part for share in profiles[0].shares if share.number is None]
+        held = [part for part in around if any(one.part == part for profile in profiles for one in profile.around)]
+        columns = ["layers", *(str(share.number) for share in profiles[0].content), *held]
+        rows = []
+        for profile in profiles:
+            others = [share for share in profile.shares if share.part in held]
+            shown = [_percent(share) for share in (*profile.content, *others)]
+            rows.append([profile.treatment, profile.layers, *shown])
+        title = f"attention by segment ({plan}, n={n}, {profiles[0].documents} documents), % of the pooled row's"
+        tables += folded_tables(title, columns, rows, width)
+    return tables
+
+
+def _percent(share: Share) -> str:
+    half = 100 * (share.high - share.estimate)
+    return f"{100 * share.estimate:.1f}" + ("" if half != half else f" ±{half:.1f}")
 
 
 def _block(found: CoefficientTable, columns: list[int]) -> Table:
