@@ -9,7 +9,7 @@ from fairspan.report.page.sections import Group, Section
 from fairspan.report.tables.text import interval, number
 
 HEADINGS = {"attention_segment": "By segment", "attention_basket": "By basket of 128 tokens"}
-LABELS = {"first": "first token", "last": "last token", "special": "special", "other": "other"}
+LABELS = {"first": "first", "last": "last", "special": "special", "other": "other"}
 # Of more families than this a page shows those in one language, which come first.
 MOST_FAMILIES = 12
 
@@ -28,7 +28,8 @@ def attention_section(log: AuditLog) -> Section | None:
     where = "the last third of the layers" if layers == "last third" else "all layers"
     intro = (
         f"The mean share of attention that each part of the text holds in the pooled row, in {where}, with 95 % "
-        "intervals. Special tokens stand apart at the end. What attention favours, the vector reflects."
+        "intervals. Special tokens (the first and the last) stand apart at the end. What attention favours, the "
+        "vector reflects."
     )
     return Section("Where attention goes", intro, tuple(groups))
 

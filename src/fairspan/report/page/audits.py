@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fairspan.report.page.charts import Chart, Series, domain_of, point
@@ -16,7 +16,8 @@ TITLES = {"representation": "How well each position is represented", "retention"
 INTROS = {
     "representation": (
         "Bars are the mean cosine between a document's vector and the vector of each of its segments alone, with "
-        "95 % intervals; in a fair embedding they are level. Grey bars behind are the segments' lengths in tokens."
+        "95 % intervals; in a fair embedding they are level. Below each position stands the"
+        " mean length of the segments there, in tokens."
     ),
     "retention": (
         "Bars are the mean cosine between a segment's vector inside the document (late chunking) and its vector "
@@ -141,26 +142,37 @@ def _chart(
 
 
 def _heat(audits: Sequence[Audited], measure: str, n: int, switch: Sequence[str]) -> HeatMap | None:
-    """Position × language with the effect of length taken out, where the joint model could be fitted."""
-    found: dict[tuple[str, int], list[float | None]] = {}
-    for one in audits:
-        for joint in one.summary.joint:
-            if (joint.measure, joint.n) != (measure, n) or joint.model is None:
-                continue
-            for position, language in joint.model.cells:
-                values = found.setdefault((language, position), [None] * len(switch))
-                values[switch.index(one.name(joint.treatment))] = finite(
-                    joint.model.mean((position, language)).estimate
-                )
-    if found:
-        languages = sorted({language for language, _ in found})
-        rows = [
-            (language, [found.get((language, p), [None] * len(switch)) for p in range(1, n + 1)])
-            for language in languages
-        ]
-        title = f"{measure} by position and language, n = {n}, at the mean length of a segment (joint model)"
-        return heat_map(title, "language", [f"position {p}" for p in range(1, n + 1)], rows)
+    """Position × language, with the effect of length taken out where the joint model could be fitted.
+
+    None where there is one language only.
+    """
+    places = [f"position {p}" for p in range(1, n + 1)]
+    for title, rows, found in (
+        (f"{measure} by position and language, n = {n}, at the mean length of a segment", "language", _joint_means),
+        (f"{measure} by position and language plan, n = {n}", "plan", _plain_means),
+    ):
+        table: dict[str, list[list[float | None]]] = {}
+        for one in audits:
+            for treatment, name, position, mean in found(one.summary, measure, n):
+                cells = table.setdefault(name, [[None] * len(switch) for _ in places])
+                cells[position - 1][switch.index(one.name(treatment))] = finite(mean)
+        if len(table) > 1:
+            return heat_map(title, rows, places, list(table.items()))
     return None
+
+
+def _joint_means(summary: Summary, measure: str, n: int) -> Iterator[tuple[str, str, int, float]]:
+    for joint in summary.joint:
+        if (joint.measure, joint.n) == (measure, n) and joint.model is not None:
+            for position, language in joint.model.cells:
+                yield joint.treatment, language, position, joint.model.mean((position, language)).estimate
+
+
+def _plain_means(summary: Summary, measure: str, n: int) -> Iterator[tuple[str, str, int, float]]:
+    for cell in summary.cells:
+        if (cell.measure, cell.n) == (measure, n):
+            for position, mean in enumerate(cell.effects.means.estimate, start=1):
+                yield cell.treatment, cell.plan, position, float(mean)
 
 
 def _range(values: Sequence[float]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import polars as pl
@@ -19,6 +19,8 @@ GEOMETRY = {
     "distance": "distance to the centre",
     "rank": "effective rank",
 }
+
+CLASSIFICATION = {"correct": "share of labels told", "entropy": "entropy of the classifier"}
 
 
 def switch_of(summary: LengthSummary) -> tuple[str, ...]:
@@ -42,24 +44,28 @@ def cards(summary: LengthSummary) -> tuple[Card, ...]:
 
 def geometry_section(summary: LengthSummary) -> Section:
     """Geometry and classification by length."""
-    charts = [
-        _by_length(summary, measure, label) for measure, label in GEOMETRY.items() if measure in summary.measures
-    ]
-    groups = [Group("", tuple(charts), large=True)]
+    shown = {measure: label for measure, label in GEOMETRY.items() if measure in summary.measures}
     told = {
         measure: label
-        for measure, label in (("correct", "share of labels told"), ("entropy", "entropy of the classifier"))
+        for measure, label in CLASSIFICATION.items()
         if summary.classified(summary.baseline, measure, summary.lengths[0]) is not None
     }
-    if told:
-        found = [
-            _length_chart(summary, label, partial(_classified, summary, measure), ())
-            for measure, label in told.items()
-        ]
-        groups.append(Group("Classification by length", tuple(found), large=True))
+    geometry = [_chart(summary, label, partial(_geometry, summary, measure)) for measure, label in shown.items()]
+    classes = [_chart(summary, label, partial(_classified, summary, measure)) for measure, label in told.items()]
+    # Raw word embeddings are so far from the rest that they need axes of their own.
+    controls = [
+        _chart(summary, label, partial(_geometry, summary, measure), control=WORDS)
+        for measure, label in shown.items()
+        if summary.value(WORDS, measure, summary.lengths[0]) is not None
+    ]
+    groups = (
+        Group("", tuple(geometry), large=True),
+        Group("Classification by length", tuple(classes), large=True),
+        Group("Control: averages of the model's raw word embeddings", tuple(controls)),
+    )
     paired = "the same documents cut at sentence borders" if not summary.natural else "documents of natural length"
     intro = f"Texts of each length are {paired}. Intervals are 95 %, from resampling documents."
-    return Section("What length does", intro, tuple(groups))
+    return Section("What length does", intro, tuple(group for group in groups if group.charts))
 
 
 def spectrum_section(summary: LengthSummary) -> Section | None:
@@ -83,34 +89,30 @@ def table_section(summary: LengthSummary) -> Section:
     return Section("Tables", tables=tuple(tables[:1]), folded=tuple(tables[1:]))
 
 
+def _geometry(summary: LengthSummary, measure: str, name: str, length: int) -> Estimate | None:
+    return summary.value(name, measure, length)
+
+
 def _classified(summary: LengthSummary, measure: str, name: str, length: int) -> Estimate | None:
     return summary.classified(name, measure, length)
 
 
-def _by_length(summary: LengthSummary, measure: str, label: str) -> Chart:
-    def value(name: str, length: int) -> Estimate | None:
-        return summary.value(name, measure, length)
-
-    return _length_chart(summary, label, value, (WORDS,))
-
-
-def _length_chart(
+def _chart(
     summary: LengthSummary,
     label: str,
     value: Callable[[str, int], Estimate | None],
-    controls: Sequence[str],
+    control: str | None = None,
 ) -> Chart:
+    """A quantity by length under every treatment, or of the control alone."""
     series = []
-    for number_, name in enumerate([*summary.treatments, *controls]):
-        control = name in controls
-        shown = "raw word embeddings" if control else name
+    for place, name in enumerate(summary.treatments if control is None else [control]):
+        shown = name if control is None else "raw word embeddings"
         points = tuple(
             point(found, f"{shown}, {summary.name(length)} tokens\n{label} {interval(found)}")
             for length in summary.lengths
             for found in [value(name, length)]
         )
-        if any(points):
-            series.append(Series(shown, -1 if control else number_, points, dashed=control))
+        series.append(Series(shown, place if control is None else -1, points))
     labels = tuple(summary.name(length) for length in summary.lengths)
     domain = domain_of([series], zero=False)
     places = on_log_axis(summary.lengths)
@@ -120,7 +122,7 @@ def _length_chart(
 def _spectrum_chart(summary: LengthSummary, title: str, measure: str, bound: str | None, *, by: str) -> Chart:
     series: list[Series] = []
     values: list[int] = []
-    for number_, name in enumerate(summary.treatments):
+    for place, name in enumerate(summary.treatments):
         for quantity in (measure, bound):
             rows = pl.DataFrame() if quantity is None else summary.spectrum(quantity, name)
             if rows.is_empty():
@@ -129,7 +131,7 @@ def _spectrum_chart(summary: LengthSummary, title: str, measure: str, bound: str
             rows = rows.filter(pl.col(other) == rows[other].max())
             values = values or rows[by].to_list()
             told = "bound" if quantity == bound else ""
-            series.append(Series(name, number_, _means(rows, by, f"{name} {told}".strip()), dashed=bool(told)))
+            series.append(Series(name, place, _means(rows, by, f"{name} {told}".strip()), dashed=bool(told)))
     places = on_log_axis(values) if by == "length" else tuple(k / max(1, len(values) - 1) for k in range(len(values)))
     return Chart(
         "lines",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fairspan.errors import LogError
@@ -39,7 +40,7 @@ def make_page(logs: Sequence[AuditLog], *, title: str | None = None) -> str:
     summaries: dict[str, Summary] = {}
     parts = [_part(log, room, summaries) for log in logs]
     if len(logs) > 1:
-        parts = [_together(logs, summaries), *parts]
+        parts = [_together(logs, summaries, parts), *parts]
     return render("report.html", scripts=("charts.js",), title=title or _title(logs), parts=parts, runs=len(logs))
 
 
@@ -77,6 +78,7 @@ def _part(log: AuditLog, room: int, summaries: dict[str, Summary]) -> RunPart:
         methods=methods_of(log),
         settings=settings_of(log),
         spec=spec_text(log),
+        all_first=verb == "collapse",
         downloads=(
             row_download(log, room),
             json_download(f"{log.run}-statistics.json", "statistics (JSON)", shared),
@@ -84,7 +86,7 @@ def _part(log: AuditLog, room: int, summaries: dict[str, Summary]) -> RunPart:
     )
 
 
-def _together(logs: Sequence[AuditLog], summaries: dict[str, Summary]) -> RunPart:
+def _together(logs: Sequence[AuditLog], summaries: dict[str, Summary], parts: Sequence[RunPart]) -> RunPart:
     """What several runs say side by side: profiles on common axes, and paired differences from the first."""
     labels = _labels(logs)
     own = [Audited(summaries[log.run], labels[log.run]) for log in logs if log.run in summaries]
@@ -98,8 +100,12 @@ def _together(logs: Sequence[AuditLog], summaries: dict[str, Summary]) -> RunPar
         sections.append(Section("Paired differences", intro, tables=tuple(tables)))
     return RunPart(
         title="Side by side",
-        facts=tuple((labels[log.run], _run_title(log)) for log in logs),
-        cards=(),
+        facts=(),
+        cards=tuple(
+            replace(card, name=f"{labels[log.run]}: {card.name}")
+            for log, part in zip(logs, parts, strict=True)
+            for card in part.cards
+        ),
         notes=tuple(notes),
         switch=audits.switch_of(own) if len(own) > 1 else (),
         sections=tuple(sections),

@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fairspan import __version__
 from fairspan.errors import LogError
+from fairspan.log import library_versions
 
 COMMON = ("theme.js",)
 
@@ -31,7 +31,7 @@ def render(template: str, *, scripts: Sequence[str] = (), **context: Any) -> str
             policy=_policy(sources),
             scripts=[Markup(source) for source in sources],
             style=Markup(asset("page.css")),
-            version=__version__,
+            version=library_versions().get("fairspan", ""),
         )
     )
 

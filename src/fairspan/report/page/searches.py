@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fairspan.report.page.charts import Chart, Series, domain_of, point
 from fairspan.report.page.sections import Card, Group, Section, Tone
 from fairspan.report.retrieval import Result, RetrievalSummary
@@ -50,16 +52,25 @@ def position_section(summary: RetrievalSummary) -> Section | None:
 
 def overall_section(summary: RetrievalSummary) -> Section:
     """Every metric over all queries."""
-    series = {
-        metric: [_series(summary, summary.result(arm, metric), overall=True) for arm in summary.arms]
-        for metric in summary.metrics
-    }
-    domain = domain_of(series.values(), zero=True)
-    charts = tuple(
-        Chart("bars", metric, "all queries", "", metric, ("all queries",), tuple(own), domain)
-        for metric, own in series.items()
+    found = [
+        [_series(summary, summary.result(arm, metric), overall=True) for metric in summary.metrics]
+        for arm in summary.arms
+    ]
+    series = tuple(replace(own[0], points=tuple(one.points[0] for one in own)) for own in found)
+    queries = summary.result(summary.baseline, summary.metrics[0]).effects.counts.queries
+    chart = Chart(
+        "bars",
+        "all queries",
+        f"{queries:,} queries",
+        "metric",
+        "quality",
+        tuple(summary.metrics),
+        series,
+        domain_of([series], zero=True),
     )
-    return Section("Search overall", "Means over all queries, with 95 % intervals.", (Group("", charts),))
+    return Section(
+        "Search overall", "Means over all queries, with 95 % intervals.", (Group("", (chart,), large=True),)
+    )
 
 
 def table_section(summary: RetrievalSummary) -> Section:

@@ -79,6 +79,8 @@ class RunPart:
     settings: tuple[tuple[str, str], ...] = ()
     spec: str = ""
     downloads: tuple[Download, ...] = ()
+    all_first: bool = False
+    """Whether the page opens with everything side by side, as lines can be."""
 
 
 def heat_map(

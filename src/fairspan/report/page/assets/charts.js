@@ -2,7 +2,7 @@
 // Places what the page's data say: every number, word and tick comes from there.
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const WIDTH = 360, HEIGHT = 240, LEFT = 44, RIGHT = 8, TOP = 16, BOTTOM = 40;
+  const LEFT = 44, RIGHT = 8, TOP = 16;
   const COLOURS = 7;
   const tip = document.getElementById("tip");
 
@@ -16,7 +16,7 @@
   const colour = (series) => (series.number < 0 ? "var(--soft)" : `var(--s${series.number % COLOURS})`);
   const y = (chart, value) => {
     const [low, high] = chart.domain;
-    return TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+    return TOP + ((high - value) / (high - low)) * (chart.height - TOP - chart.bottom);
   };
 
   // What one points at, or has reached with the keys, is told in one place.
@@ -59,57 +59,65 @@
     const axis = make(svg, "g", { class: "axis", "aria-hidden": "true" });
     for (const tick of chart.ticks) {
       const at = y(chart, tick.v);
-      make(axis, "line", { class: tick.v === 0 ? "zero" : "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: at, y2: at });
+      make(axis, "line", { class: tick.v === 0 ? "zero" : "grid", x1: LEFT, x2: chart.width - RIGHT, y1: at, y2: at });
       make(axis, "text", { x: LEFT - 6, y: at + 4, "text-anchor": "end" }, tick.shown);
     }
-    make(axis, "text", { x: LEFT + (WIDTH - LEFT - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, chart.x_label);
+    make(axis, "text", { x: LEFT + (chart.width - LEFT - RIGHT) / 2, y: chart.height - 6, "text-anchor": "middle" },
+      chart.x_label);
     return axis;
   };
 
-  const whisker = (parent, chart, point, x, class_) => {
+  const whisker = (parent, chart, point, x, attributes) => {
     if (point.lo === null || point.hi === null) return;
     const [low, high] = [y(chart, point.lo), y(chart, point.hi)];
-    make(parent, "path", { class: class_, d: `M${x - 3} ${high}h6M${x} ${high}V${low}M${x - 3} ${low}h6` });
+    make(parent, "path", { class: "whisker", ...attributes, d: `M${x - 3} ${high}h6M${x} ${high}V${low}M${x - 3} ${low}h6` });
   };
 
   const drawBars = (svg, chart, chosen) => {
     const axis = drawFrame(svg, chart);
     const count = chart.labels.length;
-    const slot = (WIDTH - LEFT - RIGHT) / count;
+    const slot = (chart.width - LEFT - RIGHT) / count;
     const shown = chart.series.filter((one) => chosen === "all" || one.number === chosen);
-    const first = chart.series.find((one) => one.number === Math.min(...chart.series.map((s) => s.number)));
+    const first = chart.series[0];
     const width = (slot * 0.72) / Math.max(1, shown.length);
     const most = Math.max(...chart.background, 1);
     chart.labels.forEach((label, place) => {
       const left = LEFT + slot * place;
+      const under = chart.height - chart.bottom;
+      make(axis, "text", { x: left + slot / 2, y: under + 15, "text-anchor": "middle" }, label);
       if (chart.background.length) {
-        const height = 0.22 * (HEIGHT - TOP - BOTTOM) * (chart.background[place] / most);
-        const behind = make(axis, "rect", { class: "tokens", x: left + slot * 0.05, width: slot * 0.9,
-          y: y(chart, 0) - height, height, "data-tokens": chart.background[place] });
-        make(behind, "title", {}, `${chart.background[place]} tokens`);
+        const length = slot * 0.72 * (chart.background[place] / most);
+        make(axis, "rect", { class: "tokens", x: left + slot / 2 - length / 2, width: length, y: under + 21, height: 14,
+          "data-tokens": chart.background[place] });
+        make(axis, "text", { x: left + slot / 2, y: under + 32, "text-anchor": "middle" },
+          String(Math.round(chart.background[place])));
+        if (place === 0) make(axis, "text", { x: LEFT - 6, y: under + 32, "text-anchor": "end" }, "tokens");
       }
-      make(axis, "text", { x: left + slot / 2, y: HEIGHT - BOTTOM + 15, "text-anchor": "middle" }, label);
     });
+    const bars = make(svg, "g");
+    const ghosts = make(svg, "g", { "aria-hidden": "true" });
+    const values = make(svg, "g", { "aria-hidden": "true" });
     shown.forEach((series, row) => {
       series.points.forEach((point, place) => {
         if (point === null) return;
         const left = LEFT + slot * place + slot * 0.14 + width * row;
         const [foot, top] = [y(chart, 0), y(chart, point.v)];
-        const group = make(svg, "g", { "data-mark": "", "data-series": series.name, "data-place": place,
+        const group = make(bars, "g", { "data-mark": "", "data-series": series.name, "data-place": place,
           "data-value": point.v });
         make(group, "rect", { class: "mark", x: left + width * 0.03, width: width * 0.94, y: Math.min(foot, top),
           height: Math.max(0.5, Math.abs(foot - top)), fill: colour(series), rx: 1.5 });
-        whisker(group, chart, point, left + width / 2, "whisker");
-        if (shown.length === 1 || width > 30) {
-          const over = point.hi === null ? top : y(chart, Math.max(point.hi, point.v));
-          make(group, "text", { x: left + width / 2, y: over - 5, "text-anchor": "middle" }, point.shown);
-        }
+        whisker(group, chart, point, left + width / 2, {});
         tell(group, point.told);
-        const before = first.points[place];
-        if (chosen !== "all" && series !== first && before !== null && before !== undefined) {
+        let over = point.hi === null ? top : y(chart, Math.max(point.hi, point.v));
+        const before = chosen === "all" || series === first ? null : first.points[place] ?? null;
+        if (before !== null) {
           const at = y(chart, before.v);
-          make(svg, "line", { class: "ghost", x1: left - slot * 0.06, x2: left + width + slot * 0.06, y1: at, y2: at,
+          make(ghosts, "line", { class: "ghost", x1: left - slot * 0.06, x2: left + width + slot * 0.06, y1: at, y2: at,
             "data-before": before.v });
+          if (at > over - 18 && at < over) over = at;
+        }
+        if (shown.length === 1 || width > 30) {
+          make(values, "text", { class: "value", x: left + width / 2, y: over - 5, "text-anchor": "middle" }, point.shown);
         }
       });
     });
@@ -117,31 +125,34 @@
 
   const drawLines = (svg, chart, chosen) => {
     const axis = drawFrame(svg, chart);
-    const x = (place) => LEFT + 14 + chart.places[place] * (WIDTH - LEFT - RIGHT - 28);
+    const x = (place) => LEFT + 14 + chart.places[place] * (chart.width - LEFT - RIGHT - 28);
     const every = Math.ceil(chart.labels.length / 9);
     chart.labels.forEach((label, place) => {
       if (place % every) return;
-      make(axis, "text", { x: x(place), y: HEIGHT - BOTTOM + 15, "text-anchor": "middle" }, label);
+      make(axis, "text", { x: x(place), y: chart.height - chart.bottom + 15, "text-anchor": "middle" }, label);
     });
+    const treated = Math.max(...chart.series.map((series) => series.number));
     for (const series of chart.series) {
+      // A little apart, so that intervals can be told from each other.
+      const apart = (series.number < 0 ? 0 : series.number - treated / 2) * (series.dashed ? 0 : 3);
       const faded = chosen !== "all" && series.number >= 0 && series.number !== chosen;
       const layer = make(svg, "g", { opacity: faded ? 0.25 : 1 });
       const known = series.points.map((point, place) => [point, place]).filter(([point]) => point !== null);
-      const path = known.map(([point, place], k) => `${k ? "L" : "M"}${x(place)} ${y(chart, point.v)}`).join("");
+      const path = known.map(([point, place], k) => `${k ? "L" : "M"}${x(place) + apart} ${y(chart, point.v)}`).join("");
       make(layer, "path", { d: path, fill: "none", stroke: colour(series), "stroke-width": 2,
         "stroke-dasharray": series.dashed ? "5 4" : "none" });
       for (const [point, place] of known) {
         const mark = make(layer, "g", { "data-mark": "", "data-series": series.name, "data-place": place,
           "data-value": point.v });
-        whisker(mark, chart, point, x(place), "whisker");
-        make(mark, "circle", { class: "mark", cx: x(place), cy: y(chart, point.v), r: series.dashed ? 2.5 : 4,
+        whisker(mark, chart, point, x(place) + apart, { style: `stroke: ${colour(series)}` });
+        make(mark, "circle", { class: "mark", cx: x(place) + apart, cy: y(chart, point.v), r: series.dashed ? 2.5 : 4,
           fill: colour(series) });
         tell(mark, point.told);
       }
     }
   };
 
-  const addLegend = (figure, chart) => {
+  const addLegend = (figure, chart, chosen) => {
     const list = document.createElement("ul");
     list.className = "legend";
     const entry = (style, text) => {
@@ -152,30 +163,43 @@
       item.append(swatch, text);
       list.append(item);
     };
-    for (const series of chart.series) {
-      entry(`background:${colour(series)};${series.dashed ? "height:3px" : ""}`,
-        series.dashed && series.number >= 0 ? `${series.name}, bound` : series.name);
+    if (chart.kind === "bars" && chosen !== "all") {
+      const [first, now] = [chart.series[0], chart.series.find((series) => series.number === chosen)];
+      if (now === undefined || now === first) return;
+      entry(`background:${colour(now)}`, now.name);
+      entry("border-top:2px dashed var(--ink);height:0;width:1.5rem", first.name);
+      figure.append(list);
+      return;
     }
+    const solid = chart.series.filter((series) => !series.dashed || series.number < 0);
+    for (const series of solid) entry(`background:${colour(series)}`, series.name);
+    if (solid.length < chart.series.length) entry("border-top:2px dashed var(--soft);height:0;width:1.5rem", "bound");
     figure.append(list);
   };
 
   const charts = [...document.querySelectorAll("[data-chart]")].map((figure) => {
     const data = document.querySelector(`script[data-of="${figure.dataset.chart}"]`);
-    return { figure, chart: JSON.parse(data.textContent), run: figure.dataset.chart.split("-")[0] };
+    return { figure, chart: JSON.parse(data.textContent), run: figure.dataset.chart.split("-")[0], drawn: 0 };
   });
 
-  const draw = ({ figure, chart }, chosen) => {
+  const draw = (one, chosen) => {
+    const { figure, chart } = one;
     figure.querySelector("svg")?.remove();
     figure.querySelector(".legend")?.remove();
-    const svg = make(figure, "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "group",
+    one.drawn = figure.clientWidth;
+    chart.width = Math.max(220, figure.querySelector("figcaption").clientWidth);
+    chart.height = chart.width > 520 ? 320 : 250;
+    chart.bottom = chart.background.length ? 60 : 40;
+    const svg = make(figure, "svg", { viewBox: `0 0 ${chart.width} ${chart.height}`, role: "group",
       "aria-label": `${chart.title}: ${chart.y_label} by ${chart.x_label}` });
     (chart.kind === "bars" ? drawBars : drawLines)(svg, chart, chosen);
     makeReachable(svg);
-    if (chart.kind === "lines" || chosen === "all") addLegend(figure, chart);
+    addLegend(figure, chart, chosen);
   };
 
+  const valueOf = (value) => (value === "all" ? "all" : Number(value));
   const choose = (run, value) => {
-    const chosen = value === "all" ? "all" : Number(value);
+    const chosen = valueOf(value);
     charts.filter((one) => one.run === run).forEach((one) => draw(one, chosen));
     document.querySelectorAll(`[data-run="${run}"] [data-heat]`).forEach((cell) => {
       const place = chosen === "all" ? 0 : chosen;
@@ -192,6 +216,14 @@
       choose(run, event.target.value);
     });
   }
+  // Letters keep their size: a chart whose place has another width is drawn anew.
+  const watched = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const one = charts.find(({ figure }) => figure === target);
+      if (Math.abs(one.drawn - target.clientWidth) > 4) draw(one, valueOf(chosenOf(one.run)));
+    }
+  });
+  charts.forEach(({ figure }) => watched.observe(figure));
   // Paper has no switch: everything is printed side by side, and every table is open.
   addEventListener("beforeprint", () => {
     runs.forEach((run) => choose(run, "all"));

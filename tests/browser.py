@@ -1,0 +1,70 @@
+"""Headless Chromium for tests of pages: opened from disk, with the network off."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@dataclass
+class Opened:
+    """A page in a browser, with everything it complained of and everything it asked the network for."""
+
+    page: Any
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser; the test is skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    if not CHROMIUM:
+        pytest.skip("needs Chromium (Debian's package chromium)")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def opened(browser: Any, file: Path, *, width: int = 1280, dark: bool = False) -> Iterator[Opened]:
+    """The file, opened as by a double click."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce",
+        offline=True,
+        accept_downloads=True,
+    )
+    found = Opened(context.new_page())
+    found.page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
+    found.page.on("pageerror", lambda error: found.complaints.append(f"error: {error}"))
+    found.page.on("dialog", lambda dialog: (found.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    found.page.on("request", lambda request: found.requests.append(request.url))
+    found.page.goto(file.resolve().as_uri())
+    try:
+        yield found
+    finally:
+        context.close()
