@@ -123,10 +123,13 @@ def test_sides(sides: str, documents: bool, segments: bool) -> None:
     assert treatment.for_segments.acts_on("document") == segments
 
 
-def test_a_temperature_by_side_is_kept() -> None:
+def test_each_side_has_its_own_temperature() -> None:
+    """So that vectors of one side do not depend on the other's. Segments stand on the side of documents."""
     calibration = Calibration(strength=0, temperature=PerSide(query=0.9, document=0.8))
     treatment = as_treatment(calibration)
-    assert treatment.for_documents == treatment.for_segments == calibration
+    assert treatment.for_documents == treatment.for_segments == calibration.but(temperature=0.8)
+    assert treatment.for_queries == calibration.but(temperature=0.9)
+    assert not as_treatment(calibration.but(temperature=PerSide(document=0.8))).for_queries.acts
 
 
 CALIBRATIONS = st.builds(

@@ -108,6 +108,12 @@ class Calibration:
             return False
         return self.strength > 0 or temperature_of(self.temperature, side) != 1.0
 
+    def on(self, side: Side) -> Calibration:
+        """What texts of one side get, as a calibration that knows no sides."""
+        if self.sides not in ("both", side):
+            return PRESETS["none"]
+        return replace(self, sides="both", temperature=temperature_of(self.temperature, side))
+
     @property
     def acts(self) -> bool:
         """Whether any text comes out different from the plain model's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
@@ -13,7 +14,7 @@ from fairspan.retrieval.indexes import INDEXES
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.pages import PageQueries
-from fairspan.temperature import PerSide
+from fairspan.temperature import PerSide, check_temperature, dump_temperature
 from fairspan.treatment import Treatment, as_treatment
 
 PAGES = "pages"
@@ -36,6 +37,8 @@ class EvaluationSpec:
         unit: what a document is in files like SQuAD's: "article" or "paragraph".
         split: of a collection that is divided.
         treatments: what is compared; the first is what the others are measured against.
+        temperature_grid: the first treatment is also measured with every pair of these as the temperatures of queries
+            and documents (LC Fig. 9). 1 belongs to every grid.
         documents_only: measure every treatment a second time with queries as the plain model embeds them.
         indexes: what is kept of a document. All but "whole" are measured under the first treatment alone, unless
             `cross` is set.
@@ -71,6 +74,7 @@ class EvaluationSpec:
     prompt: str | None = None
     query_prompt: str | None = None
     fit_corpus: str | None = None
+    temperature_grid: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, str) or not self.task.strip():
@@ -86,25 +90,38 @@ class EvaluationSpec:
             raise TaskError(f"chunk_tokens must be a whole number of at least 1, got {self.chunk_tokens!r}.")
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < 1:
             raise TaskError(f"margin must be from 0 to below 1, got {self.margin!r}.")
+        if self.temperature_grid:
+            object.__setattr__(self, "temperature_grid", _temperatures(self.temperature_grid))
+            _refuse_grid(self.treatments[0])
+
+    @property
+    def grid(self) -> tuple[Treatment, ...]:
+        """The first treatment under every pair of temperatures but (1, 1), which it has itself."""
+        values = self.temperature_grid
+        return tuple(
+            _at(self.treatments[0], PerSide(query, document))
+            for query in values
+            for document in values
+            if (query, document) != (1.0, 1.0)
+        )
 
     @property
     def measured(self) -> tuple[Treatment, ...]:
-        """The treatments with those of them that leave queries as they are."""
+        """The treatments with those of them that leave queries as they are, and the grid of temperatures."""
         found = []
         for treatment in self.treatments:
             found.append(treatment)
             both = treatment.for_queries.acts and treatment.for_documents.acts
             if self.documents_only and both:
-                temperature = treatment.calibration.temperature
-                own = temperature.document if isinstance(temperature, PerSide) else temperature
-                calibration = treatment.calibration.but(sides="document", temperature=own)
+                calibration = treatment.for_documents.but(sides="document")
                 found.append(replace(treatment, name=treatment.name + DOCUMENTS_ONLY, calibration=calibration))
+        found += self.grid
         names = [treatment.name for treatment in found]
         return tuple(one for number, one in enumerate(found) if one.name not in names[:number])
 
     def twin_of(self, treatment: Treatment) -> Treatment | None:
         """The treatment of both sides that this is the documents-only form of, if it was added for that."""
-        if treatment in self.treatments:
+        if treatment in (*self.treatments, *self.grid):
             return None
         return next((one for one in self.treatments if one.name + DOCUMENTS_ONLY == treatment.name), None)
 
@@ -123,8 +140,9 @@ class EvaluationSpec:
         values = {item.name: getattr(self, item.name) for item in dataclass_fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
         # Named only where there is one, so that runs without keep their names.
-        if self.fit_corpus is None:
-            del plain["fit_corpus"]
+        for name in ("fit_corpus", "temperature_grid"):
+            if not plain[name]:
+                del plain[name]
         return {
             **plain,
             "design": self.design.to_dict(),
@@ -136,15 +154,18 @@ class EvaluationSpec:
 def make_evaluation(
     task: str = PAGES,
     *,
-    treatments: Sequence[Treatment | str | Mapping[str, Any]] = DEFAULT_TREATMENTS,
+    treatments: Sequence[Treatment | str | Mapping[str, Any]] | None = None,
     size: int = 4,
     **fields: Any,
 ) -> EvaluationSpec:
     """A spec from plain values: fields of `EvaluationSpec`, of `Design` and, as `query_…`, of `PageQueries`.
 
     Args:
+        treatments: "none", "retrieval" and "paper", or "none" alone beside a grid of temperatures.
         size: segments on a page.
     """
+    if treatments is None:
+        treatments = DEFAULT_TREATMENTS[:1] if fields.get("temperature_grid") else DEFAULT_TREATMENTS
     if isinstance(treatments, str) or not isinstance(treatments, Iterable):
         raise TaskError(f"treatments must be a list, such as ['none'], got {treatments!r}.")
     own = {item.name for item in dataclass_fields(EvaluationSpec)} - {"design", "queries", "task", "treatments"}
@@ -155,11 +176,11 @@ def make_evaluation(
     unknown = [name for name in fields if name not in known]
     if unknown:
         raise TaskError(f"an evaluation has no field {unknown[0]!r}. Fields: {', '.join(sorted(known | {'size'}))}.")
-    for name in ("languages", "indexes", "metrics", "mixed"):
+    for name in ("languages", "indexes", "metrics", "mixed", "temperature_grid"):
         value = fields.get(name)
-        if value is not None and not isinstance(value, str):
+        if isinstance(value, Iterable) and not isinstance(value, str):
             fields[name] = tuple(value)
-        elif isinstance(value, str) and name != "mixed":
+        elif value is not None and name != "mixed":
             raise TaskError(f"{name} must be a list, got {value!r}.")
     design = {"sets": 100, **{name: value for name, value in fields.items() if name in of_design}}
     queries = {of_queries[name]: value for name, value in fields.items() if name in of_queries}
@@ -170,6 +191,29 @@ def make_evaluation(
         queries=PageQueries(**queries),
         **{name: value for name, value in fields.items() if name in own},
     )
+
+
+def _at(treatment: Treatment, temperature: PerSide) -> Treatment:
+    written = json.dumps(dump_temperature(temperature), separators=(",", ":"))
+    calibration = treatment.calibration.but(temperature=temperature)
+    return replace(treatment, name=f"{treatment.name}+temperature={written}", calibration=calibration)
+
+
+def _temperatures(given: Sequence[float]) -> tuple[float, ...]:
+    """From 1 downwards."""
+    found = tuple(sorted({1.0, *(check_temperature(value) for value in given)}, reverse=True))
+    if len(found) < 2:
+        raise TaskError("a grid of temperatures needs one below 1, as in 1,0.9,0.8.")
+    return found
+
+
+def _refuse_grid(treatment: Treatment) -> None:
+    calibration = treatment.calibration
+    if calibration.temperature != 1.0 or calibration.sides != "both":
+        raise TaskError(
+            f"the first treatment, {treatment.name}, has a temperature or a side of its own, so no grid of "
+            "temperatures can be set on it: put another one first, such as none."
+        )
 
 
 def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:

@@ -235,6 +235,7 @@ def _refuse_beyond_encode(model: Any, spec: EvaluationSpec) -> None:
     if spec.prompt or spec.query_prompt:
         raise UnsupportedModel(f"{kind} takes texts as they are: put the prompt before them yourself.")
     acting = [treatment.name for treatment in spec.treatments if treatment.acts]
+    acting += ["temperature_grid"] if spec.temperature_grid else []
     late = [index for index in spec.indexes if index.startswith("late")]
     if acting or late:
         raise UnsupportedModel(

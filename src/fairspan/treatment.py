@@ -62,18 +62,20 @@ class Treatment:
 
     @property
     def for_documents(self) -> Calibration:
-        """What documents are embedded with."""
-        return PRESETS["none"] if self.calibration.sides == "query" else self.calibration.but(sides="both")
+        """What documents are embedded with. Of a temperature by side it has the document's alone."""
+        return self.calibration.on("document")
 
     @property
     def for_segments(self) -> Calibration:
-        """What segments alone are embedded with."""
-        return PRESETS["none"] if self.calibration.sides == "document" else self.calibration.but(sides="both")
+        """What segments alone are embedded with, on the side of documents."""
+        if self.calibration.sides == "document":
+            return PRESETS["none"]
+        return self.calibration.but(sides="both").on("document")
 
     @property
     def for_queries(self) -> Calibration:
-        """What queries are embedded with; to a search they are what segments alone are to an audit."""
-        return self.for_segments
+        """What queries are embedded with. Of a temperature by side it has the query's alone."""
+        return self.calibration.on("query")
 
     def to_dict(self) -> dict[str, Any]:
         # Named only where there is one, so that runs without keep their names.

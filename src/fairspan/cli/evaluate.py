@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairspan.cli.audit import INTERRUPTED
-from fairspan.cli.options import positive, words
+from fairspan.cli.options import decimals, positive, words
 
 if TYPE_CHECKING:
     from fairspan.evaluation import EvaluationSpec
@@ -26,6 +26,13 @@ def evaluate(
     ] = "pages",
     treatments: Annotated[
         str | None, typer.Option(help="What is compared; the first is the baseline. Default: none,retrieval,paper.")
+    ] = None,
+    temperature_grid: Annotated[
+        str | None,
+        typer.Option(
+            help="Measure the first treatment with every pair of these softmax temperatures, one for queries and one "
+            "for documents: 1,0.9,0.8. The picture then shows that grid."
+        ),
     ] = None,
     fit_corpus: Annotated[
         str | None,
@@ -98,7 +105,9 @@ def evaluate(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
     ] = False,
-    picture: Annotated[Path | None, typer.Option(help="Draw quality by position into this PNG, SVG or PDF.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw quality by position, or the grid, into this PNG, SVG or PDF.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure again though the run is complete.")] = False,
     lengths: Annotated[
         bool, typer.Option("--by-length", help="Show the shortest and longest queries and documents, too.")
@@ -120,6 +129,8 @@ def evaluate(
 
         fairspan evaluate BAAI/bge-m3 beir:datasets/scifact
 
+        fairspan evaluate BAAI/bge-m3 beir:datasets/scifact --temperature-grid 1,0.9,0.8 --picture grid.png
+
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
     """
     from fairspan.evaluation import make_evaluation
@@ -127,6 +138,7 @@ def evaluate(
 
     fields: dict[str, Any] = {
         "treatments": words(treatments),
+        "temperature_grid": decimals("temperature-grid", temperature_grid),
         "fit_corpus": fit_corpus,
         "documents_only": documents_only,
         "indexes": words(indexes),
@@ -194,6 +206,8 @@ def _run(
     from fairspan.report.retrieval import summarize_search
     from fairspan.report.retrieval_picture import save_search_picture
     from fairspan.report.retrieval_terminal import length_tables, print_search
+    from fairspan.report.temperature_grid import temperature_grid
+    from fairspan.report.temperature_grid_picture import save_grid_picture
 
     progress = TerminalProgress()
     progress.stage(f"loading {model}")
@@ -205,15 +219,20 @@ def _run(
     finally:
         progress.stop()
     summary = summarize_search(log)
+    grid = temperature_grid(summary)
     groups = by_length(log) if lengths or as_json else []
     if as_json:
         result = {**summary.to_dict(), "by_length": [group.to_dict() for group in groups]}
+        result |= {} if grid is None else {"temperature_grid": grid.to_dict()}
         typer.echo(json.dumps(result, ensure_ascii=False, indent=2))
     else:
         console = Console()
-        print_search(console, summary)
+        print_search(console, summary, grid)
         for table in length_tables(groups):
             console.print(table)
     if picture is not None:
-        save_search_picture(summary, picture)
+        if grid is None:
+            save_search_picture(summary, picture)
+        else:
+            save_grid_picture(grid, picture)
         typer.echo(f"picture: {picture}", err=as_json)

@@ -25,6 +25,18 @@ def numbers(name: str, text: str | None) -> list[int] | None:
     return [int(word) for word in found]
 
 
+def decimals(name: str, text: str | None) -> list[float] | None:
+    """ "1,0.9" as [1.0, 0.9]; None stays None."""
+    found = words(text)
+    try:
+        values = None if found is None else [float(word) for word in found]
+    except ValueError:
+        values = []
+    if values == []:
+        raise DesignError(f"--{name} takes numbers such as 1,0.9,0.8, got {text!r}.")
+    return values
+
+
 def positive(name: str, value: int | None) -> int | None:
     """A whole number above 0; None stays None."""
     if value is not None and value < 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -10,7 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fairspan.report.by_length import LengthGroup
-from fairspan.report.retrieval import Change, RetrievalSummary
+from fairspan.report.retrieval import Arm, Change, RetrievalSummary
+from fairspan.report.temperature_grid import TemperatureGrid
+from fairspan.report.temperature_grid_terminal import print_grid
 from fairspan.report.terminal import bar, folded_tables, line, minus
 from fairspan.stats.bootstrap import Interval
 
@@ -19,9 +22,11 @@ COLOURS = {"use": "green", "documents only": "green", "leave": "red", "more data
 _BESIDE_THE_BAR = 42
 
 
-def print_search(console: Console, summary: RetrievalSummary) -> None:
-    """What to do first, then the picture, then the numbers."""
+def print_search(console: Console, summary: RetrievalSummary, grid: TemperatureGrid | None = None) -> None:
+    """What to do first, then the picture, then the numbers. The arms of a grid stand in its own table."""
     log = summary.log
+    if grid is not None:
+        summary = without(summary, grid.arms)
     task, seconds = log.header["task"], log.header["timings"].get("seconds")
     counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
     counted += [f"{task['indexes']} indexes"] if task["indexes"] > 1 else []
@@ -32,6 +37,9 @@ def print_search(console: Console, summary: RetrievalSummary) -> None:
     if summary.advice:
         console.print()
         console.print(advice_lines(summary, console.width))
+    if grid is not None:
+        console.print()
+        print_grid(console, grid)
     for plan in summary.plans if len(summary.plans) < 3 else summary.plans[1:]:
         if summary.result(summary.baseline, summary.metrics[0], plan).groups:
             console.print()
@@ -39,7 +47,7 @@ def print_search(console: Console, summary: RetrievalSummary) -> None:
     console.print()
     for table in quality_tables(summary):
         console.print(table)
-    if len(summary.arms) > 1:
+    if len(summary.arms) > 1 or grid is not None:
         line(console, "p: randomisation test over clusters of queries, Holm-corrected over the arms", style="dim")
     if summary.runs and task["positions"] == "fifths":
         for table in run_tables(summary, console.width):
@@ -49,6 +57,18 @@ def print_search(console: Console, summary: RetrievalSummary) -> None:
         console.print()
         console.print(cost_table(summary))
     line(console, f"log: {log.folder}")
+
+
+def without(summary: RetrievalSummary, arms: Collection[Arm]) -> RetrievalSummary:
+    """The same statistics with some arms left out; what was corrected for them stays so."""
+    named = {arm.treatment for arm in arms}
+    return replace(
+        summary,
+        results=tuple(one for one in summary.results if one.arm.treatment not in named),
+        changes=tuple(one for one in summary.changes if one.arm.treatment not in named),
+        runs=tuple(one for one in summary.runs if one.arm.treatment not in named),
+        advice=tuple(one for one in summary.advice if one.treatment not in named),
+    )
 
 
 def advice_lines(summary: RetrievalSummary, width: int = 80) -> RenderableType:

@@ -1,0 +1,319 @@
+"""A grid of temperatures: what is embedded, what each cell says against a search by hand, and how it is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan import Calibration, PerSide
+from fairspan.encoding.encoder import ModelEncoder, Text
+from fairspan.errors import CalibrationError, TaskError
+from fairspan.evaluating import evaluate
+from fairspan.evaluation import make_evaluation
+from fairspan.log import AuditLog
+from fairspan.report.retrieval import Arm, RetrievalSummary, summarize_search
+from fairspan.report.retrieval_terminal import print_search
+from fairspan.report.temperature_grid import TemperatureGrid, temperature_grid
+from fairspan.report.temperature_grid_terminal import grid_tables
+from fairspan.stats.bootstrap import Interval
+from fairspan.stats.queries import holm, query_change
+from fairspan.treatment import as_treatment
+from tests.test_cli_audit import Run, run
+from tests.test_evaluate import Collection, in_beir, ranked, text_of, unit, worth
+from tests.tiny import tiny_model, words
+
+__all__ = ["run"]
+
+Make = Callable[..., SentenceTransformer]
+VALUES = (1.0, 0.7, 0.4)
+
+
+@pytest.fixture(scope="module")
+def collection() -> Collection:
+    """Each query is eight words of the document that answers it, among others."""
+    documents = {f"d{n:02}": text_of(n) for n in range(24)}
+    queries = {f"q{n}": f"{words(6, 300 + n)} " + " ".join(documents[f"d{n:02}"].split()[3:6]) for n in range(20)}
+    return Collection(documents, queries, {f"q{n}": {f"d{n:02}": 1.0} for n in range(20)})
+
+
+@pytest.fixture(scope="module")
+def beir(collection: Collection, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return "beir:" + in_beir(tmp_path_factory.mktemp("beir") / "tiny", collection)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
+    return tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean")
+
+
+@pytest.fixture(scope="module")
+def log(model: SentenceTransformer, beir: str, tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+    folder = tmp_path_factory.mktemp("grid")
+    return evaluate(model, beir, temperature_grid=VALUES, out=folder / "run", store=folder / "store.sqlite")
+
+
+@pytest.fixture(scope="module")
+def summary(log: AuditLog) -> RetrievalSummary:
+    return summarize_search(log)
+
+
+@pytest.fixture(scope="module")
+def grid(summary: RetrievalSummary) -> TemperatureGrid:
+    found = temperature_grid(summary)
+    assert found is not None
+    return found
+
+
+def by_hand(model: SentenceTransformer, collection: Collection, query: float, document: float) -> dict[str, float]:
+    """nDCG@10 of every query, by the calibrated model's own encode_query and encode_document."""
+    sides = Calibration(strength=0, temperature=PerSide(query=query, document=document))
+    fair = fairspan.calibrate(model, sides)
+    read = {name: [unit(fair.encode_document(text))] for name, text in collection.documents.items()}
+    return {
+        name: worth("ndcg@10", ranked(unit(fair.encode_query(text)), read), collection.relevant[name])
+        for name, text in collection.queries.items()
+    }
+
+
+# What is asked for.
+
+
+def test_pairs_are_treatments_that_can_be_typed() -> None:
+    spec = make_evaluation(temperature_grid=[0.8, 0.9])
+    assert spec.temperature_grid == (1.0, 0.9, 0.8), "1 belongs to every grid"
+    assert [one.name for one in spec.treatments] == ["none"], "the default beside a grid"
+    assert len(spec.grid) == 8
+    assert spec.measured == (*spec.treatments, *spec.grid), "no documents-only forms, which the grid has"
+    for one in spec.grid:
+        assert as_treatment(one.name) == one
+    assert {one.calibration.temperature for one in spec.grid} == {
+        PerSide(query, document) for query in (1.0, 0.9, 0.8) for document in (1.0, 0.9, 0.8)
+    } - {PerSide(1.0, 1.0)}
+
+
+def test_a_grid_is_set_on_the_first_treatment() -> None:
+    """Others are measured beside it, with their documents-only forms."""
+    spec = make_evaluation(treatments=["paper", "retrieval"], temperature_grid=[0.8])
+    assert [one.name for one in spec.measured[:4]] == [
+        "paper",
+        "paper+sides=document",
+        "retrieval",
+        "retrieval+sides=document",
+    ]
+    assert all(one.calibration.strength == 1 for one in spec.grid)
+    assert "temperature_grid" not in make_evaluation().to_dict(), "runs without keep their names"
+    assert spec.to_dict()["temperature_grid"] == [1.0, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("options", "words_of_it"),
+    [
+        ({"temperature_grid": [1]}, "below 1"),
+        ({"temperature_grid": [1.2]}, "1.2"),
+        ({"temperature_grid": [0]}, "above 0"),
+        ({"temperature_grid": ["cold"]}, "cold"),
+        ({"temperature_grid": "1,0.9"}, "must be a list"),
+        ({"temperature_grid": 0.8}, "must be a list"),
+        ({"temperature_grid": [0.8], "treatments": ["tempscale"]}, "tempscale, has a temperature"),
+        ({"temperature_grid": [0.8], "treatments": ["paper+sides=document"]}, "side of its own"),
+    ],
+)
+def test_refusals(options: dict[str, Any], words_of_it: str) -> None:
+    with pytest.raises((TaskError, CalibrationError), match=words_of_it) as caught:
+        make_evaluation(**options)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_object_with_encode_has_no_temperature(beir: str, tmp_path: Path) -> None:
+    class Constant:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return np.ones((len(sentences), 3))
+
+    with pytest.raises(fairspan.UnsupportedModel, match="temperature_grid"):
+        evaluate(Constant(), beir, treatments=["none"], temperature_grid=[0.8], out=tmp_path / "run")
+
+
+# What is embedded.
+
+
+def test_each_side_is_embedded_once_a_temperature(
+    model: SentenceTransformer, beir: str, collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """k temperatures take k passes over documents and k over queries, not k² of each."""
+    seen: dict[str, list[str]] = {"query": [], "document": []}
+    encode = ModelEncoder.vectors
+
+    def counted(self: ModelEncoder, batch: Sequence[Text]) -> list[np.ndarray]:
+        seen[self._side] += [text.text for text in batch]
+        return encode(self, batch)
+
+    monkeypatch.setattr(ModelEncoder, "vectors", counted)
+    # Without the looks at a text's end, which embed two texts more for each new encoder.
+    monkeypatch.setattr("fairspan.evaluating.refuse_unread_end", lambda *_: None)
+    log = evaluate(model, beir, temperature_grid=VALUES, out=tmp_path / "run", store=tmp_path / "store.sqlite")
+    assert len(log.treatments) == 9
+    assert sorted(seen["query"]) == sorted([*collection.queries.values()] * 3)
+    assert sorted(seen["document"]) == sorted([*collection.documents.values()] * 3)
+
+
+# What it says.
+
+
+def test_cells_by_hand(grid: TemperatureGrid, model: SentenceTransformer, collection: Collection) -> None:
+    """Values are means of searches by hand; changes, intervals and p those of the two lists of queries."""
+    baseline = by_hand(model, collection, 1.0, 1.0)
+    names = sorted(baseline)
+    before = np.array([baseline[name] for name in names])
+    raw, seen = [], set()
+    for cell in grid.cells:
+        own = by_hand(model, collection, cell.query, cell.document)
+        after = np.array([own[name] for name in names])
+        assert cell.value.estimate == pytest.approx(after.mean(), abs=1e-12)
+        seen.add(round(float(after.mean()), 9))
+        if (cell.query, cell.document) == (1.0, 1.0):
+            assert cell.change is None
+            assert cell.p_value is None
+            continue
+        assert cell.change is not None
+        assert cell.change.estimate == pytest.approx((after - before).mean(), abs=1e-12)
+        clusters = np.array([list(collection.queries).index(name) for name in names])
+        change = query_change(before, after, np.zeros(len(names), int), clusters, rng=np.random.default_rng(0))
+        assert (cell.change.low, cell.change.high) == pytest.approx((change.overall.low, change.overall.high))
+        raw.append(change.p_value)
+    adjusted = [cell.p_value for cell in grid.cells if cell.p_value is not None]
+    assert adjusted == pytest.approx(list(holm(raw)))
+    assert len(seen) > 4, "the premise: temperatures change what is found"
+
+
+def test_sides_are_not_mixed_up(grid: TemperatureGrid) -> None:
+    """Rows are queries, columns documents, and the lines of one side leave the other at 1."""
+    assert [(one.query, one.document) for one in grid.cells] == [(q, d) for q in VALUES for d in VALUES]
+    assert [(one.query, one.document) for one in grid.queries_only] == [(q, 1.0) for q in VALUES]
+    assert [(one.query, one.document) for one in grid.documents_only] == [(1.0, d) for d in VALUES]
+    assert [(one.query, one.document) for one in grid.both] == [(v, v) for v in VALUES]
+    assert grid.cell(0.7, 1.0).value != grid.cell(1.0, 0.7).value, "the premise: the sides differ"
+    assert len(grid.arms) == 8
+
+
+def test_without_a_grid(model: SentenceTransformer, beir: str, tmp_path: Path) -> None:
+    log = evaluate(model, beir, treatments=["none"], out=tmp_path / "run", store=tmp_path / "store.sqlite")
+    assert temperature_grid(summarize_search(log)) is None
+
+
+def test_a_treatment_typed_by_hand_is_no_cell_of_another_base(
+    model: SentenceTransformer, beir: str, tmp_path: Path
+) -> None:
+    """The same temperatures on other baskets are another treatment."""
+    other = 'paper+basket_size=8+temperature={"query":1.0,"document":0.7}'
+    log = evaluate(
+        model,
+        beir,
+        treatments=["none", other],
+        temperature_grid=[0.7],
+        documents_only=False,
+        out=tmp_path / "run",
+        store=tmp_path / "store.sqlite",
+    )
+    summary = summarize_search(log)
+    found = temperature_grid(summary)
+    assert found is not None
+    assert other not in {cell.arm.treatment for cell in found.cells}
+    assert Arm(other, "whole") in summary.arms
+
+
+def test_verdicts(grid: TemperatureGrid) -> None:
+    """A gain has to stand the correction; without one nothing is recommended, and losses are counted."""
+
+    def with_changes(change: Interval, p_value: float) -> TemperatureGrid:
+        value = Interval(grid.cell(1.0, 1.0).value.estimate + change.estimate, 0, 1)
+        cells = [
+            one if one.change is None else replace(one, value=value, change=change, p_value=p_value)
+            for one in grid.cells
+        ]
+        return replace(grid, cells=tuple(cells))
+
+    assert with_changes(Interval(0.1, 0.05, 0.15), 0.01).verdict().startswith("use query 1, document 0.7")
+    assert "beyond chance" in with_changes(Interval(0.1, 0.05, 0.15), 0.2).verdict()
+    assert "beyond chance" in with_changes(Interval(0.1, -0.05, 0.15), 0.01).verdict()
+    lost = with_changes(Interval(-0.1, -0.15, -0.05), 0.01).verdict()
+    assert lost == "leave both at 1: no pair finds more; 8 of 8 intervals lie below 0"
+
+
+# How it is shown.
+
+
+def printed(summary: RetrievalSummary, grid: TemperatureGrid | None, width: int) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    print_search(console, summary, grid)
+    return console.export_text()
+
+
+def tables(grid: TemperatureGrid, width: int) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(*grid_tables(grid, width))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_the_table_has_every_cell(summary: RetrievalSummary, grid: TemperatureGrid, width: int) -> None:
+    text = tables(grid, width)
+    assert max(map(len, text.splitlines())) <= width
+    for cell in grid.cells:
+        assert f"{cell.value.estimate:.3f}" in text
+        if cell.change is not None:
+            interval = f"[{cell.change.low:+.3f}, {cell.change.high:+.3f}]".replace("-", "−")
+            assert interval in text
+    assert len(grid_tables(grid, width)) == (2 if width == 60 else 1)
+    assert grid.verdict() in printed(summary, grid, width)
+    assert "+temperature=" not in printed(summary, grid, width), "cells stand in the grid alone"
+    assert "+temperature=" in printed(summary, None, width), "the premise: they would be named"
+
+
+def test_json_and_picture(run: Run, model: SentenceTransformer, beir: str, tmp_path: Path) -> None:
+    """The command gives what the functions give; the picture is the grid's."""
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "model"
+    model.save_pretrained(str(folder))
+    done = run("evaluate", folder, beir, "--temperature-grid", "1,0.7,0.4", "--json", "--picture", "grid.svg")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["temperature_grid"]
+    assert found["temperatures"] == [1.0, 0.7, 0.4]
+    assert len(found["cells"]) == 9
+    assert found["cells"][0]["change"] is None
+    drawn = (tmp_path / "grid.svg").read_text(encoding="utf-8")
+    assert len(drawn) > 1000
+
+
+def test_the_figure_writes_every_number(grid: TemperatureGrid) -> None:
+    """So that it can be read in grey: values, changes and intervals stand in the cells, and each line is labelled."""
+    pytest.importorskip("matplotlib")
+    from fairspan.report.temperature_grid_picture import _colours, draw_grid
+
+    figure = draw_grid(grid)
+    left, right = figure.axes[:2]
+    written = " ".join(text.get_text() for text in left.texts)
+    for cell in grid.cells:
+        assert f"{cell.value.estimate:.3f}" in written
+        if cell.change is not None:
+            assert f"[{cell.change.low:+.3f}, {cell.change.high:+.3f}]".replace("-", "−") in written
+    labels = [text.get_text() for text in right.get_legend().get_texts()]
+    assert labels == ["document side only", "query side only", "both sides"]
+    shades = np.array([_colours()(x)[:3] for x in np.linspace(0, 1, 21)]) @ [0.2126, 0.7152, 0.0722]
+    assert (np.diff(shades) < 0).all(), "darker is better, in grey as well"
+
+
+@pytest.mark.parametrize("given", ["cold", "1,cold", ","])
+def test_what_is_no_number_is_refused(run: Run, given: str) -> None:
+    done = run("evaluate", "all-MiniLM-L6-v2", "pages", "--temperature-grid", given)
+    assert done.code == 2
+    assert "--temperature-grid takes numbers" in done.err
