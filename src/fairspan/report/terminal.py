@@ -99,7 +99,7 @@ def coefficients(summary: Summary, measure: str, width: int = 80) -> list[Render
 
 
 def attention_tables(summary: AttentionSummary, width: int = 80) -> list[RenderableType]:
-    """Where the pooled row looks, by segment: a table for each size and plan, last third of layers first, then all."""
+    """Where the pooled row looks, by segment: a table for each size and plan, of the last third of layers and all."""
     tables: list[RenderableType] = []
     for n, plan in summary.families:
         profiles = [
