@@ -65,8 +65,7 @@ def draw_attention(summary: AttentionSummary, measure: str, n: int, plans: Seque
             _draw_inside(inside, profiles, treatments)
             _draw_outside(outside, profiles, treatments, names)
             if row == 0:
-                documents = max((profile.documents for profile in profiles), default=0)
-                inside.set_title(f"{plan}, n = {n} ({documents} documents)", fontsize=9)
+                inside.set_title(f"{plan}, n = {n}", fontsize=9)
                 outside.set_title(_apart(names), fontsize=8, color=INK)
             if row == len(groups) - 1:
                 inside.set_xlabel(_AXES[measure])
@@ -81,7 +80,9 @@ def draw_attention(summary: AttentionSummary, measure: str, n: int, plans: Seque
     figure.supylabel("share of attention", fontsize=9, color=INK)
     grid[0][0].plot([], [], color=INK, linestyle=DASHES, linewidth=0.9, label=EQUAL)
     add_legend(figure, grid[0][0], last=EQUAL)
-    return finish(figure, f"{_TITLES[measure]}\n{short_name(summary.log.model)}")
+    counted = max(profile.documents for plan in plans for profile in summary.of(measure, n, plan, groups[0]))
+    documents = f"{counted} documents" + (" of each plan" if len(plans) > 1 else "")
+    return finish(figure, f"{_TITLES[measure]}\n{short_name(summary.log.model)}, {documents}")
 
 
 def pages_of(summary: AttentionSummary, measure: str) -> list[tuple[str, int, list[str]]]:

@@ -99,11 +99,25 @@ def house_style() -> Iterator[None]:
 
 
 def finish(figure: Figure, title: str | None = None) -> Figure:
-    """Give a drawn figure its title, and to each text fonts that show it."""
+    """Give a drawn figure its title, to each text fonts that show it, and to all their places once and for all."""
     if title is not None:
         figure.suptitle(title, fontsize=11)
     choose_fonts(figure)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        with _without_boxes():
+            engine.execute(figure)
+        # Laid out again for each file, a figure would not be the same twice.
+        figure.set_layout_engine("none")
     return figure
+
+
+@contextmanager
+def _without_boxes() -> Iterator[None]:
+    """Without matplotlib's warnings of single characters: what no font shows was said in one line."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        yield
 
 
 def require_format(suffix: str, name: str) -> None:
@@ -126,9 +140,7 @@ def require_matplotlib() -> None:
 def figure_bytes(figure: Figure, kind: str = "svg") -> bytes:
     """A figure as a PNG, SVG or PDF, the same bytes each time."""
     buffer = io.BytesIO()
-    with house_style(), warnings.catch_warnings():
-        # What no font shows was said once, in words, when the figure was finished.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+    with house_style(), _without_boxes():
         figure.savefig(buffer, format=kind, dpi=150, metadata=_METADATA[kind])
     return buffer.getvalue()
 
