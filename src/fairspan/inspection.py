@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from unicodedata import category
 
 FORMAT = 1
 _EXCERPT = 60
@@ -220,7 +221,8 @@ def shares(representation: Sequence[float]) -> tuple[float | None, ...]:
 
 def excerpt(text: str, longest: int = _EXCERPT) -> str:
     """The first words of a text, on one line."""
-    line = " ".join(text.split())
+    # Control characters could move the cursor of a terminal.
+    line = "".join(mark for mark in " ".join(text.split()) if category(mark) != "Cc")
     if len(line) <= longest:
         return line
     cut = line[: longest - 1]

@@ -105,10 +105,8 @@ def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto"
     marked = _marked(document, borders, parts)
     pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter))
     if len(pieces) < 2:
-        raise DesignError(
-            f"the document has one segment {NAMES[marked.borders]}, and shares need two: choose other borders, or "
-            "have it split into parts."
-        )
+        remedy = "give two" if marked.borders == "segment" else "choose other borders, or have it split into parts"
+        raise DesignError(f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}.")
     text, seen, prefix = marked.text, None, None
     if isinstance(counter, ModelTokens):
         seen = read_text(counter, text)

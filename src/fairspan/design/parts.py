@@ -24,15 +24,14 @@ def split_parts(text: str, count: int, counter: TokenCounter, language: str = ""
     and of those with the same largest distance the one with the smallest sum of squared distances.
 
     Raises:
-        DesignError: if the text has fewer units than parts.
+        DesignError: if the text has fewer sentences than parts.
     """
     if count < 2:
         raise DesignError(f"parts must be at least 2, got {count}.")
     spans, lengths = units(text, count, counter, language)
     if len(spans) < count:
         raise DesignError(
-            f"the text has {len(spans)} paragraphs or sentences, and {count} parts were asked for: ask for fewer, or "
-            "mark the borders."
+            f"the text has {len(spans)} sentences, and {count} parts were asked for: ask for fewer, or mark borders."
         )
     starts = balance(lengths, count)
     ends = [*starts[1:], len(spans)]
@@ -40,15 +39,24 @@ def split_parts(text: str, count: int, counter: TokenCounter, language: str = ""
 
 
 def units(text: str, count: int, counter: TokenCounter, language: str = "") -> tuple[list[Span], list[int]]:
-    """What parts are made of, and their lengths: paragraphs, and the sentences of those longer than a part."""
+    """What parts are made of, and their lengths: paragraphs, and the sentences of those longer than a part.
+
+    Where these are fewer than the parts, they are all sentences.
+    """
     whole = paragraphs(text)
     lengths = counter.count([text[start:end] for start, end in whole])
     equal = sum(lengths) / count
     spans: list[Span] = []
-    for (start, end), length in zip(whole, lengths, strict=True):
-        inside = sentences(text[start:end], language) if length > equal else [(0, end - start)]
-        spans += [(start + first, start + last) for first, last in inside]
+    for span, length in zip(whole, lengths, strict=True):
+        spans += _sentences(text, span, language) if length > equal else [span]
+    if len(spans) < count:
+        spans = [sentence for span in whole for sentence in _sentences(text, span, language)]
     return spans, counter.count([text[start:end] for start, end in spans])
+
+
+def _sentences(text: str, paragraph: Span, language: str) -> list[Span]:
+    start, end = paragraph
+    return [(start + first, start + last) for first, last in sentences(text[start:end], language)]
 
 
 def balance(lengths: Sequence[int], count: int) -> list[int]:

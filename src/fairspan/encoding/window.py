@@ -57,10 +57,16 @@ def read_text(counter: ModelTokens, text: str) -> Seen:
     read = np.ones(len(offsets), dtype=bool)
     if window is None or len(offsets) <= window:
         return Seen(offsets, read, window)
-    own = np.flatnonzero(offsets[:, 1] > offsets[:, 0])
-    room = max(0, window - (len(offsets) - len(own)))
-    cut_at_start = getattr(counter.model.tokenizer, "truncation_side", "right") == "left"
-    read[own[: len(own) - room] if cut_at_start else own[room:]] = False
+    # Not every token without characters is special: a space at the end of a text may be one, too.
+    special = len(offsets) - ModelTokens(counter.model).count([counter.prompt + text])[0]
+    stands_for_text = offsets[:, 1] > offsets[:, 0]
+    first = min(special, int(stands_for_text.argmax()))
+    last = len(offsets) - (special - first)
+    unread = min(len(offsets) - window, last - first)
+    if getattr(counter.model.tokenizer, "truncation_side", "right") == "left":
+        read[first : first + unread] = False
+    else:
+        read[last - unread : last] = False
     return Seen(offsets, read, window)
 
 
