@@ -60,8 +60,17 @@ _PACKAGES = (
 
 def choose_fonts(figure: Figure) -> None:
     """Give every text of a figure the fonts it needs; warn in one line of characters that none shows."""
+    from matplotlib.text import Text
+
+    missing = give_fonts(figure.findobj(Text))
+    if missing:
+        warnings.warn(missing_line(missing), stacklevel=3)
+
+
+def give_fonts(texts: Iterable[Any]) -> set[str]:
+    """Give texts the fonts they need; the characters that none shows."""
     missing: set[str] = set()
-    for text in _texts(figure):
+    for text in texts:
         wanted = needed(text.get_text())
         if not wanted:
             continue
@@ -69,8 +78,7 @@ def choose_fonts(figure: Figure) -> None:
         missing |= unseen
         if families:
             text.set_fontfamily([FIRST, *families])
-    if missing:
-        warnings.warn(missing_line(missing), stacklevel=2)
+    return missing
 
 
 def needed(text: str) -> set[str]:
@@ -142,9 +150,3 @@ def _learn_new_fonts() -> None:
             fontManager.addfont(file)
         except (OSError, RuntimeError, ValueError):
             continue
-
-
-def _texts(figure: Figure) -> list[Any]:
-    from matplotlib.text import Text
-
-    return [text for text in figure.findobj(Text) if text.get_text()]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairspan.errors import LogError, MissingExtra
-from fairspan.report.figures.fonts import choose_fonts
+from fairspan.report.figures.fonts import choose_fonts, give_fonts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,7 +165,10 @@ def add_legend(figure: Figure, axes: Any, *, last: str | None = None) -> None:
     width = figure.get_figwidth() - 2 * _MARGIN
     for columns in range(len(shown), 0, -1):
         legend = figure.legend(handles, shown, loc="outside lower center", ncols=columns)
-        if columns == 1 or legend.get_window_extent().width / figure.dpi <= width:
+        give_fonts(legend.get_texts())
+        with _without_boxes():
+            fits = legend.get_window_extent().width / figure.dpi <= width
+        if fits or columns == 1:
             break
         legend.remove()
     # A legend of many rows is not to take the room of the panels.
