@@ -10,6 +10,7 @@ import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
+from fairspan.report.codes import with_codes
 from fairspan.report.summary import POSITION_MEASURES, finite
 from fairspan.stats.effects import spread
 from fairspan.stats.paired import PairedComparison, compare
@@ -92,8 +93,7 @@ def compare_sides(first: Side, second: Side) -> list[Comparison]:
             f"{first} and {second} have no document in common: paired differences need the same corpus, languages, "
             "sizes, design and seed."
         )
-    # Numbers in place of names: a label is compared millions of times.
-    joined = joined.with_columns(pl.col("segment").cast(pl.Categorical).to_physical())
+    joined = with_codes(joined, "segment")
     found = []
     for (measure, n, lead, later), rows in joined.partition_by(_FAMILY, as_dict=True, maintain_order=True).items():
         rng = np.random.default_rng(int(first.log.header["seed"]))

@@ -12,6 +12,7 @@ import polars as pl
 from fairspan.errors import StatisticsError
 from fairspan.log import AuditLog
 from fairspan.report.attention import AttentionSummary, summarize_attention
+from fairspan.report.codes import with_codes
 from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdict
 from fairspan.stats.joint import JointModel, joint_model
@@ -218,17 +219,22 @@ def summarize(log: AuditLog, *, inference: str | None = None, margin: float | No
     """Statistics of every cell of a log, as its spec asks or as told otherwise."""
     inference = inference or str(log.spec["inference"])
     margin = float(log.spec["margin"]) if margin is None else margin
-    rows = log.rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
-    # Numbers in place of names: a label is compared millions of times.
-    rows = rows.with_columns(pl.col("segment", "document").cast(pl.Categorical).to_physical())
+    rows = _position_rows(log)
     families = rows.select("measure", "treatment", "n", "lead", "later").unique(maintain_order=True).rows()
     by = rows.partition_by("measure", "treatment", "n", "lead", "later", as_dict=True)
     seed = int(log.header["seed"])
-    cells = [_cell(by[family], family, log, inference, margin, seed) for family in families]
+    cells = [_cell(by.pop(family), family, log, inference, margin, seed) for family in families]
     groups = rows.select("measure", "treatment", "n").unique(maintain_order=True).rows()
     several = rows["language"].n_unique() > 1
     joint = [_joint(rows, group, log, inference, seed) for group in groups] if several else []
     return Summary(log, tuple(cells), tuple(joint))
+
+
+def _position_rows(log: AuditLog) -> pl.DataFrame:
+    """What the statistics need, with numbers in place of names: of a whole grid there are millions of rows."""
+    kept = ["measure", "treatment", "lead", "later", "language", "n", "set", "position", "tokens", "value"]
+    rows = log.rows.select(*kept, "segment", "document").filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
+    return with_codes(rows, "segment", "document").with_columns(pl.col(kept[:5]).cast(pl.Categorical))
 
 
 def _cell(
