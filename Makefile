@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test docs lint format bench clean
 
 # pip (not another installer) and one pinned version of everything: constraints.txt.
 $(STAMP): pyproject.toml constraints.txt
@@ -25,14 +25,19 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 # An audit of the small default model on the embedded corpus, as it comes and calibrated. Nothing is downloaded.
-demo: $(STAMP)  ## audit a small real model before and after calibration, with a picture
-	$(BIN)/fairspan audit --treatments none,retrieval,paper+basket_size=64 --picture before_after.png
+demo: $(STAMP)  ## audit a small real model before and after calibration, with a picture and a page
+	$(BIN)/fairspan audit --treatments none,retrieval,paper+basket_size=64 --out fairspan-runs/demo \
+		--picture before_after.png
+	$(BIN)/fairspan report fairspan-runs/demo --out before_after.html
 
 test: $(STAMP)  ## lint, types and tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+docs: $(STAMP)  ## write the reference of the command line anew
+	$(BIN)/typer fairspan.cli utils docs --name fairspan --output docs/cli.md
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -38,23 +38,33 @@ def report(
 
         fairspan report fairspan-runs/bge-m3-1a2b3c4d --figures figures --figure-formats svg,pdf --tables tables
     """
+    from rich.console import Console
+
     from fairspan.log import read_log
     from fairspan.report.page.page import write_page
 
-    logs = [read_log(run) for run in runs]
-    page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
-    written = {"page": [write_page(logs, page, title=title)], "figures": [], "tables": []}
-    for log in logs:
-        # Figures of several runs have the same names.
-        inner = log.run if len(logs) > 1 else ""
-        if figures is not None:
-            from fairspan.report.figures.of_run import write_figures
+    wanted = {
+        "figures": _formats("figure-formats", figure_formats),
+        "tables": _formats("table-formats", table_formats),
+    }
+    with Console(stderr=True).status("reading") as status:
+        logs = [read_log(run) for run in runs]
+        page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
+        status.update("statistics and page")
+        written = {"page": [write_page(logs, page, title=title)], "figures": [], "tables": []}
+        for log in logs:
+            # Figures of several runs have the same names.
+            inner = log.run if len(logs) > 1 else ""
+            if figures is not None:
+                from fairspan.report.figures.of_run import write_figures
 
-            written["figures"] += write_figures(log, figures / inner, _formats("figure-formats", figure_formats))
-        if tables is not None:
-            from fairspan.report.tables.of_run import write_tables
+                status.update(f"figures of {log.run}")
+                written["figures"] += write_figures(log, figures / inner, wanted["figures"])
+            if tables is not None:
+                from fairspan.report.tables.of_run import write_tables
 
-            written["tables"] += write_tables(log, tables / inner, _formats("table-formats", table_formats))
+                status.update(f"tables of {log.run}")
+                written["tables"] += write_tables(log, tables / inner, wanted["tables"])
     if as_json:
         typer.echo(json.dumps({kind: [str(file) for file in files] for kind, files in written.items()}, indent=2))
         return

@@ -88,7 +88,7 @@ def profile_section(audits: Sequence[Audited], measure: str) -> Section:
         for n in sizes
     )
     heat = tuple(found for n in sizes if (found := _heat(audits, measure, n, switch)) is not None)
-    return Section(TITLES[measure], INTROS[measure], groups, heat)
+    return Section(TITLES.get(measure, f"{measure.capitalize()} by position"), INTROS.get(measure, ""), groups, heat)
 
 
 def table_section(summary: Summary) -> Section:

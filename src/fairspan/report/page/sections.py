@@ -10,6 +10,7 @@ from fairspan.report.page.charts import Chart
 from fairspan.report.page.downloads import Download
 from fairspan.report.tables.table import Table
 
+MANY = 12
 Tone = Literal["good", "bad", "open", "plain"]
 
 
@@ -61,6 +62,11 @@ class Section:
     tables: tuple[Table, ...] = ()
     folded: tuple[Table, ...] = ()
     """Tables that open on demand."""
+
+    @property
+    def heat_first(self) -> bool:
+        """Whether there are so many charts that the heat maps would be far down below them."""
+        return sum(len(group.charts) for group in self.groups) > MANY
 
 
 @dataclass(frozen=True, slots=True)
