@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -176,6 +176,17 @@ class RetrievalSummary:
         if name not in advised or Arm(name + DOCUMENTS_ONLY, arm.index) not in self.arms:
             return True
         return (advised[name] == "documents only") == (arm.treatment != name)
+
+    def without(self, arms: Collection[Arm]) -> RetrievalSummary:
+        """The same statistics with some arms left out; what was corrected for them stays so."""
+        named = {arm.treatment for arm in arms}
+        return replace(
+            self,
+            results=tuple(one for one in self.results if one.arm.treatment not in named),
+            changes=tuple(one for one in self.changes if one.arm.treatment not in named),
+            runs=tuple(one for one in self.runs if one.arm.treatment not in named),
+            advice=tuple(one for one in self.advice if one.treatment not in named),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {

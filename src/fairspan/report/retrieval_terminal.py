@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fairspan.report.by_length import LengthGroup
-from fairspan.report.retrieval import Arm, Change, RetrievalSummary
+from fairspan.report.retrieval import Change, RetrievalSummary
 from fairspan.report.temperature_grid import TemperatureGrid
 from fairspan.report.temperature_grid_terminal import print_grid
 from fairspan.report.terminal import bar, folded_tables, line, minus
@@ -26,7 +25,7 @@ def print_search(console: Console, summary: RetrievalSummary, grid: TemperatureG
     """What to do first, then the picture, then the numbers. The arms of a grid stand in its own table."""
     log = summary.log
     if grid is not None:
-        summary = without(summary, grid.arms)
+        summary = summary.without(grid.arms)
     task, seconds = log.header["task"], log.header["timings"].get("seconds")
     counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
     counted += [f"{task['indexes']} indexes"] if task["indexes"] > 1 else []
@@ -57,18 +56,6 @@ def print_search(console: Console, summary: RetrievalSummary, grid: TemperatureG
         console.print()
         console.print(cost_table(summary))
     line(console, f"log: {log.folder}")
-
-
-def without(summary: RetrievalSummary, arms: Collection[Arm]) -> RetrievalSummary:
-    """The same statistics with some arms left out; what was corrected for them stays so."""
-    named = {arm.treatment for arm in arms}
-    return replace(
-        summary,
-        results=tuple(one for one in summary.results if one.arm.treatment not in named),
-        changes=tuple(one for one in summary.changes if one.arm.treatment not in named),
-        runs=tuple(one for one in summary.runs if one.arm.treatment not in named),
-        advice=tuple(one for one in summary.advice if one.treatment not in named),
-    )
 
 
 def advice_lines(summary: RetrievalSummary, width: int = 80) -> RenderableType:

@@ -21,6 +21,7 @@ from fairspan.report.summary import Summary, summarize
 from fairspan.report.tables.comparison import comparison_tables
 from fairspan.report.tables.search import change_table
 from fairspan.report.tables.table import Table
+from fairspan.report.temperature_grid import temperature_grid
 
 # Bytes of the page that raw rows may take, all runs together: a page that is mailed stays under five million.
 ROOM_FOR_ROWS = 2_500_000
@@ -55,9 +56,12 @@ def _part(log: AuditLog, room: int, summaries: dict[str, Summary]) -> RunPart:
         notes, statistics = summary.notes, summary.to_dict()
     elif verb == "evaluate":
         search = summarize_search(log)
-        sections = [searches.position_section(search), searches.overall_section(search)]
-        sections.append(searches.table_section(search))
-        cards, switch = searches.cards(search), searches.switch_of(search)
+        grid = temperature_grid(search)
+        # The arms of a grid stand in its own section.
+        shown = search if grid is None else search.without(grid.arms)
+        sections = [None if grid is None else searches.grid_section(grid), searches.position_section(shown)]
+        sections += [searches.overall_section(shown), searches.table_section(shown)]
+        cards, switch = searches.cards(shown), searches.switch_of(shown)
         notes, statistics = log.notes, search.to_dict()
     elif verb == "collapse":
         study = summarize_length(log)

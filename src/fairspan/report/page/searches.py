@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fairspan.report.page.charts import Chart, Series, domain_of, point
-from fairspan.report.page.sections import Card, Group, Section, Tone
+from fairspan.report.page.sections import Card, Group, Section, Tone, heat_map
 from fairspan.report.retrieval import Result, RetrievalSummary
 from fairspan.report.tables.search import search_tables
+from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import interval, p_value
+from fairspan.report.temperature_grid import TemperatureGrid
 
 TONES: dict[str, Tone] = {"use": "good", "documents only": "good", "leave": "bad", "more data": "open"}
 BADGES = {"use": "use it", "documents only": "documents only", "leave": "leave it", "more data": "more data"}
@@ -73,10 +75,34 @@ def overall_section(summary: RetrievalSummary) -> Section:
     )
 
 
+def grid_section(grid: TemperatureGrid) -> Section:
+    """Every pair of temperatures; the first row and the first column change one side only."""
+    rows = [(f"query {query:g}", [[cell.value.estimate] for cell in grid.row(query)]) for query in grid.temperatures]
+    columns = [f"document {value:g}" for value in grid.temperatures]
+    title = f"{grid.metric} by the temperature of queries and of documents"
+    intro = f"{grid.verdict()}. The first row leaves queries as they are, the first column documents."
+    return Section(
+        "Temperatures", intro, heat=(heat_map(title, "temperature", columns, rows),), tables=(_pairs(grid),)
+    )
+
+
 def table_section(summary: RetrievalSummary) -> Section:
     """All tables, those of quality and position open."""
     tables = [named.table for named in search_tables(summary) if named.name != "advice"]
     return Section("Tables", tables=tuple(tables[:1]), folded=tuple(tables[1:]))
+
+
+def _pairs(grid: TemperatureGrid) -> Table:
+    rows = [
+        Row(
+            (f"{cell.query:g}", f"{cell.document:g}"),
+            (interval(cell.value), interval(cell.change, sign=True), p_value(cell.p_value)),
+        )
+        for cell in grid.cells
+    ]
+    columns = (Column(grid.metric), Column("change [95 %]"), Column("p"))
+    note = f"p: randomisation test against {grid.base}, corrected by Holm for all arms of the evaluation"
+    return Table("Every pair of temperatures", ("query", "document"), columns, tuple(rows), grouped=1, notes=(note,))
 
 
 def _group(summary: RetrievalSummary, heading: str, results: dict[str, list[Result]], x_label: str) -> Group:
