@@ -17,8 +17,12 @@ import fairspan.calibrated.segments
 import fairspan.calibration
 import fairspan.collapsing
 import fairspan.corpus.corpus
+import fairspan.corpus.marked_text
 import fairspan.corpus.sentences
+import fairspan.design.parts
 import fairspan.evaluating
+import fairspan.inspecting
+import fairspan.inspection
 import fairspan.stats.equivalence
 import fairspan.temperature
 import fairspan.treatment
@@ -57,7 +61,10 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         fairspan.temperature,
         fairspan.calibrated.segments,
         fairspan.corpus.corpus,
+        fairspan.corpus.marked_text,
         fairspan.corpus.sentences,
+        fairspan.design.parts,
+        fairspan.inspection,
         fairspan.stats.equivalence,
         fairspan.treatment,
     ],

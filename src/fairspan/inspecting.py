@@ -169,7 +169,7 @@ class _Look:
         except UnsupportedModel as error:
             self.notes[f"no attention: {error}"] = None
             return None, None
-        self._note_prefix()
+        self._note_prefix("attention")
         profile = by_segment(row, _clipped(self.lens.spans, len(text)))
         return _plain(profile.segments.mean(axis=0)), float((profile.special + profile.other).mean())
 
@@ -193,14 +193,14 @@ class _Look:
         except (UnsupportedModel, EncodingError) as error:
             self.notes[f"no retention: {error}"] = None
             return None
-        self._note_prefix()
+        self._note_prefix("retention")
         found = dict(zip(there, _plain(retention(inside, alone[there])), strict=True))
         return tuple(found.get(number) for number in range(len(spans)))
 
-    def _note_prefix(self) -> None:
+    def _note_prefix(self, measure: str) -> None:
         if self.lens.prefix is not None and not self.lens.whole:
             tokens = self.lens.counter.count_whole([self.lens.prefix])[0]
-            self.notes[f"attention and retention are of the first {tokens:,} tokens, up to a whole word"] = None
+            self.notes[f"{measure} is of the first {tokens:,} tokens, up to the end of a word"] = None
 
 
 def _as_it_comes(

@@ -20,7 +20,8 @@ class InspectedSegment:
         start, end: its characters in the document's text.
         tokens: its tokens inside the document.
         seen: how many of them the model reads.
-        seen_start, seen_end: the characters of it that the model reads; equal where it reads none.
+        seen_start, seen_end: the characters of it that the model reads, a letter with its marks being one; equal
+            where it reads none.
         own_tokens: its length when it is embedded alone, prompt and special tokens included.
         own_cut: whether it is longer than the model reads even when it is embedded alone.
     """
@@ -211,8 +212,8 @@ class Inspection:
 def shares(representation: Sequence[float]) -> tuple[float | None, ...]:
     """Each cosine's part of their sum, negative ones counted as 0; None throughout if none is positive.
 
-    >>> shares([0.6, 0.3, 0.1])
-    (0.6, 0.3, 0.1)
+    >>> shares([0.5, 0.25, 0.25])
+    (0.5, 0.25, 0.25)
     """
     positive = [max(0.0, float(value)) for value in representation]
     total = sum(positive)

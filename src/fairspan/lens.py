@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import category
 
 from fairspan.calibrated.segments import SegmentedText
 from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments, mark
@@ -75,6 +76,7 @@ class Lens:
         found = []
         for number, (piece, (tokens, seen)) in enumerate(zip(self.pieces, counts, strict=True)):
             start, end = max(piece.start, first), min(piece.end, last)
+            end = _end_of_letter(self.text, end, piece.end)
             if not seen or end <= start:
                 start = end = piece.start
             found.append(
@@ -112,6 +114,13 @@ def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto"
         seen = read_text(counter, text)
         prefix = text if seen.whole else longest_prefix(counter, text, seen)
     return Lens(text, pieces, marked.borders, counter, counter.count_whole([text])[0], seen, prefix)
+
+
+def _end_of_letter(text: str, place: int, limit: int) -> int:
+    """Past the marks that belong to the letter before: what the eye sees as one is not divided where a token ends."""
+    while 0 < place < limit and category(text[place]).startswith("M"):
+        place += 1
+    return place
 
 
 def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:
