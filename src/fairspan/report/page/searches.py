@@ -80,7 +80,10 @@ def grid_section(grid: TemperatureGrid) -> Section:
     rows = [(f"query {query:g}", [[cell.value.estimate] for cell in grid.row(query)]) for query in grid.temperatures]
     columns = [f"document {value:g}" for value in grid.temperatures]
     title = f"{grid.metric} by the temperature of queries and of documents"
-    intro = f"{grid.verdict()}. The first row leaves queries as they are, the first column documents."
+    verdict = grid.verdict()
+    intro = (
+        f"{verdict[0].upper()}{verdict[1:]}. The first row leaves queries as they are, the first column documents."
+    )
     return Section(
         "Temperatures", intro, heat=(heat_map(title, "temperature", columns, rows),), tables=(_pairs(grid),)
     )

@@ -26,7 +26,8 @@ def facts_of(log: AuditLog) -> tuple[tuple[str, str], ...]:
     task, corpus = header.get("task"), header.get("corpus")
     if task:
         counted = f"{task['queries']:,} queries" + (f", {task['documents']:,} documents" if task["documents"] else "")
-        found += [("task", short(str(task["source"]))), ("asked", counted)]
+        kind, colon, place = str(task["source"]).partition(":")
+        found += [("task", kind + colon + short(place) if colon else short(kind)), ("asked", counted)]
     elif corpus:
         found.append(("corpus", short(str(corpus["name"]))))
     if "documents" in header:
@@ -54,7 +55,7 @@ def settings_of(log: AuditLog) -> tuple[tuple[str, str], ...]:
         ("precision", ", ".join(str(model[name]) for name in ("dtype", "device") if model.get(name))),
         ("seed", str(header.get("seed"))),
         ("inference", _inference(log.spec)),
-        ("margin of fairness", _margin(log.spec)),
+        ("margin of fairness" if header["verb"] == "audit" else "margin", _margin(log.spec)),
         ("started", str(header.get("started"))),
         ("finished", str(header.get("finished"))),
         ("rows", f"{header.get('rows', 0):,}"),
