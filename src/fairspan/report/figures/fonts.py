@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 FIRST = "DejaVu Sans"
 """It comes with matplotlib, so figures look the same everywhere."""
+LAST = "sans-serif"
 
 # In this order; the ones of Debian, of other Linux distributions, of macOS and of Windows.
 FAMILIES = (
@@ -77,7 +78,7 @@ def give_fonts(texts: Iterable[Any]) -> set[str]:
         families, unseen = families_for(frozenset(wanted))
         missing |= unseen
         if families:
-            text.set_fontfamily([FIRST, *families])
+            text.set_fontfamily([FIRST, *families, LAST])
     return missing
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairspan.errors import LogError, MissingExtra
-from fairspan.report.figures.fonts import choose_fonts, give_fonts
+from fairspan.report.figures.fonts import FIRST, LAST, choose_fonts, give_fonts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,9 @@ DASHES = (0, (4, 3))
 INK, FAINT, PALE = "#333333", "#999999", "#d9d9d9"
 
 _RC: dict[str, Any] = {
-    "font.family": ["DejaVu Sans"],
+    # The second is for readers of an SVG who do not have the first.
+    "font.family": [FIRST, LAST],
+    "font.sans-serif": [FIRST],
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
