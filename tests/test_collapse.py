@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import fairspan
-from fairspan import collapsing
+from fairspan import collapse_prepared
 from fairspan.auditing import audit
 from fairspan.calibrated.weights import copy_sharing_weights
 from fairspan.collapse_spec import at_temperature, make_collapse
@@ -140,7 +140,7 @@ def done(
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         # The tiny vocabulary has neither dogs nor cats.
-        patch.setattr(collapsing, "repeated_pairs", partial(repeated_pairs, words=("w3", "w5")))
+        patch.setattr(collapse_prepared, "repeated_pairs", partial(repeated_pairs, words=("w3", "w5")))
         log = collapse(model, **options, out=folder / "run", store=folder / "s.sqlite")
     cuts = prepare_collapse(model, make_collapse(**options)).cuts
     models = {"none": model, STRONG: fairspan.calibrate(model, "tempscale", temperature=0.5)}

@@ -65,8 +65,11 @@ ALLOWED = {
     "lens": {"errors", "calibrated", "corpus", "design", "encoding", "inspection"},
     "inspecting": {"errors", "bases", "calibrated", "calibration", "corpus", "encoding", "fit_part", "inspection"}
     | {"lens", "measures", "progress", "running", "spec", "treatment"},
-    "collapsing": {"errors", "collapse_spec", "corpus", "design", "encoding", "log", "measures", "progress"}
-    | {"running", "schedules", "stats", "treatment"},
+    "collapse_prepared": {"errors", "bases", "collapse_spec", "corpus", "design", "encoding", "fit_part", "measures"}
+    | {"progress", "running"},
+    "collapse_results": {"collapse_spec", "design", "measures", "schedules", "stats", "treatment"},
+    "collapsing": {"errors", "bases", "collapse_prepared", "collapse_results", "collapse_spec", "design", "encoding"}
+    | {"log", "measures", "progress", "running", "treatment"},
     "cli": {"errors", "fairspan", "calibration", "calibrated", "corpus", "encoding", "config", "spec"}
     | {"auditing", "prepared", "forecast", "log", "report", "published", "evaluating", "evaluation", "tasks"}
     | {"collapsing", "collapse_spec", "inspecting"},

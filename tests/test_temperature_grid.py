@@ -119,6 +119,7 @@ def test_a_grid_is_set_on_the_first_treatment() -> None:
     ("options", "words_of_it"),
     [
         ({"temperature_grid": [1]}, "below 1"),
+        ({"temperature_grid": []}, "below 1"),
         ({"temperature_grid": [1.2]}, "1.2"),
         ({"temperature_grid": [0]}, "above 0"),
         ({"temperature_grid": ["cold"]}, "cold"),
@@ -246,7 +247,7 @@ def test_verdicts(grid: TemperatureGrid) -> None:
     assert "beyond chance" in with_changes(Interval(0.1, 0.05, 0.15), 0.2).verdict()
     assert "beyond chance" in with_changes(Interval(0.1, -0.05, 0.15), 0.01).verdict()
     lost = with_changes(Interval(-0.1, -0.15, -0.05), 0.01).verdict()
-    assert lost == "leave both at 1: no pair finds more; 8 of 8 intervals lie below 0"
+    assert lost == "leave both at 1: no pair finds more; with 8 of 8 pairs the interval lies below 0"
 
 
 # How it is shown.
@@ -312,8 +313,11 @@ def test_the_figure_writes_every_number(grid: TemperatureGrid) -> None:
     assert (np.diff(shades) < 0).all(), "darker is better, in grey as well"
 
 
-@pytest.mark.parametrize("given", ["cold", "1,cold", ","])
-def test_what_is_no_number_is_refused(run: Run, given: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("cold", "--temperature-grid takes numbers"), ("1,cold", "takes numbers"), (",", "needs one below 1")],
+)
+def test_what_is_no_grid_is_refused(run: Run, given: str, said: str) -> None:
     done = run("evaluate", "all-MiniLM-L6-v2", "pages", "--temperature-grid", given)
     assert done.code == 2
-    assert "--temperature-grid takes numbers" in done.err
+    assert said in done.err

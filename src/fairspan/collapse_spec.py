@@ -22,7 +22,7 @@ class CollapseSpec:
     """What to measure of texts of several lengths.
 
     Attributes:
-        corpus, language, partial: as in an audit; one language.
+        corpus, language: as in an audit; one language.
         lengths: in the model's tokens, to which every document is cut at a sentence border; None for 25, 50, 100, …
             as far as the model reads and half of the documents reach.
         natural: take whole documents by their own length, in bins of 100 tokens, instead of cutting them.
@@ -36,11 +36,11 @@ class CollapseSpec:
         labelled: a JSONL file of texts and labels to classify, cut to the same lengths; None for none.
         labelled_documents: how many of them at most.
         prompt: put before every text; None for the model's own document prompt.
+        fit_corpus: what a whitening is fitted on; None for what the corpus has in no measured text.
     """
 
     corpus: str = "sample"
     language: str | None = None
-    partial: bool = False
     lengths: tuple[int, ...] | None = None
     natural: bool = False
     documents: int = 100
@@ -54,6 +54,7 @@ class CollapseSpec:
     labelled_documents: int = 600
     seed: int = 0
     prompt: str | None = None
+    fit_corpus: str | None = None
 
     def __post_init__(self) -> None:
         for name, value, kind in (("corpus", self.corpus, str), ("language", self.language, str | None)):
@@ -76,15 +77,33 @@ class CollapseSpec:
                 raise DesignError(f"{name} must be a whole number of at least {least}, got {value!r}.")
         for treatment in self.treatments:
             _refuse(treatment)
+        self._refuse_idle()
         names = [treatment.name for treatment in self.treatments]
         twice = [name for name in names if names.count(name) > 1]
         if not names or twice:
             said = f"the treatment {twice[0]!r} is named twice" if twice else "name a temperature or a treatment"
             raise DesignError(f"{said}.")
 
+    def _refuse_idle(self) -> None:
+        """What was changed and would do nothing is a mistake."""
+        plain = {item.name: item.default for item in dataclass_fields(self)}
+        whitens = any(treatment.whitens for treatment in self.treatments)
+        for idle, names, why in (
+            (self.natural, ("start", "tolerance"), "natural lengths are not cut"),
+            (self.natural, ("labelled",), "labelled texts are cut to lengths, and natural lengths are not"),
+            (self.labelled is None, ("labelled_documents",), "there are no labelled texts"),
+            (self.spectra == 0, ("layers",), "spectra is 0"),
+            (not whitens, ("fit_corpus",), "no treatment is fitted"),
+        ):
+            changed = [name for name in names if getattr(self, name) != plain[name]]
+            if idle and changed:
+                raise DesignError(f"{why}, so {changed[0]} would do nothing: leave one of them away.")
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         values = {item.name: getattr(self, item.name) for item in dataclass_fields(self)}
+        if self.fit_corpus is None:
+            del values["fit_corpus"]
         lengths = None if self.lengths is None else list(self.lengths)
         return {**values, "lengths": lengths, "treatments": [one.to_dict() for one in self.treatments]}
 
@@ -125,10 +144,6 @@ def _refuse(treatment: Treatment) -> None:
         raise DesignError(f"{WORDS!r} is the name of the word-embedding control: call the treatment something else.")
     if treatment.baskets == "segments":
         raise DesignError(f"{treatment.name} makes segments baskets, and these texts have none: leave it out.")
-    if getattr(treatment, "baseline", None) is not None:
-        raise DesignError(
-            f"{treatment.name} is measured by audit and evaluate, not by a study of length: leave it out."
-        )
 
 
 def at_temperature(value: float) -> str:
@@ -140,7 +155,7 @@ def at_temperature(value: float) -> str:
 def temperature_of(treatment: Treatment) -> float | None:
     """The temperature of a treatment that sets one for all texts and does nothing else."""
     calibration = treatment.calibration
-    if calibration.sides != "both" or getattr(treatment, "baseline", None) is not None:
+    if calibration.sides != "both" or treatment.baseline is not None:
         return None
     value = calibration.temperature
     plain = calibration.strength == 0 or not calibration.but(temperature=1.0).acts

@@ -20,6 +20,7 @@ from fairspan.treatment import Treatment, as_treatment
 PAGES = "pages"
 DEFAULT_TREATMENTS = ("none", "retrieval", "paper")
 DOCUMENTS_ONLY = "+sides=document"
+NO_GRID = "a grid of temperatures needs one below 1, as in 1,0.9,0.8."
 DEFAULT_METRICS = ("ndcg@10", "mrr", "recall@1", "recall@10")
 
 
@@ -182,6 +183,8 @@ def make_evaluation(
             fields[name] = tuple(value)
         elif value is not None and name != "mixed":
             raise TaskError(f"{name} must be a list, got {value!r}.")
+    if fields.get("temperature_grid") == ():
+        raise TaskError(NO_GRID)
     design = {"sets": 100, **{name: value for name, value in fields.items() if name in of_design}}
     queries = {of_queries[name]: value for name, value in fields.items() if name in of_queries}
     return EvaluationSpec(
@@ -203,7 +206,7 @@ def _temperatures(given: Sequence[float]) -> tuple[float, ...]:
     """From 1 downwards."""
     found = tuple(sorted({1.0, *(check_temperature(value) for value in given)}, reverse=True))
     if len(found) < 2:
-        raise TaskError("a grid of temperatures needs one below 1, as in 1,0.9,0.8.")
+        raise TaskError(NO_GRID)
     return found
 
 

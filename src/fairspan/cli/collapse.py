@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fairspan.cli.audit import INTERRUPTED
-from fairspan.cli.options import numbers, positive, words
-from fairspan.errors import DesignError
+from fairspan.cli.options import decimals, numbers, positive, words
 
 
 def collapse(
@@ -53,6 +52,10 @@ def collapse(
         Path | None, typer.Option(help="A JSONL file of texts and labels to classify at every length.")
     ] = None,
     labelled_documents: Annotated[int | None, typer.Option(help="How many of these at most. Default: 600.")] = None,
+    fit_corpus: Annotated[
+        str | None,
+        typer.Option(help="What whitening is fitted on. Default: what the corpus has in no measured text."),
+    ] = None,
     probe: Annotated[bool, typer.Option(help="Embed repeated words as well.")] = True,
     seed: Annotated[int | None, typer.Option(help="Of the draw and the intervals. Default: 0.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Put before every text. Default: the model's own.")] = None,
@@ -86,7 +89,7 @@ def collapse(
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --temperatures 1.0,0.9,0.8,0.5 --layers all
 
-        fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl
+        fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
     from fairspan.collapse_spec import make_collapse
     from fairspan.report.figures.style import require_drawing
@@ -96,7 +99,7 @@ def collapse(
         "language": language,
         "lengths": numbers("lengths", lengths),
         "natural": natural,
-        "temperatures": _temperatures(temperatures),
+        "temperatures": decimals("temperatures", temperatures),
         "treatments": words(treatments),
         "documents": documents,
         "start": start,
@@ -105,6 +108,7 @@ def collapse(
         "layers": layers,
         "labelled": None if labelled is None else str(labelled),
         "labelled_documents": labelled_documents,
+        "fit_corpus": fit_corpus,
         "probe": probe,
         "seed": seed,
         "prompt": prompt,
@@ -162,11 +166,3 @@ def _run(
     if picture is not None:
         save_length_picture(summary, picture)
         typer.echo(f"picture: {picture}", err=as_json)
-
-
-def _temperatures(text: str | None) -> list[float] | None:
-    found = words(text)
-    try:
-        return None if found is None else [float(word) for word in found]
-    except ValueError:
-        raise DesignError(f"--temperatures takes numbers such as 1.0,0.9,0.8, got {text!r}.") from None

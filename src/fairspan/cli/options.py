@@ -29,12 +29,9 @@ def decimals(name: str, text: str | None) -> list[float] | None:
     """ "1,0.9" as [1.0, 0.9]; None stays None."""
     found = words(text)
     try:
-        values = None if found is None else [float(word) for word in found]
+        return None if found is None else [float(word) for word in found]
     except ValueError:
-        values = []
-    if values == []:
-        raise DesignError(f"--{name} takes numbers such as 1,0.9,0.8, got {text!r}.")
-    return values
+        raise DesignError(f"--{name} takes numbers such as 1.0,0.9,0.8, got {text!r}.") from None
 
 
 def positive(name: str, value: int | None) -> int | None:

@@ -157,6 +157,22 @@ class LengthSummary:
             parts.append(f"{said} for texts of {where}")
         return "; ".join(parts)
 
+    def schedule(self) -> list[list[float]]:
+        """The suggestion as the steps of a `LengthSchedule`, which counts special tokens where lengths do not.
+
+        Where nothing that was tried is enough, the step before goes on. Empty if no text needs a temperature.
+        """
+        steps: list[list[float]] = []
+        for length, value in self.suggestion():
+            if value is not None and value != (steps[-1][1] if steps else 1.0):
+                steps.append([length + self.added_tokens, value])
+        return steps
+
+    @property
+    def added_tokens(self) -> int:
+        """The prompt's and special tokens of every text."""
+        return int(self.log.header.get("added_tokens", 0))
+
     def theory(self) -> str | None:
         """How far a temperature keeps the σ_a that Theorem 3 predicts of the shortest texts; None if unmeasured."""
         rows = self.spectrum("sigma_s", self.baseline)
@@ -166,7 +182,9 @@ class LengthSummary:
         last = rows.filter(rows["layer"] == rows["layer"].max())
         if last["value"].min() <= 0:  # type: ignore[operator]
             return None
-        return reference_reach(last["length"].to_list(), last["value"].to_list(), self.lengths[0]).note
+        # The theorem's L is what attention sees, special tokens included.
+        lengths = [length + self.added_tokens for length in last["length"]]
+        return reference_reach(lengths, last["value"].to_list(), lengths[0]).note
 
     def fitted(self) -> str | None:
         """The schedule fitted on half of the classified documents, and what it does to the others, if one was."""
@@ -203,6 +221,7 @@ class LengthSummary:
             "advice": self.advice(),
             "theory": self.theory(),
             "fitted": self.log.header.get("fitted"),
+            "schedule": self.schedule(),
             "suggestion": [{"length": length, "temperature": value} for length, value in self.suggestion()],
             "geometry": list(self.log.header["geometry"]),
             "classification": list(self.log.header.get("classification", [])),

@@ -32,6 +32,8 @@ def print_length(console: Console, summary: LengthSummary) -> None:
     for name in summary.treatments:
         console.print(Text.assemble((name, "bold"), "  ", summary.verdict(name)), soft_wrap=True)
     line(console, f"suggested by geometry alone: {summary.advice()}", style="bold green")
+    if summary.schedule():
+        line(console, f"as a schedule, special tokens counted: temperature={_steps(summary.schedule())}")
     for sentence in (summary.fitted(), summary.theory()):
         if sentence is not None:
             line(console, sentence)
@@ -47,6 +49,11 @@ def print_length(console: Console, summary: LengthSummary) -> None:
         console.print()
         console.print(table)
     line(console, f"log: {log.folder}")
+
+
+def _steps(schedule: list[list[float]]) -> str:
+    """As a treatment takes them: [[402,0.9]]."""
+    return "[" + ",".join(f"[{int(tokens)},{value:g}]" for tokens, value in schedule) + "]"
 
 
 def geometry_tables(summary: LengthSummary, measure: str, width: int = 80) -> list[RenderableType]:

@@ -104,7 +104,7 @@ class TemperatureGrid:
             one for one in self.cells if one.p_value is not None and one.p_value < 0.05 and one.settled == "gain"
         ]
         losses = [one for one in self.cells if one.settled == "loss"]
-        lost = f"; {len(losses)} of {len(self.cells) - 1} intervals lie below 0" if losses else ""
+        lost = f"; with {len(losses)} of {len(self.cells) - 1} pairs the interval lies below 0" if losses else ""
         if gains:
             chosen = max(gains, key=lambda one: one.value.estimate)
             return f"use query {chosen.query:g}, document {chosen.document:g}: {_told(self, chosen)}{lost}"
