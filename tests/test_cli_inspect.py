@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from fairspan.cli import app
+from fairspan.errors import LogError
 from fairspan.inspection import InspectedSegment, Inspection, Reading, shares
 from fairspan.report.inspection_page import colour_range, decimal, inspection_page, percent, save_inspection_page
 from fairspan.report.inspection_picture import draw_inspection, save_inspection_picture
@@ -228,6 +229,13 @@ def test_the_bars_of_the_picture_are_the_shares(tmp_path: Path) -> None:
     assert "never seen" in labels[2]
     save_inspection_picture(found, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_of_too_many_segments_is_refused() -> None:
+    pytest.importorskip("matplotlib")
+    found = made()
+    with pytest.raises(LogError, match="at most 100 segments, and this document has 120"):
+        draw_inspection(replace(found, segments=found.segments * 40))
 
 
 # --- the page

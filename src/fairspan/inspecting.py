@@ -167,7 +167,7 @@ class _Look:
         try:
             (row,) = attention_rows(model, [given], prompt=self.prompt)
         except UnsupportedModel as error:
-            self.notes[f"no attention: {error}"] = None
+            self.notes[f"no attention: {str(error).rstrip('.')}"] = None
             return None, None
         self._note_prefix("attention")
         profile = by_segment(row, _clipped(self.lens.spans, len(text)))
@@ -191,7 +191,7 @@ class _Look:
             refuse_other_spaces(self.model)
             ((_, inside),) = encoder.with_spans([text])
         except (UnsupportedModel, EncodingError) as error:
-            self.notes[f"no retention: {error}"] = None
+            self.notes[f"no retention: {str(error).rstrip('.')}"] = None
             return None
         self._note_prefix("retention")
         found = dict(zip(there, _plain(retention(inside, alone[there])), strict=True))

@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from fairspan.errors import LogError
 from fairspan.inspection import InspectedSegment, Inspection, Reading
 from fairspan.report.figures.style import COLOURS, INK, finish, house_style, short_name, write_figure
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _IN_A_ROW = 4
+MOST_SEGMENTS = 100
 _LABEL_WIDTH, _LABEL_LINES = 30, 2
 _UNSEEN, FAINT_INK = "#b5b5b5", "#666666"
 
@@ -21,6 +23,11 @@ def draw_inspection(inspection: Inspection) -> Figure:
     """The figure: bars are shares, a broken line the fair one; a segment that was never seen is hatched."""
     from matplotlib import rc_context
 
+    if inspection.n > MOST_SEGMENTS:
+        raise LogError(
+            f"a picture shows at most {MOST_SEGMENTS} segments, and this document has {inspection.n}: write a page, "
+            "or choose other borders."
+        )
     # A dollar sign in somebody's text is no formula.
     with house_style(), rc_context({"text.parse_math": False}):
         return _draw(inspection)
