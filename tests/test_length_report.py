@@ -448,7 +448,7 @@ def test_a_length_without_a_rate_is_printed(tmp_path: Path) -> None:
 
 def test_a_picture_holds_the_numbers_of_the_log(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from fairspan.report.length_picture import draw_length, save_length_picture
+    from fairspan.report.figures.length import draw_length, save_length_picture
 
     curves = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, 0.42, 0.43], "words": [0.1, 0.2, 0.3, 0.4]}
     ranks = {name: [10 * value for value in values] for name, values in curves.items()}
@@ -489,7 +489,7 @@ def test_a_picture_holds_the_numbers_of_the_log(tmp_path: Path) -> None:
 def test_a_picture_without_spectra_and_rank(tmp_path: Path) -> None:
     """Bins of unequal size have no effective rank; one panel is left."""
     pytest.importorskip("matplotlib")
-    from fairspan.report.length_picture import draw_length
+    from fairspan.report.figures.length import draw_length
 
     figure = draw_length(study_of(tmp_path, {PLAIN: [0.5, 0.55, 0.6, 0.7]}))
     assert [axes.axison for axes in figure.axes] == [True, False]
@@ -498,7 +498,7 @@ def test_a_picture_without_spectra_and_rank(tmp_path: Path) -> None:
 
 def test_the_first_natural_bin_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from fairspan.report.length_picture import draw_length
+    from fairspan.report.figures.length import draw_length
 
     summary = study_of(tmp_path, {PLAIN: [0.5, 0.6, 0.7]}, lengths=[0, 100, 200], paired=False)
     axes = draw_length(summary).axes[0]

@@ -18,7 +18,7 @@ from rich.console import Console
 from fairspan.errors import FairspanError, LogError
 from fairspan.log import FORMAT, AuditLog, LogWriter, read_log
 from fairspan.measures.rows import SCHEMA
-from fairspan.report.picture import draw_profiles, save_picture
+from fairspan.report.figures.profiles import draw_profiles, save_picture
 from fairspan.report.summary import Summary, summarize
 from fairspan.report.tables import coefficient_table, show
 from fairspan.report.terminal import print_summary

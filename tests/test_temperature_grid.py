@@ -298,7 +298,7 @@ def test_json_and_picture(run: Run, model: SentenceTransformer, beir: str, tmp_p
 def test_the_figure_writes_every_number(grid: TemperatureGrid) -> None:
     """So that it can be read in grey: values, changes and intervals stand in the cells, and each line is labelled."""
     pytest.importorskip("matplotlib")
-    from fairspan.report.temperature_grid_picture import _colours, draw_grid
+    from fairspan.report.figures.temperature_grid import _colours, draw_grid
 
     figure = draw_grid(grid)
     left, right = figure.axes[:2]

@@ -134,7 +134,7 @@ def evaluate(
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
     """
     from fairspan.evaluation import make_evaluation
-    from fairspan.report.picture import require_drawing
+    from fairspan.report.figures.style import require_drawing
 
     fields: dict[str, Any] = {
         "treatments": words(treatments),
@@ -203,11 +203,11 @@ def _run(
     from fairspan.encoding.loading import load_model
     from fairspan.evaluating import evaluate
     from fairspan.report.by_length import by_length
+    from fairspan.report.figures.search import save_search_picture
+    from fairspan.report.figures.temperature_grid import save_grid_picture
     from fairspan.report.retrieval import summarize_search
-    from fairspan.report.retrieval_picture import save_search_picture
     from fairspan.report.retrieval_terminal import length_tables, print_search
     from fairspan.report.temperature_grid import temperature_grid
-    from fairspan.report.temperature_grid_picture import save_grid_picture
 
     progress = TerminalProgress()
     progress.stage(f"loading {model}")

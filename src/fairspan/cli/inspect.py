@@ -63,8 +63,8 @@ def inspect(
         cat page.txt | fairspan inspect default - --borders rule --json
     """
     from fairspan.corpus.document_file import STDIN, read_document
+    from fairspan.report.figures.style import require_drawing
     from fairspan.report.inspection_page import require_page
-    from fairspan.report.picture import require_drawing
 
     if picture is not None:
         require_drawing(picture)

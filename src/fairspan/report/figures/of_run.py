@@ -12,10 +12,11 @@ from fairspan.errors import LogError, StatisticsError
 from fairspan.log import AuditLog
 from fairspan.report.attention import summarize_attention
 from fairspan.report.by_length import by_length
-from fairspan.report.figures import attention, length, profiles, search
+from fairspan.report.figures import attention, length, profiles, search, temperature_grid
 from fairspan.report.length import LengthSummary, summarize_length
 from fairspan.report.retrieval import RetrievalSummary, summarize_search
 from fairspan.report.summary import POSITION_MEASURES, Summary, summarize
+from fairspan.report.temperature_grid import temperature_grid as summarize_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,13 +129,18 @@ def _of_search(summary: RetrievalSummary) -> list[NamedFigure]:
     metric = summary.metrics[0]
     positions = any(result.groups for result in summary.results)
     by = "by where the evidence lies" if positions else "over all queries"
-    found = [
+    found = []
+    grid = summarize_grid(summary)
+    if grid is not None:
+        caption = f"{metric} at every pair of a query's and a document's softmax temperature, with 95 % intervals."
+        found.append(NamedFigure("temperature-grid", caption, partial(temperature_grid.draw_grid, grid)))
+    found.append(
         NamedFigure(
             "search-by-position" if positions else "search-overall",
             f"{metric} {by}, with 95 % intervals.",
             partial(search.draw_search, summary),
         )
-    ]
+    )
     if any(len(result.groups) > 1 for result in summary.runs):
         caption = f"{metric} by the number of tokens before the evidence, with 95 % intervals."
         found.append(NamedFigure("search-by-tokens-before", caption, partial(search.draw_runs, summary)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.report.picture import COLOURS, short_name, write_figure
+from fairspan.report.figures.style import COLOURS, finish, house_style, short_name, write_figure
 from fairspan.report.temperature_grid import GridCell, TemperatureGrid
 from fairspan.report.terminal import minus
 
@@ -27,6 +27,7 @@ _LINES = (
 )
 
 
+@house_style()
 def draw_grid(grid: TemperatureGrid) -> Figure:
     """The figure: every pair on the left; on the right the changes with each side alone, and with both."""
     from matplotlib.figure import Figure
@@ -39,8 +40,7 @@ def draw_grid(grid: TemperatureGrid) -> Figure:
     _draw_sides(right, grid)
     where = f"{short_name(grid.model)}, {short_name(grid.task)}"
     under = "" if grid.base.treatment == "none" else f", under {grid.base}"
-    figure.suptitle(f"Softmax temperature of queries and documents: {where}{under}", fontsize=10)
-    return figure
+    return finish(figure, f"Softmax temperature of queries and documents\n{where}{under}")
 
 
 def save_grid_picture(grid: TemperatureGrid, file: Path) -> None:
