@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.cli.options import numbers, positive, words
+from fairspan.cli.options import (
+    AsJson,
+    BatchTokens,
+    Device,
+    Dtype,
+    Fresh,
+    Out,
+    StoreFile,
+    TrustRemoteCode,
+    Window,
+    numbers,
+    positive,
+    words,
+)
 from fairspan.errors import DesignError, FairspanError
 
 INTERRUPTED = "fairspan: interrupted. What was computed is kept: the same command goes on from there."
@@ -59,7 +72,7 @@ def audit(
     ] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Leave out segments that lack a translation.")] = False,
     prompt: Annotated[str | None, typer.Option(help="Put before every text. Default: the model's own.")] = None,
-    window: Annotated[int | None, typer.Option(help="The longest text the model is to read, in tokens.")] = None,
+    window: Window = None,
     margin: Annotated[float | None, typer.Option(help="Differences below it count as fair. Default: 0.02.")] = None,
     inference: Annotated[
         str | None, typer.Option(help="auto, cr1, z, cr2, cr3, wild or two-way. Default: auto.")
@@ -68,27 +81,20 @@ def audit(
     config: Annotated[
         str | None, typer.Option(help="A TOML file, or irf or irf-laptop; options given here override it.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The run's folder. Default: one in fairspan-runs that belongs to this command."),
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="The file that keeps vectors. Default: in your cache folder.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="Tokens in a batch, padding included.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
-    ] = False,
+    out: Out = None,
+    store: StoreFile = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    batch_tokens: BatchTokens = None,
+    trust_remote_code: TrustRemoteCode = False,
     picture: Annotated[
         Path | None, typer.Option(help="Draw the position profiles into this PNG, SVG or PDF.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again though the run is complete.")] = False,
+    fresh: Fresh = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be embedded and how long it takes.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure how well each position and language of a document is represented in its one vector.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fairspan.calibration import PRESETS, Calibration, as_calibration
+from fairspan.cli.options import AsJson
 from fairspan.errors import CalibrationError, LoadError
 
 
@@ -30,7 +31,7 @@ def calibrate(
         str | None, typer.Option(help='A number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.')
     ] = None,
     sides: Annotated[str | None, typer.Option(help="both, document or query.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a calibrated copy of MODEL to OUT.
 

@@ -9,7 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from fairspan.cli.audit import INTERRUPTED
-from fairspan.cli.options import decimals, numbers, positive, words
+from fairspan.cli.options import (
+    AsJson,
+    BatchTokens,
+    Dtype,
+    Fresh,
+    Out,
+    StoreFile,
+    TrustRemoteCode,
+    Window,
+    decimals,
+    numbers,
+    positive,
+    words,
+)
 
 
 def collapse(
@@ -59,23 +72,16 @@ def collapse(
     probe: Annotated[bool, typer.Option(help="Embed repeated words as well.")] = True,
     seed: Annotated[int | None, typer.Option(help="Of the draw and the intervals. Default: 0.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Put before every text. Default: the model's own.")] = None,
-    window: Annotated[int | None, typer.Option(help="The longest text the model is to read, in tokens.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The run's folder. Default: one in fairspan-runs that belongs to this command."),
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="The file that keeps vectors. Default: in your cache folder.")
-    ] = None,
+    window: Window = None,
+    out: Out = None,
+    store: StoreFile = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="Tokens in a batch, padding included.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
-    ] = False,
+    dtype: Dtype = None,
+    batch_tokens: BatchTokens = None,
+    trust_remote_code: TrustRemoteCode = False,
     picture: Annotated[Path | None, typer.Option(help="Draw the curves into this PNG, SVG or PDF.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again though the run is complete.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    fresh: Fresh = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find out whether a model makes long texts look alike, which layer does it, and what a temperature changes.
 

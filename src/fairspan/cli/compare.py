@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairspan.cli.options import words
+from fairspan.cli.options import AsJson, words
 from fairspan.errors import LogError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def compare(
     like: Annotated[
         str | None, typer.Option(help="The published model to compare with, mGTE or jina-v3. Default: the run's own.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare two treatments or two runs, document by document, or a run with the published tables.
 

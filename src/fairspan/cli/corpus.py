@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairspan.cli.options import AsJson
 from fairspan.errors import CorpusError, LoadError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def check(
     sizes: Annotated[str, typer.Option(help="How many segments a document has.")] = "3,4,5",
     partial: Annotated[bool, typer.Option("--partial", help="Accept segments that lack a translation.")] = False,
     id_field: Annotated[str, typer.Option(help="The field or column that aligns the languages.")] = "id",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check that a corpus can be read, and say what it offers.
 

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairspan.cli.audit import INTERRUPTED
-from fairspan.cli.options import decimals, positive, words
+from fairspan.cli.options import (
+    AsJson,
+    BatchTokens,
+    Device,
+    Dtype,
+    Fresh,
+    Out,
+    StoreFile,
+    TrustRemoteCode,
+    Window,
+    decimals,
+    positive,
+    words,
+)
 
 if TYPE_CHECKING:
     from fairspan.evaluation import EvaluationSpec
@@ -91,28 +104,21 @@ def evaluate(
     query_prompt: Annotated[
         str | None, typer.Option(help="Put before every query. Default: the model's own.")
     ] = None,
-    window: Annotated[int | None, typer.Option(help="The longest text the model is to read, in tokens.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The run's folder. Default: one in fairspan-runs that belongs to this command."),
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="The file that keeps vectors. Default: in your cache folder.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="Tokens in a batch, padding included.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
-    ] = False,
+    window: Window = None,
+    out: Out = None,
+    store: StoreFile = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    batch_tokens: BatchTokens = None,
+    trust_remote_code: TrustRemoteCode = False,
     picture: Annotated[
         Path | None, typer.Option(help="Draw quality by position, or the grid, into this PNG, SVG or PDF.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again though the run is complete.")] = False,
+    fresh: Fresh = False,
     lengths: Annotated[
         bool, typer.Option("--by-length", help="Show the shortest and longest queries and documents, too.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find out whether a treatment helps search, wherever in a document the evidence lies.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairspan.cli.options import positive, words
+from fairspan.cli.options import AsJson, BatchTokens, Device, Dtype, TrustRemoteCode, Window, positive, words
 from fairspan.errors import DesignError
 
 
@@ -34,18 +34,16 @@ def inspect(
         typer.Option(help="none, paper, retrieval, paper+baskets=segments, … Default: none,paper,retrieval."),
     ] = None,
     prompt: Annotated[str | None, typer.Option(help="Put before every text. Default: the model's own.")] = None,
-    window: Annotated[int | None, typer.Option(help="The longest text the model is to read, in tokens.")] = None,
+    window: Window = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the shares into this PNG, SVG or PDF.")] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page that colours the text by its segments' shares.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(help="Tokens in a batch, padding included.")] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    device: Device = None,
+    dtype: Dtype = None,
+    batch_tokens: BatchTokens = None,
+    trust_remote_code: TrustRemoteCode = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what each segment of one document has in its one vector, before and after calibration.
 

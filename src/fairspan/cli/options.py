@@ -1,10 +1,27 @@
-"""Reading what was typed."""
+"""What several verbs take, and reading what was typed."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from fairspan.errors import DesignError
+
+Window = Annotated[int | None, typer.Option(help="The longest text the model is to read, in tokens.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="The run's folder. Default: one in fairspan-runs that belongs to this command."),
+]
+StoreFile = Annotated[Path | None, typer.Option(help="The file that keeps vectors. Default: in your cache folder.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps.")]
+Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
+BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch, padding included.")]
+TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again though the run is complete.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 # Commas inside brackets belong to a value, as in paper+layers=[1,3].
 _COMMA = re.compile(r",(?![^\[{]*[\]}])")
