@@ -20,6 +20,8 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BESIDE_THE_BAR = 34
 # A column of coefficients with its border: "−0.139◇" and padding.
 _COLUMN = 10
+# The least width of a column of treatments.
+_NAME = 14
 
 
 def print_summary(console: Console, summary: Summary) -> None:
@@ -102,29 +104,31 @@ def attention_tables(summary: AttentionSummary, width: int = 80) -> list[Rendera
     """Where the pooled row looks, by segment: a table for each size and plan, of the last third of layers and all."""
     tables: list[RenderableType] = []
     for n, plan in summary.families:
-        profiles = [
-            profile
-            for layers in ("last third", "all")
-            for profile in summary.of("attention_segment", n, plan, layers)
-        ]
+        found = {layers: summary.of("attention_segment", n, plan, layers) for layers in ("last third", "all")}
+        profiles = [profile for group in found.values() for profile in group]
         if not profiles:
             continue
-        around = [share.part for share in profiles[0].shares if share.number is None]
-        held = [part for part in around if any(one.part == part for profile in profiles for one in profile.around)]
-        columns = ["layers", *(str(share.number) for share in profiles[0].content), *held]
-        rows = []
-        for profile in profiles:
-            others = [share for share in profile.shares if share.part in held]
-            shown = [_percent(share) for share in (*profile.content, *others)]
-            rows.append([profile.treatment, profile.layers, *shown])
+        held = list(dict.fromkeys(share.part for profile in profiles for share in profile.around))
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("", overflow="fold", min_width=_NAME)
+        for name in (*(str(share.number) for share in profiles[0].content), *held):
+            table.add_column(name, justify="right", no_wrap=True)
+        intervals = _NAME + _COLUMN * (len(profiles[0].content) + len(held)) + 4 <= width
+        for layers, group in found.items():
+            if group:
+                table.add_row(Text(f"{layers} of layers" if layers != "all" else "all layers", style="dim"))
+            for profile in group:
+                others = [share for share in profile.shares if share.part in held]
+                shown = [_percent(share, intervals=intervals) for share in (*profile.content, *others)]
+                table.add_row(Text(profile.treatment), *shown)
         title = f"attention by segment ({plan}, n={n}, {profiles[0].documents} documents), % of the pooled row's"
-        tables += folded_tables(title, columns, rows, width)
+        tables.append(Group(Text(title), table))
     return tables
 
 
-def _percent(share: Share) -> str:
+def _percent(share: Share, *, intervals: bool) -> str:
     half = 100 * (share.high - share.estimate)
-    return f"{100 * share.estimate:.1f}" + ("" if half != half else f" ±{half:.1f}")
+    return f"{100 * share.estimate:.1f}" + (f" ±{half:.1f}" if intervals and half == half else "")
 
 
 def _block(found: CoefficientTable, columns: list[int]) -> Table:
