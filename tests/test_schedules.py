@@ -21,9 +21,6 @@ from fairspan.schedules import (
     PLAIN,
     FittedSchedule,
     Split,
-    _fall,
-    _Gains,
-    _student,
     fit_schedule,
     keep_reference,
     keeping_temperature,
@@ -31,6 +28,7 @@ from fairspan.schedules import (
     reference_reach,
     split,
 )
+from fairspan.schedules.fitting import _fall, _Gains, _student
 
 GRID = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 EDGES = (0, 100, 200, 400)

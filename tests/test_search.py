@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairspan.errors import TaskError
+from fairspan.retrieval import scoring
 from fairspan.retrieval import search as module
 from fairspan.retrieval.search import MEMORY, Hits, ranks, search
 
@@ -351,13 +352,13 @@ def test_products_are_float32_inside_and_what_the_user_chose_outside(
     monkeypatch: pytest.MonkeyPatch, vectors: float
 ) -> None:
     inside = []
-    block = module._Index.block
+    block = scoring.Index.block
 
     def listen(*arguments: Any) -> Any:
         inside.append(allowed())
         return block(*arguments)
 
-    monkeypatch.setattr(module._Index, "block", listen)
+    monkeypatch.setattr(scoring.Index, "block", listen)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:

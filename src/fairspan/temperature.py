@@ -11,6 +11,16 @@ from fairspan.errors import CalibrationError
 Side = Literal["query", "document"]
 
 
+def check_temperature(value: Any) -> float:
+    """`value` as a temperature in (0, 1], or an error that says so."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise CalibrationError(
+            f"temperature must be a number above 0 and at most 1, got {value!r}. "
+            "1 leaves attention as it is; 0.8 is the published default."
+        )
+    return float(value)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class LengthSchedule:
     """A temperature that falls in steps as texts get longer.
@@ -48,6 +58,10 @@ class LengthSchedule:
         return reached[-1] if reached else 1.0
 
 
+PLAIN = LengthSchedule([(0, 1.0)])
+"""Temperature 1 for every text."""
+
+
 @dataclass(frozen=True, slots=True)
 class PerSide:
     """One temperature for queries and another for documents."""
@@ -57,16 +71,6 @@ class PerSide:
 
 
 Temperature = float | LengthSchedule | PerSide
-
-
-def check_temperature(value: Any) -> float:
-    """`value` as a temperature in (0, 1], or an error that says so."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        raise CalibrationError(
-            f"temperature must be a number above 0 and at most 1, got {value!r}. "
-            "1 leaves attention as it is; 0.8 is the published default."
-        )
-    return float(value)
 
 
 def parse_temperature(value: Any) -> Temperature:

@@ -32,14 +32,14 @@ from fairspan.attention.spectrum import (
 from fairspan.calibrated.segments import SegmentedText, segment_of_tokens
 from fairspan.calibrated.transformer import SEGMENTS
 from fairspan.calibration import Layers, as_calibration
-from fairspan.encoding.attention_rows import (
-    _count_tokens,
-    _no_attention,
-    _own_prompt,
-    _preprocess,
-    _recording_copy,
-    _RecordingTransformer,
-    _runs,
+from fairspan.encoding.recording import (
+    RecordingTransformer,
+    count_tokens,
+    no_attention,
+    own_prompt,
+    preprocess,
+    recording_copy,
+    runs_of,
 )
 from fairspan.errors import UnsupportedModel
 from fairspan.temperature import Side
@@ -160,14 +160,14 @@ def spectra(
             "spectra are computed in float64, which MPS lacks: move the model with model.to('cpu')."
         )
     if prompt is None:
-        prompt = _own_prompt(model, side)
-    recorder = _recording_copy(model, side)
+        prompt = own_prompt(model, side)
+    recorder = recording_copy(model, side)
     for module in recorder.modules():
-        if isinstance(module, _RecordingTransformer):
+        if isinstance(module, RecordingTransformer):
             module.__class__ = _SpectralTransformer
             module.start_spectra(layers, tolerance)
-    counts = _count_tokens(recorder, texts, prompt, side)
-    return _spectra(recorder, texts, prompt, side, _runs(counts, batch_tokens))
+    counts = count_tokens(recorder, texts, prompt, side)
+    return _spectra(recorder, texts, prompt, side, runs_of(counts, batch_tokens))
 
 
 def _spectra(
@@ -176,14 +176,14 @@ def _spectra(
     for run in runs:
         segmented = any(isinstance(text, SegmentedText) for text in texts[run])
         options = {"return_offsets_mapping": True} if segmented else {}
-        features = _preprocess(recorder, texts[run], prompt, side, **options)
+        features = preprocess(recorder, texts[run], prompt, side, **options)
         if segmented:
             offsets = features.pop("offset_mapping")
             features[SEGMENTS] = segment_of_tokens(texts[run], offsets, features["attention_mask"], prompt)
         with torch.inference_mode():
             features = recorder(batch_to_device(features, recorder.device))
         if _SPECTRA not in features:
-            raise _no_attention(side)
+            raise no_attention(side)
         yield from features[_SPECTRA]
 
 
@@ -198,7 +198,7 @@ class _Record:
     sigma_s: list[Tensor] = field(default_factory=list)
 
 
-class _SpectralTransformer(_RecordingTransformer):
+class _SpectralTransformer(RecordingTransformer):
     """A `Transformer` module, calibrated or not, that adds the spectra of its texts to the features."""
 
     layers: frozenset[int]

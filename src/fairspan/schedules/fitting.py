@@ -1,200 +1,23 @@
-"""Ways to a `LengthSchedule`: derived from LC Theorem 3, or fitted on texts that are not tested.
-
-Lengths are those a schedule is evaluated at: tokens as the model reads them, prompt and special ones counted.
-"""
+"""`fit_schedule`: the temperature of each length bin, where its gain is beyond chance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairspan.errors import CalibrationError, StatisticsError
-from fairspan.temperature import LengthSchedule, check_temperature
+from fairspan.errors import StatisticsError
+from fairspan.schedules.held_out import Split
+from fairspan.temperature import PLAIN, LengthSchedule, check_temperature
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-PLAIN = LengthSchedule([(0, 1.0)])
-"""Temperature 1 for every text."""
-
 # Weights held at once.
 CHUNK = 4_000_000
-
-
-# Theorem 3
-
-
-def predicted_sigma_a(lengths: ArrayLike, sigma_s: ArrayLike) -> Floats:
-    """LC Theorem 3: √(L / (2 √(1 + e^{−2σ_s²}) (L − 1)^{3/2} + 1)), what σ_a should not exceed."""
-    length, s = np.asarray(lengths, np.float64), np.asarray(sigma_s, np.float64)
-    return np.asarray(np.sqrt(length / (2 * np.sqrt(1 + np.exp(-2 * s**2)) * (length - 1) ** 1.5 + 1)))
-
-
-def keeping_temperature(lengths: ArrayLike, sigma_s: ArrayLike, target: float) -> Floats:
-    """The temperature τ at which LC Theorem 3 predicts the σ_a `target` of texts of more than one token.
-
-    Scores are divided by τ (LC eq. 6), and with them their standard deviation: σ_s becomes σ_s/τ. So
-
-        √(1 + e^{−2(σ_s/τ)²}) = c        c = (L/target² − 1) / (2 (L − 1)^{3/2})
-        τ = σ_s / √(−½ ln(c² − 1))
-
-    1 where the prediction is no lower than the target already, and 0 where no temperature above 0 gets there: however
-    sharp attention is, the root on the left stays above 1.
-    """
-    length, s = np.asarray(lengths, np.float64), np.asarray(sigma_s, np.float64)
-    c = (length / target**2 - 1) / (2 * (length - 1) ** 1.5)
-    rest = np.where(c > 1, c**2 - 1, 0.0)
-    solved = (rest > 0) & (rest < np.exp(-2 * s**2))
-    tau = s / np.sqrt(-np.log(np.where(solved, rest, 0.5)) / 2)
-    return np.where(solved, tau, np.where(rest > 0, 1.0, 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How far Theorem 3 can make up for length.
-
-    Attributes:
-        reference: the length whose predicted σ_a is to be kept.
-        least: the lowest temperature allowed.
-        reach: the longest text that keeps it; `reference` if no longer one does.
-        limit: the longest text that would at any temperature above 0.
-    """
-
-    reference: int
-    least: float
-    reach: int
-    limit: int
-
-    @property
-    def note(self) -> str:
-        """What a reader of the schedule should know."""
-        kept = f"up to {self.reach} tokens" if self.reach > self.reference else "in no longer text"
-        return (
-            f"by LC Theorem 3, temperatures from {self.least:g} keep the σ_a of {self.reference} tokens {kept}, and "
-            f"none does beyond {self.limit}: texts from {self.reach + 1} tokens on take {self.least:g}, which does "
-            "not keep it"
-        )
-
-
-def keep_reference(
-    lengths: Sequence[int],
-    sigma_s: ArrayLike,
-    reference: int,
-    *,
-    least: float = 0.5,
-    resolution: float = 0.01,
-) -> LengthSchedule:
-    """The temperature at which LC Theorem 3 predicts of longer texts the σ_a that it predicts of `reference` tokens.
-
-    Texts up to `reference` keep 1. **The equation has a solution for slightly longer texts only**: a lower
-    temperature takes √(1 + e^{−2σ_s²}) from at most √2 to no less than 1, whereas the prediction falls with ⁴√L. So a
-    text can be at most about 1 + e^{−2σ_s²} times as long as the reference, with σ_s of the reference: 1.6 times for
-    0.5, 1.14 times for 1, 1.0003 times for 2, and never twice. All longer texts take `least`, which does not keep
-    σ_a. `reference_reach` says where that begins.
-
-    The theorem bounds σ_a of independent Gaussian scores, and that of trained attention may lie elsewhere. It is
-    about one layer: a temperature in every layer also changes the inputs of later ones, and so their σ_s.
-
-    Args:
-        lengths: where σ_s was measured. In between it is interpolated along log L, and beyond held.
-        sigma_s: [lengths], at temperature 1, or one number for all.
-        least: the lowest temperature allowed, above 0 and at most 1.
-        resolution: a new step begins where the temperature has moved by so much, and is exact there.
-    """
-    if not resolution > 0:
-        raise CalibrationError(f"resolution is a difference of temperatures above 0, got {resolution!r}.")
-    longer, wanted = _wanted(lengths, sigma_s, reference, least)
-    steps: list[tuple[int, float]] = []
-    now = 1.0
-    for tokens, tau in zip(longer.tolist(), np.maximum(wanted, least).tolist(), strict=True):
-        if abs(tau - now) >= resolution or tau == least != now:
-            steps.append((tokens, tau))
-            now = tau
-    return LengthSchedule(steps) if steps else PLAIN
-
-
-def reference_reach(lengths: Sequence[int], sigma_s: ArrayLike, reference: int, *, least: float = 0.5) -> Reach:
-    """Up to which length `keep_reference` keeps what it says, with a note in words."""
-    longer, wanted = _wanted(lengths, sigma_s, reference, least)
-    reach, limit = (int(longer[kept].max(initial=reference)) for kept in (wanted >= least, wanted > 0))
-    return Reach(reference, float(least), reach, limit)
-
-
-def _wanted(lengths: Sequence[int], sigma_s: ArrayLike, reference: int, least: float) -> tuple[Numbers, Floats]:
-    """Every whole length above the reference up to twice that, which nothing keeps, and the temperature it wants."""
-    check_temperature(least)
-    knots = np.asarray(lengths, np.float64)
-    if knots.ndim != 1 or not len(knots) or knots[0] < 1 or (np.diff(knots) <= 0).any():
-        raise CalibrationError(f"lengths are token counts from 1 that rise, got {list(lengths)}.")
-    spread = np.asarray(sigma_s, np.float64)
-    if spread.shape not in ((), knots.shape) or not (np.isfinite(spread) & (spread > 0)).all():
-        raise CalibrationError(
-            f"sigma_s must be one number above 0, or one for each of {len(knots)} lengths, got {spread.tolist()}."
-        )
-    if isinstance(reference, bool) or not isinstance(reference, int) or reference < 2:
-        raise CalibrationError(f"reference must be a whole number of at least 2 tokens, got {reference!r}.")
-    if spread.ndim and not knots[0] <= reference <= knots[-1]:
-        raise CalibrationError(
-            f"sigma_s is known from {knots[0]:g} to {knots[-1]:g} tokens, which leaves out the reference of "
-            f"{reference}: choose one in between, or measure texts of that length."
-        )
-    values = np.broadcast_to(spread, knots.shape)
-    longer = np.arange(reference + 1, 2 * reference + 1)
-    target = predicted_sigma_a(reference, np.interp(np.log(reference), np.log(knots), values))
-    return longer, keeping_temperature(longer, np.interp(np.log(longer), np.log(knots), values), float(target))
-
-
-# Held-out data
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Ids in two parts, each in the order they were given, without repetitions."""
-
-    fit: tuple[str, ...]
-    test: tuple[str, ...]
-
-    def in_fit(self, documents: Iterable[str]) -> NDArray[np.bool_]:
-        """Which rows belong to the fit part, given the document of each."""
-        parts = dict.fromkeys(self.fit, True) | dict.fromkeys(self.test, False)
-        listed = list(documents)
-        unknown = [name for name in listed if name not in parts]
-        if unknown:
-            raise StatisticsError(f"the document {unknown[0]!r} is in neither part: split all documents first.")
-        return np.array([parts[name] for name in listed], dtype=np.bool_)
-
-
-def split(ids: Iterable[str], seed: int = 0, share: float = 0.5) -> Split:
-    """A part to fit on, of about `share`, and a part to test on.
-
-    An id's part depends on the id, `seed` and `share` alone: it stays when other ids come or go, and a smaller share
-    only takes ids out of the fit part. Give the id of the document, so that all of its texts fall together.
-    """
-    if not 0 < share < 1:
-        raise StatisticsError(f"share must lie between 0 and 1, got {share}.")
-    names = list(dict.fromkeys(ids))
-    drawn = [_draw(name, seed) < share for name in names]
-    fit, test = ([name for name, taken in zip(names, drawn, strict=True) if taken is part] for part in (True, False))
-    if not fit or not test:
-        raise StatisticsError(
-            f"{len(names)} documents fall into one part at share={share} and seed={seed}: give more of them."
-        )
-    return Split(tuple(fit), tuple(test))
-
-
-def _draw(name: str, seed: int) -> float:
-    """A number in [0, 1) that looks random."""
-    # The word keeps this draw apart from others that are made of the same ids and seed.
-    digest = blake2b(f"schedule\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
-
-
-# Fitting
 
 
 @dataclass(frozen=True, slots=True)

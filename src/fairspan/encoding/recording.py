@@ -1,0 +1,158 @@
+"""`RecordingTransformer`: a model on the same weights that shows what its attention does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
+from torch import Tensor
+
+from fairspan.attention.layers import count_layers, route_attention, unsupported
+from fairspan.attention.plan import PLAN_ARGUMENT, Plan
+from fairspan.calibrated.plans import make_plan
+from fairspan.calibrated.pooling import PoolingSite, pooling_of
+from fairspan.calibrated.transformer import SEGMENTS, CalibratedTransformer, refuse_exported
+from fairspan.calibrated.weights import copy_sharing_weights
+from fairspan.calibration import PRESETS, Calibration
+from fairspan.encoding.tokens import ModelTokens, document_prompt
+from fairspan.errors import UnsupportedModel
+from fairspan.temperature import Side
+
+MASSES = "fairspan_masses"
+_TOKENIZED_AT_A_TIME = 32
+
+
+def recording_copy(model: SentenceTransformer, side: Side) -> SentenceTransformer:
+    """`model` on the same weights, with transformers that record."""
+    given = [module for module in model.modules() if isinstance(module, Transformer)]
+    if not given:
+        kinds = ", ".join(type(module).__name__ for module in model.children())
+        raise UnsupportedModel(f"the model has no Transformer module, only {kinds}: there is no attention to record.")
+    for module in given:
+        refuse_exported(module)
+        if type(module) not in (Transformer, CalibratedTransformer):
+            raise UnsupportedModel(
+                f"{type(module).__name__} is a Transformer module with code of its own, which fairspan would "
+                "bypass: rebuild the model with sentence_transformers' Transformer."
+            )
+        if "message" in module.modality_config or module.tokenizer is None or not module.tokenizer.is_fast:
+            raise unsupported(
+                module.model, "has a tokenizer that does not map tokens back to characters, or a chat template"
+            )
+    recorder = copy_sharing_weights(model).eval()
+    for module in recorder.modules():
+        if isinstance(module, Transformer):
+            module.__class__ = RecordingTransformer
+            module.start_recording(recorder, side)
+    return recorder
+
+
+class RecordingTransformer(Transformer):  # type: ignore[misc]
+    """A `Transformer` module, calibrated or not, that adds the masses of its pooled rows to the features."""
+
+    calibration: Calibration
+    side: Side
+    depth: int
+    site: tuple[PoolingSite]  # a tuple keeps the pooling module from being registered as a part of this one
+
+    def start_recording(self, model: SentenceTransformer, side: Side) -> None:
+        """Route the attention and count its layers."""
+        self.calibration = getattr(self, "calibration", PRESETS["none"])
+        self.side = side
+        self.site = (pooling_of(model, self),)
+        self.can_flatten_inputs = False
+        route_attention(self.model)
+        self.depth = count_layers(self.model)
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        inputs = {name: value for name, value in features.items() if name != SEGMENTS}
+        plan = self._plan(inputs, features.get(SEGMENTS))
+        plan.captured_rows = self._pooled_rows(inputs)
+        features.update(super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs))
+        if not plan.passed == len(plan.captured) == self.depth or plan.calibrated != sorted(plan.layers):
+            raise unsupported(
+                self.model,
+                f"has {self.depth} layers, went through {plan.passed}, calibrated {plan.calibrated} of "
+                f"{sorted(plan.layers)}, and the attention of {len(plan.captured)} was recorded",
+            )
+        features[MASSES] = torch.stack(plan.captured, dim=1)
+        return features
+
+    def _plan(self, inputs: dict[str, Any], segment: Tensor | None) -> Plan:
+        if not self.calibration.acts_on(self.side):
+            return Plan()
+        return make_plan(self.calibration, self.site[0], self.depth, inputs, self.side, segment, only_pooled=False)
+
+    def _pooled_rows(self, inputs: dict[str, Any]) -> Tensor:
+        """[N, L] bool."""
+        site, valid, prompt_length = self.site[0], inputs["attention_mask"].bool(), inputs.get("prompt_length")
+        position = torch.arange(valid.shape[1], device=valid.device)
+        if site.pooling != "mean":
+            rows = position == site.pooled_rows(valid, prompt_length)[:, None]
+        elif site.skips_prompt and prompt_length:
+            rows = position >= valid.int().argmax(dim=1, keepdim=True) + prompt_length
+        else:
+            rows = valid
+        rows = rows & valid
+        return torch.where(rows.any(dim=1, keepdim=True), rows, valid)
+
+
+def runs_of(counts: Sequence[int], batch_tokens: int) -> Iterator[slice]:
+    """Runs of neighbouring texts that stay within the budget when they are padded to the longest."""
+    first, longest = 0, 0
+    for number, count in enumerate(counts):
+        longest = max(longest, count)
+        if number > first and longest * (number - first + 1) > batch_tokens:
+            yield slice(first, number)
+            first, longest = number, count
+    if first < len(counts):
+        yield slice(first, len(counts))
+
+
+def count_tokens(model: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side) -> list[int]:
+    """The tokens of each text, after making sure that the model takes all of them."""
+    counts: list[int] = []
+    # A max_seq_length that was raised too far does not cut, but lets a text run out of positions.
+    window = ModelTokens(model, prompt).window if isinstance(model[0], Transformer) else None
+    for first in range(0, len(texts), _TOKENIZED_AT_A_TIME):
+        part = texts[first : first + _TOKENIZED_AT_A_TIME]
+        taken, whole = (
+            preprocess(model, part, prompt, side, **options)["attention_mask"].sum(dim=1).tolist()
+            for options in ({}, {"truncation": False, "verbose": False})
+        )
+        for number, (limit, count) in enumerate(zip(taken, whole, strict=True), start=first):
+            limit = limit if window is None else min(limit, window)
+            if count > limit:
+                raise UnsupportedModel(
+                    f"text {number} has {count} tokens, prompt and special tokens counted, and the model takes "
+                    f"{limit}: split it, or raise max_seq_length if the model allows it."
+                )
+            if count == 0:
+                raise UnsupportedModel(f"text {number} has no tokens, so the model has nothing to attend to.")
+        counts += whole
+    return counts
+
+
+def preprocess(
+    model: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, **tokenizer_options: Any
+) -> dict[str, Any]:
+    options = {"text": tokenizer_options} if tokenizer_options else None
+    features: dict[str, Any] = model.preprocess(list(texts), prompt=prompt, task=side, processing_kwargs=options)
+    if "attention_mask" not in features:
+        raise no_attention(side)
+    return features
+
+
+def no_attention(side: Side) -> UnsupportedModel:
+    return UnsupportedModel(f"a {side} goes through no transformer in this model: there is no attention to record.")
+
+
+def own_prompt(model: SentenceTransformer, side: Side) -> str:
+    """What `encode_document` or `encode_query` puts before a text."""
+    if side == "document":
+        return document_prompt(model)
+    prompts = model.prompts or {}
+    return str(prompts.get("query" if "query" in prompts else model.default_prompt_name) or "")
