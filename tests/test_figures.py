@@ -690,6 +690,16 @@ def test_one_set_has_means_and_no_intervals(tmp_path: Path) -> None:
     assert '"low": null' in text
 
 
+def test_one_cluster_of_queries(tmp_path: Path) -> None:
+    log = searches.log_of(tmp_path / "run", searches.rows_of(searches.usual, clusters=1))
+    figures = {named.name: named.draw() for named in figures_of(log)}
+    [axes] = figures["search-overall"].axes
+    for arm in summarize_search(log).shown(7):
+        own = log.rows.filter((pl.col("treatment") == arm.treatment) & (pl.col("part") == arm.index))
+        [(heights, _)] = [bars for label, bars in bars_of(axes).items() if label.startswith(f"{arm} (")]
+        assert heights.tolist() == pytest.approx([own["value"].mean()])
+
+
 # --- looks
 
 

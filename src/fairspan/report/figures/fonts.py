@@ -45,6 +45,7 @@ FAMILIES = (
     "Noto Sans Thai",
     "Noto Sans Arabic",
     "Noto Sans Hebrew",
+    "Symbola",
     "Arial Unicode MS",
     "Noto Sans",
 )
@@ -56,6 +57,7 @@ _PACKAGES = (
     (0xF900, 0xFAFF, "fonts-noto-cjk"),
     (0xFF00, 0xFFEF, "fonts-noto-cjk"),
     (0x20000, 0x3FFFF, "fonts-noto-cjk"),
+    (0x1F000, 0x1FAFF, "fonts-symbola"),
 )
 
 
@@ -65,7 +67,9 @@ def choose_fonts(figure: Figure) -> None:
 
     missing = give_fonts(figure.findobj(Text))
     if missing:
-        warnings.warn(missing_line(missing), stacklevel=3)
+        # Told by its text alone, once: a line of code below it would help nobody.
+        said = globals().setdefault("__warningregistry__", {})
+        warnings.warn_explicit(missing_line(missing), UserWarning, "fairspan", 1, registry=said)
 
 
 def give_fonts(texts: Iterable[Any]) -> set[str]:
@@ -109,8 +113,9 @@ def missing_line(characters: Iterable[str]) -> str:
     ordered = sorted(characters)
     packages = list(dict.fromkeys(_package(character) for character in ordered))
     some = "".join(ordered[:5]) + ("…" if len(ordered) > 5 else "")
+    count = f"{len(ordered)} characters" if len(ordered) > 1 else "one character"
     return (
-        f"no installed font shows {len(ordered)} characters of a figure ({some}), which are drawn as boxes: install "
+        f"no installed font shows {count} of a figure ({some}), drawn as boxes in PNG and PDF: install "
         f"{' and '.join(packages)} or another font that has them."
     )
 

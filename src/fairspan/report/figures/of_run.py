@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fairspan.errors import LogError, StatisticsError
 from fairspan.log import AuditLog
 from fairspan.report.attention import summarize_attention
-from fairspan.report.by_length import by_length
+from fairspan.report.by_length import LengthGroup, by_length
 from fairspan.report.figures import attention, length, profiles, search, temperature_grid
 from fairspan.report.length import LengthSummary, summarize_length
 from fairspan.report.retrieval import RetrievalSummary, summarize_search
@@ -147,11 +147,19 @@ def _of_search(summary: RetrievalSummary) -> list[NamedFigure]:
     if len({arm.index for arm in summary.arms}) > 1:
         caption = f"{metric} of whole documents and of chunks, with 95 % intervals and the size of each index."
         found.append(NamedFigure("search-by-index", caption, partial(search.draw_indexes, summary)))
-    groups = by_length(summary.log)
+    groups = _length_groups(summary)
     if groups:
         caption = f"{metric} of the shortest and longest queries, and where the longest documents are found."
         found.append(NamedFigure("search-by-length", caption, partial(search.draw_by_length, summary, groups)))
     return found
+
+
+def _length_groups(summary: RetrievalSummary) -> list[LengthGroup]:
+    try:
+        return by_length(summary.log)
+    except StatisticsError:
+        # Queries of one cluster have nothing to tell intervals from.
+        return []
 
 
 def _of_length(summary: LengthSummary) -> list[NamedFigure]:
