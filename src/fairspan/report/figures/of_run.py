@@ -134,13 +134,12 @@ def _of_search(summary: RetrievalSummary) -> list[NamedFigure]:
     if grid is not None:
         caption = f"{metric} at every pair of a query's and a document's softmax temperature, with 95 % intervals."
         found.append(NamedFigure("temperature-grid", caption, partial(temperature_grid.draw_grid, grid)))
-    found.append(
-        NamedFigure(
-            "search-by-position" if positions else "search-overall",
-            f"{metric} {by}, with 95 % intervals.",
-            partial(search.draw_search, summary),
-        )
-    )
+    if grid is not None and len(search.arms_shown(summary)) < 2 and not positions:
+        # The grid says all that there is.
+        return found
+    name = "search-by-position" if positions else "search-overall"
+    caption = f"{metric} {by}, with 95 % intervals."
+    found.append(NamedFigure(name, caption, partial(search.draw_search, summary)))
     if any(len(result.groups) > 1 for result in summary.runs):
         caption = f"{metric} by the number of tokens before the evidence, with 95 % intervals."
         found.append(NamedFigure("search-by-tokens-before", caption, partial(search.draw_runs, summary)))

@@ -24,11 +24,19 @@ from fairspan.report.figures.style import (
     write_figure,
 )
 from fairspan.report.retrieval import Arm, RetrievalSummary
+from fairspan.report.temperature_grid import temperature_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDEST = 13.0
+
+
+def arms_shown(summary: RetrievalSummary) -> list[Arm]:
+    """As many arms as have a look of their own; those of a grid of temperatures have a figure of their own."""
+    grid = temperature_grid(summary)
+    others = [arm for arm in summary.shown(len(summary.arms)) if grid is None or arm not in grid.arms]
+    return others[: len(COLOURS)]
 
 
 @house_style()
@@ -40,9 +48,10 @@ def draw_search(summary: RetrievalSummary, metric: str | None = None) -> Figure:
     if metric not in summary.metrics:
         raise LogError(f"the run {summary.log.run} has no {metric}, only {', '.join(summary.metrics)}.")
     plans = summary.plans[1:] or summary.plans
-    shown = summary.shown(len(COLOURS))
+    shown = arms_shown(summary)
     positions = len(summary.result(summary.baseline, metric, plans[0]).groups)
-    width = max(6.4 if len(plans) == 1 else 3.0, 0.17 * max(1, positions) * len(shown) + 0.8)
+    alone = 6.4 if len(shown) < 6 else 7.6
+    width = max(alone if len(plans) == 1 else 3.0, 0.17 * max(1, positions) * len(shown) + 0.8)
     columns = max(1, min(len(plans), int(_WIDEST // width)))
     rows = -(-len(plans) // columns)
     figure = Figure(figsize=(max(6.4, width * columns), 1.3 + 2.7 * rows), layout="constrained")
@@ -68,9 +77,8 @@ def draw_runs(summary: RetrievalSummary) -> Figure:
     """The first metric by how many tokens lie before the evidence."""
     from matplotlib.figure import Figure
 
-    shown = summary.shown(len(COLOURS))
     results = {result.arm: result for result in summary.runs}
-    arms = [arm for arm in shown if arm in results]
+    arms = [arm for arm in arms_shown(summary) if arm in results]
     names = list(dict.fromkeys(name for arm in arms for name in results[arm].groups))
     figure = Figure(figsize=(max(6.4, 1.0 + 0.95 * len(names)), 4.2), layout="constrained")
     axes = figure.subplots()
@@ -131,7 +139,7 @@ def draw_by_length(summary: RetrievalSummary, groups: Sequence[LengthGroup]) -> 
     """The shortest and the longest queries, and the rank of the longest documents (LC Fig. 7, Table 3)."""
     from matplotlib.figure import Figure
 
-    shown = summary.shown(len(COLOURS))
+    shown = arms_shown(summary)
     measures = list(dict.fromkeys(one.measure for one in groups))
     counts = [len({one.group for one in groups if one.measure == measure}) for measure in measures]
     width = max(6.4, 1.6 + 0.26 * sum(counts) * len(shown))
