@@ -313,6 +313,14 @@ def test_the_figure_writes_every_number(grid: TemperatureGrid) -> None:
     assert (np.diff(shades) < 0).all(), "darker is better, in grey as well"
 
 
+def test_the_grid_is_the_figure_of_such_a_run(log: AuditLog) -> None:
+    """Its many arms are not drawn again as bars."""
+    pytest.importorskip("matplotlib")
+    from fairspan.report.figures import figures_of
+
+    assert [named.name for named in figures_of(log)] == ["temperature-grid"]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [("cold", "--temperature-grid takes numbers"), ("1,cold", "takes numbers"), (",", "needs one below 1")],
