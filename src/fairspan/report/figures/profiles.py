@@ -118,11 +118,7 @@ def bare_grid(log: AuditLog, measure: str) -> ProfileGrid:
 
 
 def pages_of(grid: ProfileGrid) -> list[tuple[str, list[str]]]:
-    """Plans that are drawn together, each page with a name: all of them, or by the language of later segments.
-
-    >>> [len(plans) for _, plans in pages_of(grid)]  # doctest: +SKIP
-    [6, 5, 5, 5, 5]
-    """
+    """Plans that are drawn together, each page with a name: all of them, or by the language of later segments."""
     if len(grid.plans) <= MOST_COLUMNS:
         return [("", grid.plans)]
     named: dict[str, list[str]] = {}
