@@ -66,13 +66,21 @@ def save_length_picture(summary: LengthSummary, file: Path) -> None:
 
 @house_style()
 def draw_geometry(summary: LengthSummary, measures: list[str]) -> Figure:
-    """One panel a measure by length, with intervals and the control of raw words (LC Figs. 1c, 3)."""
+    """One panel a measure by length, with intervals and the control of raw words (LC Figs. 1c, 3).
+
+    The cosine has a second panel without the control, which may lie so far off that nothing else is seen.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(6.4, 4.4 * len(measures)), 4.2), layout="constrained")
-    grid = figure.subplots(1, len(measures), squeeze=False)
-    for axes, measure in zip(grid[0], measures, strict=True):
-        _draw_geometry(axes, summary, measure)
+    panels = [(measure, True) for measure in measures]
+    if measures == ["cosine"] and summary.value(WORDS, "cosine", summary.lengths[0]) is not None:
+        panels.append(("cosine", False))
+    figure = Figure(figsize=(max(6.4, 4.4 * len(panels)), 4.2), layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False)
+    for axes, (measure, control) in zip(grid[0], panels, strict=True):
+        _draw_geometry(axes, summary, measure, control=control)
+        if not control:
+            axes.set_title(f"without {WORDS_LABEL}", fontsize=9)
     add_legend(figure, grid[0][0])
     title = "How alike texts are, by length" if measures == ["cosine"] else "How much room vectors take, by length"
     return finish(figure, f"{title}\n{_where(summary)}")
@@ -169,8 +177,8 @@ def draw_classified(summary: LengthSummary) -> Figure:
     return finish(figure, f"What a classifier still tells, by length\n{_where(summary)}")
 
 
-def _draw_geometry(axes: Any, summary: LengthSummary, measure: str) -> None:
-    for number, name in enumerate([*summary.treatments, WORDS]):
+def _draw_geometry(axes: Any, summary: LengthSummary, measure: str, *, control: bool = True) -> None:
+    for number, name in enumerate([*summary.treatments, *([WORDS] if control else [])]):
         values = [summary.value(name, measure, length) for length in summary.lengths]
         raw = name == WORDS
         options = {"linestyle": ":", "color": INK} if raw else {}
