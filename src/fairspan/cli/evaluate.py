@@ -23,9 +23,12 @@ from fairspan.cli.options import (
     positive,
     words,
 )
+from fairspan.errors import StatisticsError
 
 if TYPE_CHECKING:
     from fairspan.evaluation import EvaluationSpec
+    from fairspan.log import AuditLog
+    from fairspan.report.by_length import LengthGroup
 
 
 def evaluate(
@@ -208,7 +211,6 @@ def _run(
     from fairspan.cli.progress import TerminalProgress
     from fairspan.encoding.loading import load_model
     from fairspan.evaluating import evaluate
-    from fairspan.report.by_length import by_length
     from fairspan.report.figures.search import save_search_picture
     from fairspan.report.figures.temperature_grid import save_grid_picture
     from fairspan.report.retrieval import summarize_search
@@ -226,7 +228,7 @@ def _run(
         progress.stop()
     summary = summarize_search(log)
     grid = temperature_grid(summary)
-    groups = by_length(log) if lengths or as_json else []
+    groups = _groups(log, asked=lengths) if lengths or as_json else []
     if as_json:
         result = {**summary.to_dict(), "by_length": [group.to_dict() for group in groups]}
         result |= {} if grid is None else {"temperature_grid": grid.to_dict()}
@@ -242,3 +244,15 @@ def _run(
         else:
             save_grid_picture(grid, picture)
         typer.echo(f"picture: {picture}", err=as_json)
+
+
+def _groups(log: AuditLog, *, asked: bool) -> list[LengthGroup]:
+    """The search by length. Queries of one cluster have no intervals, which only matters if it was asked for."""
+    from fairspan.report.by_length import by_length
+
+    try:
+        return by_length(log)
+    except StatisticsError:
+        if asked:
+            raise
+        return []

@@ -41,6 +41,7 @@ def report(
     from rich.console import Console
 
     from fairspan.log import read_log
+    from fairspan.report.any_summary import summarize_run
     from fairspan.report.page.page import write_page
 
     wanted = {
@@ -50,21 +51,24 @@ def report(
     with Console(stderr=True).status("reading") as status:
         logs = [read_log(run) for run in runs]
         page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
-        status.update("statistics and page")
-        written = {"page": [write_page(logs, page, title=title)], "figures": [], "tables": []}
-        for log in logs:
+        status.update("statistics")
+        summaries = [summarize_run(log) for log in logs]
+        status.update("page")
+        made = write_page(logs, page, title=title, summaries=summaries)
+        written = {"page": [made], "figures": [], "tables": []}
+        for log, summary in zip(logs, summaries, strict=True):
             # Figures of several runs have the same names.
             inner = log.run if len(logs) > 1 else ""
             if figures is not None:
                 from fairspan.report.figures.of_run import write_figures
 
                 status.update(f"figures of {log.run}")
-                written["figures"] += write_figures(log, figures / inner, wanted["figures"])
+                written["figures"] += write_figures(log, figures / inner, wanted["figures"], summary=summary)
             if tables is not None:
                 from fairspan.report.tables.of_run import write_tables
 
                 status.update(f"tables of {log.run}")
-                written["tables"] += write_tables(log, tables / inner, wanted["tables"])
+                written["tables"] += write_tables(log, tables / inner, wanted["tables"], summary=summary)
     if as_json:
         typer.echo(json.dumps({kind: [str(file) for file in files] for kind, files in written.items()}, indent=2))
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fairspan.errors import LogError, StatisticsError
 from fairspan.log import AuditLog
+from fairspan.report.any_summary import AnySummary
 from fairspan.report.attention import summarize_attention
 from fairspan.report.by_length import LengthGroup, by_length
 from fairspan.report.figures import attention, length, profiles, search, temperature_grid
@@ -39,9 +40,6 @@ class NamedFigure:
     def draw(self) -> Figure:
         """The figure, drawn anew."""
         return self.make()
-
-
-AnySummary = Summary | LengthSummary | RetrievalSummary
 
 
 def figures_of(log: AuditLog, *, summary: AnySummary | None = None) -> list[NamedFigure]:

@@ -8,16 +8,17 @@ from pathlib import Path
 
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
+from fairspan.report.any_summary import AnySummary, summarize_run
 from fairspan.report.comparison import compare_sides, sides_to_compare
-from fairspan.report.length import summarize_length
+from fairspan.report.length import LengthSummary
 from fairspan.report.page import attention, audits, lengths, searches
 from fairspan.report.page.audits import Audited
 from fairspan.report.page.downloads import json_download, row_download
 from fairspan.report.page.render import render, write_text
 from fairspan.report.page.sections import RunPart, Section
 from fairspan.report.page.settings import facts_of, methods_of, settings_of, short, spec_text
-from fairspan.report.retrieval import compare_searches, summarize_search
-from fairspan.report.summary import Summary, summarize
+from fairspan.report.retrieval import RetrievalSummary, compare_searches
+from fairspan.report.summary import Summary
 from fairspan.report.tables.comparison import comparison_tables
 from fairspan.report.tables.search import change_table
 from fairspan.report.tables.table import Table
@@ -27,51 +28,58 @@ from fairspan.report.temperature_grid import temperature_grid
 ROOM_FOR_ROWS = 2_500_000
 
 
-def write_page(logs: Sequence[AuditLog], file: Path, *, title: str | None = None) -> Path:
-    """Write the page of one run, or of several side by side."""
-    return write_text(make_page(logs, title=title), file)
+def write_page(
+    logs: Sequence[AuditLog],
+    file: Path,
+    *,
+    title: str | None = None,
+    summaries: Sequence[AnySummary] | None = None,
+) -> Path:
+    """Write the page of one run, or of several side by side.
+
+    Args:
+        summaries: the statistics of these logs, where they are there already.
+    """
+    return write_text(make_page(logs, title=title, summaries=summaries), file)
 
 
-def make_page(logs: Sequence[AuditLog], *, title: str | None = None) -> str:
+def make_page(
+    logs: Sequence[AuditLog], *, title: str | None = None, summaries: Sequence[AnySummary] | None = None
+) -> str:
     """The page as text."""
     if not logs:
         raise LogError("a page shows at least one run.")
     _refuse_twice(logs)
+    found = [summarize_run(log) for log in logs] if summaries is None else summaries
     room = ROOM_FOR_ROWS // len(logs)
-    summaries: dict[str, Summary] = {}
-    parts = [_part(log, room, summaries) for log in logs]
+    parts = [_part(log, summary, room) for log, summary in zip(logs, found, strict=True)]
     if len(logs) > 1:
-        parts = [_together(logs, summaries, parts), *parts]
+        parts = [_together(logs, found, parts), *parts]
     return render("report.html", scripts=("charts.js",), title=title or _title(logs), parts=parts, runs=len(logs))
 
 
-def _part(log: AuditLog, room: int, summaries: dict[str, Summary]) -> RunPart:
-    verb = log.header.get("verb")
-    if verb == "audit":
-        summary = summaries[log.run] = summarize(log)
+def _part(log: AuditLog, summary: AnySummary, room: int) -> RunPart:
+    sections: list[Section | None]
+    notes = log.notes
+    if isinstance(summary, Summary):
         alone = [Audited(summary)]
-        sections: list[Section | None] = [audits.profile_section(alone, name) for name in summary.measures]
+        sections = [audits.profile_section(alone, name) for name in summary.measures]
         sections += [attention.attention_section(log), audits.table_section(summary) if summary.cells else None]
         cards, switch = audits.cards(summary), audits.switch_of(alone) or tuple(log.treatments)
-        notes, statistics = summary.notes, summary.to_dict()
-    elif verb == "evaluate":
-        search = summarize_search(log)
-        grid = temperature_grid(search)
+        notes = summary.notes
+    elif isinstance(summary, RetrievalSummary):
+        grid = temperature_grid(summary)
         # The arms of a grid stand in its own section.
-        shown = search if grid is None else search.without(grid.arms)
+        shown = summary if grid is None else summary.without(grid.arms)
         sections = [None if grid is None else searches.grid_section(grid), searches.position_section(shown)]
         sections += [searches.overall_section(shown), searches.table_section(shown)]
         cards, switch = searches.cards(shown), searches.switch_of(shown)
-        notes, statistics = log.notes, search.to_dict()
-    elif verb == "collapse":
-        study = summarize_length(log)
-        sections = [lengths.geometry_section(study), lengths.spectrum_section(study), lengths.table_section(study)]
-        cards, switch = lengths.cards(study), lengths.switch_of(study)
-        notes, statistics = log.notes, study.to_dict()
     else:
-        raise LogError(f"the run {log.run} belongs to {verb}, of which there is no report.")
+        sections = [lengths.geometry_section(summary), lengths.spectrum_section(summary)]
+        sections.append(lengths.table_section(summary))
+        cards, switch = lengths.cards(summary), lengths.switch_of(summary)
     # Where a run lies on somebody's disk is nothing to mail around.
-    shared = {key: value for key, value in statistics.items() if key != "folder"}
+    shared = {key: value for key, value in summary.to_dict().items() if key != "folder"}
     return RunPart(
         title=_run_title(log),
         facts=facts_of(log),
@@ -82,7 +90,7 @@ def _part(log: AuditLog, room: int, summaries: dict[str, Summary]) -> RunPart:
         methods=methods_of(log),
         settings=settings_of(log),
         spec=spec_text(log),
-        all_first=verb == "collapse",
+        all_first=isinstance(summary, LengthSummary),
         downloads=(
             row_download(log, room),
             json_download(f"{log.run}-statistics.json", "statistics (JSON)", shared),
@@ -90,10 +98,10 @@ def _part(log: AuditLog, room: int, summaries: dict[str, Summary]) -> RunPart:
     )
 
 
-def _together(logs: Sequence[AuditLog], summaries: dict[str, Summary], parts: Sequence[RunPart]) -> RunPart:
+def _together(logs: Sequence[AuditLog], summaries: Sequence[AnySummary], parts: Sequence[RunPart]) -> RunPart:
     """What several runs say side by side: profiles on common axes, and paired differences from the first."""
     labels = _labels(logs)
-    own = [Audited(summaries[log.run], labels[log.run]) for log in logs if log.run in summaries]
+    own = [Audited(one, labels[one.log.run]) for one in summaries if isinstance(one, Summary)]
     sections = []
     if len(own) > 1:
         measures = list(dict.fromkeys(measure for one in own for measure in one.summary.measures))

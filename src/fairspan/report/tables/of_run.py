@@ -8,10 +8,16 @@ from pathlib import Path
 
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
+from fairspan.report.any_summary import AnySummary, summarize_run
+from fairspan.report.retrieval import RetrievalSummary
+from fairspan.report.summary import Summary
+from fairspan.report.tables.audit import audit_tables
 from fairspan.report.tables.csv import to_csv
 from fairspan.report.tables.latex import to_latex
+from fairspan.report.tables.length import length_tables
 from fairspan.report.tables.markdown import to_markdown
 from fairspan.report.tables.named import NamedTable
+from fairspan.report.tables.search import search_tables
 
 FORMATS: dict[str, Callable[[NamedTable], str]] = {
     "md": lambda named: to_markdown(named.table),
@@ -20,30 +26,29 @@ FORMATS: dict[str, Callable[[NamedTable], str]] = {
 }
 
 
-def tables_of(log: AuditLog) -> list[NamedTable]:
-    """The tables of an audit, an evaluation or a study of length, verdicts first."""
-    verb = log.header.get("verb")
-    if verb == "audit":
-        from fairspan.report.summary import summarize
-        from fairspan.report.tables.audit import audit_tables
+def tables_of(log: AuditLog, *, summary: AnySummary | None = None) -> list[NamedTable]:
+    """The tables of an audit, an evaluation or a study of length, verdicts first.
 
-        return audit_tables(summarize(log))
-    if verb == "evaluate":
-        from fairspan.report.retrieval import summarize_search
-        from fairspan.report.tables.search import search_tables
-
-        return search_tables(summarize_search(log))
-    if verb == "collapse":
-        from fairspan.report.length import summarize_length
-        from fairspan.report.tables.length import length_tables
-
-        return length_tables(summarize_length(log))
-    raise LogError(f"the run {log.run} belongs to {verb}, of which there are no tables.")
+    Args:
+        summary: the statistics of this log, where they are there already.
+    """
+    found = summary or summarize_run(log)
+    if isinstance(found, Summary):
+        return audit_tables(found)
+    if isinstance(found, RetrievalSummary):
+        return search_tables(found)
+    return length_tables(found)
 
 
-def write_tables(log: AuditLog, folder: Path, formats: Sequence[str] = ("md", "tex", "csv")) -> list[Path]:
+def write_tables(
+    log: AuditLog,
+    folder: Path,
+    formats: Sequence[str] = ("md", "tex", "csv"),
+    *,
+    summary: AnySummary | None = None,
+) -> list[Path]:
     """Write every table of a run in every format, and say which files that made."""
-    return write_all(tables_of(log), folder, formats)
+    return write_all(tables_of(log, summary=summary), folder, formats)
 
 
 def write_all(

@@ -1,0 +1,23 @@
+"""The statistics of any run, whichever verb made it."""
+
+from __future__ import annotations
+
+from fairspan.errors import LogError
+from fairspan.log import AuditLog
+from fairspan.report.length import LengthSummary, summarize_length
+from fairspan.report.retrieval import RetrievalSummary, summarize_search
+from fairspan.report.summary import Summary, summarize
+
+AnySummary = Summary | RetrievalSummary | LengthSummary
+
+
+def summarize_run(log: AuditLog) -> AnySummary:
+    """What a log says, in numbers."""
+    verb = log.header.get("verb")
+    if verb == "audit":
+        return summarize(log)
+    if verb == "evaluate":
+        return summarize_search(log)
+    if verb == "collapse":
+        return summarize_length(log)
+    raise LogError(f"the run {log.run} belongs to {verb}, of which there is no report.")
