@@ -21,7 +21,8 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from fairspan.cli import app
-from fairspan.errors import LogError
+from fairspan.cli.evaluate import _groups
+from fairspan.errors import LogError, StatisticsError
 from fairspan.log import AuditLog, read_log
 from fairspan.measures.rows import SCHEMA
 from fairspan.report.page.charts import Series, domain_of, on_log_axis, point, ticks
@@ -436,3 +437,15 @@ def test_a_page_that_cannot_be_written(logs: dict[str, AuditLog], tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(LogError, match="cannot be written"):
         write_page([logs["audit"]], tmp_path / "file" / "page.html")
+
+
+def test_one_cluster_of_queries_has_a_page(tmp_path: Path) -> None:
+    """Means without intervals, and no search by length, which is only missed by who asks for it."""
+    rows = rows_of(usual, clusters=1)
+    rows = rows.with_columns(query_tokens=pl.int_range(pl.len(), dtype=pl.Int32) % 7 + 3)
+    log = log_of(tmp_path / "r", rows)
+    charts = charts_in(make_page([log]))
+    assert all(p["lo"] is None for chart in charts for series in chart["series"] for p in series["points"])
+    with pytest.raises(StatisticsError):
+        _groups(log, asked=True)
+    assert _groups(log, asked=False) == []
