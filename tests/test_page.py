@@ -25,6 +25,7 @@ from fairspan.cli.evaluate import _groups
 from fairspan.errors import LogError, StatisticsError
 from fairspan.log import AuditLog, read_log
 from fairspan.measures.rows import SCHEMA
+from fairspan.report.attention import summarize_attention
 from fairspan.report.page.charts import Series, domain_of, on_log_axis, point, ticks
 from fairspan.report.page.downloads import row_download
 from fairspan.report.page.page import make_page, write_page
@@ -33,6 +34,7 @@ from fairspan.report.page.sections import heat_map
 from fairspan.report.retrieval import summarize_search
 from fairspan.report.summary import summarize
 from fairspan.stats.bootstrap import Interval
+from tests.test_figures import audit_log
 from tests.test_length_report import spectrum_row, study_of
 from tests.test_report import simulated_log, simulated_rows
 from tests.test_retrieval_report import PLANS, log_of, rows_of, usual
@@ -449,3 +451,31 @@ def test_one_cluster_of_queries_has_a_page(tmp_path: Path) -> None:
     with pytest.raises(StatisticsError):
         _groups(log, asked=True)
     assert _groups(log, asked=False) == []
+
+
+# Attention.
+
+
+def test_attention_bars_are_the_summary_s(tmp_path: Path) -> None:
+    """Mean shares in the last third of the layers, by segment and by basket, special tokens at the end."""
+    log = audit_log(tmp_path / "r", sizes=(3,), plans=[("en", "en")])
+    looked = summarize_attention(log)
+    layers = "last third" if "last third" in looked.groups else "all"
+    charts = [chart for chart in charts_in(make_page([log])) if chart["y_label"] == "share of attention"]
+    assert [chart["x_label"] for chart in charts] == ["segment", "basket"]
+    for chart, measure in zip(charts, ("attention_segment", "attention_basket"), strict=True):
+        for series, profile in zip(chart["series"], looked.of(measure, 3, "en", layers), strict=True):
+            shares = [*profile.content, *profile.around]
+            assert series["name"] == profile.treatment
+            assert [p["v"] for p in series["points"]] == [share.estimate for share in shares]
+            assert [p["hi"] for p in series["points"]] == [share.high for share in shares]
+    assert charts[0]["labels"][:3] == ["1", "2", "3"]
+
+
+def test_attention_alone_has_a_page(tmp_path: Path) -> None:
+    """No verdict can be told of it; the switch has the treatments that were measured."""
+    log = audit_log(tmp_path / "r", measures=["attention"], treatments=["none", "paper"], asked=TREATMENTS)
+    page = make_page([log])
+    assert re.findall(r'name="switch0" value="(\w+)"', page) == ["0", "1", "all"]
+    assert {series["number"] for chart in charts_in(page) for series in chart["series"]} == {0, 1}
+    assert 'class="verdict ' not in page

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fairspan.log import AuditLog
-from fairspan.report.attention import MEASURES, AttentionProfile, AttentionSummary, summarize_attention
+from collections.abc import Sequence
+
+from fairspan.report.attention import MEASURES, AttentionProfile, AttentionSummary
 from fairspan.report.page.charts import Chart, Point, Series, domain_of, point
 from fairspan.report.page.sections import Group, Section
 from fairspan.report.tables.text import interval, number
@@ -14,14 +15,11 @@ LABELS = {"first": "first", "last": "last", "special": "special", "other": "othe
 MOST_FAMILIES = 12
 
 
-def attention_section(log: AuditLog) -> Section | None:
-    """Where attention goes in the last layers; None where it was not measured."""
-    summary = summarize_attention(log)
-    if not summary:
-        return None
+def attention_section(summary: AttentionSummary, switch: Sequence[str]) -> Section:
+    """Where attention goes in the last layers."""
     layers = "last third" if "last third" in summary.groups else "all"
     groups = [
-        Group(heading, _charts(summary, measure, layers), large=len(summary.families) < 3)
+        Group(heading, _charts(summary, measure, layers, switch), large=len(summary.families) < 3)
         for measure, heading in HEADINGS.items()
         if measure in summary.measures
     ]
@@ -34,7 +32,7 @@ def attention_section(log: AuditLog) -> Section | None:
     return Section("Where attention goes", intro, tuple(groups))
 
 
-def _charts(summary: AttentionSummary, measure: str, layers: str) -> tuple[Chart, ...]:
+def _charts(summary: AttentionSummary, measure: str, layers: str, switch: Sequence[str]) -> tuple[Chart, ...]:
     made = []
     for n, plan in summary.families[:MOST_FAMILIES]:
         profiles = summary.of(measure, n, plan, layers)
@@ -42,7 +40,7 @@ def _charts(summary: AttentionSummary, measure: str, layers: str) -> tuple[Chart
             continue
         parts = list(dict.fromkeys(share.part for own in profiles for share in (*own.content, *own.around)))
         parts.sort(key=lambda part: part in LABELS)
-        made.append((n, plan, profiles, parts, [_series(summary, own, parts) for own in profiles]))
+        made.append((n, plan, profiles, parts, [_series(own, parts, switch) for own in profiles]))
     domain = domain_of([series for *_, series in made], zero=True)
     kind = MEASURES[measure]
     return tuple(
@@ -60,7 +58,7 @@ def _charts(summary: AttentionSummary, measure: str, layers: str) -> tuple[Chart
     )
 
 
-def _series(summary: AttentionSummary, profile: AttentionProfile, parts: list[str]) -> Series:
+def _series(profile: AttentionProfile, parts: list[str], switch: Sequence[str]) -> Series:
     found = {share.part: share for share in profile.shares}
     points: list[Point | None] = []
     for part in parts:
@@ -72,4 +70,4 @@ def _series(summary: AttentionSummary, profile: AttentionProfile, parts: list[st
         equal = number(share.equal)
         told += f"\nan equal share would be {equal}" if share.number is not None else ""
         points.append(point(share, told, digits=2))
-    return Series(profile.treatment, summary.treatments.index(profile.treatment), tuple(points))
+    return Series(profile.treatment, switch.index(profile.treatment), tuple(points))

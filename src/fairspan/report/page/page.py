@@ -9,6 +9,7 @@ from pathlib import Path
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
 from fairspan.report.any_summary import AnySummary, summarize_run
+from fairspan.report.attention import summarize_attention
 from fairspan.report.comparison import compare_sides, sides_to_compare
 from fairspan.report.length import LengthSummary
 from fairspan.report.page import attention, audits, lengths, searches
@@ -62,10 +63,11 @@ def _part(log: AuditLog, summary: AnySummary, room: int) -> RunPart:
     sections: list[Section | None]
     notes = log.notes
     if isinstance(summary, Summary):
-        alone = [Audited(summary)]
+        alone, looked = [Audited(summary)], summarize_attention(log)
+        cards, switch = audits.cards(summary), audits.switch_of(alone) or tuple(looked.treatments)
         sections = [audits.profile_section(alone, name) for name in summary.measures]
-        sections += [attention.attention_section(log), audits.table_section(summary) if summary.cells else None]
-        cards, switch = audits.cards(summary), audits.switch_of(alone) or tuple(log.treatments)
+        sections += [attention.attention_section(looked, switch) if looked else None]
+        sections += [audits.table_section(summary) if summary.cells else None]
         notes = summary.notes
     elif isinstance(summary, RetrievalSummary):
         grid = temperature_grid(summary)
