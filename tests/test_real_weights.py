@@ -43,10 +43,12 @@ def openings(articles: list[str], model: SentenceTransformer) -> list[str]:
 
 def position_means(model: SentenceTransformer, segments: list[str], sets: np.ndarray) -> np.ndarray:
     """Mean cosine of a document and its segment at each position, over cyclic Latin orders of every set."""
-    alone = model.encode(segments, normalize_embeddings=True)
+    used = sorted(set(sets.ravel().tolist()))
+    alone = dict(zip(used, model.encode([segments[i] for i in used], normalize_embeddings=True), strict=True))
     orders = [list(np.roll(members, -shift)) for members in sets for shift in range(N_SEGMENTS)]
     pages = model.encode([" ".join(segments[i] for i in order) for order in orders], normalize_embeddings=True)
-    return np.mean([page @ alone[order].T for page, order in zip(pages, orders, strict=True)], axis=0)
+    means = [page @ np.stack([alone[i] for i in order]).T for page, order in zip(pages, orders, strict=True)]
+    return np.mean(means, axis=0)
 
 
 @pytest.mark.slow
