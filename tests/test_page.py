@@ -415,6 +415,7 @@ def test_the_page_of_one_run_lies_in_its_folder(tmp_path: Path) -> None:
         (["RUN", "--figures", "f", "--figure-formats", "gif"], "gif"),
         (["RUN", "--tables", "t", "--table-formats", ","], "--table-formats takes at least one format"),
         (["nowhere"], "is not the folder of a run"),
+        (["nowhere", "--out", "page.pdf"], "a page is an .html file"),
     ],
 )
 def test_mistakes_get_one_line(

@@ -23,6 +23,7 @@ from fairspan.evaluation import make_evaluation
 from fairspan.log import AuditLog
 from fairspan.report.retrieval import Arm, RetrievalSummary, summarize_search
 from fairspan.report.retrieval_terminal import print_search
+from fairspan.report.tables.of_run import tables_of
 from fairspan.report.temperature_grid import TemperatureGrid, temperature_grid
 from fairspan.report.temperature_grid_terminal import grid_tables
 from fairspan.stats.bootstrap import Interval
@@ -319,6 +320,16 @@ def test_the_grid_is_the_figure_of_such_a_run(log: AuditLog) -> None:
     from fairspan.report.figures import figures_of
 
     assert [named.name for named in figures_of(log)] == ["temperature-grid"]
+
+
+def test_the_grid_is_among_the_tables_of_such_a_run(log: AuditLog) -> None:
+    """Unrounded, one row a pair."""
+    found = temperature_grid(summarize_search(log))
+    assert found is not None
+    [named] = [one for one in tables_of(log) if one.name == "temperature-grid"]
+    told = [(one["query"], one["document"], one["estimate"]) for one in named.records]
+    assert told == [(cell.query, cell.document, cell.value.estimate) for cell in found.cells]
+    assert len(named.table.rows) == len(found.cells)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def inspect(
     """
     from fairspan.corpus.document_file import STDIN, read_document
     from fairspan.report.figures.style import require_drawing
-    from fairspan.report.inspection_page import require_page
+    from fairspan.report.page.render import require_page
 
     if picture is not None:
         require_drawing(picture)

@@ -43,11 +43,14 @@ def report(
     from fairspan.log import read_log
     from fairspan.report.any_summary import summarize_run
     from fairspan.report.page.page import write_page
+    from fairspan.report.page.render import require_page
 
     wanted = {
         "figures": _formats("figure-formats", figure_formats),
         "tables": _formats("table-formats", table_formats),
     }
+    if out is not None:
+        require_page(out)
     with Console(stderr=True).status("reading") as status:
         logs = [read_log(run) for run in runs]
         page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"

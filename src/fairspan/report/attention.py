@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.log import AuditLog
-from fairspan.stats.distributions import t_quantile
+from fairspan.report.numbers import finite
+from fairspan.stats.means import half_widths
 
 MEASURES = {"attention_segment": "segment", "attention_basket": "basket", "attention_bin": "bin"}
 """The measures of a log, and what their parts of the text are called."""
@@ -43,7 +43,7 @@ class Share:
     sets: int
 
     def to_dict(self) -> dict[str, Any]:
-        shown = {name: _finite(getattr(self, name)) for name in ("estimate", "low", "high", "equal")}
+        shown = {name: finite(getattr(self, name)) for name in ("estimate", "low", "high", "equal")}
         return {"part": self.part, **shown, "documents": self.documents, "sets": self.sets}
 
 
@@ -167,11 +167,7 @@ def summarize_attention(log: AuditLog) -> AttentionSummary:
 
 
 def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """The mean over documents of each part, after the mean over layers, with its clustered interval.
-
-    Errors are CR1's for a mean, with sets as clusters: G/(G−1) · Σ_g (Σ_i (x_i − mean))² / N², and t with G − 1
-    degrees of freedom.
-    """
+    """The mean over documents of each part, after the mean over layers, with its interval clustered by set."""
     document = [*_FAMILY, "set", "document"]
     number = pl.col("part").str.extract(r"^(?:segment|basket|bin) (\d+)$").cast(pl.Int64)
     by_document = (
@@ -199,10 +195,8 @@ def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
             sets=pl.len(),
         )
     )
-    count, clusters = found["documents"].to_numpy(), found["sets"].to_numpy().astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.sqrt(clusters / (clusters - 1) * found["squares"].to_numpy()) / count
-    half = np.where(clusters > 1, t_quantile((1 + LEVEL) / 2, np.maximum(clusters - 1, 1)) * error, np.nan)
+    count = found["documents"].to_numpy()
+    half = half_widths(found["squares"].to_numpy(), count, found["sets"].to_numpy(), LEVEL)
     estimate = found["total"].to_numpy() / count
     inside = found["number"].is_not_null().to_numpy()
     return found.with_columns(
@@ -217,7 +211,3 @@ def _shares(rows: pl.DataFrame) -> tuple[Share, ...]:
     names = ("part", "number", "estimate", "low", "high", "equal", "documents", "sets")
     found = [Share(*values) for values in rows.select(names).rows()]
     return tuple(sorted(found, key=lambda share: (_AROUND.get(share.part, 0), share.number or 0)))
-
-
-def _finite(value: float) -> float | None:
-    return value if isfinite(value) else None

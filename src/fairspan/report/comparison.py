@@ -11,7 +11,8 @@ import polars as pl
 from fairspan.errors import LogError
 from fairspan.log import AuditLog
 from fairspan.report.codes import with_codes
-from fairspan.report.summary import POSITION_MEASURES, finite
+from fairspan.report.numbers import finite
+from fairspan.report.summary import POSITION_MEASURES
 from fairspan.stats.effects import spread
 from fairspan.stats.paired import PairedComparison, compare
 

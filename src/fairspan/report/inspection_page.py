@@ -7,19 +7,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fairspan.errors import LogError
 from fairspan.inspection import InspectedSegment, Inspection
 from fairspan.report.page.render import asset, render, write_text
+from fairspan.report.tables.text import model_name
 
-ENDINGS = (".html", ".htm")
 # The colour scale reaches at least this part of the fair share to both sides, so that trifles stay pale.
 _LEAST_REACH = 0.25
-
-
-def require_page(file: Path) -> None:
-    """Raise at once if a page could not be written into that file later on."""
-    if file.suffix.lower() not in ENDINGS:
-        raise LogError(f"a page is an .html file, got {file.name!r}.")
 
 
 def inspection_page(inspection: Inspection) -> str:
@@ -52,7 +45,7 @@ def inspection_page(inspection: Inspection) -> str:
         scripts=["inspection.js"],
         own_style=Markup(asset("inspection.css")),
         inspection=inspection,
-        model=_public_name(inspection.model),
+        model=model_name(inspection.model),
         segments=[_shown(segment, inspection) for segment in inspection.segments],
         first=inspection.readings[0],
         finding=_sentence(inspection.finding(inspection.readings[0])),
@@ -70,7 +63,6 @@ def inspection_page(inspection: Inspection) -> str:
 
 def save_inspection_page(inspection: Inspection, file: Path) -> None:
     """Write the page."""
-    require_page(file)
     write_text(inspection_page(inspection), file)
 
 
@@ -92,11 +84,6 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 def decimal(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}".replace("-", "−")
-
-
-def _public_name(model: str) -> str:
-    """A hub's name as it is, and of a folder the last part: a page is mailed, and paths are nobody's business."""
-    return Path(model).name if Path(model).is_absolute() or model.startswith((".", "~")) else model
 
 
 def _sentence(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairspan.log import AuditLog
-from fairspan.report.summary import finite
+from fairspan.report.numbers import finite
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import QueryChange, QueryEffects
 

@@ -13,6 +13,7 @@ from fairspan.errors import StatisticsError
 from fairspan.log import AuditLog
 from fairspan.report.attention import AttentionSummary, summarize_attention
 from fairspan.report.codes import with_codes
+from fairspan.report.numbers import finite
 from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdict
 from fairspan.stats.joint import JointModel, joint_model
@@ -44,6 +45,11 @@ class Cell:
     @property
     def documents(self) -> int:
         return self.effects.observations // self.n
+
+    @property
+    def mean(self) -> float:
+        """Over all positions."""
+        return float(self.effects.means.estimate.mean())
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: coefficients as in the tables, position means as in the figures."""
@@ -275,9 +281,3 @@ def _plain(value: Any) -> dict[str, float | None]:
 def _interval(interval: Any) -> dict[str, Any]:
     found = {name: getattr(interval, name) for name in ("estimate", "low", "high")}
     return {name: finite(value) for name, value in found.items()}
-
-
-def finite(value: Any) -> float | None:
-    """JSON has no NaN and no infinity."""
-    number = float(value)
-    return number if np.isfinite(number) else None

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairspan.report.numbers import finite
 from fairspan.report.retrieval import Arm, RetrievalSummary, interval_dict
-from fairspan.report.summary import finite
 from fairspan.stats.bootstrap import Interval
 
 SIDES = ("query", "document")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fairspan.report.numbers import finite
 from fairspan.report.page.charts import Chart, Series, domain_of, point
 from fairspan.report.page.sections import Card, Group, HeatMap, Section, Tone, heat_map
-from fairspan.report.summary import Cell, Summary, finite
+from fairspan.report.summary import Cell, Summary
 from fairspan.report.tables.audit import audit_tables
 from fairspan.report.tables.text import interval, number, p_value
+from fairspan.stats.bootstrap import Interval
 
 TONES: dict[str, Tone] = {"fair": "good", "biased": "bad", "inconclusive": "open"}
 TITLES = {"representation": "How well each position is represented", "retention": "How much each position retains"}
@@ -56,7 +58,7 @@ def cards(summary: Summary) -> tuple[Card, ...]:
             sentence = summary.sentence(measure, name).removeprefix(f"{kind}: ")
             title = name if len(summary.measures) == 1 else f"{name} · {measure}"
             spreads = [cell.secondary.spread.estimate for cell in summary.of(measure, name)]
-            means = [float(cell.effects.means.estimate.mean()) for cell in summary.of(measure, name)]
+            means = [cell.mean for cell in summary.of(measure, name)]
             detail = f"spread between positions {_range(spreads)}, mean {_range(means)}"
             found.append(Card(title, kind, TONES[kind], (sentence, detail)))
     return tuple(found)
@@ -103,11 +105,11 @@ def _series(one: Audited, cell: Cell, switch: Sequence[str]) -> Series:
     means = cell.effects.means
     points = []
     for p in range(cell.n):
-        mean = _Interval(means.estimate[p], means.low[p], means.high[p])
+        mean = Interval(means.estimate[p], means.low[p], means.high[p])
         lines = [f"{name}, position {p + 1}", interval(mean)]
         if p:
             effects = cell.effects
-            beside = _Interval(effects.estimate[p], effects.low[p], effects.high[p])
+            beside = Interval(effects.estimate[p], effects.low[p], effects.high[p])
             lines.append(f"against position 1: {interval(beside, sign=True)}, p {p_value(effects.p_value[p])}")
         lines.append(f"{cell.tokens[p]:.0f} tokens on average, {cell.documents:,} documents")
         points.append(point(mean, "\n".join(lines)))
@@ -178,10 +180,3 @@ def _plain_means(summary: Summary, measure: str, n: int) -> Iterator[tuple[str, 
 def _range(values: Sequence[float]) -> str:
     low, high = number(min(values)), number(max(values))
     return low if low == high else f"{low} to {high}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Interval:
-    estimate: float
-    low: float
-    high: float

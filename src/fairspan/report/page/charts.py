@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 from typing import Any, Literal
 
-from fairspan.report.summary import finite
+from fairspan.report.numbers import finite
 from fairspan.report.tables.text import Interval, number
 
 

@@ -17,12 +17,13 @@ from fairspan.report.page.audits import Audited
 from fairspan.report.page.downloads import json_download, row_download
 from fairspan.report.page.render import render, write_text
 from fairspan.report.page.sections import RunPart, Section
-from fairspan.report.page.settings import facts_of, methods_of, settings_of, short, spec_text
+from fairspan.report.page.settings import facts_of, methods_of, settings_of, spec_text
 from fairspan.report.retrieval import RetrievalSummary, compare_searches
 from fairspan.report.summary import Summary
 from fairspan.report.tables.comparison import comparison_tables
 from fairspan.report.tables.search import change_table
 from fairspan.report.tables.table import Table
+from fairspan.report.tables.text import model_name
 from fairspan.report.temperature_grid import temperature_grid
 
 # Bytes of the page that raw rows may take, all runs together: a page that is mailed stays under five million.
@@ -151,17 +152,17 @@ def _paired_tables(verb: str, first: AuditLog, other: AuditLog) -> list[Table]:
 
 def _labels(logs: Sequence[AuditLog]) -> dict[str, str]:
     """Short names of runs, the run's own where models do not tell them apart."""
-    models = [short(log.model) for log in logs]
+    models = [model_name(log.model) for log in logs]
     return {log.run: model if models.count(model) == 1 else log.run for log, model in zip(logs, models, strict=True)}
 
 
 def _run_title(log: AuditLog) -> str:
     kinds = {"audit": "audit", "evaluate": "search", "collapse": "length"}
-    return f"{short(log.model)}: {kinds.get(str(log.header.get('verb')), 'run')}"
+    return f"{model_name(log.model)}: {kinds.get(str(log.header.get('verb')), 'run')}"
 
 
 def _title(logs: Sequence[AuditLog]) -> str:
-    models = list(dict.fromkeys(short(log.model) for log in logs))
+    models = list(dict.fromkeys(model_name(log.model) for log in logs))
     if len(logs) > 1:
         return "Side by side: " + ", ".join(models)
     return {

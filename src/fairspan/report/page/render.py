@@ -36,10 +36,15 @@ def render(template: str, *, scripts: Sequence[str] = (), **context: Any) -> str
     )
 
 
-def write_text(page: str, file: Path) -> Path:
-    """Write a page, with a reason in one line if that fails."""
+def require_page(file: Path) -> None:
+    """Raise at once if a page could not be written into that file later on."""
     if file.suffix.lower() not in (".html", ".htm"):
         raise LogError(f"a page is an .html file, got {file.name!r}.")
+
+
+def write_text(page: str, file: Path) -> Path:
+    """Write a page, with a reason in one line if that fails."""
+    require_page(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page, encoding="utf-8")

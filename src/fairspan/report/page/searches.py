@@ -7,8 +7,7 @@ from dataclasses import replace
 from fairspan.report.page.charts import Chart, Series, domain_of, point
 from fairspan.report.page.sections import Card, Group, Section, Tone, heat_map
 from fairspan.report.retrieval import Result, RetrievalSummary
-from fairspan.report.tables.search import search_tables
-from fairspan.report.tables.table import Column, Row, Table
+from fairspan.report.tables.search import grid_table, search_tables
 from fairspan.report.tables.text import interval, p_value
 from fairspan.report.temperature_grid import TemperatureGrid
 
@@ -85,7 +84,7 @@ def grid_section(grid: TemperatureGrid) -> Section:
         f"{verdict[0].upper()}{verdict[1:]}. The first row leaves queries as they are, the first column documents."
     )
     return Section(
-        "Temperatures", intro, heat=(heat_map(title, "temperature", columns, rows),), tables=(_pairs(grid),)
+        "Temperatures", intro, heat=(heat_map(title, "temperature", columns, rows),), tables=(grid_table(grid).table,)
     )
 
 
@@ -93,19 +92,6 @@ def table_section(summary: RetrievalSummary) -> Section:
     """All tables, those of quality and position open."""
     tables = [named.table for named in search_tables(summary) if named.name != "advice"]
     return Section("Tables", tables=tuple(tables[:1]), folded=tuple(tables[1:]))
-
-
-def _pairs(grid: TemperatureGrid) -> Table:
-    rows = [
-        Row(
-            (f"{cell.query:g}", f"{cell.document:g}"),
-            (interval(cell.value), interval(cell.change, sign=True), p_value(cell.p_value)),
-        )
-        for cell in grid.cells
-    ]
-    columns = (Column(grid.metric), Column("change [95 %]"), Column("p"))
-    note = f"p: randomisation test against {grid.base}, corrected by Holm for all arms of the evaluation"
-    return Table("Every pair of temperatures", ("query", "document"), columns, tuple(rows), grouped=1, notes=(note,))
 
 
 def _group(summary: RetrievalSummary, heading: str, results: dict[str, list[Result]], x_label: str) -> Group:

@@ -9,6 +9,7 @@ from typing import Literal
 from fairspan.report.page.charts import Chart
 from fairspan.report.page.downloads import Download
 from fairspan.report.tables.table import Table
+from fairspan.report.tables.text import number
 
 MANY = 12
 Tone = Literal["good", "bad", "open", "plain"]
@@ -104,7 +105,7 @@ def heat_map(
     def made(cell: Sequence[float | None]) -> HeatCell | None:
         if all(value is None for value in cell):
             return None
-        shown = tuple("–" if value is None else f"{value:.{digits}f}".replace("-", "−") for value in cell)
+        shown = tuple(number(value, digits) for value in cell)
         return HeatCell(shown, tuple(0.0 if value is None else round((value - low) / reach, 4) for value in cell))
 
     return HeatMap(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairspan.log import AuditLog
+from fairspan.report.tables.text import model_name
 
 INFERENCES = {
     "auto": "chosen by the number of sets and whether they share segments",
@@ -22,14 +23,14 @@ INFERENCES = {
 def facts_of(log: AuditLog) -> tuple[tuple[str, str], ...]:
     """The few that stand under a run's title."""
     header = log.header
-    found = [("model", short(log.model))]
+    found = [("model", model_name(log.model))]
     task, corpus = header.get("task"), header.get("corpus")
     if task:
         counted = f"{task['queries']:,} queries" + (f", {task['documents']:,} documents" if task["documents"] else "")
         kind, colon, place = str(task["source"]).partition(":")
-        found += [("task", kind + colon + short(place) if colon else short(kind)), ("asked", counted)]
+        found += [("task", kind + colon + model_name(place) if colon else model_name(kind)), ("asked", counted)]
     elif corpus:
-        found.append(("corpus", short(str(corpus["name"]))))
+        found.append(("corpus", model_name(str(corpus["name"]))))
     if "documents" in header:
         found.append(("documents", f"{header['documents']:,}"))
     if header.get("plans") and not task:
@@ -73,11 +74,6 @@ def spec_text(log: AuditLog) -> str:
 def methods_of(log: AuditLog) -> str:
     """The template that tells in plain words how it was measured."""
     return f"methods-{log.header['verb']}.html"
-
-
-def short(name: str) -> str:
-    """The last part of a path; a hub's name as it is."""
-    return name.rstrip("/").rsplit("/", 1)[-1] if name.startswith(("/", ".", "~")) else name
 
 
 def _inference(spec: Mapping[str, Any]) -> str:

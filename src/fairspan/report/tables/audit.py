@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairspan.report.comparison import Side, compare_sides
-from fairspan.report.summary import Cell, Summary, finite
+from fairspan.report.numbers import finite
+from fairspan.report.summary import Cell, Summary
 from fairspan.report.tables.coefficients import (
     MEANING,
     Coefficient,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from fairspan.errors import LogError
-from fairspan.report.summary import Cell, Summary, finite
+from fairspan.report.numbers import finite
+from fairspan.report.summary import Cell, Summary
 from fairspan.report.tables.named import Record
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.stats.positions import marker

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fairspan.report.beside_published import Beside
 from fairspan.report.comparison import Comparison
-from fairspan.report.summary import finite
+from fairspan.report.numbers import finite
 from fairspan.report.tables.coefficients import marked, symbol
 from fairspan.report.tables.named import NamedTable, Record
 from fairspan.report.tables.table import Column, Row, Table

@@ -17,7 +17,8 @@ from fairspan.report.tables.latex import to_latex
 from fairspan.report.tables.length import length_tables
 from fairspan.report.tables.markdown import to_markdown
 from fairspan.report.tables.named import NamedTable
-from fairspan.report.tables.search import search_tables
+from fairspan.report.tables.search import grid_table, search_tables
+from fairspan.report.temperature_grid import temperature_grid
 
 FORMATS: dict[str, Callable[[NamedTable], str]] = {
     "md": lambda named: to_markdown(named.table),
@@ -36,7 +37,8 @@ def tables_of(log: AuditLog, *, summary: AnySummary | None = None) -> list[Named
     if isinstance(found, Summary):
         return audit_tables(found)
     if isinstance(found, RetrievalSummary):
-        return search_tables(found)
+        grid = temperature_grid(found)
+        return [*search_tables(found), *([] if grid is None else [grid_table(grid)])]
     return length_tables(found)
 
 

@@ -8,11 +8,12 @@ from pathlib import PurePath
 
 from fairspan.errors import StatisticsError
 from fairspan.report.by_length import LengthGroup, by_length
+from fairspan.report.numbers import finite
 from fairspan.report.retrieval import Arm, Change, Result, RetrievalSummary
-from fairspan.report.summary import finite
 from fairspan.report.tables.named import NamedTable, Record, Value
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import bounds, interval, model_name, number, p_value
+from fairspan.report.temperature_grid import TemperatureGrid
 from fairspan.stats.bootstrap import Interval
 
 ARMS = "documents and queries"
@@ -165,6 +166,35 @@ def cost_table(summary: RetrievalSummary) -> NamedTable:
     notes = ("seconds: to embed the documents; stored: not embedded in this run; ~: told from another index's speed",)
     table = Table(f"What an index costs ({_where(summary)})", (ARMS,), columns, tuple(rows), notes=notes)
     return NamedTable("index-costs", table, tuple(records))
+
+
+def grid_table(grid: TemperatureGrid) -> NamedTable:
+    """Every pair of a query's and a document's temperature."""
+    rows = [
+        Row(
+            (f"{cell.query:g}", f"{cell.document:g}"),
+            (interval(cell.value), interval(cell.change, sign=True), p_value(cell.p_value)),
+        )
+        for cell in grid.cells
+    ]
+    columns = (Column(grid.metric), Column("change [95 %]"), Column("p"))
+    note = f"p: randomisation test against {grid.base}, corrected by Holm for all arms of the evaluation"
+    title = f"Every pair of temperatures ({model_name(grid.model)})"
+    table = Table(title, ("query", "document"), columns, tuple(rows), grouped=1, notes=(note,))
+    records: list[Record] = [
+        {
+            "model": grid.model,
+            "metric": grid.metric,
+            "query": cell.query,
+            "document": cell.document,
+            "treatment": cell.arm.treatment,
+            **_ends("", cell.value),
+            **_ends("change_", cell.change),
+            "p_value": None if cell.p_value is None else finite(cell.p_value),
+        }
+        for cell in grid.cells
+    ]
+    return NamedTable("temperature-grid", table, tuple(records))
 
 
 def change_table(changes: Sequence[Change], first: str, second: str) -> NamedTable:
