@@ -15,11 +15,11 @@ from pathlib import Path
 
 import fairspan
 from benchmarks.measure import time_side_by_side
-from fairspan.auditing import run
-from fairspan.encoding.loading import load_model
-from fairspan.prepared import prepare
-from fairspan.report.summary import summarize
-from fairspan.spec import make_spec
+from fairspan.model.loading import load_model
+from fairspan.studies.audit.prepare import prepare
+from fairspan.studies.audit.run import run
+from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.audit.summary import summarize
 
 
 def main() -> None:

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fairspan.log import LogWriter
-from fairspan.measures.rows import SCHEMA
-from fairspan.spec import make_spec
+from fairspan.runs.log import LogWriter
+from fairspan.runs.rows import SCHEMA
+from fairspan.studies.audit.spec import make_spec
 
 SETS = {3: 167, 4: 42, 5: 9, 6: 14}
 LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")

@@ -21,15 +21,15 @@ from transformers import AttentionInterface
 import fairspan
 from fairspan.attention import average_row as average_row_module
 from fairspan.attention.interface import NAME, attention
-from fairspan.encoding.attention_rows import NO_CHARACTER, AttentionRow, attention_rows
-from fairspan.errors import SegmentError, StatisticsError, UnsupportedModel
-from fairspan.measures.attention import (
+from fairspan.encoding.attention_profile import (
     average_profiles,
     by_basket,
     by_bins,
     by_segment,
 )
-from fairspan.report.attention import layer_groups
+from fairspan.encoding.attention_rows import NO_CHARACTER, AttentionRow, attention_rows
+from fairspan.errors import SegmentError, StatisticsError, UnsupportedModel
+from fairspan.studies.audit.attention import layer_groups
 from tests.by_matrices import attention_by_matrices
 from tests.tiny import ARCHITECTURES, HIDDEN, LAYERS, tiny_model, tiny_tokenizer, words
 
@@ -293,7 +293,7 @@ def test_recording_does_not_change_a_calibrated_model(make_tiny: Make) -> None:
     fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=7)
     before = fair.encode(TEXTS)
     list(attention_rows(fair, TEXTS))
-    assert type(fair[0]) is fairspan.calibrated.CalibratedTransformer
+    assert type(fair[0]) is fairspan.model.CalibratedTransformer
     assert np.array_equal(fair.encode(TEXTS), before)
 
 

@@ -17,18 +17,18 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
 import fairspan
-from fairspan import forecast as forecast_module
-from fairspan.auditing import audit, run
-from fairspan.calibrated.transformer import calibrated_transformers
-from fairspan.calibrated.weights import copy_sharing_weights
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, EncodingError, FairspanError, LogError, UnsupportedModel
-from fairspan.forecast import forecast
-from fairspan.log import FORMAT, LogWriter, library_versions, read_log
-from fairspan.measures.cosines import representation, retention
-from fairspan.measures.rows import SCHEMA
-from fairspan.prepared import prepare
-from fairspan.spec import make_spec
+from fairspan.model.transformer import calibrated_transformers
+from fairspan.model.weights import copy_sharing_weights
+from fairspan.runs.log import FORMAT, LogWriter, library_versions, read_log
+from fairspan.runs.rows import SCHEMA
+from fairspan.stats.cosines import representation, retention
+from fairspan.studies.audit import forecast as forecast_module
+from fairspan.studies.audit.forecast import forecast
+from fairspan.studies.audit.prepare import prepare
+from fairspan.studies.audit.run import audit, run
+from fairspan.studies.audit.spec import make_spec
 from tests.tiny import HIDDEN, words
 
 Make = Callable[..., SentenceTransformer]

@@ -42,7 +42,8 @@ STORED = 2 * (SEGMENTS + 2 * SETS * SIZE)
 _DRIVER = """
 import json, os, sys, traceback
 import polars, scipy.stats, torch, sentence_transformers
-import fairspan.auditing, fairspan.config, fairspan.forecast, fairspan.report.figures, fairspan.report.terminal
+import fairspan.studies.audit.run, fairspan.studies.audit.config, fairspan.studies.audit.forecast
+import fairspan.report.figures, fairspan.report.terminal
 from fairspan.cli import main
 torch.set_num_threads(1)
 

@@ -23,27 +23,27 @@ from sentence_transformers.sentence_transformer.modules import (
 )
 
 import fairspan
-from fairspan.auditing import audit, run
-from fairspan.baselines.last_two import last_two
-from fairspan.baselines.untested import overlaps
-from fairspan.baselines.whitening import Whitening, fit_whitening, whiten
-from fairspan.bases import embed_through
-from fairspan.calibrated.weights import copy_sharing_weights
-from fairspan.calibration import PRESETS, Calibration
+from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
 from fairspan.errors import CalibrationError, CorpusError, FairspanError, StatisticsError, UnsupportedModel
-from fairspan.evaluating import evaluate
-from fairspan.evaluating_mteb import evaluate_mteb
-from fairspan.evaluation import make_evaluation
-from fairspan.forecast import forecast
-from fairspan.log import AuditLog
-from fairspan.prepared import Prepared, encoders, prepare
-from fairspan.progress import Silent
-from fairspan.spec import make_spec
-from fairspan.tasks import prepare_evaluation
-from fairspan.treatment import Treatment, as_treatment
+from fairspan.model.last_two import last_two
+from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.whitening import Whitening, fit_whitening, whiten
+from fairspan.runs.bases import embed_through
+from fairspan.runs.log import AuditLog
+from fairspan.runs.progress import Silent
+from fairspan.runs.untested import overlaps
+from fairspan.studies.audit.forecast import forecast
+from fairspan.studies.audit.prepare import Prepared, encoders, prepare
+from fairspan.studies.audit.run import audit, run
+from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.evaluate.prepare import prepare_evaluation
+from fairspan.studies.evaluate.run import evaluate
+from fairspan.studies.evaluate.run_mteb import evaluate_mteb
+from fairspan.studies.evaluate.spec import make_evaluation
 from tests.test_audit import cosine, documents_of, forbid_encoding, stop_after, values_of
 from tests.test_cli_audit import Run
 from tests.test_cli_audit import run as command
@@ -715,7 +715,7 @@ def test_progress_ends_at_what_it_announced(prepared: Prepared, corpus: str, tmp
 
 
 def test_a_forecast_counts_what_is_fitted_on(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairspan.forecast._TRIAL_SECONDS", 0.01)
+    monkeypatch.setattr("fairspan.studies.audit.forecast._TRIAL_SECONDS", 0.01)
     own = sum(text.length for text in chain(*prepared.texts()))
     found = forecast(prepared)
     assert found.tokens == 4 * own + 2 * sum(text.length for text in prepared.fit.texts)

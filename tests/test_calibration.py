@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairspan import Calibration, CalibrationError, LengthSchedule, PerSide
-from fairspan.calibration import PRESETS, as_calibration
+from fairspan.calibration.calibration import PRESETS, as_calibration
 
 
 def test_presets_are_the_published_variants() -> None:

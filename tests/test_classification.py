@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from fairspan.errors import FairspanError, MissingExtra, StatisticsError, TaskError
-from fairspan.measures.classification import (
+from fairspan.stats.queries import query_change, query_effects
+from fairspan.studies.collapse.classification import (
     LabelledText,
     classify,
     entropies,
@@ -23,7 +24,6 @@ from fairspan.measures.classification import (
     read_labelled,
     training_part,
 )
-from fairspan.stats.queries import query_change, query_effects
 
 LENGTHS = (50, 200, 800)
 

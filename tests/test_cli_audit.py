@@ -20,8 +20,8 @@ import typer
 
 from fairspan.cli import app, main
 from fairspan.corpus.corpus import Corpus
-from fairspan.log import read_log
-from fairspan.report.summary import summarize
+from fairspan.runs.log import read_log
+from fairspan.studies.audit.summary import summarize
 from tests.tiny import tiny_model, words
 
 LENGTH = 10
@@ -51,7 +51,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("fairspan.forecast._TRIAL_SECONDS", 0.01)
+    monkeypatch.setattr("fairspan.studies.audit.forecast._TRIAL_SECONDS", 0.01)
 
     def call(*typed: str | Path) -> Said:
         monkeypatch.setattr(sys, "argv", ["fairspan", *map(str, typed)])

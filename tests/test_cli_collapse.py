@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from fairspan.cli import app
-from fairspan.log import read_log
-from fairspan.report.length import summarize_length
+from fairspan.runs.log import read_log
+from fairspan.studies.collapse.summary import summarize_length
 from tests.test_cli_audit import Run, example_lines, run
 from tests.tiny import tiny_model, words
 
@@ -261,7 +261,7 @@ def test_an_interrupt_is_one_line(run: Run, usual: list[str | Path], monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fairspan.collapsing.spectra", stopped)
+        patch.setattr("fairspan.studies.collapse.run.spectra", stopped)
         done = run(*usual, "--out", "here")
     assert done.code == 130
     assert done.out == ""

@@ -20,11 +20,11 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.cli import app
 from fairspan.errors import UnsupportedModel
-from fairspan.evaluating import evaluate
-from fairspan.evaluating_mteb import evaluate_mteb
-from fairspan.evaluation import make_evaluation
-from fairspan.log import AuditLog, read_log
-from fairspan.report.retrieval import summarize_search
+from fairspan.runs.log import AuditLog, read_log
+from fairspan.studies.evaluate.run import evaluate
+from fairspan.studies.evaluate.run_mteb import evaluate_mteb
+from fairspan.studies.evaluate.spec import make_evaluation
+from fairspan.studies.evaluate.summary import summarize_search
 from tests.test_cli_audit import Run, example_lines, run
 from tests.test_evaluate import B8, Collection, in_beir, ranked, text_of, unit, worth, write_lines
 from tests.test_mteb import DOCUMENTS, QUERIES, RELEVANT, mteb, search, sts_task
@@ -439,7 +439,7 @@ def test_a_search_of_mteb_is_shown(
 ) -> None:
     """On the command line, with a local task in place of the one that is named."""
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr("fairspan.evaluating_mteb.find_task", lambda name, **options: search())
+    monkeypatch.setattr("fairspan.studies.evaluate.run_mteb.find_task", lambda name, **options: search())
     done = run(
         "evaluate", model, "mteb:TinySearch", "--treatments", f"none,{B4}", "--out", "here", "--picture", "p.png"
     )

@@ -20,10 +20,10 @@ from rich.console import Console
 
 from fairspan.cli import app
 from fairspan.errors import LogError
-from fairspan.inspection import InspectedSegment, Inspection, Reading, shares
 from fairspan.report.inspection_page import colour_range, decimal, inspection_page, percent, save_inspection_page
 from fairspan.report.inspection_picture import draw_inspection, save_inspection_picture
 from fairspan.report.inspection_terminal import print_inspection
+from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading, shares
 from tests.browser import chromium, opened
 from tests.test_cli_audit import Run, example_lines, run
 from tests.tiny import tiny_model, words

@@ -18,19 +18,19 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import fairspan
-from fairspan import collapse_prepared
-from fairspan.auditing import audit
-from fairspan.calibrated.weights import copy_sharing_weights
-from fairspan.collapse_spec import at_temperature, make_collapse
-from fairspan.collapsing import WORDS, collapse, prepare_collapse
 from fairspan.design.cuts import Cuts
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, EncodingError, FairspanError, UnsupportedModel
-from fairspan.log import AuditLog, read_log
-from fairspan.measures.rows import SCHEMA
-from fairspan.measures.words import repeated_pairs
-from fairspan.report.length import summarize_length
+from fairspan.model.weights import copy_sharing_weights
+from fairspan.runs.log import AuditLog, read_log
+from fairspan.runs.rows import SCHEMA
 from fairspan.stats.geometry import centroid_distance, effective_rank, mean_cosine
+from fairspan.studies.audit.run import audit
+from fairspan.studies.collapse import prepare as collapse_prepared
+from fairspan.studies.collapse.run import WORDS, collapse, prepare_collapse
+from fairspan.studies.collapse.spec import at_temperature, make_collapse
+from fairspan.studies.collapse.summary import summarize_length
+from fairspan.studies.collapse.words import repeated_pairs
 from tests.test_audit import forbid_encoding, header_of, stop_after
 from tests.tiny import tiny_tokenizer, words
 

@@ -14,17 +14,17 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan import LengthSchedule
-from fairspan.baselines.last_two import last_two
-from fairspan.collapse_results import fitted
-from fairspan.collapse_spec import CollapseSpec, make_collapse
-from fairspan.collapsing import collapse, prepare_collapse
+from fairspan.calibration.treatment import as_treatment
 from fairspan.errors import CorpusError, DesignError
-from fairspan.log import AuditLog
-from fairspan.measures.classification import training_part
-from fairspan.measures.rows import SCHEMA
-from fairspan.report.length import summarize_length
-from fairspan.schedules import split
-from fairspan.treatment import as_treatment
+from fairspan.model.last_two import last_two
+from fairspan.runs.log import AuditLog
+from fairspan.runs.rows import SCHEMA
+from fairspan.studies.collapse.classification import training_part
+from fairspan.studies.collapse.results import fitted
+from fairspan.studies.collapse.run import collapse, prepare_collapse
+from fairspan.studies.collapse.schedules import split
+from fairspan.studies.collapse.spec import CollapseSpec, make_collapse
+from fairspan.studies.collapse.summary import summarize_length
 from tests.test_length_report import LENGTHS as LONG
 from tests.test_length_report import MILD, PLAIN, STRONG, above, study_of
 from tests.tiny import WORDS, tiny_model

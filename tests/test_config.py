@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from fairspan.calibration import Calibration
-from fairspan.config import PlannedAudit, read_config, shipped_configs
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.treatment import as_treatment
 from fairspan.corpus.alignment import parse_languages
 from fairspan.design.design import Design
 from fairspan.design.plan import language_plans, languages_of
 from fairspan.errors import DesignError, FairspanError
 from fairspan.published.coefficients import published_coefficients, published_model
-from fairspan.spec import MEASURES, make_spec
-from fairspan.treatment import as_treatment
+from fairspan.studies.audit.config import PlannedAudit, read_config, shipped_configs
+from fairspan.studies.audit.spec import MEASURES, make_spec
 
 
 @pytest.fixture

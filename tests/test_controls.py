@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 import fairspan
 from fairspan.errors import DesignError, EncodingError
-from fairspan.report.summary import summarize
+from fairspan.studies.audit.summary import summarize
 
 
 @pytest.fixture(scope="module")

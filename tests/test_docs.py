@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
-import fairspan.auditing
-import fairspan.calibrated.build
-import fairspan.calibrated.saved
-import fairspan.calibrated.segments
-import fairspan.calibration
-import fairspan.collapsing
+import fairspan.calibration.calibration
+import fairspan.calibration.temperature
+import fairspan.calibration.treatment
 import fairspan.corpus.corpus
 import fairspan.corpus.marked_text
 import fairspan.corpus.sentences
 import fairspan.design.parts
-import fairspan.evaluating
-import fairspan.inspecting
-import fairspan.inspection
+import fairspan.model.build
+import fairspan.model.saved
+import fairspan.model.segments
 import fairspan.stats.equivalence
-import fairspan.temperature
-import fairspan.treatment
+import fairspan.studies.audit.run
+import fairspan.studies.collapse.run
+import fairspan.studies.evaluate.run
+import fairspan.studies.inspect.inspection
+import fairspan.studies.inspect.run
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -57,16 +57,16 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        fairspan.calibration,
-        fairspan.temperature,
-        fairspan.calibrated.segments,
+        fairspan.calibration.calibration,
+        fairspan.calibration.temperature,
+        fairspan.model.segments,
         fairspan.corpus.corpus,
         fairspan.corpus.marked_text,
         fairspan.corpus.sentences,
         fairspan.design.parts,
-        fairspan.inspection,
+        fairspan.studies.inspect.inspection,
         fairspan.stats.equivalence,
-        fairspan.treatment,
+        fairspan.calibration.treatment,
     ],
     ids=lambda m: m.__name__,
 )

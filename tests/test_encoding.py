@@ -20,17 +20,17 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 import fairspan
-from fairspan.calibrated.weights import copy_sharing_weights
-from fairspan.calibration import PRESETS, Calibration
+from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.encoding import loading
 from fairspan.encoding.batches import batches, halves
 from fairspan.encoding.encoder import ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
-from fairspan.encoding.fingerprint import fingerprint
-from fairspan.encoding.loading import load_model
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, document_prompt, tokens_of_spans
 from fairspan.errors import CalibrationError, EncodingError, LoadError, MissingExtra, StoreError, UnsupportedModel
+from fairspan.model.fingerprint import fingerprint
+from fairspan.model.loading import load_model
+from fairspan.model.weights import copy_sharing_weights
 from tests.tiny import ARCHITECTURES, HIDDEN, save_tiny, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]

@@ -22,19 +22,19 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
 import fairspan
-from fairspan import evaluating
-from fairspan.auditing import audit
-from fairspan.calibrated.weights import copy_sharing_weights
+from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.segment import Segment
 from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
-from fairspan.evaluating import evaluate
-from fairspan.evaluation import EvaluationSpec, make_evaluation
-from fairspan.log import FORMAT, AuditLog, read_log
-from fairspan.measures.rows import SCHEMA
-from fairspan.report.retrieval import summarize_search
-from fairspan.tasks import prepare_evaluation
-from fairspan.treatment import Treatment
+from fairspan.model.weights import copy_sharing_weights
+from fairspan.runs.log import FORMAT, AuditLog, read_log
+from fairspan.runs.rows import SCHEMA
+from fairspan.studies.audit.run import audit
+from fairspan.studies.evaluate import run as evaluating
+from fairspan.studies.evaluate.prepare import prepare_evaluation
+from fairspan.studies.evaluate.run import evaluate
+from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
+from fairspan.studies.evaluate.summary import summarize_search
 from tests.test_audit import forbid_encoding, stop_after
 from tests.test_audit_faults import Commands, assert_sound, commands, header_of, stored, wait_for
 from tests.tiny import words

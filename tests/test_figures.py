@@ -16,15 +16,15 @@ import pytest
 from rich.console import Console
 
 from fairspan.errors import LogError, MissingExtra
-from fairspan.log import AuditLog
-from fairspan.measures.rows import SCHEMA
-from fairspan.report.attention import AttentionSummary, layer_groups, summarize_attention
-from fairspan.report.by_length import by_length
 from fairspan.report.figures import NamedFigure, attention, fonts, length, profiles, search, style
 from fairspan.report.figures.of_run import figures_of, write_figures
-from fairspan.report.retrieval import Arm, summarize_search
-from fairspan.report.summary import Summary, summarize
 from fairspan.report.terminal import print_summary
+from fairspan.runs.log import AuditLog
+from fairspan.runs.rows import SCHEMA
+from fairspan.studies.audit.attention import AttentionSummary, layer_groups, summarize_attention
+from fairspan.studies.audit.summary import Summary, summarize
+from fairspan.studies.evaluate.by_length import by_length
+from fairspan.studies.evaluate.summary import Arm, summarize_search
 from tests import test_length_report as studies
 from tests import test_retrieval_report as searches
 from tests.test_report import simulated_log, simulated_rows

@@ -25,7 +25,7 @@ from fairspan.encoding.attention_rows import attention_rows
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.encoding.window import cutting, longest_prefix, read_text
 from fairspan.errors import CorpusError, DesignError, EncodingError, FairspanError, UnsupportedModel
-from fairspan.inspection import Inspection, excerpt, shares
+from fairspan.studies.inspect.inspection import Inspection, excerpt, shares
 from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]

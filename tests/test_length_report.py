@@ -14,14 +14,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from fairspan.collapse_spec import make_collapse
 from fairspan.errors import LogError
-from fairspan.evaluation import make_evaluation
-from fairspan.log import AuditLog, LogWriter, read_log
-from fairspan.measures.rows import SCHEMA
-from fairspan.report.by_length import LengthGroup, by_length
-from fairspan.report.length import LengthSummary, summarize_length
 from fairspan.report.length_terminal import bound_sentences, print_length
+from fairspan.runs.log import AuditLog, LogWriter, read_log
+from fairspan.runs.rows import SCHEMA
+from fairspan.studies.collapse.spec import make_collapse
+from fairspan.studies.collapse.summary import LengthSummary, summarize_length
+from fairspan.studies.evaluate.by_length import LengthGroup, by_length
+from fairspan.studies.evaluate.spec import make_evaluation
 
 LENGTHS = (50, 100, 200, 400)
 PLAIN, MILD, STRONG = "none", "tempscale+temperature=0.9", "tempscale+temperature=0.8"

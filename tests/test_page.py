@@ -23,17 +23,17 @@ from typer.testing import CliRunner
 from fairspan.cli import app
 from fairspan.cli.evaluate import _groups
 from fairspan.errors import LogError, StatisticsError
-from fairspan.log import AuditLog, read_log
-from fairspan.measures.rows import SCHEMA
-from fairspan.report.attention import summarize_attention
 from fairspan.report.page.charts import Series, domain_of, on_log_axis, point, ticks
 from fairspan.report.page.downloads import row_download
 from fairspan.report.page.page import make_page, write_page
 from fairspan.report.page.render import as_json
 from fairspan.report.page.sections import heat_map
-from fairspan.report.retrieval import summarize_search
-from fairspan.report.summary import summarize
+from fairspan.runs.log import AuditLog, read_log
+from fairspan.runs.rows import SCHEMA
 from fairspan.stats.bootstrap import Interval
+from fairspan.studies.audit.attention import summarize_attention
+from fairspan.studies.audit.summary import summarize
+from fairspan.studies.evaluate.summary import summarize_search
 from tests.test_figures import audit_log
 from tests.test_length_report import spectrum_row, study_of
 from tests.test_report import simulated_log, simulated_rows

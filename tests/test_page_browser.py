@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from fairspan.log import AuditLog
 from fairspan.report.page.page import write_page
-from fairspan.report.summary import summarize
+from fairspan.runs.log import AuditLog
+from fairspan.studies.audit.summary import summarize
 from tests.browser import chromium, opened
 from tests.test_page import EVIL, TREATMENTS, audited, searched, studied
 from tests.test_report import simulated_log, simulated_rows

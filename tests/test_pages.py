@@ -17,10 +17,10 @@ from fairspan.corpus.segment import Segment
 from fairspan.design.design import Design
 from fairspan.design.plan import LanguagePlan, language_plans
 from fairspan.errors import DesignError, FairspanError, TaskError
-from fairspan.evaluation import make_evaluation
 from fairspan.retrieval.pages import PageQueries, build_pages
 from fairspan.retrieval.task import Passage, RetrievalTask
-from fairspan.tasks import read_tasks
+from fairspan.studies.evaluate.prepare import read_tasks
+from fairspan.studies.evaluate.spec import make_evaluation
 
 LANGUAGES = ("en", "it")
 

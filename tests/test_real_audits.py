@@ -10,8 +10,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import fairspan
-from fairspan.report.comparison import Comparison, compare_sides, sides_to_compare
-from fairspan.report.summary import Summary, summarize
+from fairspan.studies.audit.comparison import Comparison, compare_sides, sides_to_compare
+from fairspan.studies.audit.summary import Summary, summarize
 
 TREATMENTS = ["none", "paper+basket_size=64"]
 

@@ -16,14 +16,14 @@ import pytest
 from rich.console import Console
 
 from fairspan.errors import FairspanError, LogError
-from fairspan.log import FORMAT, AuditLog, LogWriter, read_log
-from fairspan.measures.rows import SCHEMA
 from fairspan.report.figures.profiles import draw_profiles, save_picture
-from fairspan.report.summary import Summary, summarize
 from fairspan.report.tables import coefficient_table, show
 from fairspan.report.terminal import print_summary
-from fairspan.spec import make_spec
+from fairspan.runs.log import FORMAT, AuditLog, LogWriter, read_log
+from fairspan.runs.rows import SCHEMA
 from fairspan.stats.positions import marker, position_effects
+from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.audit.summary import Summary, summarize
 
 Plan = tuple[str, str]
 Value = Callable[[int, int], float]

@@ -16,12 +16,12 @@ import pytest
 from rich.console import Console
 
 from fairspan.errors import LogError
-from fairspan.evaluation import make_evaluation
-from fairspan.log import AuditLog, LogWriter, read_log
-from fairspan.measures.rows import SCHEMA
 from fairspan.report.figures.search import draw_search, save_search_picture
-from fairspan.report.retrieval import Arm, RetrievalSummary, compare_searches, summarize_search
 from fairspan.report.retrieval_terminal import change_tables, cost_table, print_search, run_tables
+from fairspan.runs.log import AuditLog, LogWriter, read_log
+from fairspan.runs.rows import SCHEMA
+from fairspan.studies.evaluate.spec import make_evaluation
+from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, compare_searches, summarize_search
 from tests.test_cli_audit import Run, run
 from tests.test_report import simulated_log, simulated_rows
 

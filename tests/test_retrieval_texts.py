@@ -19,13 +19,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import fairspan
 from fairspan import PerSide, SegmentedText, SegmentError
-from fairspan.calibrated.weights import copy_sharing_weights
-from fairspan.calibration import PRESETS, Calibration
+from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.sentences import sentences
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.errors import TaskError
+from fairspan.model.weights import copy_sharing_weights
 from fairspan.retrieval.chunks import chunk_documents, windows
 from fairspan.retrieval.indexes import INDEXES, assemble, plan_index
 from fairspan.retrieval.measured import FIFTHS, measure_task

@@ -22,14 +22,14 @@ from torch import nn
 from transformers import AutoModel
 
 import fairspan
-from fairspan.calibrated.transformer import calibrated_transformers
+from fairspan.model.transformer import calibrated_transformers
 from tests.tiny import HIDDEN, words
 
 Make = Callable[..., SentenceTransformer]
 Loader = Callable[..., SentenceTransformer]
 
 TEXTS = [words(count, seed) for seed, count in enumerate((40, 3, 80, 16, 1))]
-REFERENCE = "fairspan.calibrated.CalibratedTransformer"
+REFERENCE = "fairspan.model.CalibratedTransformer"
 
 
 def plain_loader(path: Path, **options: Any) -> SentenceTransformer:
@@ -494,7 +494,7 @@ def test_fairspan_load_refuses_to_trust(saved: dict[str, Saved]) -> None:
         fairspan.load(saved["bert-cls"].folder, trust_remote_code=True)
 
 
-@pytest.mark.parametrize("reference", ["modeling_evil.EvilModel", "fairspan.calibration.Calibration"])
+@pytest.mark.parametrize("reference", ["modeling_evil.EvilModel", "fairspan.calibration.calibration.Calibration"])
 @pytest.mark.parametrize("name", ["bert-cls", "router"])
 def test_fairspan_load_refuses_foreign_module_classes(
     saved: dict[str, Saved], tmp_path: Path, name: str, reference: str

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 from fairspan import Calibration, LengthSchedule, calibrate
-from fairspan.calibrated.plans import _inverse_temperature
 from fairspan.errors import CalibrationError, FairspanError, StatisticsError
-from fairspan.measures.classification import training_part
-from fairspan.schedules import (
+from fairspan.model.plans import _inverse_temperature
+from fairspan.studies.collapse.classification import training_part
+from fairspan.studies.collapse.schedules import (
     PLAIN,
     FittedSchedule,
     Split,
@@ -28,7 +28,7 @@ from fairspan.schedules import (
     reference_reach,
     split,
 )
-from fairspan.schedules.fitting import _fall, _Gains, _student
+from fairspan.studies.collapse.schedules.fitting import _fall, _Gains, _student
 
 GRID = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 EDGES = (0, 100, 200, 400)

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan import SegmentedText, SegmentError
-from fairspan.calibrated.transformer import SEGMENTS
+from fairspan.model.transformer import SEGMENTS
 from tests.tiny import words
 
 B = 8

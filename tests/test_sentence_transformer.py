@@ -24,8 +24,8 @@ from sentence_transformers.util import quantize_embeddings
 from torch import Tensor, nn
 
 import fairspan
-from fairspan.calibrated import CalibratedTransformer
-from fairspan.calibration import PRESETS
+from fairspan.calibration.calibration import PRESETS
+from fairspan.model import CalibratedTransformer
 from tests.tiny import HIDDEN, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]

@@ -17,13 +17,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fairspan.errors import LogError
-from fairspan.log import AuditLog
 from fairspan.report.beside_published import beside_published
-from fairspan.report.by_length import by_length
-from fairspan.report.comparison import Side, compare_sides
-from fairspan.report.length import LengthSummary
-from fairspan.report.retrieval import RetrievalSummary, compare_searches, summarize_search
-from fairspan.report.summary import Summary, summarize
 from fairspan.report.tables.audit import audit_tables, coefficient_tables
 from fairspan.report.tables.coefficients import coefficients_of, heading, paired_layout, plain_layout
 from fairspan.report.tables.comparison import beside_table, comparison_tables
@@ -36,7 +30,13 @@ from fairspan.report.tables.published import published_named, published_table
 from fairspan.report.tables.search import change_table, search_tables
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import model_name
+from fairspan.runs.log import AuditLog
 from fairspan.stats.positions import marker
+from fairspan.studies.audit.comparison import Side, compare_sides
+from fairspan.studies.audit.summary import Summary, summarize
+from fairspan.studies.collapse.summary import LengthSummary
+from fairspan.studies.evaluate.by_length import by_length
+from fairspan.studies.evaluate.summary import RetrievalSummary, compare_searches, summarize_search
 from tests.paper_tables import Printed, printed_tables, read_cells
 from tests.test_length_report import LENGTHS, PLAIN, SPECTRA, STRONG, entries_of, study_of
 from tests.test_report import simulated_log, simulated_rows

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fairspan.report.length import LengthSummary
-from fairspan.report.retrieval import RetrievalSummary
-from fairspan.report.summary import Summary
 from fairspan.report.tables.latex import LONGEST, PACKAGES, to_document, to_latex
 from fairspan.report.tables.latex_text import DEFINITION, OTHER, escape
 from fairspan.report.tables.named import NamedTable
 from fairspan.report.tables.of_run import tables_of
 from fairspan.report.tables.published import published_table
 from fairspan.report.tables.table import Column, Row, Table
+from fairspan.studies.audit.summary import Summary
+from fairspan.studies.collapse.summary import LengthSummary
+from fairspan.studies.evaluate.summary import RetrievalSummary
 from tests.test_report import simulated_log, simulated_rows
 from tests.test_tables import audit, everything, search, study
 

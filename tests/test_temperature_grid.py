@@ -16,19 +16,19 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan import Calibration, PerSide
+from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.errors import CalibrationError, TaskError
-from fairspan.evaluating import evaluate
-from fairspan.evaluation import make_evaluation
-from fairspan.log import AuditLog
-from fairspan.report.retrieval import Arm, RetrievalSummary, summarize_search
 from fairspan.report.retrieval_terminal import print_search
 from fairspan.report.tables.of_run import tables_of
-from fairspan.report.temperature_grid import TemperatureGrid, temperature_grid
 from fairspan.report.temperature_grid_terminal import grid_tables
+from fairspan.runs.log import AuditLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import holm, query_change
-from fairspan.treatment import as_treatment
+from fairspan.studies.evaluate.run import evaluate
+from fairspan.studies.evaluate.spec import make_evaluation
+from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, summarize_search
+from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
 from tests.test_cli_audit import Run, run
 from tests.test_evaluate import Collection, in_beir, ranked, text_of, unit, worth
 from tests.tiny import tiny_model, words
@@ -161,7 +161,7 @@ def test_each_side_is_embedded_once_a_temperature(
 
     monkeypatch.setattr(ModelEncoder, "vectors", counted)
     # Without the looks at a text's end, which embed two texts more for each new encoder.
-    monkeypatch.setattr("fairspan.evaluating.refuse_unread_end", lambda *_: None)
+    monkeypatch.setattr("fairspan.studies.evaluate.run.refuse_unread_end", lambda *_: None)
     log = evaluate(model, beir, temperature_grid=VALUES, out=tmp_path / "run", store=tmp_path / "store.sqlite")
     assert len(log.treatments) == 9
     assert sorted(seen["query"]) == sorted([*collection.queries.values()] * 3)

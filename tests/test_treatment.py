@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairspan import Calibration, CalibrationError, LengthSchedule, PerSide
-from fairspan.calibration import PRESETS
-from fairspan.treatment import Treatment, as_treatment
+from fairspan.calibration.calibration import PRESETS
+from fairspan.calibration.treatment import Treatment, as_treatment
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.errors import DesignError, EncodingError, UnsupportedModel
-from fairspan.measures.words import repeated, repeated_pairs, word_means
+from fairspan.studies.collapse.words import repeated, repeated_pairs, word_means
 from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -71,13 +71,13 @@ def test_texts_are_taken_whole_and_in_any_number(make_tiny: Make, monkeypatch: p
     np.testing.assert_allclose(word_means(model, [long])[0], by_hand(model, long), atol=1e-6)
     texts = [words(5, seed) for seed in range(7)]
     whole = word_means(model, texts)
-    monkeypatch.setattr("fairspan.measures.words.AT_ONCE", 3)
+    monkeypatch.setattr("fairspan.studies.collapse.words.AT_ONCE", 3)
     assert np.array_equal(word_means(model, texts), whole)
     assert word_means(model, []).shape == (0, 0)
 
 
 def test_a_text_without_tokens_is_refused(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairspan.measures.words.AT_ONCE", 2)
+    monkeypatch.setattr("fairspan.studies.collapse.words.AT_ONCE", 2)
     assert "text 3 has no tokens" in one_line(
         EncodingError, lambda: word_means(make_tiny("bert", "mean"), ["w1", "w2", "w3", " "])
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fairspan.calibration import Calibration
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.temperature import LengthSchedule, PerSide
 from fairspan.errors import (
     CalibrationError,
     CorpusError,
@@ -21,21 +22,20 @@ from fairspan.errors import (
     TaskError,
     UnsupportedModel,
 )
-from fairspan.temperature import LengthSchedule, PerSide
 
 if TYPE_CHECKING:
-    from fairspan.auditing import audit
-    from fairspan.calibrated.build import calibrate
-    from fairspan.calibrated.by_segments import encode_segments
-    from fairspan.calibrated.saved import load
-    from fairspan.calibrated.segments import SegmentedText
-    from fairspan.collapsing import collapse
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
-    from fairspan.evaluating import evaluate
-    from fairspan.inspecting import inspect
-    from fairspan.inspection import Inspection
-    from fairspan.log import AuditLog, read_log
+    from fairspan.model.build import calibrate
+    from fairspan.model.by_segments import encode_segments
+    from fairspan.model.saved import load
+    from fairspan.model.segments import SegmentedText
+    from fairspan.runs.log import AuditLog, read_log
+    from fairspan.studies.audit.run import audit
+    from fairspan.studies.collapse.run import collapse
+    from fairspan.studies.evaluate.run import evaluate
+    from fairspan.studies.inspect.inspection import Inspection
+    from fairspan.studies.inspect.run import inspect
 
 __version__ = "0.1.0"
 
@@ -74,19 +74,19 @@ __all__ = [
 
 # Names whose modules are heavy are imported when first used, so that `import fairspan` stays cheap.
 _LAZY = {
-    "AuditLog": "fairspan.log",
+    "AuditLog": "fairspan.runs.log",
     "Corpus": "fairspan.corpus.corpus",
     "Design": "fairspan.design.design",
-    "audit": "fairspan.auditing",
-    "collapse": "fairspan.collapsing",
-    "evaluate": "fairspan.evaluating",
-    "Inspection": "fairspan.inspection",
-    "inspect": "fairspan.inspecting",
-    "read_log": "fairspan.log",
-    "calibrate": "fairspan.calibrated.build",
-    "load": "fairspan.calibrated.saved",
-    "SegmentedText": "fairspan.calibrated.segments",
-    "encode_segments": "fairspan.calibrated.by_segments",
+    "audit": "fairspan.studies.audit.run",
+    "collapse": "fairspan.studies.collapse.run",
+    "evaluate": "fairspan.studies.evaluate.run",
+    "Inspection": "fairspan.studies.inspect.inspection",
+    "inspect": "fairspan.studies.inspect.run",
+    "read_log": "fairspan.runs.log",
+    "calibrate": "fairspan.model.build",
+    "load": "fairspan.model.saved",
+    "SegmentedText": "fairspan.model.segments",
+    "encode_segments": "fairspan.model.by_segments",
 }
 
 

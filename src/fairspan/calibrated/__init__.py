@@ -1,5 +1,5 @@
-"""Calibrated models: SentenceTransformers whose attention runs through `fairspan.attention`."""
+"""Where models that fairspan 0.1 saved look for their class; it lives in `fairspan.model` now."""
 
-from fairspan.calibrated.transformer import CalibratedTransformer
+from fairspan.model.transformer import CalibratedTransformer
 
 __all__ = ["CalibratedTransformer"]

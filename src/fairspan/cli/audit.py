@@ -27,8 +27,8 @@ from fairspan.errors import DesignError, FairspanError
 INTERRUPTED = "fairspan: interrupted. What was computed is kept: the same command goes on from there."
 
 if TYPE_CHECKING:
-    from fairspan.config import PlannedAudit
-    from fairspan.forecast import Forecast
+    from fairspan.studies.audit.config import PlannedAudit
+    from fairspan.studies.audit.forecast import Forecast
 
 
 def audit(
@@ -111,8 +111,8 @@ def audit(
 
         fairspan audit --config irf-laptop --picture profiles.png
     """
-    from fairspan.config import PlannedAudit, read_config
     from fairspan.report.figures.style import require_drawing
+    from fairspan.studies.audit.config import PlannedAudit, read_config
 
     fields = {
         "corpus": corpus,
@@ -158,7 +158,7 @@ def _changed(
     planned: PlannedAudit, model: str | None, loading: dict[str, Any], fields: dict[str, Any]
 ) -> PlannedAudit:
     """A planned audit with what was typed in place of what the file says."""
-    from fairspan.config import PlannedAudit
+    from fairspan.studies.audit.config import PlannedAudit
 
     def typed(values: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if value is not None}
@@ -200,15 +200,15 @@ def _run_one(
     import transformers
     from rich.console import Console
 
-    from fairspan.auditing import run
     from fairspan.cli.progress import TerminalProgress
-    from fairspan.encoding.loading import DEFAULT_MODEL, load_model
-    from fairspan.forecast import forecast
-    from fairspan.prepared import prepare
+    from fairspan.model.loading import DEFAULT_MODEL, load_model
     from fairspan.report.figures.profiles import save_picture
-    from fairspan.report.summary import summarize
     from fairspan.report.terminal import print_summary
-    from fairspan.spec import make_spec
+    from fairspan.studies.audit.forecast import forecast
+    from fairspan.studies.audit.prepare import prepare
+    from fairspan.studies.audit.run import run
+    from fairspan.studies.audit.spec import make_spec
+    from fairspan.studies.audit.summary import summarize
 
     spec = make_spec(**planned.fields)
     name = planned.model or DEFAULT_MODEL

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairspan.calibration import PRESETS, Calibration, as_calibration
+from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
 from fairspan.cli.options import AsJson
 from fairspan.errors import CalibrationError, LoadError
 
@@ -71,7 +71,7 @@ def calibrate(
 def _calibrated(model: str, calibration: Calibration) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    from fairspan.calibrated.build import calibrate
+    from fairspan.model.build import calibrate
 
     typer.echo(f"loading {model} …", err=True)
     try:

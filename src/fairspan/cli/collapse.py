@@ -97,8 +97,8 @@ def collapse(
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
-    from fairspan.collapse_spec import make_collapse
     from fairspan.report.figures.style import require_drawing
+    from fairspan.studies.collapse.spec import make_collapse
 
     fields: dict[str, Any] = {
         "corpus": corpus,
@@ -149,11 +149,11 @@ def _run(
     from rich.console import Console
 
     from fairspan.cli.progress import TerminalProgress
-    from fairspan.collapsing import collapse
-    from fairspan.encoding.loading import load_model
+    from fairspan.model.loading import load_model
     from fairspan.report.figures.length import save_length_picture
-    from fairspan.report.length import summarize_length
     from fairspan.report.length_terminal import print_length
+    from fairspan.studies.collapse.run import collapse
+    from fairspan.studies.collapse.summary import summarize_length
 
     progress = TerminalProgress()
     progress.stage(f"loading {model}")

@@ -14,9 +14,9 @@ from fairspan.errors import LogError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairspan.log import AuditLog
     from fairspan.report.beside_published import Beside
-    from fairspan.report.comparison import Comparison
+    from fairspan.runs.log import AuditLog
+    from fairspan.studies.audit.comparison import Comparison
 
 
 def compare(
@@ -52,10 +52,10 @@ def compare(
     """
     from rich.console import Console
 
-    from fairspan.log import read_log
     from fairspan.report.beside_published import beside_published
-    from fairspan.report.comparison import Side, compare_sides, sides_to_compare
-    from fairspan.report.summary import summarize
+    from fairspan.runs.log import read_log
+    from fairspan.studies.audit.comparison import Side, compare_sides, sides_to_compare
+    from fairspan.studies.audit.summary import summarize
 
     first = read_log(run)
     if (published or like is not None) and first.header.get("verb") != "audit":
@@ -90,9 +90,9 @@ def compare(
 def _compare_evaluations(first: AuditLog, second: AuditLog | None, named: list[str] | None, as_json: bool) -> None:
     from rich.console import Console
 
-    from fairspan.report.comparison import sides_to_compare
-    from fairspan.report.retrieval import compare_searches
     from fairspan.report.retrieval_terminal import change_tables
+    from fairspan.studies.audit.comparison import sides_to_compare
+    from fairspan.studies.evaluate.summary import compare_searches
 
     verbs = {log.header.get("verb") for log in (first, second) if log is not None}
     if len(verbs) > 1:

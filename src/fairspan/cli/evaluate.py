@@ -26,9 +26,9 @@ from fairspan.cli.options import (
 from fairspan.errors import StatisticsError
 
 if TYPE_CHECKING:
-    from fairspan.evaluation import EvaluationSpec
-    from fairspan.log import AuditLog
-    from fairspan.report.by_length import LengthGroup
+    from fairspan.runs.log import AuditLog
+    from fairspan.studies.evaluate.by_length import LengthGroup
+    from fairspan.studies.evaluate.spec import EvaluationSpec
 
 
 def evaluate(
@@ -142,8 +142,8 @@ def evaluate(
 
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
     """
-    from fairspan.evaluation import make_evaluation
     from fairspan.report.figures.style import require_drawing
+    from fairspan.studies.evaluate.spec import make_evaluation
 
     fields: dict[str, Any] = {
         "treatments": words(treatments),
@@ -209,13 +209,13 @@ def _run(
     from rich.console import Console
 
     from fairspan.cli.progress import TerminalProgress
-    from fairspan.encoding.loading import load_model
-    from fairspan.evaluating import evaluate
+    from fairspan.model.loading import load_model
     from fairspan.report.figures.search import save_search_picture
     from fairspan.report.figures.temperature_grid import save_grid_picture
-    from fairspan.report.retrieval import summarize_search
     from fairspan.report.retrieval_terminal import length_tables, print_search
-    from fairspan.report.temperature_grid import temperature_grid
+    from fairspan.studies.evaluate.run import evaluate
+    from fairspan.studies.evaluate.summary import summarize_search
+    from fairspan.studies.evaluate.temperature_grid import temperature_grid
 
     progress = TerminalProgress()
     progress.stage(f"loading {model}")
@@ -248,7 +248,7 @@ def _run(
 
 def _groups(log: AuditLog, *, asked: bool) -> list[LengthGroup]:
     """The search by length. Queries of one cluster have no intervals, which only matters if it was asked for."""
-    from fairspan.report.by_length import by_length
+    from fairspan.studies.evaluate.by_length import by_length
 
     try:
         return by_length(log)

@@ -99,11 +99,11 @@ def _run(
     from rich.console import Console
 
     from fairspan.cli.progress import TerminalProgress
-    from fairspan.encoding.loading import DEFAULT_MODEL, load_model
-    from fairspan.inspecting import inspect as look
+    from fairspan.model.loading import DEFAULT_MODEL, load_model
     from fairspan.report.inspection_page import save_inspection_page
     from fairspan.report.inspection_picture import save_inspection_picture
     from fairspan.report.inspection_terminal import print_inspection
+    from fairspan.studies.inspect.run import inspect as look
 
     name = DEFAULT_MODEL if model == "default" else model
     progress = TerminalProgress()

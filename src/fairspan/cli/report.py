@@ -40,10 +40,10 @@ def report(
     """
     from rich.console import Console
 
-    from fairspan.log import read_log
     from fairspan.report.any_summary import summarize_run
     from fairspan.report.page.page import write_page
     from fairspan.report.page.render import require_page
+    from fairspan.runs.log import read_log
 
     wanted = {
         "figures": _formats("figure-formats", figure_formats),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError
 
 
@@ -49,3 +50,23 @@ def _parse(plan: str) -> LanguagePlan:
     if not colon or not lead.strip() or not later.strip():
         raise DesignError(f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}.")
     return LanguagePlan(lead.strip(), later.strip())
+
+
+def choose_plans(
+    corpus: str,
+    languages: Sequence[str] | None,
+    mixed: str | Sequence[str],
+    *,
+    partial: bool,
+    also: Sequence[str] = (),
+) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+    """The language plans, and the corpus in the languages that they, and whoever else, need."""
+    if languages is None and not mixed:
+        found = Corpus.read(corpus, None, partial=True)
+        first = "en" if "en" in found.languages else found.languages[0]
+        return language_plans([first], ()), found.select([*dict.fromkeys([first, *also])])
+    if languages is None and mixed == "all":
+        found = Corpus.read(corpus, None, partial)
+        return language_plans(found.languages, "all"), found
+    plans = language_plans(languages or (), mixed)
+    return plans, Corpus.read(corpus, [*dict.fromkeys([*languages_of(plans), *also])], partial)

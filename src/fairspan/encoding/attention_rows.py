@@ -10,8 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
-from fairspan.calibrated.segments import SegmentedText, segment_of_tokens
-from fairspan.calibrated.transformer import SEGMENTS
+from fairspan.calibration.temperature import Side
 from fairspan.encoding.recording import (
     MASSES,
     count_tokens,
@@ -21,7 +20,8 @@ from fairspan.encoding.recording import (
     recording_copy,
     runs_of,
 )
-from fairspan.temperature import Side
+from fairspan.model.segments import SegmentedText, segment_of_tokens
+from fairspan.model.transformer import SEGMENTS
 
 NO_CHARACTER = -1
 

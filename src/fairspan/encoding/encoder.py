@@ -14,13 +14,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from sentence_transformers.util import batch_to_device
 
-from fairspan.calibrated.build import calibrate
-from fairspan.calibrated.segments import SegmentedText
-from fairspan.calibrated.transformer import calibrated_transformers
-from fairspan.calibration import Calibration
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.temperature import Side
 from fairspan.encoding.tokens import ModelTokens, counter_of, tokens_of_spans
 from fairspan.errors import EncodingError, UnsupportedModel
-from fairspan.temperature import Side
+from fairspan.model.build import calibrate
+from fairspan.model.segments import SegmentedText
+from fairspan.model.transformer import calibrated_transformers
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
 ENGINE = 2
@@ -221,3 +221,6 @@ def _hash(*parts: str) -> bytes:
         digest.update(len(encoded).to_bytes(8, "little"))
         digest.update(encoded)
     return digest.digest()
+
+
+AnyEncoder = ModelEncoder | ObjectEncoder

@@ -12,14 +12,14 @@ from torch import Tensor
 
 from fairspan.attention.layers import count_layers, route_attention, unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
-from fairspan.calibrated.plans import make_plan
-from fairspan.calibrated.pooling import PoolingSite, pooling_of
-from fairspan.calibrated.transformer import SEGMENTS, CalibratedTransformer, refuse_exported
-from fairspan.calibrated.weights import copy_sharing_weights
-from fairspan.calibration import PRESETS, Calibration
+from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.temperature import Side
 from fairspan.encoding.tokens import ModelTokens, document_prompt
 from fairspan.errors import UnsupportedModel
-from fairspan.temperature import Side
+from fairspan.model.plans import make_plan
+from fairspan.model.pooling import PoolingSite, pooling_of
+from fairspan.model.transformer import SEGMENTS, CalibratedTransformer, refuse_exported
+from fairspan.model.weights import copy_sharing_weights
 
 MASSES = "fairspan_masses"
 _TOKENIZED_AT_A_TIME = 32

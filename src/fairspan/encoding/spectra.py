@@ -29,9 +29,8 @@ from fairspan.attention.spectrum import (
     theorem_3_bound,
     value_norms,
 )
-from fairspan.calibrated.segments import SegmentedText, segment_of_tokens
-from fairspan.calibrated.transformer import SEGMENTS
-from fairspan.calibration import Layers, as_calibration
+from fairspan.calibration.calibration import Layers, as_calibration
+from fairspan.calibration.temperature import Side
 from fairspan.encoding.recording import (
     RecordingTransformer,
     count_tokens,
@@ -42,7 +41,8 @@ from fairspan.encoding.recording import (
     runs_of,
 )
 from fairspan.errors import UnsupportedModel
-from fairspan.temperature import Side
+from fairspan.model.segments import SegmentedText, segment_of_tokens
+from fairspan.model.transformer import SEGMENTS
 
 _SPECTRA = "fairspan_spectra"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fairspan.errors import LogError
-from fairspan.log import AuditLog
-from fairspan.report.length import LengthSummary, summarize_length
-from fairspan.report.retrieval import RetrievalSummary, summarize_search
-from fairspan.report.summary import Summary, summarize
+from fairspan.runs.log import AuditLog
+from fairspan.studies.audit.summary import Summary, summarize
+from fairspan.studies.collapse.summary import LengthSummary, summarize_length
+from fairspan.studies.evaluate.summary import RetrievalSummary, summarize_search
 
 AnySummary = Summary | RetrievalSummary | LengthSummary
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fairspan.errors import LogError
 from fairspan.published.coefficients import PublishedCoefficient, published_coefficients, published_model
-from fairspan.report.summary import Cell, Summary
 from fairspan.stats.positions import marker
+from fairspan.studies.audit.summary import Cell, Summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fairspan.inspection import InspectedSegment, Inspection
 from fairspan.report.page.render import asset, render, write_text
 from fairspan.report.tables.text import model_name
+from fairspan.studies.inspect.inspection import InspectedSegment, Inspection
 
 # The colour scale reaches at least this part of the fair share to both sides, so that trifles stay pale.
 _LEAST_REACH = 0.25

@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from fairspan.errors import LogError
-from fairspan.inspection import InspectedSegment, Inspection, Reading
 from fairspan.report.figures.style import COLOURS, INK, finish, house_style, short_name, write_figure
+from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

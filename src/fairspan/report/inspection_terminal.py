@@ -6,8 +6,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from fairspan.inspection import InspectedSegment, Inspection, Reading, excerpt
 from fairspan.report.terminal import bar, line, minus
+from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading, excerpt
 
 # Of a line of the chart besides the name and the bar: indent, gaps, share, cosine.
 _BESIDE_THE_BAR = 3 + 1 + 1 + 7 + 1 + 7

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from fairspan.collapse_spec import WORDS
-from fairspan.report.length import Estimate, LengthSummary
 from fairspan.report.terminal import folded_tables, line, minus
+from fairspan.studies.collapse.spec import WORDS
+from fairspan.studies.collapse.summary import Estimate, LengthSummary
 
 TITLES = {
     "cosine": "mean pairwise cosine: how alike different texts of one length are",

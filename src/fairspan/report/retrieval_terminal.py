@@ -9,12 +9,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fairspan.report.by_length import LengthGroup
-from fairspan.report.retrieval import Change, RetrievalSummary
-from fairspan.report.temperature_grid import TemperatureGrid
 from fairspan.report.temperature_grid_terminal import print_grid
 from fairspan.report.terminal import bar, folded_tables, line, minus
 from fairspan.stats.bootstrap import Interval
+from fairspan.studies.evaluate.by_length import LengthGroup
+from fairspan.studies.evaluate.summary import Change, RetrievalSummary
+from fairspan.studies.evaluate.temperature_grid import TemperatureGrid
 
 COLOURS = {"use": "green", "documents only": "green", "leave": "red", "more data": "yellow"}
 # Of a line of the chart besides the bar: the position, the mean, the interval and the gaps.

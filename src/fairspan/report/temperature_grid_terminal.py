@@ -7,8 +7,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fairspan.report.temperature_grid import GridCell, TemperatureGrid
 from fairspan.report.terminal import line, minus
+from fairspan.studies.evaluate.temperature_grid import GridCell, TemperatureGrid
 
 STYLES = {"gain": "green", "loss": "red", "": ""}
 # Of a cell, and of the column before all cells.

@@ -10,9 +10,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fairspan.report.attention import AttentionSummary, Share
-from fairspan.report.summary import Cell, Joint, Summary
 from fairspan.report.tables import LEGEND, CoefficientTable, coefficient_table
+from fairspan.studies.audit.attention import AttentionSummary, Share
+from fairspan.studies.audit.summary import Cell, Joint, Summary
 
 COLOURS = {"fair": "green", "biased": "red", "inconclusive": "yellow"}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

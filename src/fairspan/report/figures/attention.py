@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.report.attention import AttentionProfile, AttentionSummary
 from fairspan.report.figures.style import (
     DASHES,
     INK,
@@ -20,6 +19,7 @@ from fairspan.report.figures.style import (
     short_name,
     spread_out,
 )
+from fairspan.studies.audit.attention import AttentionProfile, AttentionSummary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

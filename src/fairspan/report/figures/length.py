@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.collapse_spec import WORDS
 from fairspan.report.figures.style import (
     DASHES,
     FAINT,
@@ -21,7 +20,8 @@ from fairspan.report.figures.style import (
     short_name,
     write_figure,
 )
-from fairspan.report.length import Estimate, LengthSummary
+from fairspan.studies.collapse.spec import WORDS
+from fairspan.studies.collapse.summary import Estimate, LengthSummary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairspan.errors import LogError, StatisticsError
-from fairspan.log import AuditLog
 from fairspan.report.any_summary import AnySummary
-from fairspan.report.attention import summarize_attention
-from fairspan.report.by_length import LengthGroup, by_length
 from fairspan.report.figures import attention, length, profiles, search, temperature_grid
-from fairspan.report.length import LengthSummary, summarize_length
-from fairspan.report.retrieval import RetrievalSummary, summarize_search
-from fairspan.report.summary import POSITION_MEASURES, Summary, summarize
-from fairspan.report.temperature_grid import temperature_grid as summarize_grid
+from fairspan.runs.log import AuditLog
+from fairspan.studies.audit.attention import summarize_attention
+from fairspan.studies.audit.summary import POSITION_MEASURES, Summary, summarize
+from fairspan.studies.collapse.summary import LengthSummary, summarize_length
+from fairspan.studies.evaluate.by_length import LengthGroup, by_length
+from fairspan.studies.evaluate.summary import RetrievalSummary, summarize_search
+from fairspan.studies.evaluate.temperature_grid import temperature_grid as summarize_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

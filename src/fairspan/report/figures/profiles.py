@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
-from fairspan.log import AuditLog
 from fairspan.report.figures.style import (
     add_legend,
     draw_bars,
@@ -25,7 +24,8 @@ from fairspan.report.figures.style import (
     spread_out,
     write_figure,
 )
-from fairspan.report.summary import POSITION_MEASURES, Summary
+from fairspan.runs.log import AuditLog
+from fairspan.studies.audit.summary import POSITION_MEASURES, Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairspan.errors import LogError
-from fairspan.report.by_length import RANK, LengthGroup
 from fairspan.report.figures.style import (
     COLOURS,
     add_legend,
@@ -23,8 +22,9 @@ from fairspan.report.figures.style import (
     spread_out,
     write_figure,
 )
-from fairspan.report.retrieval import Arm, RetrievalSummary
-from fairspan.report.temperature_grid import temperature_grid
+from fairspan.studies.evaluate.by_length import RANK, LengthGroup
+from fairspan.studies.evaluate.summary import Arm, RetrievalSummary
+from fairspan.studies.evaluate.temperature_grid import temperature_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

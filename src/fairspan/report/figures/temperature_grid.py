@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairspan.report.figures.style import COLOURS, finish, house_style, short_name, write_figure
-from fairspan.report.temperature_grid import GridCell, TemperatureGrid
 from fairspan.report.terminal import minus
+from fairspan.studies.evaluate.temperature_grid import GridCell, TemperatureGrid
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairspan.report.attention import MEASURES, AttentionProfile, AttentionSummary
 from fairspan.report.page.charts import Chart, Point, Series, domain_of, point
 from fairspan.report.page.sections import Group, Section
 from fairspan.report.tables.text import interval, number
+from fairspan.studies.audit.attention import MEASURES, AttentionProfile, AttentionSummary
 
 HEADINGS = {"attention_segment": "By segment", "attention_basket": "By basket of 128 tokens"}
 LABELS = {"first": "first", "last": "last", "special": "special", "other": "other"}

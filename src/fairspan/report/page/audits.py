@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fairspan.report.numbers import finite
 from fairspan.report.page.charts import Chart, Series, domain_of, point
 from fairspan.report.page.sections import Card, Group, HeatMap, Section, Tone, heat_map
-from fairspan.report.summary import Cell, Summary
 from fairspan.report.tables.audit import audit_tables
 from fairspan.report.tables.text import interval, number, p_value
 from fairspan.stats.bootstrap import Interval
+from fairspan.studies.audit.summary import Cell, Summary
 
 TONES: dict[str, Tone] = {"fair": "good", "biased": "bad", "inconclusive": "open"}
 TITLES = {"representation": "How well each position is represented", "retention": "How much each position retains"}

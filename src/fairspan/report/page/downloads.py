@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from fairspan.log import AuditLog
+from fairspan.runs.log import AuditLog
 
 # Rows of which the compressed share is measured before all are compressed.
 SAMPLE = 20_000

@@ -7,12 +7,12 @@ from functools import partial
 
 import polars as pl
 
-from fairspan.collapse_spec import WORDS
-from fairspan.report.length import Estimate, LengthSummary
 from fairspan.report.page.charts import Chart, Point, Series, domain_of, on_log_axis, point
 from fairspan.report.page.sections import Card, Group, Section
 from fairspan.report.tables.length import length_tables
 from fairspan.report.tables.text import interval, number
+from fairspan.studies.collapse.spec import WORDS
+from fairspan.studies.collapse.summary import Estimate, LengthSummary
 
 GEOMETRY = {
     "cosine": "mean pairwise cosine",

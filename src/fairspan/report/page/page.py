@@ -7,24 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairspan.errors import LogError
-from fairspan.log import AuditLog
 from fairspan.report.any_summary import AnySummary, summarize_run
-from fairspan.report.attention import summarize_attention
-from fairspan.report.comparison import compare_sides, sides_to_compare
-from fairspan.report.length import LengthSummary
 from fairspan.report.page import attention, audits, lengths, searches
 from fairspan.report.page.audits import Audited
 from fairspan.report.page.downloads import json_download, row_download
 from fairspan.report.page.render import render, write_text
 from fairspan.report.page.sections import RunPart, Section
 from fairspan.report.page.settings import facts_of, methods_of, settings_of, spec_text
-from fairspan.report.retrieval import RetrievalSummary, compare_searches
-from fairspan.report.summary import Summary
 from fairspan.report.tables.comparison import comparison_tables
 from fairspan.report.tables.search import change_table
 from fairspan.report.tables.table import Table
 from fairspan.report.tables.text import model_name
-from fairspan.report.temperature_grid import temperature_grid
+from fairspan.runs.log import AuditLog
+from fairspan.studies.audit.attention import summarize_attention
+from fairspan.studies.audit.comparison import compare_sides, sides_to_compare
+from fairspan.studies.audit.summary import Summary
+from fairspan.studies.collapse.summary import LengthSummary
+from fairspan.studies.evaluate.summary import RetrievalSummary, compare_searches
+from fairspan.studies.evaluate.temperature_grid import temperature_grid
 
 # Bytes of the page that raw rows may take, all runs together: a page that is mailed stays under five million.
 ROOM_FOR_ROWS = 2_500_000

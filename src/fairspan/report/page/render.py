@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairspan.errors import LogError
-from fairspan.log import library_versions
+from fairspan.runs.log import library_versions
 
 COMMON = ("theme.js",)
 

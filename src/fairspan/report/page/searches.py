@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from fairspan.report.page.charts import Chart, Series, domain_of, point
 from fairspan.report.page.sections import Card, Group, Section, Tone, heat_map
-from fairspan.report.retrieval import Result, RetrievalSummary
 from fairspan.report.tables.search import grid_table, search_tables
 from fairspan.report.tables.text import interval, p_value
-from fairspan.report.temperature_grid import TemperatureGrid
+from fairspan.studies.evaluate.summary import Result, RetrievalSummary
+from fairspan.studies.evaluate.temperature_grid import TemperatureGrid
 
 TONES: dict[str, Tone] = {"use": "good", "documents only": "good", "leave": "bad", "more data": "open"}
 BADGES = {"use": "use it", "documents only": "documents only", "leave": "leave it", "more data": "more data"}

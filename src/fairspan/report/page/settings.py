@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fairspan.log import AuditLog
 from fairspan.report.tables.text import model_name
+from fairspan.runs.log import AuditLog
 
 INFERENCES = {
     "auto": "chosen by the number of sets and whether they share segments",

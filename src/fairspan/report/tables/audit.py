@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairspan.report.comparison import Side, compare_sides
 from fairspan.report.numbers import finite
-from fairspan.report.summary import Cell, Summary
 from fairspan.report.tables.coefficients import (
     MEANING,
     Coefficient,
@@ -19,6 +17,8 @@ from fairspan.report.tables.comparison import comparison_tables
 from fairspan.report.tables.named import NamedTable, Record
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import interval, model_name
+from fairspan.studies.audit.comparison import Side, compare_sides
+from fairspan.studies.audit.summary import Cell, Summary
 
 
 def audit_tables(summary: Summary, *, digits: int = 3, changes: bool = True) -> list[NamedTable]:

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 
 from fairspan.errors import LogError
 from fairspan.report.numbers import finite
-from fairspan.report.summary import Cell, Summary
 from fairspan.report.tables.named import Record
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.stats.positions import marker
+from fairspan.studies.audit.summary import Cell, Summary
 
 MARKERS = ("◇ p < 0.01", "□ p < 0.05", "• not significant")
 LEGEND = f"p < 0.001 unless marked: {', '.join(MARKERS)}"

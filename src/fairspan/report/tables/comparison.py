@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairspan.report.beside_published import Beside
-from fairspan.report.comparison import Comparison
 from fairspan.report.numbers import finite
 from fairspan.report.tables.coefficients import marked, symbol
 from fairspan.report.tables.named import NamedTable, Record
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import bounds, model_name, number, p_value
 from fairspan.stats.bootstrap import Interval
+from fairspan.studies.audit.comparison import Comparison
 
 SHARED = "sets share segments; p allows for it, the interval of the change resamples sets and does not"
 

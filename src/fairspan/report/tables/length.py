@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairspan.collapse_spec import WORDS
-from fairspan.report.length import SPECTRA, Estimate, LengthSummary
 from fairspan.report.tables.named import NamedTable, Record
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import UNKNOWN, interval, model_name, number
+from fairspan.studies.collapse.spec import WORDS
+from fairspan.studies.collapse.summary import SPECTRA, Estimate, LengthSummary
 
 GEOMETRY = {
     "cosine": "Mean pairwise cosine: how alike different texts of one length are",

@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairspan.errors import LogError
-from fairspan.log import AuditLog
 from fairspan.report.any_summary import AnySummary, summarize_run
-from fairspan.report.retrieval import RetrievalSummary
-from fairspan.report.summary import Summary
 from fairspan.report.tables.audit import audit_tables
 from fairspan.report.tables.csv import to_csv
 from fairspan.report.tables.latex import to_latex
@@ -18,7 +15,10 @@ from fairspan.report.tables.length import length_tables
 from fairspan.report.tables.markdown import to_markdown
 from fairspan.report.tables.named import NamedTable
 from fairspan.report.tables.search import grid_table, search_tables
-from fairspan.report.temperature_grid import temperature_grid
+from fairspan.runs.log import AuditLog
+from fairspan.studies.audit.summary import Summary
+from fairspan.studies.evaluate.summary import RetrievalSummary
+from fairspan.studies.evaluate.temperature_grid import temperature_grid
 
 FORMATS: dict[str, Callable[[NamedTable], str]] = {
     "md": lambda named: to_markdown(named.table),

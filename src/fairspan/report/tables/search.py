@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from fairspan.errors import StatisticsError
-from fairspan.report.by_length import LengthGroup, by_length
 from fairspan.report.numbers import finite
-from fairspan.report.retrieval import Arm, Change, Result, RetrievalSummary
 from fairspan.report.tables.named import NamedTable, Record, Value
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import bounds, interval, model_name, number, p_value
-from fairspan.report.temperature_grid import TemperatureGrid
 from fairspan.stats.bootstrap import Interval
+from fairspan.studies.evaluate.by_length import LengthGroup, by_length
+from fairspan.studies.evaluate.summary import Arm, Change, Result, RetrievalSummary
+from fairspan.studies.evaluate.temperature_grid import TemperatureGrid
 
 ARMS = "documents and queries"
 TEST = "p: randomisation test over clusters of queries, Holm-corrected over the arms"

@@ -1,0 +1,1 @@
+"""What is done to a model: calibrations, temperatures, and treatments that name them. No torch."""

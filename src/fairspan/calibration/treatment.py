@@ -1,0 +1,188 @@
+"""`Treatment`: a named way of embedding that an audit measures, such as "none" or "paper"."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, as_calibration
+from fairspan.errors import CalibrationError
+
+DEFAULT_TREATMENTS = ("none", "paper", "retrieval")
+BASKETS = ("tokens", "segments")
+BASELINES = ("whitening", "last2avg")
+_BASELINE = re.compile(r"whitening(-[1-9]\d*)?|last2avg")
+# IRF's own names: the basket size, a hyphen, and the layers.
+_PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """A calibration under the name that rows and tables show.
+
+    In an audit, documents stand on the document side. A segment embedded alone is treated as documents are, unless
+    the calibration is limited to one side: with sides="document" segments stay as the plain model embeds them (IRF's
+    control experiment), with sides="query" only they are calibrated.
+    """
+
+    name: str
+    calibration: Calibration
+    baskets: str = "tokens"
+    """What a document's baskets are: runs of "tokens", or its "segments" where they are known."""
+    baseline: str | None = None
+    """What is calibrated in place of the plain model: its "last2avg", or its "whitening", of which "whitening-256"
+    keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents."""
+
+    def __post_init__(self) -> None:
+        if self.baskets not in BASKETS:
+            raise CalibrationError(f"baskets must be one of {', '.join(BASKETS)}, got {self.baskets!r}.")
+        if self.baskets == "segments" and not self.calibration.strength > 0:
+            raise CalibrationError(f"the treatment {self.name!r} has segment baskets and a strength of 0.")
+        if self.baseline is not None and not _is_baseline(self.baseline):
+            raise CalibrationError(
+                f"baseline must be one of {', '.join(BASELINES)}, or as in whitening-256, got {self.baseline!r}."
+            )
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything is different from the plain model."""
+        return self.calibration.acts or self.baseline is not None
+
+    @property
+    def whitens(self) -> bool:
+        return self.baseline is not None and self.baseline.startswith("whitening")
+
+    @property
+    def dimensions(self) -> int | None:
+        """How many dimensions a whitening keeps; None for all."""
+        number = (self.baseline or "").partition("-")[2]
+        return int(number) if number else None
+
+    @property
+    def for_documents(self) -> Calibration:
+        """What documents are embedded with. Of a temperature by side it has the document's alone."""
+        return self.calibration.on("document")
+
+    @property
+    def for_segments(self) -> Calibration:
+        """What segments alone are embedded with, on the side of documents."""
+        if self.calibration.sides == "document":
+            return PRESETS["none"]
+        return self.calibration.but(sides="both").on("document")
+
+    @property
+    def for_queries(self) -> Calibration:
+        """What queries are embedded with. Of a temperature by side it has the query's alone."""
+        return self.calibration.on("query")
+
+    def to_dict(self) -> dict[str, Any]:
+        # Named only where there is one, so that runs without keep their names.
+        baseline = {} if self.baseline is None else {"baseline": self.baseline}
+        return {
+            "name": self.name,
+            "calibration": self.calibration.to_dict(),
+            "baskets": self.baskets,
+            **baseline,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Treatment:
+        """Read what `to_dict` wrote."""
+        return cls(
+            str(values["name"]),
+            Calibration.from_dict(values["calibration"]),
+            str(values.get("baskets", "tokens")),
+            values.get("baseline"),
+        )
+
+
+def as_treatment(given: Treatment | Calibration | str | Mapping[str, Any]) -> Treatment:
+    """A treatment from its name, a calibration, or a table of fields with a name.
+
+    Names are a preset's ("paper"), or one of IRF's ("128-last_half", "512-last"), each followed by any number of
+    fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
+    is a basket. "whitening", "whitening-256" and "last2avg" are baselines with no calibration; fields give them one:
+    "whitening+temperature=0.8".
+
+    >>> as_treatment("128-last").calibration.layers
+    'last'
+    >>> as_treatment("paper+basket_size=64").calibration.basket_size
+    64
+    """
+    match given:
+        case Treatment():
+            return given
+        case Calibration():
+            return Treatment(_name_of(given), given)
+        case str():
+            base, *changes = (part.strip() for part in given.split("+"))
+            fields = dict(_parse_change(part) for part in changes)
+            baskets = fields.pop("baskets", "tokens")
+            baseline = base if _is_baseline(base) else None
+            calibration = PRESETS["none"] if baseline else _base(base, given)
+            return Treatment(given.strip(), calibration.but(**fields), baskets, baseline)
+        case Mapping():
+            return _from_table(given)
+    raise CalibrationError(f"a treatment is a name such as 'none' or 'paper', or a Calibration, got {given!r}.")
+
+
+def _base(name: str, whole: str) -> Calibration:
+    published = _PUBLISHED.fullmatch(name)
+    if published:
+        size, layers = published.groups()
+        return Calibration(basket_size=int(size), layers=int(layers) if layers.isdigit() else layers)
+    if name not in PRESETS:
+        raise CalibrationError(
+            f"there is no treatment {whole!r}: begin with {', '.join([*PRESETS, *BASELINES])} or a name such as "
+            "128-last_half, and change fields with +, as in paper+basket_size=64."
+        )
+    return PRESETS[name]
+
+
+def _is_baseline(name: Any) -> bool:
+    return isinstance(name, str) and _BASELINE.fullmatch(name) is not None
+
+
+def _parse_change(part: str) -> tuple[str, Any]:
+    field, equals, value = part.partition("=")
+    if not equals:
+        raise CalibrationError(f"a field of a treatment is written name=value, as in +basket_size=64, got {part!r}.")
+    try:
+        return field.strip(), json.loads(value)
+    except json.JSONDecodeError:
+        return field.strip(), value.strip()
+
+
+def _from_table(table: Mapping[str, Any]) -> Treatment:
+    fields = dict(table)
+    baskets, baseline = fields.pop("baskets", None), fields.pop("baseline", None)
+    name, preset = fields.pop("name", None), fields.pop("preset", None)
+    if not isinstance(name, str) or not name.strip():
+        raise CalibrationError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
+    named = name.split("+")[0].strip()
+    own = named if _is_baseline(named) else None
+    known = own is not None or named in PRESETS or _PUBLISHED.fullmatch(named) is not None
+    if known and baseline not in (None, own):
+        raise CalibrationError(f"the treatment {name!r} has no baseline {baseline!r}: give it another name.")
+    baseline = baseline or own
+    if preset is None and (known or not (fields or baseline)):
+        named_so = as_treatment(name)
+        return Treatment(name, named_so.calibration.but(**fields), baskets or named_so.baskets, baseline)
+    calibration = as_calibration("none" if preset is None and baseline else preset, **fields)
+    return Treatment(name, calibration, baskets or "tokens", baseline)
+
+
+def _name_of(calibration: Calibration) -> str:
+    for name, preset in PRESETS.items():
+        if calibration == preset:
+            return name
+    plain = Calibration().to_dict()
+    changed = {field: value for field, value in calibration.to_dict().items() if value != plain[field]}
+    return "+".join(["paper", *(f"{field}={_written(value)}" for field, value in changed.items())])
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

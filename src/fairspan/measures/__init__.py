@@ -1,1 +1,0 @@
-"""What is measured of documents and vectors. Every measure gives the same tidy rows."""

@@ -1,0 +1,92 @@
+"""From a calibration and a batch to the plan that travels through the attention layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.plan import BasketRule, Plan
+from fairspan.attention.shares import SpecialShares
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.temperature import LengthSchedule, Side, temperature_of
+from fairspan.model.pooling import PoolingSite
+from fairspan.model.segments import UNSEGMENTED
+
+
+def make_plan(
+    calibration: Calibration,
+    site: PoolingSite,
+    depth: int,
+    inputs: dict[str, Any],
+    side: Side,
+    segment: Tensor | None,
+    *,
+    only_pooled: bool,
+) -> Plan:
+    """The plan of one batch.
+
+    Args:
+        depth: how many attention layers the model has.
+        inputs: `input_ids`, and `attention_mask` and `prompt_length` if there are any.
+        segment: [N, L], the segment of each token, `UNSEGMENTED` in plain texts; None if all texts are plain.
+        only_pooled: whether nothing reads the last layer's output but the pooled row.
+    """
+    ids = inputs["input_ids"]
+    valid = inputs["attention_mask"].bool() if "attention_mask" in inputs else torch.ones_like(ids).bool()
+    layers = calibration.layer_numbers(depth) if calibration.strength > 0 else frozenset()
+    rows = calibration.rows_for(site.pooling)
+    last = depth - 1
+    skips = only_pooled and rows == "pooling" and last in layers
+
+    def make_rule() -> BasketRule:
+        special, baskets, strength = _split(calibration, site, valid, segment)
+        pooled = site.pooled_rows(valid, inputs.get("prompt_length"))
+        return BasketRule(rows, baskets, special, strength, pooled, only_pooled_in=last if skips else None)
+
+    return Plan(
+        layers=layers,
+        make_rule=make_rule,
+        inverse_temperature=_inverse_temperature(temperature_of(calibration.temperature, side), valid),
+        scale_position_bias=calibration.scale_position_bias,
+    )
+
+
+def _split(
+    calibration: Calibration, site: PoolingSite, valid: Tensor, segment: Tensor | None
+) -> tuple[SpecialShares, Baskets, Tensor | None]:
+    """What special tokens receive, where the baskets lie, and the strength [N], None for 1 throughout."""
+    bos, eos = (None if share == "basket" else share for share in calibration.special_baskets(site.pooling))
+    special = SpecialShares(bos, eos)  # type: ignore[arg-type]
+    own = {"own_bos": bos is not None, "own_eos": eos is not None}
+    baskets = fixed_baskets(valid, calibration.basket_size, **own)
+    strength = _strength(calibration, baskets)
+    if segment is None:
+        return special, baskets, strength
+    plain = segment == UNSEGMENTED
+    segment = torch.where(plain, (baskets.slot - CONTENT).clamp(min=0), segment)
+    if strength is not None:
+        strength = torch.where(plain[:, 0], strength, calibration.strength)
+    return special, segment_baskets(valid, segment, **own), strength
+
+
+def _strength(calibration: Calibration, baskets: Baskets) -> Tensor | None:
+    """The strength after what `short_texts` does to texts that fill no basket."""
+    strength, filled = calibration.strength, baskets.content / calibration.basket_size
+    match calibration.short_texts:
+        case "calibrate":
+            return None if strength == 1 else torch.full_like(filled, strength)
+        case "leave":
+            return (filled >= 1) * strength
+        case _:
+            return filled.clamp(max=1) * strength
+
+
+def _inverse_temperature(temperature: float | LengthSchedule, valid: Tensor) -> float | Tensor:
+    if not isinstance(temperature, LengthSchedule):
+        return 1 / temperature
+    borders = torch.tensor([tokens for tokens, _ in temperature.steps], device=valid.device)
+    values = torch.tensor([1.0, *(1 / value for _, value in temperature.steps)], device=valid.device)
+    return values[torch.bucketize(valid.sum(dim=1), borders, right=True)]

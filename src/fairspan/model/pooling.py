@@ -1,0 +1,77 @@
+"""Which token's row a model pools, read from the modules that follow the transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+from sentence_transformers.sentence_transformer.modules import Router
+from torch import Tensor, nn
+
+from fairspan.calibration.calibration import Pooling
+from fairspan.errors import UnsupportedModel
+
+
+@dataclass(frozen=True, slots=True)
+class PoolingSite:
+    """How the output of one transformer becomes one vector.
+
+    Attributes:
+        module: the pooling module. Its settings may change after calibration, so they are read anew each time.
+        follows_directly: whether it is the next module, so that nothing else reads the tokens.
+    """
+
+    module: PoolingModule
+    follows_directly: bool
+
+    @property
+    def pooling(self) -> Pooling:
+        """ "cls", "lasttoken", or "mean" for everything that reads all tokens."""
+        mode = self.module.pooling_mode
+        if mode == "cls":
+            return "cls"
+        return "lasttoken" if mode == "lasttoken" else "mean"
+
+    @property
+    def skips_prompt(self) -> bool:
+        """Whether the prompt's tokens are left out of pooling."""
+        return not self.module.include_prompt
+
+    def pooled_rows(self, valid: Tensor, prompt_length: int | None) -> Tensor:
+        """[N], the row that is pooled of each text, given [N, L] bool."""
+        if self.pooling == "lasttoken":
+            return valid.shape[1] - 1 - valid.flip(1).int().argmax(dim=1)
+        first = valid.int().argmax(dim=1)
+        if self.skips_prompt and prompt_length:
+            # The pooling module falls back to the first position of the batch for a text that is all prompt.
+            pooled = first + prompt_length
+            return torch.where(prompt_length < valid.sum(dim=1), pooled, 0)
+        return first
+
+
+def pooling_of(model: SentenceTransformer, transformer: nn.Module) -> PoolingSite:
+    """The pooling that follows `transformer` in `model`."""
+    for sequence in _sequences(model):
+        if transformer not in sequence:
+            continue
+        after = sequence[sequence.index(transformer) + 1 :]
+        for distance, module in enumerate(after):
+            if isinstance(module, PoolingModule):
+                return PoolingSite(module, follows_directly=distance == 0)
+    raise UnsupportedModel(
+        "no Pooling module follows the transformer, so fairspan cannot tell which row becomes the embedding. "
+        "Build the model as SentenceTransformer(modules=[transformer, Pooling(dimension, 'cls' or 'mean')])."
+    )
+
+
+def _sequences(model: SentenceTransformer) -> Iterator[list[nn.Module]]:
+    """The module sequences a text may take: the model's own, and each route of a Router with what follows it."""
+    modules = list(model.children())
+    yield modules
+    for place, module in enumerate(modules):
+        if isinstance(module, Router):
+            for route in module.sub_modules.values():
+                yield [*route, *modules[place + 1 :]]

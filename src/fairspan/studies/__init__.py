@@ -1,0 +1,1 @@
+"""The questions that fairspan answers about a model, one folder each."""

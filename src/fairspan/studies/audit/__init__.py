@@ -1,0 +1,1 @@
+"""Is a model fair to every position, language and length?"""

@@ -1,0 +1,1 @@
+"""What does length do to a model's vectors?"""

@@ -1,0 +1,190 @@
+"""`PreparedCollapse`: a study of length with every text cut and nothing embedded yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
+from fairspan.design.cuts import Cuts, LengthText, cut_documents, natural_lengths
+from fairspan.design.lengths import TokenCounter
+from fairspan.encoding.tokens import counter_of, document_prompt
+from fairspan.errors import CorpusError, DesignError, UnsupportedModel
+from fairspan.model.fingerprint import fingerprint
+from fairspan.model.loading import DEFAULT_MODEL, load_model
+from fairspan.runs.bases import refuse_unsuited
+from fairspan.runs.fit_part import FitPart, choose_fit_part
+from fairspan.runs.progress import Progress, Silent
+from fairspan.runs.runner import calibrations_of, name_of, run_name
+from fairspan.studies.collapse.classification import read_labelled
+from fairspan.studies.collapse.spec import CollapseSpec
+from fairspan.studies.collapse.words import RepeatedPair, repeated_pairs
+
+_SHORTEST = 25
+_LEAST = 3
+"""Documents of one length without which nothing can be said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Texts to classify, cut to the same lengths, and the label of each document."""
+
+    corpus: Corpus
+    cuts: Cuts
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCollapse:
+    """A study of length that is ready to run.
+
+    Attributes:
+        fit: texts that are never measured, for treatments that are fitted.
+    """
+
+    model: SentenceTransformer
+    name: str
+    spec: CollapseSpec
+    corpus: Corpus
+    cuts: Cuts
+    pairs: tuple[RepeatedPair, ...]
+    counter: TokenCounter
+    prompt: str
+    fingerprint: str
+    labelled: Labelled | None
+    fit: FitPart
+
+    @property
+    def run(self) -> str:
+        """The name of the run's folder."""
+        model = [self.name, self.fingerprint, calibrations_of(self.model), self.prompt, self.counter.window]
+        labelled = None if self.labelled is None else self.labelled.corpus.fingerprint
+        return run_name(self.name, self.spec.to_dict(), model, self.corpus.fingerprint, labelled, *self.fit.decisive)
+
+    def chosen(self) -> list[LengthText]:
+        """The texts whose spectra are computed: of the same documents at every length, where they are."""
+        return [text for length in self.cuts.lengths for text in self.cuts.at(length)[: self.spec.spectra]]
+
+
+def prepare_collapse(
+    model: SentenceTransformer | str | None,
+    spec: CollapseSpec,
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+) -> PreparedCollapse:
+    """Load, read and cut, without embedding anything."""
+    progress = progress or Silent()
+    if model is None or isinstance(model, str):
+        progress.stage(f"loading {model or 'the default model'}")
+        name = name or model or DEFAULT_MODEL
+        model = load_model(model)
+    if not isinstance(model, SentenceTransformer):
+        raise UnsupportedModel(f"a study of length looks inside a SentenceTransformer, got {type(model).__name__}.")
+    for treatment in spec.treatments:
+        refuse_unsuited(model, treatment, compares_tokens=False)
+    prompt = document_prompt(model) if spec.prompt is None else spec.prompt
+    counter = counter_of(model, prompt)
+    progress.stage("reading the corpus")
+    try:
+        corpus = Corpus.read(spec.corpus, None if spec.language is None else [spec.language], partial=True)
+    except CorpusError as error:
+        hint = str(error).replace("--languages en (in Python, languages=['en'])", "--language en (language='en')")
+        raise CorpusError(hint) from None
+    language = spec.language or ("en" if "en" in corpus.languages else corpus.languages[0])
+    corpus = corpus.select([language])
+    progress.stage("cutting documents")
+    if spec.natural:
+        cuts = natural_lengths(corpus, language, counter, documents=spec.documents, seed=spec.seed)
+    else:
+        lengths = spec.lengths or _reachable(corpus, language, counter)
+        cuts = cut_documents(
+            corpus,
+            language,
+            lengths,
+            counter,
+            documents=spec.documents,
+            seed=spec.seed,
+            tolerance=spec.tolerance,
+            start="beginning" if spec.start == "beginning" else "random",
+        )
+    cuts = _large_enough(cuts)
+    pairs = repeated_pairs(counter) if spec.probe else ()
+    labelled = None if spec.labelled is None else _labelled(spec, language, cuts.lengths, counter)
+    fit = _fit_part(spec, model, language, counter, cuts, labelled)
+    progress.stage("hashing the weights")
+    identity = fingerprint(model)
+    return PreparedCollapse(
+        model, name or name_of(model), spec, corpus, cuts, pairs, counter, prompt, identity, labelled, fit
+    )
+
+
+def _labelled(spec: CollapseSpec, language: str, lengths: Sequence[int], counter: TokenCounter) -> Labelled:
+    texts = read_labelled(str(spec.labelled))
+    corpus = Corpus.from_segments("labelled", [Segment(one.id, language, one.text) for one in texts])
+    cuts = cut_documents(
+        corpus,
+        language,
+        lengths,
+        counter,
+        documents=spec.labelled_documents,
+        seed=spec.seed,
+        tolerance=spec.tolerance,
+        start="beginning" if spec.start == "beginning" else "random",
+    )
+    return Labelled(corpus, cuts, {one.id: one.label for one in texts})
+
+
+def _fit_part(
+    spec: CollapseSpec,
+    model: SentenceTransformer,
+    language: str,
+    counter: TokenCounter,
+    cuts: Cuts,
+    labelled: Labelled | None,
+) -> FitPart:
+    tested = {text.text for text in cuts.texts}
+    if labelled is not None:
+        tested |= {labelled.corpus.text(text.document, language) for text in labelled.cuts.texts}
+    source = spec.fit_corpus or spec.corpus
+    return choose_fit_part(spec.treatments, model, counter, source, [language], tested, seed=spec.seed)
+
+
+def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int]:
+    """25, 50, 100, … as far as the model reads and half of the documents reach."""
+    counts = np.array(counter.count([corpus.text(name, language) for name in corpus.ids([language])]))
+    room = np.inf if counter.window is None else counter.window - counter.count_whole([""])[0]
+    lengths = []
+    length = _SHORTEST
+    while length <= room and (counts >= 1.1 * length - 1e-9).mean() >= 0.5:
+        lengths.append(length)
+        length *= 2
+    if len(lengths) < 2 and room < 2 * _SHORTEST:
+        raise DesignError(
+            f"the model reads {counter.window} {counter.unit}, too few to compare lengths: name lengths."
+        )
+    if len(lengths) < 2:
+        raise DesignError(
+            f"half of the {len(counts)} documents have fewer than {round(2.2 * _SHORTEST)} {counter.unit}, too few "
+            "to compare lengths: name lengths, or use longer documents."
+        )
+    return lengths
+
+
+def _large_enough(cuts: Cuts) -> Cuts:
+    """The lengths that have enough documents for an interval; the others are noted."""
+    counts = {length: len(cuts.at(length)) for length in cuts.lengths}
+    few = [length for length, count in counts.items() if count < _LEAST]
+    if len(few) == len(counts):
+        raise DesignError(
+            f"{max(counts.values(), default=0)} documents can be used, and {_LEAST} are needed: add documents, name "
+            "other lengths, or raise the tolerance."
+        )
+    if not few:
+        return cuts
+    note = f"lengths with fewer than {_LEAST} documents were left out: {', '.join(map(str, few))}"
+    return Cuts(tuple(text for text in cuts.texts if text.length not in few), (*cuts.notes, note))

@@ -1,0 +1,1 @@
+"""Does search find what it should, wherever the evidence lies?"""

@@ -1,0 +1,1 @@
+"""What became of one document in its one vector?"""

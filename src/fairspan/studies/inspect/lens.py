@@ -1,0 +1,146 @@
+"""`Lens`: one document in segments, and what of it a model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from unicodedata import category
+
+from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments, mark
+from fairspan.design.lengths import TokenCounter
+from fairspan.design.parts import split_parts
+from fairspan.encoding.tokens import ModelTokens
+from fairspan.encoding.window import Seen, longest_prefix, read_text
+from fairspan.errors import DesignError
+from fairspan.model.segments import SegmentedText
+from fairspan.studies.inspect.inspection import InspectedSegment
+
+DEFAULT_PARTS = 4
+AnyDocument = str | MarkedText | Sequence[str | Mapping[str, Any]]
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """A document whose segments are known.
+
+    Attributes:
+        borders: what the segments were found by.
+        length: of the whole text as the model would read it, prompt and special tokens included.
+        seen: which tokens it does read; None where it shows no tokens.
+        prefix: the beginning that it reads to the end, for what needs whole texts; None where there is none.
+    """
+
+    text: str
+    pieces: tuple[Piece, ...]
+    borders: str
+    counter: TokenCounter
+    length: int
+    seen: Seen | None
+    prefix: str | None
+
+    @property
+    def spans(self) -> list[Span]:
+        return [(piece.start, piece.end) for piece in self.pieces]
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        return tuple(piece.start for piece in self.pieces)
+
+    @property
+    def texts(self) -> list[str]:
+        """The segments as they are embedded alone."""
+        return [self.text[start:end] for start, end in self.spans]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the model reads all of it, as far as is known."""
+        return self.seen is None or self.seen.whole
+
+    @property
+    def unseen(self) -> int:
+        return 0 if self.seen is None else int((~self.seen.read).sum())
+
+    def segments(self) -> tuple[InspectedSegment, ...]:
+        """What there is to say of each segment before anything is embedded."""
+        texts, window = self.texts, self.counter.window
+        alone = self.counter.count_whole(texts)
+        counts = (
+            [(count, count) for count in self.counter.count(texts)]
+            if self.seen is None
+            else self.seen.count(self.spans)
+        )
+        first, last = (0, len(self.text)) if self.seen is None or self.whole else self.seen.range
+        found = []
+        for number, (piece, (tokens, seen)) in enumerate(zip(self.pieces, counts, strict=True)):
+            start, end = max(piece.start, first), min(piece.end, last)
+            end = _end_of_letter(self.text, end, piece.end)
+            if not seen or end <= start:
+                start = end = piece.start
+            found.append(
+                InspectedSegment(
+                    number=number + 1,
+                    title=piece.title,
+                    language=piece.language,
+                    text=texts[number],
+                    start=piece.start,
+                    end=piece.end,
+                    tokens=tokens,
+                    seen=seen,
+                    seen_start=start,
+                    seen_end=end,
+                    own_tokens=alone[number],
+                    own_cut=window is not None and alone[number] > window,
+                )
+            )
+        return tuple(found)
+
+
+def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None) -> Lens:
+    """A document in two segments at least, and what a model reads of it.
+
+    Args:
+        counter: the model's, with the prompt.
+    """
+    marked = _marked(document, borders, parts)
+    pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter))
+    if len(pieces) < 2:
+        remedy = "give two" if marked.borders == "segment" else "choose other borders, or have it split into parts"
+        raise DesignError(f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}.")
+    text, seen, prefix = marked.text, None, None
+    if isinstance(counter, ModelTokens):
+        seen = read_text(counter, text)
+        prefix = text if seen.whole else longest_prefix(counter, text, seen)
+    return Lens(text, pieces, marked.borders, counter, counter.count_whole([text])[0], seen, prefix)
+
+
+def _end_of_letter(text: str, place: int, limit: int) -> int:
+    """Past the marks that belong to the letter before: what the eye sees as one is not divided where a token ends."""
+    while 0 < place < limit and category(text[place]).startswith("M"):
+        place += 1
+    return place
+
+
+def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:
+    if parts is not None and borders not in ("auto", "parts"):
+        raise DesignError(f"parts are for a text without borders, and borders={borders!r}: leave one of them out.")
+    if isinstance(document, str) and not isinstance(document, SegmentedText):
+        return mark(document, borders if parts is None else "parts")
+    if isinstance(document, MarkedText) and document.borders != "segment":
+        return document if parts is None else MarkedText(document.text)
+    if borders != "auto" or parts is not None:
+        raise DesignError("the segments are given, so borders and parts have no place: leave them out.")
+    if isinstance(document, MarkedText):
+        return document
+    return join_segments(document.segments if isinstance(document, SegmentedText) else document)
+
+
+def _parts(text: str, parts: int | None, counter: TokenCounter) -> list[Span]:
+    if parts is not None:
+        return split_parts(text, parts, counter)
+    for count in range(DEFAULT_PARTS, 1, -1):
+        with suppress(DesignError):
+            return split_parts(text, count, counter)
+    raise DesignError("the text is one sentence, and shares need two segments: mark its borders.")
