@@ -1,1 +1,1 @@
-"""Statistics, tables and pictures of a run. This room reads only the log."""
+"""Tables, charts and pages. This room knows strings and numbers, and no study."""

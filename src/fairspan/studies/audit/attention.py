@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import StatisticsError
-from fairspan.report.numbers import finite
+from fairspan.report.text import finite
 from fairspan.runs.log import AuditLog
 from fairspan.stats.means import half_widths
 

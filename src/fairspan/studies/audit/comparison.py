@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
-from fairspan.report.numbers import finite
+from fairspan.report.text import finite
 from fairspan.runs.log import AuditLog
 from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import spread

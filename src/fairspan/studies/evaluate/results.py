@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairspan.report.numbers import finite
+from fairspan.report.text import finite
 from fairspan.runs.log import AuditLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import QueryChange, QueryEffects

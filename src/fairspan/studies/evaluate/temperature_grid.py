@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairspan.report.numbers import finite
+from fairspan.report.text import finite
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, interval_dict
 

@@ -1,0 +1,265 @@
+"""`Chart`: panels of bars or lines with intervals, drawn by matplotlib, by the page's script and in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import ceil, floor, isfinite, log10
+from typing import Any, Literal
+
+from fairspan.report.text import Interval, finite, number
+
+Domain = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A number with its interval.
+
+    Attributes:
+        told: what is shown when a reader points at it, one fact per line.
+        note: a second number, shown in small print beside it where there is room.
+    """
+
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+    told: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The points of one treatment, one for each label of the axis; None where nothing was measured.
+
+    Attributes:
+        number: the treatment's place in the switch, which decides its colour; -1 for what is always drawn.
+        dashed: for bounds and controls.
+    """
+
+    name: str
+    number: int
+    points: tuple[Point | None, ...]
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes:
+        labels: of the places on the horizontal axis; of the bars in a chart of rows.
+        detail: small print behind the title.
+        places: where the labels lie between 0 and 1, for lines; evenly if empty.
+        strip: sizes drawn as grey bars below the labels, such as token counts.
+        heading: panels with the same heading stand in one row.
+        x_label, y_label: in place of the chart's. A panel with a `y_label` has a vertical axis of its own.
+        reference: where a dashed line says what would be fair.
+        folded: drawn in files only, where the page and the terminal would be crowded.
+    """
+
+    title: str
+    labels: tuple[str, ...]
+    series: tuple[Series, ...]
+    detail: str = ""
+    places: tuple[float, ...] = ()
+    strip: tuple[float, ...] = ()
+    heading: str = ""
+    x_label: str = ""
+    y_label: str = ""
+    reference: float | None = None
+    folded: bool = False
+
+    @property
+    def spots(self) -> tuple[float, ...]:
+        """Where the labels lie between 0 and 1."""
+        count = len(self.labels)
+        return self.places or tuple(0.5 if count < 2 else place / (count - 1) for place in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One picture of a run.
+
+    Attributes:
+        name: such as "representation-profiles"; also the name of its file.
+        title, subtitle: stand above it in print.
+        caption: what it shows, in one sentence.
+        kind: "bars" stand on 0, "lines" connect points, "rows" are horizontal bars with long labels.
+        form: how its numbers are written.
+        strip_label: what the strips below the panels show.
+        dashes: what dashed lines mean.
+        fixed: the ends of the vertical axis, where several charts share them.
+        brief: whether the terminal shows it as well.
+    """
+
+    name: str
+    title: str
+    caption: str
+    kind: Literal["bars", "lines", "rows"]
+    x_label: str
+    y_label: str
+    panels: tuple[Panel, ...]
+    subtitle: str = ""
+    form: str = ".3f"
+    strip_label: str = "tokens"
+    dashes: str = "bound"
+    fixed: Domain | None = None
+    brief: bool = False
+
+    @property
+    def shown(self) -> list[Panel]:
+        """The panels for the page and the terminal."""
+        return [panel for panel in self.panels if not panel.folded]
+
+    def domain(self, panel: Panel) -> Domain:
+        """The ends of a panel's vertical axis: its own, or those of all panels that share one."""
+        sharing = [panel] if panel.y_label else [one for one in self.panels if not one.y_label]
+        if self.fixed is not None and not panel.y_label:
+            return self.fixed
+        return domain_of([one.series for one in sharing], zero=self.kind != "lines")
+
+    def rows(self, panels: Sequence[Panel]) -> list[tuple[str, list[Panel]]]:
+        """Panels by their heading."""
+        return [(heading, list(own)) for heading, own in groupby(panels, key=lambda panel: panel.heading)]
+
+    def page_data(self, panel: Panel) -> dict[str, Any]:
+        """What the page's script places: every number, word and tick is made here."""
+        low, high = self.domain(panel)
+        marks = ticks(low, high)
+        return {
+            "kind": self.kind,
+            "title": panel.title or self.title,
+            "x_label": panel.x_label or self.x_label,
+            "y_label": panel.y_label or self.y_label,
+            "labels": panel.labels,
+            "places": panel.spots,
+            "domain": [low, high],
+            "ticks": [{"v": mark, "shown": tick_text(mark, marks, self.form)} for mark in marks],
+            "strip": panel.strip,
+            "strip_label": self.strip_label,
+            "dashes": self.dashes,
+            "series": [
+                {
+                    "name": one.name,
+                    "number": one.number,
+                    "dashed": one.dashed,
+                    "points": [
+                        None
+                        if point is None
+                        else {
+                            "v": point.estimate,
+                            "lo": point.low,
+                            "hi": point.high,
+                            "shown": number(point.estimate, self.form),
+                            "told": point.told,
+                        }
+                        for point in one.points
+                    ],
+                }
+                for one in panel.series
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """One place of a heat map: a number for each entry of the switch, or one for all of them.
+
+    Attributes:
+        note: what stands below the number in print.
+        framed: whether a frame sets it apart.
+    """
+
+    values: tuple[float | None, ...]
+    note: str = ""
+    framed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """Numbers by row and column, all on one scale of colour.
+
+    Attributes:
+        rows: the name of each row, and its cells; None where nothing was measured.
+        corner: what the rows are.
+    """
+
+    name: str
+    title: str
+    caption: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[HeatCell | None, ...]], ...]
+    x_label: str = ""
+    y_label: str = ""
+    subtitle: str = ""
+    form: str = ".3f"
+
+    @property
+    def ends(self) -> Domain:
+        """The smallest and the largest number."""
+        found = [value for _, cells in self.rows for cell in cells if cell for value in cell.values]
+        known = [value for value in found if value is not None and isfinite(value)]
+        return (min(known), max(known)) if known else (0.0, 1.0)
+
+    def level(self, value: float | None) -> float:
+        """Where a number lies between the ends, for its colour."""
+        low, high = self.ends
+        return 0.0 if value is None or high <= low else round((value - low) / (high - low), 4)
+
+
+def point(found: Interval | None, told: str = "", note: str = "") -> Point | None:
+    """A point of a chart; None where there is no number."""
+    estimate = None if found is None else finite(found.estimate)
+    if found is None or estimate is None:
+        return None
+    return Point(estimate, finite(found.low), finite(found.high), told, note)
+
+
+def domain_of(panels: Iterable[Sequence[Series]], *, zero: bool) -> Domain:
+    """Ends of an axis that hold every point with its interval; with `zero`, the foot of bars as well."""
+    points = [point for series in panels for one in series for point in one.points if point is not None]
+    ends = [end for point in points for end in (point.estimate, point.low, point.high) if end is not None]
+    ends = [end for end in ends if isfinite(end)] + ([0.0] if zero else [])
+    if not ends:
+        return 0.0, 1.0
+    low, high = min(ends), max(ends)
+    if high - low < 1e-9:
+        low, high = low - 0.5, high + 0.5
+    if not zero:
+        margin = 0.06 * (high - low)
+        low, high = low - margin, high + margin
+    step = _step(low, high)
+    return floor(low / step + 1e-9) * step, ceil(high / step - 1e-9) * step
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers from one end of an axis to the other."""
+    step = _step(low, high)
+    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    return [round(k * step, 12) for k in range(first, last + 1)]
+
+
+def tick_text(mark: float, marks: Sequence[float], form: str) -> str:
+    """A tick with as many digits as tell it from its neighbours."""
+    step = marks[1] - marks[0] if len(marks) > 1 else 0.01
+    percent = form.endswith("%")
+    digits = max(0, -floor(log10(step * (100 if percent else 1)) + 1e-9))
+    return number(mark, f".{digits}{'%' if percent else 'f'}")
+
+
+def on_log_axis(values: Sequence[float]) -> tuple[float, ...]:
+    """Where positive numbers lie between 0 and 1 on a logarithmic axis; evenly (empty) if they do not differ."""
+    if len(values) < 2 or min(values) <= 0 or max(values) == min(values):
+        return ()
+    ends = log10(min(values)), log10(max(values))
+    return tuple((log10(value) - ends[0]) / (ends[1] - ends[0]) for value in values)
+
+
+def _step(low: float, high: float) -> float:
+    """1, 2 or 5 times a power of ten, so that there are four to ten of them."""
+    rough = (high - low) / 5
+    power = 10.0 ** floor(log10(rough))
+    return power * next(step for step in (1, 2, 5, 10) if step * power >= rough * (1 - 1e-9))

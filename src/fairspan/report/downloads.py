@@ -1,0 +1,49 @@
+"""Rows and statistics inside a page, so that whoever gets it by mail has the data as well."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+# Rows whose compressed size is measured before all are compressed.
+SAMPLE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file in the page: compressed, and unpacked by the browser on demand.
+
+    Attributes:
+        content: base64 of gzip; empty where the file would make the page too large, and `reason` says so.
+    """
+
+    name: str
+    label: str
+    content: str
+    reason: str = ""
+
+
+def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:
+    """The raw rows as CSV, if they take at most `limit` bytes of the page."""
+    name, label = f"{run}-rows.csv", f"raw rows, {len(rows):,} (CSV)"
+    kept = rows.select([column for column in rows.columns if rows[column].null_count() < len(rows)])
+    reason = f"{len(rows):,} raw rows do not fit into the page: rows.parquet in the run's folder has them"
+    share = len(_packed(kept.head(SAMPLE))) / max(1, min(SAMPLE, len(kept)))
+    content = _packed(kept) if share * len(kept) <= 1.5 * limit else ""
+    return Download(name, label, content) if 0 < len(content) <= limit else Download(name, label, "", reason)
+
+
+def json_download(name: str, label: str, value: Mapping[str, Any]) -> Download:
+    """Statistics as JSON."""
+    text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+    return Download(name, label, b64encode(gzip.compress(text.encode(), mtime=0)).decode())
+
+
+def _packed(rows: pl.DataFrame) -> str:
+    return b64encode(gzip.compress(rows.write_csv().encode(), compresslevel=6, mtime=0)).decode()

@@ -1,0 +1,343 @@
+"""Charts and heat maps as matplotlib figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairspan.report.chart import Chart, HeatMap, Panel, Point, Series, tick_text, ticks
+from fairspan.report.style import (
+    DASHES,
+    INK,
+    PALE,
+    Look,
+    figure_bytes,
+    house_style,
+    look_of,
+    require_drawing,
+    require_format,
+    require_matplotlib,
+)
+from fairspan.report.text import UNKNOWN, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["draw", "figure_bytes", "require_drawing", "require_format", "require_matplotlib"]
+
+# Inches: of a bar, of a place drawn as a point, of a whole figure at most, of a panel at least, of heights.
+_BAR, _POINT, _WIDEST, _NARROWEST = 0.12, 0.3, 12.5, 1.75
+_HEIGHT, _LOW_HEIGHT, _STRIP, _ROW = 2.5, 1.7, 0.3, 0.5
+# Beside a legend, and of a line in it.
+_MARGIN, _LINE = 0.1, 0.19
+_LABEL_WIDTH = 32
+# More labels than these are thinned out.
+_MOST_LABELS = 12
+
+
+def draw(chart: Chart | HeatMap) -> Figure:
+    """The figure of a chart or a heat map."""
+    require_matplotlib()
+    with house_style():
+        if isinstance(chart, HeatMap):
+            return _draw_heat(chart)
+        return _draw_rows(chart) if chart.kind == "rows" else _draw_panels(chart)
+
+
+def _draw_panels(chart: Chart) -> Figure:
+    from matplotlib.figure import Figure
+
+    lines = _lay_out(chart)
+    columns = max(len(line) for line in lines)
+    bars, width = _panel_width(chart, columns)
+    strips = any(panel.strip for panel in chart.panels)
+    height = _HEIGHT if len(chart.panels) < 4 else _LOW_HEIGHT
+    size = (max(6.4, 0.7 + width * columns), 1.1 + (height + (_STRIP if strips else 0) + 0.45) * len(lines))
+    figure = Figure(figsize=size, layout="constrained")
+    ratios = [height, _STRIP] * len(lines) if strips else [height] * len(lines)
+    grid = figure.subplots(len(ratios), columns, squeeze=False, height_ratios=ratios)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    longest = max((size for panel in chart.panels for size in panel.strip), default=1.0)
+    for row, line in enumerate(lines):
+        for column, panel in enumerate(line):
+            axes = grid[row * (2 if strips else 1)][column]
+            axes.set_axis_on()
+            _draw_panel(axes, chart, panel, bars=bars)
+            below = axes
+            if panel.strip:
+                below = grid[2 * row + 1][column]
+                below.set_axis_on()
+                _draw_strip(below, panel.strip, longest, chart.strip_label if column == 0 else None)
+            if len(chart.panels) > 1:
+                title = f"{panel.title}, {panel.heading}" if panel.heading else panel.title
+                axes.set_title("\n".join(wrap(title, max(20, int(width * 14)))), fontsize=9)
+            if row == len(lines) - 1 or panel.x_label or column >= len(lines[row + 1]):
+                below.set_xlabel(panel.x_label or chart.x_label)
+            if panel.y_label or column == 0:
+                axes.set_ylabel(panel.y_label or chart.y_label)
+            else:
+                axes.tick_params(labelleft=False)
+    _add_legend(figure, chart)
+    return _finish(figure, chart.title, chart.subtitle)
+
+
+def _lay_out(chart: Chart) -> list[list[Panel]]:
+    """The panels in lines: one for each heading, or as many side by side as fit."""
+    rows = [panels for _, panels in chart.rows(chart.panels)]
+    if len(rows) > 1:
+        return rows
+    panels = rows[0]
+    _, width = _panel_width(chart, min(len(panels), 4))
+    most = max(1, min(len(panels), int(_WIDEST // width)))
+    most = -(-len(panels) // -(-len(panels) // most))
+    return [panels[start : start + most] for start in range(0, len(panels), most)]
+
+
+def _panel_width(chart: Chart, columns: int) -> tuple[bool, float]:
+    """Whether bars are wide enough to be seen, and the width of a panel in inches."""
+    places = max(len(panel.labels) for panel in chart.panels)
+    if chart.kind == "lines":
+        return False, max(2.6, 6.4 / columns)
+    treatments = max(len(panel.series) for panel in chart.panels)
+    wanted = _BAR * places * treatments / 0.8 + 0.3
+    if columns * wanted <= _WIDEST:
+        return True, max(wanted, _NARROWEST, 5.6 / columns)
+    return False, max(_NARROWEST, _POINT * places + 0.4)
+
+
+def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool) -> None:
+    solid = [one for one in panel.series if not one.dashed]
+    spots = np.array(panel.spots) * max(1, len(panel.labels) - 1) if chart.kind == "lines" else None
+    where = np.arange(len(panel.labels), dtype=np.float64) if spots is None else spots
+    room = 0.8 if bars else min(0.5, 0.12 * len(solid)) if chart.kind == "bars" else 0.0
+    for one in panel.series:
+        look = look_of(one.number)
+        values = _arrays(one.points)
+        if one.dashed:
+            axes.plot(where, values[0], color=look.colour, linestyle=DASHES, linewidth=1.2, label=f"_{one.name}")
+            continue
+        place = solid.index(one)
+        aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
+        if bars:
+            _draw_bars(axes, where + aside, room / len(solid) * 0.94, values, look, one.name)
+        else:
+            # Lines keep their places; only the marks stand a few points apart.
+            shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
+            _draw_curve(axes, where + aside, values, look, one.name, shift)
+    low, high = chart.domain(panel)
+    axes.set_ylim(low, high)
+    marks = ticks(low, high)
+    axes.set_yticks(marks, [tick_text(mark, marks, chart.form) for mark in marks])
+    every = -(-len(panel.labels) // _MOST_LABELS)
+    shown = range(0, len(panel.labels), every)
+    axes.set_xticks([where[place] for place in shown], [panel.labels[place] for place in shown])
+    axes.set_xlim(-0.6, max(where, default=0.0) + 0.6)
+    if chart.kind == "bars":
+        axes.tick_params(axis="x", length=0)
+    if panel.reference is not None:
+        axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
+
+
+def _draw_curve(axes: Any, where: np.ndarray, values: np.ndarray, look: Look, label: str, shift: float) -> None:
+    """Points with their intervals on a line; `shift` moves how they are drawn, not their data."""
+    from matplotlib.transforms import ScaledTranslation
+
+    container = axes.errorbar(
+        where,
+        values[0],
+        yerr=_reach(values),
+        label=label,
+        color=look.colour,
+        marker=look.marker,
+        markersize=4.5,
+        markeredgecolor="white",
+        markeredgewidth=0.4,
+        linewidth=1.4,
+        elinewidth=0.9,
+        capsize=2,
+    )
+    if shift:
+        moved = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
+        for artist in container.get_children():
+            artist.set_transform(moved)
+
+
+def _draw_bars(axes: Any, where: np.ndarray, width: float, values: np.ndarray, look: Look, label: str) -> None:
+    axes.bar(
+        where,
+        values[0],
+        width,
+        yerr=_reach(values),
+        label=label,
+        color=look.colour,
+        hatch=look.hatch,
+        edgecolor="white",
+        linewidth=0,
+        error_kw={"elinewidth": 1, "capsize": 2, "ecolor": INK},
+    )
+
+
+def _draw_strip(axes: Any, sizes: Sequence[float], longest: float, label: str | None) -> None:
+    """Grey bars with their numbers: how long or large what stands above is."""
+    axes.bar(range(len(sizes)), sizes, 0.8, color=PALE, label="_size")
+    for place, size in enumerate(sizes):
+        inside = size > longest / 2
+        height = size / 2 if inside else size + longest / 20
+        written = f"{size:.0f}" if size >= 10 else f"{size:.3g}"
+        axes.text(place, height, written, ha="center", va="center" if inside else "bottom", fontsize=7, color=INK)
+    axes.set_xlim(-0.6, len(sizes) - 0.4)
+    axes.set_ylim(0, longest)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[["left", "bottom"]].set_visible(False)
+    if label is not None:
+        axes.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=7.5, color=INK)
+
+
+def _draw_rows(chart: Chart) -> Figure:
+    """Horizontal bars: one panel for each treatment, the first one's values marked in all others."""
+    from matplotlib.figure import Figure
+
+    across = min(4, len(chart.panels))
+    down = -(-len(chart.panels) // across)
+    labels = ["\n".join(wrap(label, _LABEL_WIDTH, max_lines=3, placeholder="…")) for label in chart.panels[0].labels]
+    size = (2.4 + 2.7 * across, 0.9 + (_ROW * len(labels) + 0.65) * down)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    top = max(chart.domain(panel)[1] for panel in chart.panels)
+    for axes in grid.flat[len(chart.panels) :]:
+        axes.set_axis_off()
+    before = chart.panels[0].series[0]
+    for axes, panel in zip(grid.flat, chart.panels, strict=False):
+        series = panel.series[0]
+        _draw_row_bars(axes, chart, series)
+        if series is not before:
+            _mark_before(axes, before)
+        if panel.reference is not None:
+            axes.axvline(panel.reference, color=INK, linestyle=DASHES, linewidth=1, zorder=3)
+        axes.set_title(panel.title, fontweight="bold")
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+    first = grid[0][0]
+    first.set_yticks(range(len(labels)), labels, fontsize=8)
+    first.set_ylim(len(labels) - 0.5, -0.5)
+    # Room at the right for the numbers.
+    first.set_xlim(0, 1.6 * top)
+    marks = [mark for mark in ticks(0, top) if mark <= top]
+    first.set_xticks(marks, [tick_text(mark, marks, chart.form) for mark in marks])
+    dashes = f"; dashes: {chart.dashes}" if chart.panels[0].reference is not None else ""
+    mark = f"; grey mark: {before.name}" if len(chart.panels) > 1 else ""
+    figure.supxlabel(f"{chart.y_label}{dashes}{mark}", fontsize=8)
+    return _finish(figure, chart.title, chart.subtitle)
+
+
+def _draw_row_bars(axes: Any, chart: Chart, series: Series) -> None:
+    colour = look_of(min(series.number, 1)).colour
+    for place, one in enumerate(series.points):
+        if one is None:
+            _write(axes, UNKNOWN, 0.8, place)
+            continue
+        axes.barh(place, one.estimate, 0.72, color=colour, edgecolor=colour, linewidth=0.8, label=f"_{series.name}")
+        _write(axes, number(one.estimate, chart.form), 0.8, place)
+        _write(axes, one.note, 1.0, place, colour="#666666")
+
+
+def _mark_before(axes: Any, before: Series) -> None:
+    for place, one in enumerate(before.points):
+        if one is not None:
+            ends = [one.estimate, one.estimate], [place - 0.36, place + 0.36]
+            axes.plot(*ends, color=INK, linewidth=2.2, solid_capstyle="butt")
+            axes.plot(*ends, color=look_of(0).colour, linewidth=1.4)
+
+
+def _write(axes: Any, text: str, right: float, place: float, colour: str = INK) -> None:
+    """Text whose right end is at that share of the panel's width."""
+    axes.annotate(
+        text, (right, place), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=8, color=colour
+    )
+
+
+def _draw_heat(heat: HeatMap) -> Figure:
+    """One panel for each entry of the switch, light for low numbers and dark for high ones."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    count = max(len(cell.values) for _, cells in heat.rows for cell in cells if cell)
+    side = max(3.6, 1.25 * len(heat.columns) + 1.2)
+    figure = Figure(figsize=(max(6.4, side * count), 1.3 + 0.75 * len(heat.rows)), layout="constrained")
+    colours = LinearSegmentedColormap.from_list("levels", ["#fdf0cf", "#c9d6df", "#0b4f7d"])
+    low, high = heat.ends
+    for place, axes in enumerate(figure.subplots(1, count, squeeze=False)[0]):
+        values = [[_value(cell, place) for cell in cells] for _, cells in heat.rows]
+        axes.imshow(np.array(values), cmap=colours, vmin=low, vmax=high, aspect="auto")
+        for row, (_, cells) in enumerate(heat.rows):
+            for column, cell in enumerate(cells):
+                if cell is None:
+                    continue
+                ink = "white" if heat.level(cell.values[place]) > 0.65 else "#1a1a1a"
+                text = number(cell.values[place], heat.form) + (f"\n{cell.note}" if cell.note else "")
+                axes.text(column, row, text, ha="center", va="center", fontsize=8.5, color=ink)
+                if cell.framed:
+                    corner = column - 0.46, row - 0.46
+                    axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=ink, linewidth=1.2))
+        axes.set_xticks(range(len(heat.columns)), heat.columns)
+        axes.set_yticks(range(len(heat.rows)), [name for name, _ in heat.rows] if place == 0 else [])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel(heat.x_label)
+        axes.set_ylabel(heat.y_label if place == 0 else "")
+    return _finish(figure, heat.title, heat.subtitle)
+
+
+def _value(cell: Any, place: int) -> float:
+    value = None if cell is None else cell.values[place]
+    return float("nan") if value is None else value
+
+
+def _add_legend(figure: Figure, chart: Chart) -> None:
+    """What the marks stand for, below all panels, in as many columns as fit."""
+    from matplotlib.lines import Line2D
+
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if any(one.dashed for panel in chart.panels for one in panel.series):
+        found[chart.dashes] = Line2D([], [], color=INK, linestyle=DASHES, linewidth=1.2)
+    if not found:
+        return
+    width = figure.get_figwidth() - 2 * _MARGIN
+    for columns in range(len(found), 0, -1):
+        legend = figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width / figure.dpi <= width:
+            break
+        legend.remove()
+    # A legend of many rows is not to take the room of the panels.
+    figure.set_figheight(figure.get_figheight() + _LINE * (-(-len(found) // columns) - 1))
+
+
+def _finish(figure: Figure, title: str, subtitle: str) -> Figure:
+    """The title, and all places once and for all: laid out again for each file, a figure would not be the same."""
+    figure.suptitle(f"{title}\n{subtitle}" if subtitle else title, fontsize=11)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+    return figure
+
+
+def _arrays(points: Sequence[Point | None]) -> np.ndarray:
+    """[3, N]: values and the ends of their intervals, NaN where they are unknown."""
+    found = [(np.nan,) * 3 if one is None else (one.estimate, one.low, one.high) for one in points]
+    arrays: np.ndarray = np.array(found, dtype=np.float64).reshape(-1, 3).T
+    return arrays
+
+
+def _reach(values: np.ndarray) -> np.ndarray:
+    """[2, N]: lengths of error bars, 0 where an interval is unknown."""
+    return np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]])))

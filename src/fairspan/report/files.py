@@ -1,0 +1,77 @@
+"""Files of a report: written beside and renamed, so that a full disk leaves the old one whole."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fairspan.errors import LogError
+from fairspan.report.figure import draw, figure_bytes, require_format, require_matplotlib
+from fairspan.report.frames import to_csv
+from fairspan.report.latex import to_latex
+from fairspan.report.markdown import to_markdown
+from fairspan.report.table import Table
+from fairspan.report.view import View
+
+TABLE_FORMATS: dict[str, Callable[[Table], str]] = {
+    "md": to_markdown,
+    "tex": to_latex,
+    "csv": lambda table: to_csv(table.frame),
+}
+
+
+def write_file(file: Path, content: bytes | str) -> Path:
+    """Write a whole file or nothing, with the reason in one line if that fails."""
+    # A name may hold half of a surrogate pair, which JSON can say and UTF-8 cannot.
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(data)
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True) if partial.parent.is_dir() else None
+        raise LogError(f"{file} cannot be written: {error.strerror}.") from None
+    return file
+
+
+def write_tables(tables: Sequence[Table], folder: Path, formats: Sequence[str] = ("md", "tex", "csv")) -> list[Path]:
+    """One file for each table and format, named after the table."""
+    unknown = [name for name in formats if name not in TABLE_FORMATS]
+    if unknown:
+        raise LogError(f"tables are written as {', '.join(TABLE_FORMATS)}, not as {', '.join(unknown)}.")
+    names = file_names([table.name for table in tables])
+    return [
+        write_file(folder / f"{name}.{suffix}", TABLE_FORMATS[suffix](table))
+        for name, table in zip(names, tables, strict=True)
+        for suffix in formats
+    ]
+
+
+def write_figures(view: View, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
+    """Draw every chart of a run in every format, named after the chart."""
+    kinds = [kind.removeprefix(".").lower() for kind in formats]
+    for kind in kinds:
+        require_format(f".{kind}", kind)
+    require_matplotlib()
+    charts = list(view.charts())
+    written = []
+    for name, chart in zip(file_names([chart.name for chart in charts]), charts, strict=True):
+        figure = draw(chart)
+        written += [write_file(folder / f"{name}.{kind}", figure_bytes(figure, kind)) for kind in kinds]
+    return written
+
+
+def file_names(names: Sequence[str]) -> list[str]:
+    """Names that any file system takes, all different even where case is ignored."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9+=._-]+", "-", name).strip("-.")[:120] or "table"
+        count, chosen = 1, plain
+        while chosen.lower() in {other.lower() for other in found}:
+            count += 1
+            chosen = f"{plain}-{count}"
+        found.append(chosen)
+    return found

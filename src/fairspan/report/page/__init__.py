@@ -1,1 +1,0 @@
-"""One self-contained HTML page: data from the log, one look for all pages, nothing fetched from anywhere."""

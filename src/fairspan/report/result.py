@@ -1,0 +1,65 @@
+"""`Result`: the few names that whatever a study returns has, in Python and in notebooks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+from markupsafe import escape
+
+from fairspan.report.figure import draw, figure_bytes
+from fairspan.report.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The colours of verdicts, readable on light and dark notebooks.
+_TONES = {"good": "#2f9e6e", "bad": "#d0562a", "open": "#b58a1b", "plain": "#888888"}
+
+
+class Result(ABC):
+    """What a study found, with one way to look at it."""
+
+    @property
+    @abstractmethod
+    def view(self) -> View:
+        """Everything there is to show."""
+
+    @abstractmethod
+    def save_page(self, path: Path | str) -> Path:
+        """Write one HTML file with verdicts, charts, tables, methods and data."""
+
+    @property
+    def verdicts(self) -> pl.DataFrame:
+        """The verdict on each treatment."""
+        return self.frame("verdicts")
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """Statistics as a tidy frame; an unknown name is answered with those there are."""
+        return self.view.frame(name)
+
+    def figure(self, name: str | None = None) -> Figure:
+        """A figure by its name; without one, the picture that stands for the whole result."""
+        return draw(self.view.chart(name))
+
+    def __repr__(self) -> str:
+        cards = "; ".join(f"{card.name}: {card.badge}" for card in self.view.cards)
+        return f"<{self.view.heading}{f' | {cards}' if cards else ''}>"
+
+    def _repr_html_(self) -> str:
+        view = self.view
+        rows = "".join(
+            f"<tr><td style='text-align:left'><b>{escape(card.name)}</b></td>"
+            f"<td style='text-align:left;color:{_TONES[card.tone]}'><b>{escape(card.badge)}</b></td>"
+            f"<td style='text-align:left'>{escape('; '.join(card.sentences))}</td></tr>"
+            for card in view.cards
+        )
+        picture = ""
+        if find_spec("matplotlib") is not None and any(view.charts()):
+            drawn = b64encode(figure_bytes(self.figure(), "svg")).decode()
+            picture = f"<img alt='{escape(view.title)}' src='data:image/svg+xml;base64,{drawn}'>"
+        return f"<p>{escape(view.heading)}</p><table>{rows}</table>{picture}"

@@ -1,0 +1,170 @@
+"""How every figure looks: colours, hatches, markers, fonts, and files that come out the same each time."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairspan.errors import LogError, MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which stay apart under colour blindness; the first, grey, is for the unmodified model.
+COLOURS = ("#999999", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+# Two neighbours without a hatch differ in lightness, all others in their hatch.
+HATCHES = ("", "", "///", "...", "xx", "\\\\\\", "oo")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+FORMATS = (".png", ".svg", ".pdf")
+DASHES = (0, (4, 3))
+INK, FAINT, PALE = "#333333", "#999999", "#d9d9d9"
+
+# DejaVu Sans comes with matplotlib; those of the others that are installed stand in for the scripts it lacks.
+FAMILIES = (
+    "DejaVu Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans SC",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "Noto Sans KR",
+    "Apple SD Gothic Neo",
+    "Malgun Gothic",
+    "Noto Sans Devanagari",
+    "Kohinoor Devanagari",
+    "Nirmala UI",
+    "Noto Sans Bengali",
+    "Noto Sans Tamil",
+    "Noto Sans Thai",
+    "Noto Sans Arabic",
+    "Noto Sans Hebrew",
+    "Arial Unicode MS",
+)
+
+_RC: dict[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "figure.titlesize": 11,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.labelcolor": INK,
+    "axes.unicode_minus": True,
+    "axes.axisbelow": True,
+    # Names come from outside, and a dollar sign in one is no formula.
+    "text.parse_math": False,
+    "text.color": "#1a1a1a",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "hatch.linewidth": 0.9,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.constrained_layout.w_pad": 0.06,
+    "figure.constrained_layout.h_pad": 0.05,
+    "figure.constrained_layout.hspace": 0.0,
+    "figure.constrained_layout.wspace": 0.02,
+    # Text in SVG stays text, and fonts in PDF can be searched and copied.
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    # Names inside a file would otherwise be drawn at random.
+    "svg.hashsalt": "fairspan",
+}
+# Without dates, so that the same figure is the same file.
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": None, "Producer": None},
+}
+_MISSING = re.compile(r"Glyph (\d+) .*missing from")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How one treatment is drawn in every panel."""
+
+    colour: str
+    hatch: str
+    marker: str
+
+
+def look_of(number: int) -> Look:
+    """The look of the treatment with that number, from 0; dark ink for what belongs to no treatment."""
+    if number < 0:
+        return Look(INK, "", "o")
+    return Look(COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)], MARKERS[number % len(MARKERS)])
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """The settings of every figure; characters that no font shows are named in one warning at the end."""
+    import matplotlib
+
+    settings: Any = {**_RC, "font.family": _installed()}
+    with warnings.catch_warnings(record=True) as caught, matplotlib.rc_context(settings):
+        warnings.simplefilter("always")
+        yield
+    missing = set()
+    for one in caught:
+        found = _MISSING.search(str(one.message))
+        if found:
+            missing.add(chr(int(found[1])))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    if missing:
+        # By its text alone: a line of fairspan's code below it would help nobody.
+        warnings.warn_explicit(_missing_line(missing), UserWarning, "fairspan", 1)
+
+
+@cache
+def _installed() -> list[str]:
+    from matplotlib.font_manager import fontManager
+
+    there = set(fontManager.get_font_names())
+    return [*(family for family in FAMILIES if family in there), "sans-serif"]
+
+
+def _missing_line(characters: set[str]) -> str:
+    some = "".join(sorted(characters)[:5]) + ("…" if len(characters) > 5 else "")
+    return (
+        f"no installed font shows {len(characters)} of a figure's characters ({some}), which are drawn as boxes: "
+        "install fonts for that script, such as Noto Sans (packages fonts-noto-core and fonts-noto-cjk)."
+    )
+
+
+def require_format(suffix: str, name: str) -> None:
+    """Raise if figures are not drawn in that format."""
+    if suffix.lower() not in FORMATS:
+        raise LogError(f"a picture is one of {', '.join(FORMATS)}, got {name!r}.")
+
+
+def require_drawing(file: Path) -> None:
+    """Raise at once if a picture could not be drawn into that file later on."""
+    require_format(file.suffix, file.name)
+    require_matplotlib()
+
+
+def require_matplotlib() -> None:
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("a picture needs matplotlib: pip install 'fairspan[report]'.")
+
+
+def figure_bytes(figure: Figure, kind: str = "svg") -> bytes:
+    """A figure as PNG, SVG or PDF, the same bytes each time."""
+    buffer = io.BytesIO()
+    with house_style():
+        figure.savefig(buffer, format=kind, dpi=150, metadata=_METADATA[kind])
+    return buffer.getvalue()

@@ -1,0 +1,143 @@
+"""`Table`: cells with a value, a format and a mark, in groups of rows and columns, and the tidy frame behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from fairspan.report.text import Interval, number, p_value, with_bounds
+
+Align = Literal["left", "right", "center", "wrap"]
+"""Where text goes in its column; "wrap" is left-aligned text that may take several lines."""
+
+Tone = Literal["good", "bad", "open", "plain"]
+"""What a colour says: a good result, a bad one, one that needs more data, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One place of a table.
+
+    Attributes:
+        value: text, a number, or anything with `estimate`, `low` and `high`; None for unknown.
+        form: how a number is written, such as ".3f" or "+.3f"; "p" for a p value.
+        mark: what stands behind it, such as a sign of significance.
+        tone: its colour in the terminal and on a page.
+    """
+
+    value: str | float | Interval | None
+    form: str = ".3f"
+    mark: str = ""
+    tone: Tone = "plain"
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.value, str):
+            return self.value + self.mark
+        if self.form == "p":
+            assert self.value is None or isinstance(self.value, int | float)
+            return p_value(self.value) + self.mark
+        if self.value is None or isinstance(self.value, int | float):
+            return number(self.value, self.form) + self.mark
+        return with_bounds(self.value, self.form) + self.mark
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The heading of a column; neighbours with the same `group` share a heading above their own."""
+
+    name: str
+    group: str = ""
+    align: Align = "right"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The heads of a row, one for each of the table's `heads`, and its cells."""
+
+    heads: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+
+def row(*heads: str, cells: list[Cell | str | None]) -> Row:
+    """A row whose plain text needs no `Cell`; None is an empty place."""
+    return Row(heads, tuple(one if isinstance(one, Cell) else Cell(one or "") for one in cells))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table of one run.
+
+    Attributes:
+        name: such as "representation-coefficients"; also the name of its files.
+        title: one line, shown above.
+        heads: headings of the columns that name the rows.
+        columns: those of the cells.
+        frame: the same numbers unrounded, one tidy row each.
+        grouped: how many of the first heads group the rows: repeated ones are shown once, and groups stand apart.
+        notes: legend and remarks, shown below, one line each.
+        brief: whether the terminal shows it as well.
+    """
+
+    name: str
+    title: str
+    heads: tuple[str, ...]
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    frame: pl.DataFrame
+    grouped: int = 0
+    notes: tuple[str, ...] = ()
+    brief: bool = False
+
+    def __post_init__(self) -> None:
+        for one in self.rows:
+            if (len(one.heads), len(one.cells)) != (len(self.heads), len(self.columns)):
+                raise ValueError(
+                    f"{self.name}: a row of {len(one.heads)} heads and {len(one.cells)} cells stands in a table of "
+                    f"{len(self.heads)} and {len(self.columns)}."
+                )
+
+    @property
+    def aligns(self) -> tuple[Align, ...]:
+        """Of all columns; heads of rows are left-aligned."""
+        named: list[Align] = ["left" for _ in self.heads]
+        return (*named, *(column.align for column in self.columns))
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether columns have headings above their own."""
+        return any(column.group for column in self.columns)
+
+    def groups(self) -> list[tuple[Row, ...]]:
+        """The rows by their grouping heads; one group where there are none."""
+        found: list[list[Row]] = []
+        for one in self.rows:
+            if found and found[-1][0].heads[: self.grouped] == one.heads[: self.grouped]:
+                found[-1].append(one)
+            else:
+                found.append([one])
+        return [tuple(rows) for rows in found]
+
+    def shown_heads(self) -> list[tuple[str, ...]]:
+        """The heads of every row, without those that repeat the row above."""
+        shown = []
+        before: tuple[str, ...] = ()
+        for one in self.rows:
+            repeated = 0
+            while repeated < self.grouped and one.heads[: repeated + 1] == before[: repeated + 1]:
+                repeated += 1
+            shown.append(("",) * repeated + one.heads[repeated:])
+            before = one.heads
+        return shown
+
+    def spans(self) -> list[tuple[str, int]]:
+        """The groups of columns from left to right, each with the number of columns it covers."""
+        found: list[tuple[str, int]] = []
+        for column in self.columns:
+            if found and found[-1][0] == column.group:
+                found[-1] = (column.group, found[-1][1] + 1)
+            else:
+                found.append((column.group, 1))
+        return found

@@ -1,0 +1,69 @@
+"""Numbers as text: one way to write a number, an interval and a p value, for every table, chart and sentence."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, Protocol
+
+UNKNOWN = "–"
+
+
+class Interval(Protocol):
+    """A number with the ends of its interval."""
+
+    @property
+    def estimate(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+def finite(value: Any) -> float | None:
+    """A number as JSON can hold it: None for NaN and infinity."""
+    return None if value is None or not isfinite(value) else float(value)
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """A number in a format such as ".3f", "+.2f", ".1%" or ",d", with a true minus sign; a dash if it is unknown.
+
+    >>> number(-0.12345), number(0.5, ".1%"), number(None)
+    ('−0.123', '50.0 %', '–')
+    """
+    if value is None or not isfinite(value):
+        return UNKNOWN
+    return format(value, form).replace("-", "−").replace("%", "\u00a0%")
+
+
+def bounds(interval: Interval | None, form: str = ".3f") -> str:
+    """The ends of an interval in brackets; a dash if they are unknown."""
+    if interval is None or finite(interval.low) is None or finite(interval.high) is None:
+        return UNKNOWN
+    return f"[{number(interval.low, form)}, {number(interval.high, form)}]"
+
+
+def with_bounds(interval: Interval | None, form: str = ".3f") -> str:
+    """A number, followed by its interval if that is known."""
+    if interval is None:
+        return UNKNOWN
+    ends = bounds(interval, form)
+    alone = number(interval.estimate, form)
+    return alone if UNKNOWN in (alone, ends) else f"{alone} {ends}"
+
+
+def p_value(value: float | None) -> str:
+    """A p value to three digits."""
+    if value is None or not isfinite(value):
+        return UNKNOWN
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def model_name(name: str) -> str:
+    """A model as titles name it: its name on the hub, or the last folder of a path.
+
+    >>> model_name("BAAI/bge-m3"), model_name("/home/me/models/bge-m3/")
+    ('BAAI/bge-m3', 'bge-m3')
+    """
+    parts = [part for part in name.replace("\\", "/").split("/") if part]
+    local = len(parts) > 2 or name.startswith(("/", ".", "~")) or "\\" in name
+    return parts[-1] if local and parts else name

@@ -1,0 +1,96 @@
+"""`View`: what a study shows of one run, before anything is drawn or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from fairspan.errors import LogError
+from fairspan.report.chart import Chart, HeatMap
+from fairspan.report.table import Table, Tone
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A verdict or a piece of advice on one treatment: a word for the badge, and sentences that say why."""
+
+    name: str
+    badge: str
+    tone: Tone
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the results with a heading of its own.
+
+    Attributes:
+        heats_first: whether heat maps stand above the charts.
+        folded: tables that a page opens on demand.
+    """
+
+    title: str
+    intro: str = ""
+    charts: tuple[Chart, ...] = ()
+    heats: tuple[HeatMap, ...] = ()
+    tables: tuple[Table, ...] = ()
+    folded: tuple[Table, ...] = ()
+    heats_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Everything a run has to show. Terminal, page, figures, tables, JSON and notebooks are made from it.
+
+    Attributes:
+        title: the heading of a page about this run.
+        heading: the run in one line, for the terminal.
+        cards: the verdict on each treatment.
+        sections: charts and tables, the most important first.
+        frames: all statistics by name, as tidy frames; "verdicts" is always there.
+        picture: the name of the chart that stands for the whole run.
+        remarks: sentences that belong below the cards.
+        notes: what a reader should know before reading the numbers.
+        switch: the treatments that a page can switch between, the baseline first.
+        all_first: whether a page opens with all of them side by side, as lines can be.
+        methods: how it was measured, one paragraph each.
+    """
+
+    title: str
+    heading: str
+    cards: tuple[Card, ...]
+    sections: tuple[Section, ...]
+    frames: Mapping[str, pl.DataFrame]
+    picture: str = ""
+    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    switch: tuple[str, ...] = ()
+    all_first: bool = False
+    methods: tuple[str, ...] = field(default=())
+
+    def tables(self) -> Iterator[Table]:
+        for section in self.sections:
+            yield from section.tables
+            yield from section.folded
+
+    def charts(self) -> Iterator[Chart | HeatMap]:
+        for section in self.sections:
+            yield from section.charts
+            yield from section.heats
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """The statistics of that name."""
+        if name not in self.frames:
+            raise LogError(f"there is no frame {name!r}, only {', '.join(self.frames)}.")
+        return self.frames[name]
+
+    def chart(self, name: str | None = None) -> Chart | HeatMap:
+        """The chart of that name; without a name, the one that stands for the whole run."""
+        found = {one.name: one for one in self.charts()}
+        wanted = name or self.picture or next(iter(found), "")
+        if wanted not in found:
+            there = f"only {', '.join(found)}" if found else "and nothing else to draw"
+            raise LogError(f"there is no figure {wanted!r}, {there}.")
+        return found[wanted]
