@@ -118,7 +118,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool) -> None:
         look = look_of(one.number)
         values = _arrays(one.points)
         if one.dashed:
-            axes.plot(where, values[0], color=look.colour, linestyle=DASHES, linewidth=1.2, label=f"_{one.name}")
+            # The mark shows a bound that is known at one place only.
+            style: dict[str, Any] = {"linestyle": DASHES, "linewidth": 1.2, "marker": "_", "markersize": 6}
+            axes.plot(where, values[0], color=look.colour, label=f"_{one.name}", **style)
             continue
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
