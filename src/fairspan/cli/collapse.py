@@ -97,7 +97,7 @@ def collapse(
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
-    from fairspan.report.figures.style import require_drawing
+    from fairspan.report.figure import require_drawing
     from fairspan.studies.collapse.spec import make_collapse
 
     fields: dict[str, Any] = {
@@ -150,10 +150,12 @@ def _run(
 
     from fairspan.cli.progress import TerminalProgress
     from fairspan.model.loading import load_model
-    from fairspan.report.figures.length import save_length_picture
-    from fairspan.report.length_terminal import print_length
+    from fairspan.report.figure import draw, figure_bytes
+    from fairspan.report.files import write_file
+    from fairspan.report.frames import to_records
+    from fairspan.report.terminal import print_view
     from fairspan.studies.collapse.run import collapse
-    from fairspan.studies.collapse.summary import summarize_length
+    from fairspan.studies.collapse.view import view_of
 
     progress = TerminalProgress()
     progress.stage(f"loading {model}")
@@ -164,11 +166,13 @@ def _run(
         log = collapse(loaded, spec=spec, name=model, progress=progress, **settings)
     finally:
         progress.stop()
-    summary = summarize_length(log)
+    view = view_of(log)
     if as_json:
-        typer.echo(json.dumps(summary.to_dict(), ensure_ascii=False, indent=2))
+        facts = {"run": log.run, "folder": str(log.folder), "model": log.model, "status": log.status}
+        frames = {name: to_records(frame) for name, frame in view.frames.items()}
+        typer.echo(json.dumps({**facts, "notes": log.notes, **frames}, ensure_ascii=False, indent=2))
     else:
-        print_length(Console(), summary)
+        print_view(Console(), view, ending=f"log: {log.folder}")
     if picture is not None:
-        save_length_picture(summary, picture)
+        write_file(picture, figure_bytes(draw(view.chart()), picture.suffix[1:].lower()))
         typer.echo(f"picture: {picture}", err=as_json)

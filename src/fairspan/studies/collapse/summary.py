@@ -242,6 +242,16 @@ class LengthSummary:
             f"{found['tested_documents']} others {change}"
         )
 
+    @cached_property
+    def remarks(self) -> pl.DataFrame:
+        """What temperature is suggested and why, one sentence for each `source`: geometry, labels, theory."""
+        said = [("geometry", f"suggested by geometry alone: {self.advice()}")]
+        if self.schedule():
+            steps = ",".join(f"[{int(tokens)},{value:g}]" for tokens, value in self.schedule())
+            said.append(("geometry", f"as a schedule, special tokens counted: temperature=[{steps}]"))
+        said += [(source, one) for source, one in (("labels", self.fitted()), ("theory", self.theory())) if one]
+        return pl.DataFrame(said, schema=["source", "sentence"], orient="row")
+
     def _no_more_alike(self, treatment: str, length: int) -> bool:
         """Whether texts of a length, so treated, are no more alike than the plain model's shortest ones."""
         if length == self.lengths[0]:
@@ -266,6 +276,7 @@ class LengthSummary:
             "spectra": self.spectra,
             "bounds": self.bounds,
             "repeated": self.repeated,
+            "advice": self.remarks,
             "suggestion": pl.DataFrame(self.suggestion(), schema=_SUGGESTION, orient="row"),
             "schedule": pl.DataFrame(steps, schema=_STEP, orient="row"),
         }

@@ -45,7 +45,7 @@ def view_of(log: AuditLog) -> View:
         sections=_sections(summary),
         frames=summary.frames(),
         picture=OVERVIEW,
-        remarks=_remarks(summary),
+        remarks=tuple(summary.remarks["sentence"]),
         notes=tuple(log.notes),
         switch=tuple(summary.treatments),
         all_first=True,
@@ -57,15 +57,6 @@ def _heading(summary: LengthSummary) -> str:
     count = max(one["texts"] for one in summary.log.header["lengths"])
     kind = "of" if summary.natural else "cut to"
     return f"{where(summary)}: {count} documents {kind} {', '.join(map(summary.name, summary.lengths))} tokens"
-
-
-def _remarks(summary: LengthSummary) -> tuple[str, ...]:
-    """The temperature that geometry suggests, the schedule fitted on labels, and what theory says."""
-    said = [f"suggested by geometry alone: {summary.advice()}"]
-    if summary.schedule():
-        steps = ",".join(f"[{int(tokens)},{value:g}]" for tokens, value in summary.schedule())
-        said.append(f"as a schedule, special tokens counted: temperature=[{steps}]")
-    return (*said, *(one for one in (summary.fitted(), summary.theory()) if one is not None))
 
 
 def _sections(summary: LengthSummary) -> tuple[Section, ...]:
