@@ -61,8 +61,8 @@ def inspect(
         cat page.txt | fairspan inspect default - --borders rule --json
     """
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.report.figures.style import require_drawing
-    from fairspan.report.page.render import require_page
+    from fairspan.report.figure import require_drawing
+    from fairspan.report.render import require_page
 
     if picture is not None:
         require_drawing(picture)
@@ -100,9 +100,10 @@ def _run(
 
     from fairspan.cli.progress import TerminalProgress
     from fairspan.model.loading import DEFAULT_MODEL, load_model
-    from fairspan.report.inspection_page import save_inspection_page
-    from fairspan.report.inspection_picture import save_inspection_picture
-    from fairspan.report.inspection_terminal import print_inspection
+    from fairspan.report.figure import figure_bytes
+    from fairspan.report.files import write_file
+    from fairspan.report.frames import to_records
+    from fairspan.report.terminal import print_view
     from fairspan.studies.inspect.run import inspect as look
 
     name = DEFAULT_MODEL if model == "default" else model
@@ -115,12 +116,13 @@ def _run(
     finally:
         progress.stop()
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
+        frames = {name: to_records(frame) for name, frame in found.view.frames.items()}
+        typer.echo(json.dumps({**found.facts, **frames}, ensure_ascii=False, indent=2))
     else:
-        print_inspection(Console(), found)
+        print_view(Console(), found.view)
     if picture is not None:
-        save_inspection_picture(found, picture)
+        write_file(picture, figure_bytes(found.figure(), picture.suffix[1:].lower()))
         typer.echo(f"picture: {picture}", err=as_json)
     if html is not None:
-        save_inspection_page(found, html)
+        found.save_page(html)
         typer.echo(f"page: {html}", err=as_json)

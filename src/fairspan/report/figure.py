@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairspan.errors import LogError
 from fairspan.report.chart import Chart, HeatMap, Panel, Point, Series, tick_text, ticks
 from fairspan.report.style import (
     DASHES,
@@ -34,8 +35,8 @@ _HEIGHT, _LOW_HEIGHT, _STRIP, _ROW = 2.5, 1.7, 0.3, 0.5
 # Beside a legend, and of a line in it.
 _MARGIN, _LINE = 0.1, 0.19
 _LABEL_WIDTH = 32
-# More labels than these are thinned out.
-_MOST_LABELS = 12
+# More labels than these are thinned out, and a chart of more rows than these is not drawn.
+_MOST_LABELS, _MOST_ROWS = 12, 100
 
 
 def draw(chart: Chart | HeatMap) -> Figure:
@@ -204,6 +205,9 @@ def _draw_rows(chart: Chart) -> Figure:
     """Horizontal bars: one panel for each treatment, the first one's values marked in all others."""
     from matplotlib.figure import Figure
 
+    rows = len(chart.panels[0].labels)
+    if rows > _MOST_ROWS:
+        raise LogError(f"a picture shows at most {_MOST_ROWS} rows, and this one would have {rows}.")
     across = min(4, len(chart.panels))
     down = -(-len(chart.panels) // across)
     labels = ["\n".join(wrap(label, _LABEL_WIDTH, max_lines=3, placeholder="…")) for label in chart.panels[0].labels]
@@ -221,7 +225,7 @@ def _draw_rows(chart: Chart) -> Figure:
             _mark_before(axes, before)
         if panel.reference is not None:
             axes.axvline(panel.reference, color=INK, linestyle=DASHES, linewidth=1, zorder=3)
-        axes.set_title(panel.title, fontweight="bold")
+        axes.set_title("\n".join(wrap(panel.title, _LABEL_WIDTH)), fontweight="bold")
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
     first = grid[0][0]

@@ -17,6 +17,7 @@ COLOURS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "pl
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LONGEST_BAR, _SHORTEST_BAR = 48, 8
 _LONGEST_HEAD = 30
+_REFERENCE = "┊"
 
 
 def print_view(console: Console, view: View, *, ending: str = "") -> None:
@@ -68,28 +69,48 @@ def cards(view: View, width: int = 80) -> RenderableType:
 def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
     """A panel as horizontal bars, one block for each series, all on one scale."""
     title = ", ".join(part for part in (panel.title, panel.heading, panel.detail) if part)
-    lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title})")]
+    fair = "" if panel.reference is None else f"; {_REFERENCE} {chart.dashes}"
+    lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title}){fair}")]
     low, high = chart.domain(panel)
-    names = [set_cell_size(label, min(_LONGEST_HEAD, cell_len(label))) for label in panel.labels]
+    names = [_shortened(label) for label in panel.labels]
     head = max(cell_len(name) for name in names)
     beside = 2 + head + 1 + 1 + max(_numbers_width(chart, one) for one in panel.series)
     longest = max(_SHORTEST_BAR, min(_LONGEST_BAR, width - beside))
     unit = longest / (high - low) if high > low else 0.0
+    known = [one for series in panel.series for one in series.points if one is not None]
+    digits = max((len(number(one.estimate, chart.form)) for one in known), default=0)
     for place, series in enumerate(panel.series):
-        lines.append(Text(series.name, style="bold"))
+        if series.name != panel.title:
+            lines.append(Text(series.name, style="bold"))
         for name, one in zip(names, series.points, strict=True):
             line = Text(f"  {set_cell_size(name, head)} ")
             if one is not None:
                 style = "bright_black" if series.number < 1 and place == 0 else "cyan"
                 drawn = Text(bar((one.estimate - low) * unit), style=style)
                 drawn.pad_right(longest - len(drawn))
-                line.append_text(drawn).append(f" {number(one.estimate, chart.form)}")
+                if panel.reference is not None:
+                    drawn = _marked(drawn, round((panel.reference - low) * unit))
+                line.append_text(drawn).append(f" {number(one.estimate, chart.form):>{digits}}")
                 ends = one.note or _ends(chart, one)
                 line.append(f" {ends}" if ends else "", style="dim")
             else:
                 line.append(UNKNOWN)
             lines.append(line)
     return Group(*lines)
+
+
+def _shortened(label: str) -> str:
+    return label if cell_len(label) <= _LONGEST_HEAD else set_cell_size(label, _LONGEST_HEAD - 1) + "…"
+
+
+def _marked(drawn: Text, place: int) -> Text:
+    """A bar with the mark of the reference at that character."""
+    if not 0 < place <= len(drawn):
+        return drawn
+    covered = drawn.plain[place - 1] != " "
+    return Text.assemble(
+        drawn[: place - 1], (_REFERENCE, f"{drawn.style} reverse" if covered else "dim"), drawn[place:]
+    )
 
 
 def bar(length: float) -> str:
