@@ -186,7 +186,9 @@ def heat(*, entries: int = 3, name: str = "languages") -> HeatMap:
         if place == 1:
             cells[2] = None
         made.append((language, tuple(cells)))
-    return HeatMap(name, "By language", "One number each.", "language", ("1", "2", "3"), tuple(made), "position", "lead")
+    return HeatMap(
+        name, "By language", "One number each.", "language", ("1", "2", "3"), tuple(made), "position", "lead"
+    )
 
 
 FRAME = pl.DataFrame(
