@@ -78,7 +78,7 @@
     }
     make(axis, "text", { x: LEFT + (chart.width - LEFT - RIGHT) / 2, y: chart.height - 6, "text-anchor": "middle" },
       chart.x_label);
-    make(axis, "text", { x: 0, y: 12 }, chart.y_label);
+    if (chart.y_label !== chart.title) make(axis, "text", { x: 0, y: 12 }, chart.y_label);
     if (chart.reference !== null) {
       const at = y(chart, chart.reference);
       make(axis, "line", { class: "ghost", x1: LEFT, x2: chart.width - RIGHT, y1: at, y2: at });
@@ -219,7 +219,7 @@
       item.append(swatch, text);
       list.append(item);
     };
-    const dashed = (text) => entry("border-top:2px dashed var(--ink);height:0;width:1.5rem", text);
+    const dashed = (text) => entry("border-top:2px dashed var(--ink);border-radius:0;height:0;width:1.5rem", text);
     if (chart.kind === "rows") {
       if (chart.before.length) entry("background:var(--ink);width:3px", chart.first);
       if (chart.reference !== null) dashed(chart.dashes);
