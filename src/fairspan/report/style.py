@@ -125,8 +125,9 @@ def house_style() -> Iterator[None]:
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if missing:
-        # By its text alone: a line of fairspan's code below it would help nobody.
-        warnings.warn_explicit(_missing_line(missing), UserWarning, "fairspan", 1)
+        # By its text alone: a line of fairspan's code below it would help nobody. The same text is shown once.
+        registry = globals().setdefault("__warningregistry__", {})
+        warnings.warn_explicit(_missing_line(missing), UserWarning, "fairspan", 1, registry=registry)
 
 
 @cache
