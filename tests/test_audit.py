@@ -55,14 +55,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-Audit = Callable[..., fairspan.AuditLog]
+Audit = Callable[..., fairspan.RunLog]
 
 
 @pytest.fixture
 def measured(corpus: str, tmp_path: Path) -> Audit:
     """An audit of the small corpus, with everything it writes in tmp_path."""
 
-    def measure(model: Any, **options: Any) -> fairspan.AuditLog:
+    def measure(model: Any, **options: Any) -> fairspan.RunLog:
         settings = {"corpus": corpus, "sizes": [3], "sets": 3, "treatments": ["none"], "store": tmp_path / "s.sqlite"}
         return audit(model, **{**settings, "out": tmp_path / "run", **options})
 

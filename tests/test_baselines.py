@@ -33,7 +33,7 @@ from fairspan.model.last_two import last_two
 from fairspan.model.weights import copy_sharing_weights
 from fairspan.model.whitening import Whitening, fit_whitening, whiten
 from fairspan.runs.bases import embed_through
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
 from fairspan.runs.untested import overlaps
 from fairspan.studies.audit.forecast import forecast
@@ -621,7 +621,7 @@ def test_keys_name_the_baseline_and_its_content(prepared: Prepared, other_corpus
     assert same == [True, False, True, False], "only what is fitted depends on what it is fitted on"
 
 
-def stored_twice(log: AuditLog, again: AuditLog) -> None:
+def stored_twice(log: RunLog, again: RunLog) -> None:
     assert again.header["timings"]["texts_computed"] == 0
     assert again.rows.equals(log.rows)
 
@@ -770,7 +770,7 @@ def test_a_model_without_layers_is_refused_before_anything_is_embedded(
 
 
 def ranks(
-    rows: AuditLog, treatment: str, queries: Mapping[str, np.ndarray], documents: Mapping[str, np.ndarray]
+    rows: RunLog, treatment: str, queries: Mapping[str, np.ndarray], documents: Mapping[str, np.ndarray]
 ) -> None:
     """Checks the reciprocal rank of every query under a treatment."""
     found = rows.rows.filter((rows.rows["treatment"] == treatment) & (rows.rows["measure"] == "mrr"))

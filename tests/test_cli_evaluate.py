@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.cli import app
 from fairspan.errors import UnsupportedModel
-from fairspan.runs.log import AuditLog, read_log
+from fairspan.runs.log import RunLog, read_log
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation
@@ -400,12 +400,12 @@ def small(tmp_path: Path) -> SentenceTransformer:
     return tiny_model(tmp_path / "model", "bert", "mean")
 
 
-def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> AuditLog:
+def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> RunLog:
     settings: dict[str, Any] = {"treatments": ["none", B4], "metrics": METRICS, **options}
     return evaluate_mteb(model, make_evaluation("mteb:Tiny", **settings), task=task, out=folder / "run", name="m")
 
 
-def values(log: AuditLog, treatment: str, metric: str) -> dict[str, float]:
+def values(log: RunLog, treatment: str, metric: str) -> dict[str, float]:
     own = log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") == metric))
     return dict(own.select("query", "value").rows())
 

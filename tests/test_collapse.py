@@ -22,7 +22,7 @@ from fairspan.design.cuts import Cuts
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, EncodingError, FairspanError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import AuditLog, read_log
+from fairspan.runs.log import RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.stats.geometry import centroid_distance, effective_rank, mean_cosine
 from fairspan.studies.audit.run import audit
@@ -35,7 +35,7 @@ from tests.test_audit import forbid_encoding, header_of, stop_after
 from tests.tiny import tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
-Study = Callable[..., AuditLog]
+Study = Callable[..., RunLog]
 
 # As in an audit: padded batches in place of each text alone, float32 through four layers.
 BY_PADDING = 1e-5
@@ -69,7 +69,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 def study(corpus: str, tmp_path: Path) -> Study:
     """The least that is a study, with everything it writes in tmp_path."""
 
-    def measure(model: Any, **options: Any) -> AuditLog:
+    def measure(model: Any, **options: Any) -> RunLog:
         settings = {
             "corpus": corpus,
             "lengths": [10, 20],
@@ -85,7 +85,7 @@ def study(corpus: str, tmp_path: Path) -> Study:
     return measure
 
 
-def chosen(log: AuditLog, measure: str, treatment: str = "none", length: int | None = None) -> pl.DataFrame:
+def chosen(log: RunLog, measure: str, treatment: str = "none", length: int | None = None) -> pl.DataFrame:
     rows = log.rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment))
     return rows if length is None else rows.filter(pl.col("part") == str(length))
 
@@ -107,7 +107,7 @@ def pairwise_mean(vectors: Sequence[Any]) -> float:
 class Done:
     """A finished study, the model it asked and the texts it cut."""
 
-    log: AuditLog
+    log: RunLog
     models: dict[str, SentenceTransformer]
     cuts: Cuts
     prompt: str
@@ -310,7 +310,7 @@ def test_the_models_own_prompt_is_used(make_tiny: Make, study: Study) -> None:
     assert chosen(log, "cosine", length=10)["value"].mean() == pytest.approx(pairwise_mean(vectors), abs=BY_PADDING)
 
 
-def _asked(log: AuditLog) -> dict[str, Any]:
+def _asked(log: RunLog) -> dict[str, Any]:
     """The options of a study with no treatment but the plain model."""
     fields = {name: value for name, value in log.spec.items() if name != "treatments"}
     return {**fields, "temperatures": [1.0]}
@@ -731,7 +731,7 @@ def test_vectors_are_shared_with_an_audit(make_tiny: Make, study: Study, corpus:
     for number, first in enumerate(("audit", "collapse")):
         store = tmp_path / f"{number}.sqlite"
 
-        def audited(store: Path = store, number: int = number) -> AuditLog:
+        def audited(store: Path = store, number: int = number) -> RunLog:
             names = ["none", STRONG]
             asked = {"sizes": [2], "sets": 5, "design": "latin", "treatments": names}
             return audit(model, corpus=corpus, **asked, store=store, out=tmp_path / f"audit{number}")

@@ -27,7 +27,7 @@ from fairspan.corpus.segment import Segment
 from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import FORMAT, AuditLog, read_log
+from fairspan.runs.log import FORMAT, RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.run import audit
 from fairspan.studies.evaluate import run as evaluating
@@ -40,7 +40,7 @@ from tests.test_audit_faults import Commands, assert_sound, commands, header_of,
 from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
-Evaluate = Callable[..., AuditLog]
+Evaluate = Callable[..., RunLog]
 
 __all__ = ["commands"]
 
@@ -176,7 +176,7 @@ def corpus(articles: Mapping[tuple[str, str], Segment], tmp_path_factory: pytest
 def measured(corpus: str, tmp_path: Path) -> Evaluate:
     """An evaluation with everything it writes in tmp_path; of pages of three if nothing else is said."""
 
-    def measure(model: Any, task: str = "pages", **options: Any) -> AuditLog:
+    def measure(model: Any, task: str = "pages", **options: Any) -> RunLog:
         settings: dict[str, Any] = {"treatments": ["none"], "metrics": METRICS, "store": tmp_path / "s.sqlite"}
         if task == "pages":
             settings |= {"corpus": corpus, "size": 3, "sets": 4}
@@ -1474,7 +1474,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     folder = tmp_path_factory.mktemp("undisturbed")
     model = SentenceTransformer(str(place / "model"), device="cpu")
     return evaluate(
@@ -1501,7 +1501,7 @@ def typed(folder: Path) -> list[str]:
 @KILLED
 @pytest.mark.slow
 def test_killed_it_ends_with_the_same_bits(
-    commands: Commands, place: Path, undisturbed: AuditLog, tmp_path: Path
+    commands: Commands, place: Path, undisturbed: RunLog, tmp_path: Path
 ) -> None:
     """SIGKILL among the first queries and in the second treatment; then the same command."""
     store = tmp_path / "s.sqlite"

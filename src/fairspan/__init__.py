@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fairspan.model.by_segments import encode_segments
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
-    from fairspan.runs.log import AuditLog, read_log
+    from fairspan.runs.log import RunLog, read_log
     from fairspan.studies.audit.run import audit
     from fairspan.studies.collapse.run import collapse
     from fairspan.studies.evaluate.run import evaluate
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AuditLog",
     "Calibration",
     "CalibrationError",
     "Corpus",
@@ -55,6 +54,7 @@ __all__ = [
     "LogError",
     "MissingExtra",
     "PerSide",
+    "RunLog",
     "SegmentError",
     "SegmentedText",
     "StatisticsError",
@@ -74,7 +74,7 @@ __all__ = [
 
 # Names whose modules are heavy are imported when first used, so that `import fairspan` stays cheap.
 _LAZY = {
-    "AuditLog": "fairspan.runs.log",
+    "RunLog": "fairspan.runs.log",
     "Corpus": "fairspan.corpus.corpus",
     "Design": "fairspan.design.design",
     "audit": "fairspan.studies.audit.run",

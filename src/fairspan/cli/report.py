@@ -13,22 +13,24 @@ from fairspan.errors import LogError
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs: audits, evaluations, studies of length.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs: of audit, evaluate or collapse.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="The page. Default: report.html in the run's folder; of several runs, in this one."),
+        typer.Option(
+            help="File of the page. Default: report.html in the run's folder; for several runs, in this folder."
+        ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What stands at the top of the page.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="A folder for all figures of the runs.")] = None,
-    figure_formats: Annotated[str, typer.Option(help="Of svg, png and pdf.")] = "svg",
-    tables: Annotated[Path | None, typer.Option(help="A folder for all tables of the runs.")] = None,
-    table_formats: Annotated[str, typer.Option(help="Of md, tex and csv.")] = "md,tex,csv",
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for all figures of the runs.")] = None,
+    figure_formats: Annotated[str, typer.Option(help="Formats of the figures, of svg, png and pdf.")] = "svg",
+    tables: Annotated[Path | None, typer.Option(help="Folder for all tables of the runs.")] = None,
+    table_formats: Annotated[str, typer.Option(help="Formats of the tables, of md, tex and csv.")] = "md,tex,csv",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Make a page of runs that can be mailed: verdicts, profiles before and after, tables, methods and the rows.
+    """Write a page about runs: verdicts, profiles before and after, tables, methods and the rows.
 
-    The page is one file. It needs no network and holds the raw rows unless they are too many. Several runs stand side
-    by side, with paired differences where they share documents or queries.
+    The page is one file. It needs no network and contains the raw rows unless they are too many. Several runs are
+    shown side by side, with paired differences if they share documents or queries.
 
     Examples:
 
@@ -46,8 +48,8 @@ def report(
     from fairspan.runs.log import read_log
 
     wanted = {
-        "figures": _formats("figure-formats", figure_formats),
-        "tables": _formats("table-formats", table_formats),
+        "figures": _formats("figure_formats", figure_formats),
+        "tables": _formats("table_formats", table_formats),
     }
     if out is not None:
         require_page(out)
@@ -82,7 +84,7 @@ def report(
 
 
 def _formats(name: str, text: str) -> list[str]:
-    found = words(text)
+    found = words(name, text)
     if not found:
-        raise LogError(f"--{name} takes at least one format.")
+        raise LogError(f"[[{name}]] takes at least one format.")
     return found

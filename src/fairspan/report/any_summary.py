@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.audit.summary import Summary, summarize
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length
 from fairspan.studies.evaluate.summary import RetrievalSummary, summarize_search
@@ -11,7 +11,7 @@ from fairspan.studies.evaluate.summary import RetrievalSummary, summarize_search
 AnySummary = Summary | RetrievalSummary | LengthSummary
 
 
-def summarize_run(log: AuditLog) -> AnySummary:
+def summarize_run(log: RunLog) -> AnySummary:
     """What a log says, in numbers."""
     verb = log.header.get("verb")
     if verb == "audit":

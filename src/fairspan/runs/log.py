@@ -1,4 +1,4 @@
-"""`AuditLog`: one folder a run, with `run.json` (what was done, how far) and `rows.parquet` (every raw value)."""
+"""`RunLog`: one folder a run, with `run.json` (what was done, how far) and `rows.parquet` (every raw value)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tok
 
 
 @dataclass(frozen=True, slots=True)
-class AuditLog:
+class RunLog:
     """What a run left on disk.
 
     Attributes:
@@ -61,12 +61,12 @@ class AuditLog:
         return [str(note) for note in self.header["notes"]]
 
 
-def read_log(folder: Path | str) -> AuditLog:
+def read_log(folder: Path | str) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
     folder = Path(folder)
     folder = folder.parent if folder.name == HEADER else folder
     header = read_header(folder)
-    return AuditLog(folder, header, _read_rows(folder / ROWS, header))
+    return RunLog(folder, header, _read_rows(folder / ROWS, header))
 
 
 def read_header(folder: Path) -> dict[str, Any]:
@@ -135,11 +135,11 @@ class LogWriter:
         self.header["rows"] = len(whole)
         self._write_header()
 
-    def finish(self, status: str, *, error: str | None = None, **entries: Any) -> AuditLog | None:
+    def finish(self, status: str, *, error: str | None = None, **entries: Any) -> RunLog | None:
         """Write how the run ended; the log, if it is complete."""
         self.header |= {"status": status, "finished": _now(), "error": error, **entries}
         self._write_header()
-        return AuditLog(self.folder, self.header, pl.concat(self._rows)) if status == "complete" else None
+        return RunLog(self.folder, self.header, pl.concat(self._rows)) if status == "complete" else None
 
     def _write_header(self) -> None:
         text = json.dumps(self.header, indent=2, ensure_ascii=False) + "\n"
@@ -176,7 +176,7 @@ def _guard(action: Any, folder: Path) -> None:
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise LogError(
-            f"the run's folder {folder} cannot be written ({reason}): make room or choose another with --out. "
+            f"the run's folder {folder} cannot be written ({reason}): make room or choose another with [[out=]]. "
             "Vectors that were computed are in the store, and the same command goes on from there."
         ) from error
 

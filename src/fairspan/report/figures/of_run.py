@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fairspan.errors import LogError, StatisticsError
 from fairspan.report.any_summary import AnySummary
 from fairspan.report.figures import attention, length, profiles, search, temperature_grid
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.audit.attention import summarize_attention
 from fairspan.studies.audit.summary import POSITION_MEASURES, Summary, summarize
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length
@@ -42,7 +42,7 @@ class NamedFigure:
         return self.make()
 
 
-def figures_of(log: AuditLog, *, summary: AnySummary | None = None) -> list[NamedFigure]:
+def figures_of(log: RunLog, *, summary: AnySummary | None = None) -> list[NamedFigure]:
     """The figures that a log has numbers for, in the order in which a report shows them.
 
     Args:
@@ -59,7 +59,7 @@ def figures_of(log: AuditLog, *, summary: AnySummary | None = None) -> list[Name
 
 
 def write_figures(
-    log: AuditLog, folder: Path, formats: Sequence[str] = ("svg",), *, summary: AnySummary | None = None
+    log: RunLog, folder: Path, formats: Sequence[str] = ("svg",), *, summary: AnySummary | None = None
 ) -> list[Path]:
     """Draw every figure of a run into `folder`, as NAME.svg and so on.
 
@@ -97,7 +97,7 @@ _ATTENTION_CAPTIONS = {
 }
 
 
-def _of_audit(log: AuditLog, summary: Summary | None) -> list[NamedFigure]:
+def _of_audit(log: RunLog, summary: Summary | None) -> list[NamedFigure]:
     found = []
     for grid in _grids(log, summary):
         for page, plans in profiles.pages_of(grid):
@@ -113,7 +113,7 @@ def _of_audit(log: AuditLog, summary: Summary | None) -> list[NamedFigure]:
     return found
 
 
-def _grids(log: AuditLog, summary: Summary | None) -> list[profiles.ProfileGrid]:
+def _grids(log: RunLog, summary: Summary | None) -> list[profiles.ProfileGrid]:
     try:
         summary = summary or summarize(log)
     except StatisticsError:

@@ -24,7 +24,7 @@ from fairspan.report.figures.style import (
     spread_out,
     write_figure,
 )
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.audit.summary import POSITION_MEASURES, Summary
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def grid_of(summary: Summary, measure: str) -> ProfileGrid:
     return ProfileGrid(measure, summary.log.model, labels, tuple(profiles))
 
 
-def bare_grid(log: AuditLog, measure: str) -> ProfileGrid:
+def bare_grid(log: RunLog, measure: str) -> ProfileGrid:
     """The profiles of a log without intervals, for one whose sets are too few for statistics."""
     family = ["treatment", "n", "lead", "later"]
     rows = log.rows.filter(pl.col("measure") == measure)

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 
 # Rows of which the compressed share is measured before all are compressed.
 SAMPLE = 20_000
@@ -31,7 +31,7 @@ class Download:
     reason: str = ""
 
 
-def row_download(log: AuditLog, limit: int) -> Download:
+def row_download(log: RunLog, limit: int) -> Download:
     """The raw rows as CSV, if they take at most `limit` bytes of the page."""
     label = f"raw rows, {len(log.rows):,} (CSV)"
     name = f"{log.run}-rows.csv"

@@ -18,7 +18,7 @@ from fairspan.report.tables.comparison import comparison_tables
 from fairspan.report.tables.search import change_table
 from fairspan.report.tables.table import Table
 from fairspan.report.tables.text import model_name
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.audit.attention import summarize_attention
 from fairspan.studies.audit.comparison import compare_sides, sides_to_compare
 from fairspan.studies.audit.summary import Summary
@@ -31,7 +31,7 @@ ROOM_FOR_ROWS = 2_500_000
 
 
 def write_page(
-    logs: Sequence[AuditLog],
+    logs: Sequence[RunLog],
     file: Path,
     *,
     title: str | None = None,
@@ -46,7 +46,7 @@ def write_page(
 
 
 def make_page(
-    logs: Sequence[AuditLog], *, title: str | None = None, summaries: Sequence[AnySummary] | None = None
+    logs: Sequence[RunLog], *, title: str | None = None, summaries: Sequence[AnySummary] | None = None
 ) -> str:
     """The page as text."""
     if not logs:
@@ -60,7 +60,7 @@ def make_page(
     return render("report.html", scripts=("charts.js",), title=title or _title(logs), parts=parts, runs=len(logs))
 
 
-def _part(log: AuditLog, summary: AnySummary, room: int) -> RunPart:
+def _part(log: RunLog, summary: AnySummary, room: int) -> RunPart:
     sections: list[Section | None]
     notes = log.notes
     if isinstance(summary, Summary):
@@ -101,7 +101,7 @@ def _part(log: AuditLog, summary: AnySummary, room: int) -> RunPart:
     )
 
 
-def _together(logs: Sequence[AuditLog], summaries: Sequence[AnySummary], parts: Sequence[RunPart]) -> RunPart:
+def _together(logs: Sequence[RunLog], summaries: Sequence[AnySummary], parts: Sequence[RunPart]) -> RunPart:
     """What several runs say side by side: profiles on common axes, and paired differences from the first."""
     labels = _labels(logs)
     own = [Audited(one, labels[one.log.run]) for one in summaries if isinstance(one, Summary)]
@@ -127,7 +127,7 @@ def _together(logs: Sequence[AuditLog], summaries: Sequence[AnySummary], parts: 
     )
 
 
-def _comparisons(logs: Sequence[AuditLog]) -> tuple[list[Table], list[str]]:
+def _comparisons(logs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
     """Every other run against the first of its kind; where that cannot be, the reason."""
     tables: list[Table] = []
     notes: list[str] = []
@@ -141,7 +141,7 @@ def _comparisons(logs: Sequence[AuditLog]) -> tuple[list[Table], list[str]]:
     return tables, notes
 
 
-def _paired_tables(verb: str, first: AuditLog, other: AuditLog) -> list[Table]:
+def _paired_tables(verb: str, first: RunLog, other: RunLog) -> list[Table]:
     pairs = sides_to_compare(first, other)
     if verb == "audit":
         found = [one for pair in pairs for one in compare_sides(*pair)]
@@ -150,18 +150,18 @@ def _paired_tables(verb: str, first: AuditLog, other: AuditLog) -> list[Table]:
     return [change_table(found, str(one), str(two)).table for found, one, two in changes]
 
 
-def _labels(logs: Sequence[AuditLog]) -> dict[str, str]:
+def _labels(logs: Sequence[RunLog]) -> dict[str, str]:
     """Short names of runs, the run's own where models do not tell them apart."""
     models = [model_name(log.model) for log in logs]
     return {log.run: model if models.count(model) == 1 else log.run for log, model in zip(logs, models, strict=True)}
 
 
-def _run_title(log: AuditLog) -> str:
+def _run_title(log: RunLog) -> str:
     kinds = {"audit": "audit", "evaluate": "search", "collapse": "length"}
     return f"{model_name(log.model)}: {kinds.get(str(log.header.get('verb')), 'run')}"
 
 
-def _title(logs: Sequence[AuditLog]) -> str:
+def _title(logs: Sequence[RunLog]) -> str:
     models = list(dict.fromkeys(model_name(log.model) for log in logs))
     if len(logs) > 1:
         return "Side by side: " + ", ".join(models)
@@ -172,7 +172,7 @@ def _title(logs: Sequence[AuditLog]) -> str:
     }[str(logs[0].header["verb"])]
 
 
-def _refuse_twice(logs: Sequence[AuditLog]) -> None:
+def _refuse_twice(logs: Sequence[RunLog]) -> None:
     seen = [log.run for log in logs]
     twice = next((run for run in seen if seen.count(run) > 1), None)
     if twice is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairspan.report.tables.text import model_name
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 
 INFERENCES = {
     "auto": "chosen by the number of sets and whether they share segments",
@@ -20,7 +20,7 @@ INFERENCES = {
 }
 
 
-def facts_of(log: AuditLog) -> tuple[tuple[str, str], ...]:
+def facts_of(log: RunLog) -> tuple[tuple[str, str], ...]:
     """The few that stand under a run's title."""
     header = log.header
     found = [("model", model_name(log.model))]
@@ -41,7 +41,7 @@ def facts_of(log: AuditLog) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def settings_of(log: AuditLog) -> tuple[tuple[str, str], ...]:
+def settings_of(log: RunLog) -> tuple[tuple[str, str], ...]:
     """Everything needed to do it again: seeds, weights, versions, machine."""
     header = log.header
     model = header["model"]
@@ -66,12 +66,12 @@ def settings_of(log: AuditLog) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in found if value)
 
 
-def spec_text(log: AuditLog) -> str:
+def spec_text(log: RunLog) -> str:
     """The whole spec as JSON."""
     return json.dumps(log.spec, ensure_ascii=False, indent=2)
 
 
-def methods_of(log: AuditLog) -> str:
+def methods_of(log: RunLog) -> str:
     """The template that tells in plain words how it was measured."""
     return f"methods-{log.header['verb']}.html"
 

@@ -15,7 +15,7 @@ from fairspan.report.tables.length import length_tables
 from fairspan.report.tables.markdown import to_markdown
 from fairspan.report.tables.named import NamedTable
 from fairspan.report.tables.search import grid_table, search_tables
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.audit.summary import Summary
 from fairspan.studies.evaluate.summary import RetrievalSummary
 from fairspan.studies.evaluate.temperature_grid import temperature_grid
@@ -27,7 +27,7 @@ FORMATS: dict[str, Callable[[NamedTable], str]] = {
 }
 
 
-def tables_of(log: AuditLog, *, summary: AnySummary | None = None) -> list[NamedTable]:
+def tables_of(log: RunLog, *, summary: AnySummary | None = None) -> list[NamedTable]:
     """The tables of an audit, an evaluation or a study of length, verdicts first.
 
     Args:
@@ -43,7 +43,7 @@ def tables_of(log: AuditLog, *, summary: AnySummary | None = None) -> list[Named
 
 
 def write_tables(
-    log: AuditLog,
+    log: RunLog,
     folder: Path,
     formats: Sequence[str] = ("md", "tex", "csv"),
     *,
