@@ -19,6 +19,7 @@ from fairspan.errors import CorpusError, DesignError
 from fairspan.model.last_two import last_two
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.subject import open_subject
 from fairspan.studies.collapse.classification import training_part
 from fairspan.studies.collapse.results import fitted
 from fairspan.studies.collapse.run import collapse, prepare_collapse
@@ -88,7 +89,7 @@ def told(
     """Accuracy and mean entropy by length, from scikit-learn itself and each text embedded alone."""
     from sklearn.linear_model import LogisticRegression
 
-    prepared = prepare_collapse(model, make_collapse(**options(files)))
+    prepared = prepare_collapse(open_subject(model), make_collapse(**options(files)))
     assert prepared.labelled is not None
     texts = prepared.labelled.cuts.texts
     labels = {
@@ -267,7 +268,7 @@ def test_a_whitening_is_fitted_on_what_is_not_measured(
     model: SentenceTransformer, files: dict[str, str], tmp_path: Path
 ) -> None:
     given = options(files, temperatures=[1.0], treatments=["whitening"], fit_corpus=files["others"])
-    prepared = prepare_collapse(model, make_collapse(**given))
+    prepared = prepare_collapse(open_subject(model), make_collapse(**given))
     assert prepared.labelled is not None
     measured = {text.text for text in (*prepared.cuts.texts, *prepared.labelled.cuts.texts)}
     assert len(prepared.fit.texts) >= 2 * 32
@@ -282,7 +283,7 @@ def test_a_whitening_is_fitted_on_what_is_not_measured(
 def test_a_whitening_without_texts_to_spare(model: SentenceTransformer, files: dict[str, str]) -> None:
     """All ten articles are measured."""
     with pytest.raises(CorpusError, match="fit-corpus"):
-        prepare_collapse(model, make_collapse(**options(files, treatments=["whitening"])))
+        prepare_collapse(open_subject(model), make_collapse(**options(files, treatments=["whitening"])))
 
 
 # Options that would do nothing.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError
 from fairspan.model.weights import copy_sharing_weights
 from fairspan.runs.log import FORMAT, RunLog, read_log
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit
-from fairspan.studies.evaluate import run as evaluating
 from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
@@ -400,7 +401,7 @@ def test_long_documents_by_default(make_tiny: Make, evidence: str, beir: str, tm
     model.max_seq_length = 40
 
     def notes(task: str, **options: Any) -> list[str]:
-        prepared = prepare_evaluation(model, make_evaluation(task, treatments=["none"], **options))
+        prepared = prepare_evaluation(open_subject(model), make_evaluation(task, treatments=["none"], **options))
         return list(prepared.tasks[0].task.notes)
 
     assert any("were left out, with" in note for note in notes(evidence))
@@ -953,10 +954,11 @@ class _Named(ObjectEncoder):
 def fading(monkeypatch: pytest.MonkeyPatch, last: Mapping[str, float]) -> list[dict[str, str]]:
     """Treatments under which documents fade, and queries do not."""
 
-    def encoders(prepared: Any, treatment: Treatment, *_: Any) -> tuple[ObjectEncoder, ObjectEncoder]:
-        return _Named(Fading(1.0), "queries"), _Named(Fading(last[treatment.name]), treatment.name)
+    def under(subject: Subject, treatment: Treatment, **_: Any) -> SimpleNamespace:
+        queries, documents = _Named(Fading(1.0), "queries"), _Named(Fading(last[treatment.name]), treatment.name)
+        return SimpleNamespace(treatment=treatment, queries=queries, documents=documents)
 
-    monkeypatch.setattr(evaluating, "encoders_of", encoders)
+    monkeypatch.setattr(Subject, "under", under)
     return [{"name": name, "preset": "none"} for name in last]
 
 
@@ -1093,7 +1095,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     asked: dict[str, Any] = {"corpus": corpus, "size": 3, "sets": 3, "treatments": ["none"]}
 
     def name(model: Any = model, task: str = "pages", name: str = "org/Tiny Model", **changes: Any) -> str:
-        return prepare_evaluation(model, make_evaluation(task, **{**asked, **changes}), name=name).run
+        return prepare_evaluation(open_subject(model, name=name), make_evaluation(task, **{**asked, **changes})).run
 
     narrower, prompted = copy_sharing_weights(model), copy_sharing_weights(model)
     narrower.max_seq_length = 100
@@ -1155,7 +1157,7 @@ def test_a_changed_collection_is_another_run(make_tiny: Make, graded: Collection
     runs = []
     for one in changed:
         in_beir(tmp_path / "tiny", one)
-        runs.append(prepare_evaluation(model, make_evaluation(str(tmp_path / "tiny"), **spec)).run)
+        runs.append(prepare_evaluation(open_subject(model), make_evaluation(str(tmp_path / "tiny"), **spec)).run)
         for file in [*(tmp_path / "tiny").rglob("*.*")]:
             file.unlink()
         (tmp_path / "tiny" / "qrels").rmdir()
@@ -1346,13 +1348,6 @@ def test_progress_ends_at_what_it_announced(
 
 
 # What is asked.
-
-
-def test_options_beside_a_spec_are_not_dropped(make_tiny: Make, tmp_path: Path) -> None:
-    spec = make_evaluation(treatments=["none"])
-    for options in ({"sets": 3}, {"task": "pages"}):
-        with pytest.raises(TaskError, match="belongs to the spec"):
-            evaluate(make_tiny(), spec=spec, out=tmp_path / "run", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
