@@ -974,7 +974,7 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
 
 @pytest.mark.parametrize("dtype", ["int8", "float31", "nn"])
 def test_there_is_no_such_dtype(folder: Path, dtype: str) -> None:
-    with pytest.raises(LoadError, match=f"there is no dtype '{dtype}': use float32, bfloat16 or float16"):
+    with pytest.raises(LoadError, match=f"there is no dtype '{dtype}': use float32, bfloat16, float16 or auto"):
         load_model(str(folder), Loading(device="cpu", dtype=dtype))
 
 
