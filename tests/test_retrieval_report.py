@@ -18,7 +18,7 @@ from rich.console import Console
 from fairspan.errors import LogError
 from fairspan.report.figures.search import draw_search, save_search_picture
 from fairspan.report.retrieval_terminal import change_tables, cost_table, print_search, run_tables
-from fairspan.runs.log import AuditLog, LogWriter, read_log
+from fairspan.runs.log import LogWriter, RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, compare_searches, summarize_search
@@ -76,7 +76,7 @@ def rows_of(
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> AuditLog:
+def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> RunLog:
     """A log of these rows, whose order means nothing."""
     treatments = list(dict.fromkeys(rows["treatment"]))
     given = [name for name in treatments if not (name.endswith(ONLY) and name.removesuffix(ONLY) in treatments)]
@@ -830,7 +830,7 @@ def test_tables_of_changes_fit(wide: RetrievalSummary) -> None:
         assert all(any(line.split()[:1] == [metric] for line in lines) for metric in METRICS)
 
 
-def an_audit(folder: Path) -> AuditLog:
+def an_audit(folder: Path) -> RunLog:
     return simulated_log(folder, [simulated_rows(lambda position, number: 0.5)])
 
 

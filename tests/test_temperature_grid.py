@@ -22,7 +22,7 @@ from fairspan.errors import CalibrationError, TaskError
 from fairspan.report.retrieval_terminal import print_search
 from fairspan.report.tables.of_run import tables_of
 from fairspan.report.temperature_grid_terminal import grid_tables
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import holm, query_change
 from fairspan.studies.evaluate.run import evaluate
@@ -58,13 +58,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 
 
 @pytest.fixture(scope="module")
-def log(model: SentenceTransformer, beir: str, tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def log(model: SentenceTransformer, beir: str, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     folder = tmp_path_factory.mktemp("grid")
     return evaluate(model, beir, temperature_grid=VALUES, out=folder / "run", store=folder / "store.sqlite")
 
 
 @pytest.fixture(scope="module")
-def summary(log: AuditLog) -> RetrievalSummary:
+def summary(log: RunLog) -> RetrievalSummary:
     return summarize_search(log)
 
 
@@ -314,7 +314,7 @@ def test_the_figure_writes_every_number(grid: TemperatureGrid) -> None:
     assert (np.diff(shades) < 0).all(), "darker is better, in grey as well"
 
 
-def test_the_grid_is_the_figure_of_such_a_run(log: AuditLog) -> None:
+def test_the_grid_is_the_figure_of_such_a_run(log: RunLog) -> None:
     """Its many arms are not drawn again as bars."""
     pytest.importorskip("matplotlib")
     from fairspan.report.figures import figures_of
@@ -322,7 +322,7 @@ def test_the_grid_is_the_figure_of_such_a_run(log: AuditLog) -> None:
     assert [named.name for named in figures_of(log)] == ["temperature-grid"]
 
 
-def test_the_grid_is_among_the_tables_of_such_a_run(log: AuditLog) -> None:
+def test_the_grid_is_among_the_tables_of_such_a_run(log: RunLog) -> None:
     """Unrounded, one row a pair."""
     found = temperature_grid(summarize_search(log))
     assert found is not None

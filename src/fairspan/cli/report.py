@@ -43,7 +43,10 @@ def report(
     from fairspan.report.render import require_page
     from fairspan.studies.logs import read_log, save_page
 
-    wanted = {"figures": _formats("figure-formats", figure_formats), "tables": _formats("table-formats", table_formats)}
+    wanted = {
+        "figures": _formats("figure-formats", figure_formats),
+        "tables": _formats("table-formats", table_formats),
+    }
     if out is not None:
         require_page(out)
     with Console(stderr=True).status("reading") as status:

@@ -13,7 +13,7 @@ import polars as pl
 from fairspan.calibration.treatment import Treatment
 from fairspan.errors import LogError
 from fairspan.report.text import UNKNOWN, bounds, number, with_bounds
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.collapse.schedules import reference_reach
 from fairspan.studies.collapse.spec import WORDS, temperature_of
@@ -37,7 +37,7 @@ _STEP: dict[str, Any] = {"source": pl.String, "tokens": pl.Int64, "temperature":
 class LengthSummary:
     """The results of one study."""
 
-    log: AuditLog
+    log: RunLog
 
     @property
     def lengths(self) -> list[int]:
@@ -287,7 +287,7 @@ class LengthSummary:
         return found
 
 
-def summarize_length(log: AuditLog) -> LengthSummary:
+def summarize_length(log: RunLog) -> LengthSummary:
     """The results of a study's log."""
     if log.header.get("verb") != "collapse":
         raise LogError(f"the run {log.run} belongs to {log.header.get('verb')}, not to a study of length.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairspan.report.table import Tone
 from fairspan.report.text import model_name
 from fairspan.report.view import Card, Section, View
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.collapse.charts import OVERVIEW, charts_of
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length
 from fairspan.studies.collapse.tables import tables_of, where
@@ -33,7 +33,7 @@ METHODS = (
 )
 
 
-def view_of(log: AuditLog) -> View:
+def view_of(log: RunLog) -> View:
     """What a study's log has to show."""
     summary = summarize_length(log)
     return View(

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import query_change, query_effects
 from fairspan.studies.evaluate.summary import Arm, arms_of, interval_dict, sorted_rows
@@ -51,7 +51,7 @@ class LengthGroup:
         }
 
 
-def by_length(log: AuditLog) -> list[LengthGroup]:
+def by_length(log: RunLog) -> list[LengthGroup]:
     """The first metric for the shortest and longest fifth of queries, and the mean rank of the longest documents.
 
     These are the longest fifth of those that answer a query, counted once for each query that they answer.
@@ -69,7 +69,7 @@ def by_length(log: AuditLog) -> list[LengthGroup]:
 
 
 def _groups(
-    log: AuditLog, arms: list[Arm], measure: str, column: str, names: tuple[str | None, str]
+    log: RunLog, arms: list[Arm], measure: str, column: str, names: tuple[str | None, str]
 ) -> list[LengthGroup]:
     rows = log.rows.filter(pl.col("measure") == measure)
     tables = {arm: sorted_rows(rows, arm) for arm in arms}

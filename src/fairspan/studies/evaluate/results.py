@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairspan.report.text import finite
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import QueryChange, QueryEffects
 
@@ -115,7 +115,7 @@ class RetrievalSummary:
         runs: the first metric by how many tokens lie before the evidence; empty where it is not known.
     """
 
-    log: AuditLog
+    log: RunLog
     baseline: Arm
     results: tuple[Result, ...]
     changes: tuple[Change, ...]

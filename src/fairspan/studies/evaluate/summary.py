@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, holm, query_change, query_effects
 from fairspan.studies.evaluate.advice import advise, is_advised
@@ -42,7 +42,7 @@ RUN, MOST_RUNS = 128, 8
 _QUERY = ["lead", "later", "order", "query", "document"]
 
 
-def summarize_search(log: AuditLog) -> RetrievalSummary:
+def summarize_search(log: RunLog) -> RetrievalSummary:
     """Statistics of every arm of an evaluation's log."""
     if log.header.get("verb") != "evaluate":
         raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not an evaluation.")
@@ -68,7 +68,7 @@ def summarize_search(log: AuditLog) -> RetrievalSummary:
     return RetrievalSummary(log, arms[0], summary.results, summary.changes, summary.runs, advice)
 
 
-def compare_searches(first: AuditLog, second: AuditLog, treatments: tuple[str, str]) -> list[Change]:
+def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str]) -> list[Change]:
     """Second minus first, on the queries that both runs asked of the same documents, index by index."""
     _refuse_other_pages(first, second)
     found = []
@@ -96,7 +96,7 @@ def compare_searches(first: AuditLog, second: AuditLog, treatments: tuple[str, s
     return changes
 
 
-def _refuse_other_pages(first: AuditLog, second: AuditLog) -> None:
+def _refuse_other_pages(first: RunLog, second: RunLog) -> None:
     """Pages are named by their place in the draw, so that other pages may have the same names."""
     tasks = [log.header["task"] for log in (first, second)]
     pages = any(task.get("positions") == "segments" for task in tasks)
@@ -112,7 +112,7 @@ def _plan() -> pl.Expr:
     return pl.when(lead == later).then(lead).otherwise(lead + ":" + later)
 
 
-def arms_of(log: AuditLog) -> list[Arm]:
+def arms_of(log: RunLog) -> list[Arm]:
     """What was searched, in the order of the treatments, whole documents first."""
     arms = [Arm(*pair) for pair in log.rows.select("treatment", "part").unique(maintain_order=True).rows()]
     return sorted(arms, key=lambda arm: (log.treatments.index(arm.treatment), arm.index != "whole"))

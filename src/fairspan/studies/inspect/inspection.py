@@ -10,6 +10,7 @@ from typing import Any
 from unicodedata import category
 
 from fairspan.report.files import write_file
+from fairspan.report.frames import to_records
 from fairspan.report.render import require_page
 from fairspan.report.result import Result
 from fairspan.report.text import number
@@ -184,9 +185,8 @@ class Inspection(Result):
             "on the model run fairspan audit."
         )
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """All that is not in the view's frames, as JSON can hold it."""
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it, with one list of records for each frame."""
         return {
             "format": FORMAT,
             "verb": "inspect",
@@ -204,6 +204,7 @@ class Inspection(Result):
             "notes": list(self.notes),
             "caveat": self.caveat,
             "text": self.text,
+            **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
 
     def _never_seen(self) -> str:
