@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.report.figures import NamedFigure, attention, fonts, profiles, search, style
+from fairspan.report.figures.of_run import figures_of, write_figures
 from rich.console import Console
 
 from fairspan.errors import LogError, MissingExtra
-from fairspan.report.figures import NamedFigure, attention, fonts, length, profiles, search, style
-from fairspan.report.figures.of_run import figures_of, write_figures
 from fairspan.report.terminal import print_summary
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
@@ -25,7 +25,6 @@ from fairspan.studies.audit.attention import AttentionSummary, layer_groups, sum
 from fairspan.studies.audit.summary import Summary, summarize
 from fairspan.studies.evaluate.by_length import by_length
 from fairspan.studies.evaluate.summary import Arm, summarize_search
-from tests import test_length_report as studies
 from tests import test_retrieval_report as searches
 from tests.test_report import simulated_log, simulated_rows
 
@@ -125,45 +124,6 @@ def summary(log: RunLog) -> Summary:
 @pytest.fixture(scope="module")
 def looked(log: RunLog) -> AttentionSummary:
     return summarize_attention(log)
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> studies.LengthSummary:
-    """A study with everything that there is to draw."""
-    curves = {"none": [0.5, 0.55, 0.6, 0.7], "tempscale+temperature=0.8": [0.4, 0.41, 0.42, 0.43]}
-    with_words = {**curves, "words": [0.1, 0.2, 0.3, 0.4]}
-    entries = [
-        entry
-        for measure, factor in (("cosine", 1), ("distance", 2), ("rank", 10))
-        for entry in studies.entries_of(
-            {name: [factor * value for value in values] for name, values in with_words.items()},
-            studies.LENGTHS,
-            measure,
-        )
-    ]
-    told = [
-        {**entry, "measure": measure, "estimate": entry["estimate"] / 2, "low": entry["low"] / 2}
-        for measure in ("correct", "entropy")
-        for entry in studies.entries_of(curves, studies.LENGTHS)
-    ]
-    repeated = [
-        {
-            "treatment": name,
-            "measure": "repeated",
-            "document": "dog cat",
-            "part": str(times),
-            "value": shift + 1 / times,
-        }
-        for name, shift in (("none", 0.0), ("tempscale+temperature=0.8", 0.1))
-        for times in (1, 2, 4, 8)
-    ]
-    return studies.study_of(
-        tmp_path_factory.mktemp("study") / "run",
-        with_words,
-        rows=[*studies.SPECTRA, *repeated],
-        geometry=entries,
-        classification=told,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -448,85 +408,6 @@ def test_attention_is_in_the_json_and_in_the_terminal(summary: Summary, tmp_path
     assert not without.attention()
 
 
-# --- length
-
-
-def test_curves_by_length_are_the_study_s(study: studies.LengthSummary) -> None:
-    names = [*study.treatments, "words"]
-    for measures in (["cosine"], ["distance", "rank"]):
-        figure = length.draw_geometry(study, measures)
-        # The cosine comes a second time, without the control.
-        panels = [*measures, *(["cosine"] if measures == ["cosine"] else [])]
-        for number, (axes, measure) in enumerate(zip(figure.axes, panels, strict=True)):
-            drawn = curves_of(axes)
-            control = [length.WORDS_LABEL] if number < len(measures) else []
-            assert set(drawn) == {*study.treatments, *control}
-            for name in names if control else study.treatments:
-                x, y, ends = drawn[length.WORDS_LABEL if name == "words" else name]
-                found = [study.value(name, measure, one) for one in study.lengths]
-                assert x.tolist() == study.lengths
-                np.testing.assert_allclose(y, [one.estimate for one in found if one])
-                np.testing.assert_allclose(ends, [(one.low, one.high) for one in found if one])
-        assert_legible(figure)
-
-
-def test_sigma_stands_beside_theorem_3(study: studies.LengthSummary) -> None:
-    figure = length.draw_sigma(study)
-    drawn = lines_of(figure.axes[0])
-    for name in study.treatments:
-        for measure, label in (("sigma_a", name), ("theorem_3", f"_{name} bound")):
-            rows = study.spectrum(measure, name)
-            last = rows.filter(rows["layer"] == rows["layer"].max())
-            assert drawn[label] == (last["length"].to_list(), last["value"].to_list())
-    assert_legible(figure)
-
-
-def test_filter_rates_stand_beside_theorem_2(study: studies.LengthSummary) -> None:
-    figure = length.draw_rates(study)
-    panels = {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
-    assert list(panels) == [f"{one} tokens" for one in study.lengths]
-    for one in study.lengths:
-        lines = panels[f"{one} tokens"].lines
-        for place, name in enumerate(study.treatments):
-            rates = study.spectrum("filter_rate", name).filter(pl.col("length") == one)
-            bounds = study.spectrum("theorem_2", name).filter(pl.col("length") == one)
-            (line,) = [line for line in lines if line.get_label() == name]
-            assert list(line.get_xdata()) == [layer + 1 for layer in rates["layer"]]
-            assert list(line.get_ydata()) == rates["value"].to_list()
-            colour = style.look_of(place).colour
-            dashed = [line for line in lines if line.get_label() == "_bound" and line.get_color() == colour]
-            assert [list(line.get_ydata()) for line in dashed] == ([bounds["value"].to_list()] if len(bounds) else [])
-    assert_legible(figure)
-
-
-def test_repeated_words_and_labels_told(study: studies.LengthSummary) -> None:
-    figure = length.draw_repeated(study)
-    drawn = curves_of(figure.axes[0])
-    for name in study.treatments:
-        x, y, _ = drawn[name]
-        assert list(zip(x.tolist(), y.tolist(), strict=True)) == study.repeated(name)
-    assert_legible(figure)
-    figure = length.draw_classified(study)
-    for axes, measure in zip(figure.axes, ("correct", "entropy"), strict=True):
-        for name in study.treatments:
-            _, y, ends = curves_of(axes)[name]
-            found = [study.classified(name, measure, one) for one in study.lengths]
-            np.testing.assert_allclose(y, [one.estimate for one in found if one])
-            np.testing.assert_allclose(ends, [(one.low, one.high) for one in found if one])
-    assert_legible(figure)
-
-
-def test_a_length_without_a_value_leaves_a_gap(tmp_path: Path) -> None:
-    """Too few documents of one length: the others are drawn."""
-    entries = studies.entries_of({"none": [0.5, 0.6, 0.7, 0.8]}, studies.LENGTHS)
-    for entry in entries:
-        if entry["length"] == 200:
-            entry |= {"estimate": None, "low": None, "high": None}
-    found = studies.study_of(tmp_path, {"none": [0.5, 0.6, 0.7, 0.8]}, geometry=entries)
-    _, y, _ = curves_of(length.draw_geometry(found, ["cosine"]).axes[0])["none"]
-    np.testing.assert_allclose(y, [0.5, 0.6, np.nan, 0.8])
-
-
 # --- search
 
 
@@ -574,10 +455,9 @@ def test_quality_by_tokens_before_and_by_length(evaluation: RunLog) -> None:
 # --- all figures of a run
 
 
-def test_every_verb_has_its_figures(log: RunLog, study: studies.LengthSummary, evaluation: RunLog) -> None:
+def test_every_verb_has_its_figures(log: RunLog, evaluation: RunLog) -> None:
     names = {
         "audit": [one.name for one in figures_of(log)],
-        "collapse": [one.name for one in figures_of(study.log)],
         "evaluate": [one.name for one in figures_of(evaluation)],
     }
     assert names["audit"] == [
@@ -585,17 +465,11 @@ def test_every_verb_has_its_figures(log: RunLog, study: studies.LengthSummary, e
         "retention-profiles",
         *(f"attention-{what}-n{n}" for what in ("segments", "baskets", "relative") for n in (2, 3)),
     ]
-    assert names["collapse"] == [
-        f"length-{what}"
-        for what in ("similarity", "geometry", "sigma", "filter-rates", "repeated-words", "classification")
-    ]
     assert names["evaluate"] == [f"search-by-{what}" for what in ("position", "tokens-before", "index", "length")]
 
 
-def test_all_figures_are_legible_and_told_in_a_sentence(
-    log: RunLog, study: studies.LengthSummary, evaluation: RunLog
-) -> None:
-    for named in [*figures_of(log), *figures_of(study.log), *figures_of(evaluation)]:
+def test_all_figures_are_legible_and_told_in_a_sentence(log: RunLog, evaluation: RunLog) -> None:
+    for named in [*figures_of(log), *figures_of(evaluation)]:
         assert isinstance(named, NamedFigure)
         assert named.caption[0].isupper() or named.caption.startswith("ndcg"), named.caption
         assert named.caption.endswith(".")
@@ -611,7 +485,7 @@ def test_given_statistics_are_used(log: RunLog, summary: Summary, monkeypatch: p
     assert figures_of(log, summary=summary)
 
 
-def test_files_are_the_same_each_time(study: studies.LengthSummary, tmp_path: Path) -> None:
+def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     log = audit_log(
         tmp_path / "run", plans=[("en", "en")], sizes=(3,), treatments=TREATMENTS[:2], measures=["representation"]
     )
@@ -623,12 +497,6 @@ def test_files_are_the_same_each_time(study: studies.LengthSummary, tmp_path: Pa
         assert data == other.read_bytes(), one.name
         for dated in (b"CreationDate", b"dc:date", b"matplotlib.org"):
             assert dated not in data, (one.name, dated)
-    figure = length.draw_geometry(study, ["cosine"])
-    # The order in which a figure goes into files, and whether it was drawn before, makes no difference.
-    before = style.figure_bytes(figure, "svg")
-    style.figure_bytes(figure, "png")
-    assert style.figure_bytes(figure, "svg") == before
-    assert style.figure_bytes(length.draw_geometry(study, ["cosine"]), "svg") == before
 
 
 def test_text_of_an_svg_stays_text(summary: Summary) -> None:

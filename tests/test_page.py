@@ -15,6 +15,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.report.page.charts import Series, domain_of, on_log_axis, point, ticks
+from fairspan.report.page.downloads import row_download
+from fairspan.report.page.page import make_page, write_page
+from fairspan.report.page.render import as_json
+from fairspan.report.page.sections import heat_map
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -23,19 +28,14 @@ from typer.testing import CliRunner
 from fairspan.cli import app
 from fairspan.cli.evaluate import _groups
 from fairspan.errors import LogError, StatisticsError
-from fairspan.report.page.charts import Series, domain_of, on_log_axis, point, ticks
-from fairspan.report.page.downloads import row_download
-from fairspan.report.page.page import make_page, write_page
-from fairspan.report.page.render import as_json
-from fairspan.report.page.sections import heat_map
 from fairspan.runs.log import RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.attention import summarize_attention
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.evaluate.summary import summarize_search
+from tests.length_studies import spectrum_row, study_of
 from tests.test_figures import audit_log
-from tests.test_length_report import spectrum_row, study_of
 from tests.test_report import simulated_log, simulated_rows
 from tests.test_retrieval_report import PLANS, log_of, rows_of, usual
 
@@ -184,25 +184,6 @@ def test_a_search_by_position(logs: dict[str, RunLog]) -> None:
     assert [p["v"] for p in overall["series"][0]["points"]] == [
         summary.result(summary.baseline, metric).effects.overall.estimate for metric in ("ndcg@10", "mrr")
     ]
-
-
-def test_a_study_of_length(logs: dict[str, RunLog]) -> None:
-    """Curves of the treatments on one axis, the raw words on another, spectra with their bounds dashed."""
-    charts = {
-        (chart["title"], chart["series"][0]["name"]): chart for chart in charts_in(make_page([logs["collapse"]]))
-    }
-    cosine = charts["mean pairwise cosine", "none"]
-    assert [[p["v"] for p in series["points"]] for series in cosine["series"]] == [[0.2, 0.3, 0.5], [0.2, 0.25, 0.3]]
-    assert cosine["places"] == pytest.approx([0, 0.5, 1])
-    assert [p["v"] for p in charts["mean pairwise cosine", "raw word embeddings"]["series"][0]["points"]] == [
-        0.6,
-        0.7,
-        0.9,
-    ]
-    sigma = charts["σ_a of the last layer by length", "none"]
-    assert [series["dashed"] for series in sigma["series"]] == [False, True, False, True]
-    # The last layer is 2: 1 + 0.2 + length/1000.
-    assert [p["v"] for p in sigma["series"][0]["points"]] == pytest.approx([1.25, 1.3, 1.4])
 
 
 def test_several_runs_stand_side_by_side(tmp_path: Path) -> None:

@@ -12,17 +12,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from markdown_it import MarkdownIt
-
-from fairspan.errors import LogError
 from fairspan.report.beside_published import beside_published
 from fairspan.report.tables.audit import audit_tables, coefficient_tables
 from fairspan.report.tables.coefficients import coefficients_of, heading, paired_layout, plain_layout
 from fairspan.report.tables.comparison import beside_table, comparison_tables
 from fairspan.report.tables.csv import guard, to_csv, unguard
-from fairspan.report.tables.length import length_tables
 from fairspan.report.tables.markdown import escape, escape_line, to_markdown
 from fairspan.report.tables.named import NamedTable
 from fairspan.report.tables.of_run import file_names, tables_of, write_tables
@@ -30,15 +24,18 @@ from fairspan.report.tables.published import published_named, published_table
 from fairspan.report.tables.search import change_table, search_tables
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import model_name
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from fairspan.errors import LogError
 from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker
 from fairspan.studies.audit.comparison import Side, compare_sides
 from fairspan.studies.audit.summary import Summary, summarize
-from fairspan.studies.collapse.summary import LengthSummary
 from fairspan.studies.evaluate.by_length import by_length
 from fairspan.studies.evaluate.summary import RetrievalSummary, compare_searches, summarize_search
 from tests.paper_tables import Printed, printed_tables, read_cells
-from tests.test_length_report import LENGTHS, PLAIN, SPECTRA, STRONG, entries_of, study_of
 from tests.test_report import simulated_log, simulated_rows
 from tests.test_retrieval_report import log_of, rows_of, usual
 
@@ -82,34 +79,11 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> RetrievalSummary:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> LengthSummary:
-    """Geometry with raw words, a classifier, spectra, and repeated words."""
-    curves = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43], "words": [0.1, 0.2, 0.3, 0.4]}
-    geometry = [entry for measure in ("cosine", "distance") for entry in entries_of(curves, LENGTHS, measure)]
-    labels = {name: values for name, values in curves.items() if name != "words"}
-    repeated = [
-        {"treatment": name, "measure": "repeated", "document": "x", "part": str(times), "value": 0.1 * times}
-        for name in (PLAIN, STRONG)
-        for times in (1, 2)
-    ]
-    return study_of(
-        tmp_path_factory.mktemp("study") / "run",
-        curves,
-        rows=[*SPECTRA, *repeated],
-        geometry=geometry,
-        classification=[
-            entry for measure in ("correct", "entropy") for entry in entries_of(labels, LENGTHS, measure)
-        ],
-    )
-
-
-@pytest.fixture(scope="module")
-def everything(audit: Summary, search: RetrievalSummary, study: LengthSummary) -> list[NamedTable]:
+def everything(audit: Summary, search: RetrievalSummary) -> list[NamedTable]:
     first, second = Side(audit.log, "none"), Side(audit.log, "paper")
     return [
         *audit_tables(audit),
         *search_tables(search),
-        *length_tables(study),
         *comparison_tables(compare_sides(first, second)),
         change_table(compare_searches(search.log, search.log, ("none", "paper")), "a", "b"),
         *(published_named(number) for number in range(1, 20)),
@@ -589,57 +563,11 @@ def test_two_evaluations(search: RetrievalSummary) -> None:
     assert [row.heads[1] for row in table.table.rows] == [one.metric for one in changes]
 
 
-# --- studies of length
-
-
-def test_geometry_by_length(study: LengthSummary) -> None:
-    tables = length_tables(study)
-    cosine = named(tables, "geometry-cosine")
-    assert [row.heads[0] for row in cosine.table.rows] == [PLAIN, STRONG, "raw word embeddings"]
-    assert [column.name for column in cosine.table.columns] == ["50", "100", "200", "400", "each doubling [95 %]"]
-    assert cosine.table.rows[1].cells[:4] == ("0.400", "0.410", "−0.420", "0.430")
-    kept = [entry for entry in study.log.header["geometry"] if entry["measure"] == "cosine"]
-    assert [{k: v for k, v in record.items() if k != "model"} for record in cosine.records] == kept
-
-
-def test_a_star_where_a_treatment_changes_the_classifier(study: LengthSummary) -> None:
-    """Every interval is 0.02 wide, and every difference larger."""
-    table = named(length_tables(study), "classification-correct").table
-    assert [cell.endswith("*") for cell in table.rows[0].cells] == [False] * 4
-    assert [cell.endswith("*") for cell in table.rows[1].cells] == [True] * 4
-
-
-def test_spectra_filters_bounds_and_words(study: LengthSummary) -> None:
-    tables = length_tables(study)
-    last = named(tables, "spectra")
-    by_hand = [f"{0.3 + 0.1 + 0.005 + length / 1000:.3f}" for length in LENGTHS]
-    assert list(last.table.rows[0].cells) == by_hand
-    assert len(last.records) == sum(
-        len(study.spectrum(m, t)) for m in {r["measure"] for r in SPECTRA} for t in study.treatments
-    )
-    rates = named(tables, "filter-rates").table
-    assert [column.group for column in rates.columns] == ["layer", "layer"]
-    assert rates.rows[0].heads == (PLAIN, "50")
-    rate = study.spectrum("filter_rate", PLAIN)["value"].to_list()
-    assert rates.rows[0].cells == tuple(f"{value:+.2f}".replace("-", "−") for value in rate[:2])
-    above = {(row.heads[0], row.heads[1]): row.cells for row in named(tables, "bounds").table.rows}
-    count, total = study.exceeded("sigma_a", "theorem_3", PLAIN)
-    assert above["Theorem 3: σ_a", PLAIN] == (str(count), str(total))
-    words = named(tables, "repeated-words")
-    assert [(r["times"], r["cosine"]) for r in words.records if r["treatment"] == STRONG] == [(1, 0.1), (2, 0.2)]
-
-
-def test_verdicts_on_length(study: LengthSummary) -> None:
-    table = length_tables(study)[0].table
-    assert [row.cells[0] for row in table.rows] == [study.verdict(name) for name in study.treatments]
-    assert table.notes[0] == f"suggested by geometry alone: {study.advice()}"
-
-
 # --- files
 
 
-def test_tables_are_written(audit: Summary, search: RetrievalSummary, study: LengthSummary, tmp_path: Path) -> None:
-    for log in (audit.log, search.log, study.log):
+def test_tables_are_written(audit: Summary, search: RetrievalSummary, tmp_path: Path) -> None:
+    for log in (audit.log, search.log):
         folder = tmp_path / str(log.header["verb"]) / "tables"
         files = write_tables(log, folder)
         tables = tables_of(log)
