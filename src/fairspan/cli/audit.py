@@ -111,7 +111,7 @@ def audit(
 
         fairspan audit --config irf-laptop --picture profiles.png
     """
-    from fairspan.report.figures.style import require_drawing
+    from fairspan.report.figure import require_drawing
     from fairspan.studies.audit.config import PlannedAudit, read_config
 
     fields = {
@@ -202,13 +202,15 @@ def _run_one(
 
     from fairspan.cli.progress import TerminalProgress
     from fairspan.model.loading import DEFAULT_MODEL, load_model
-    from fairspan.report.figures.profiles import save_picture
-    from fairspan.report.terminal import print_summary
+    from fairspan.report.figure import draw, figure_bytes
+    from fairspan.report.files import write_file
+    from fairspan.report.frames import to_records
+    from fairspan.report.terminal import print_view
     from fairspan.studies.audit.forecast import forecast
     from fairspan.studies.audit.prepare import prepare
     from fairspan.studies.audit.run import run
     from fairspan.studies.audit.spec import make_spec
-    from fairspan.studies.audit.summary import summarize
+    from fairspan.studies.audit.view import view_of
 
     spec = make_spec(**planned.fields)
     name = planned.model or DEFAULT_MODEL
@@ -228,13 +230,15 @@ def _run_one(
         log = run(prepared, **settings, progress=progress)
     finally:
         progress.stop()
-    summary = summarize(log)
+    view = view_of(log)
     if not as_json:
-        print_summary(console, summary)
+        print_view(console, view, ending=f"log: {log.folder}")
     if picture is not None:
-        for file in save_picture(summary, picture):
-            typer.echo(f"picture: {file}", err=as_json)
-    return summary.to_dict()
+        write_file(picture, figure_bytes(draw(view.chart()), picture.suffix.lower().removeprefix(".")))
+        typer.echo(f"picture: {picture}", err=as_json)
+    frames = {frame: to_records(rows) for frame, rows in view.frames.items()}
+    described = {"run": log.run, "folder": str(log.folder), "model": log.model, "status": log.status}
+    return {**described, "notes": list(view.notes), **frames}
 
 
 def _print_forecast(console: Any, found: Forecast) -> None:

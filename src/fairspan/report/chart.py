@@ -35,13 +35,15 @@ class Series:
 
     Attributes:
         number: the treatment's place in the switch, which decides its colour; -1 for what is always drawn.
-        dashed: for bounds and controls.
+        dashed: for bounds and controls. Bars on a page and in the terminal leave them out.
+        legend: what a figure's legend says, where that is more than the name.
     """
 
     name: str
     number: int
     points: tuple[Point | None, ...]
     dashed: bool = False
+    legend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ class Chart:
                     ],
                 }
                 for one in panel.series
+                if not (one.dashed and self.kind == "bars")
             ],
         }
 
@@ -184,6 +187,7 @@ class HeatMap:
     Attributes:
         rows: the name of each row, and its cells; None where nothing was measured.
         corner: what the rows are.
+        panels: the entries of the switch, as titles in print.
     """
 
     name: str
@@ -196,6 +200,7 @@ class HeatMap:
     y_label: str = ""
     subtitle: str = ""
     form: str = ".3f"
+    panels: tuple[str, ...] = ()
 
     @property
     def ends(self) -> Domain:

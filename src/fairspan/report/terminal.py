@@ -75,7 +75,7 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
     beside = 2 + head + 1 + 1 + max(_numbers_width(chart, one) for one in panel.series)
     longest = max(_SHORTEST_BAR, min(_LONGEST_BAR, width - beside))
     unit = longest / (high - low) if high > low else 0.0
-    for place, series in enumerate(panel.series):
+    for place, series in enumerate(one for one in panel.series if not one.dashed):
         lines.append(Text(series.name, style="bold"))
         for name, one in zip(names, series.points, strict=True):
             line = Text(f"  {set_cell_size(name, head)} ")
