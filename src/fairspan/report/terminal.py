@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, OverflowMethod, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -109,32 +109,30 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
         max([cell_len(name), *(min(_LONGEST_HEAD, cell_len(row.heads[place])) for row in table.rows)]) + 2
         for place, name in enumerate(table.heads)
     ]
-    room = width - sum(heads)
+    room = width - sum(heads) - 2
     parts: list[list[int]] = [[]]
     for place, needed in enumerate(widths):
         if parts[-1] and sum(widths[other] for other in parts[-1]) + needed > room:
             parts.append([])
         parts[-1].append(place)
-    found: list[RenderableType] = []
-    for number_of, part in enumerate(parts):
-        title = Text(table.title, overflow="fold") if number_of == 0 else None
-        found.append(_part(table, part, names, title))
-    return found
+    return [Text(table.title, overflow="fold"), *(_part(table, part, names, heads, widths) for part in parts)]
 
 
-def _part(table: Table, part: list[int], names: list[str], title: Text | None) -> RenderableType:
-    made = RichTable(title=title, title_justify="left", title_style="", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in table.heads:
-        made.add_column(name, overflow="fold", max_width=_LONGEST_HEAD)
+def _part(table: Table, part: list[int], names: list[str], heads: list[int], widths: list[int]) -> RenderableType:
+    made = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name, needed in zip(table.heads, heads, strict=True):
+        made.add_column(name, overflow="fold", min_width=needed - 2, max_width=_LONGEST_HEAD)
     for place in part:
         wraps = table.columns[place].align == "wrap"
         left = wraps or table.columns[place].align == "left"
-        made.add_column(names[place], justify="left" if left else "right", overflow="fold" if wraps else "ellipsis")
-    heads = iter(table.shown_heads())
+        least = None if wraps else widths[place] - 2
+        overflow: OverflowMethod = "fold" if wraps else "ellipsis"
+        made.add_column(names[place], justify="left" if left else "right", overflow=overflow, min_width=least)
+    shown_heads = iter(table.shown_heads())
     groups = table.groups()
     for number_of, group in enumerate(groups):
         for row in group:
-            shown = [Text(head) for head in next(heads)]
+            shown = [Text(head) for head in next(shown_heads)]
             texts = [Text(row.cells[place].text, style=COLOURS[row.cells[place].tone]) for place in part]
             last = row is group[-1] and number_of < len(groups) - 1
             made.add_row(*shown, *texts, end_section=last and bool(table.grouped) and len(group) > 1)

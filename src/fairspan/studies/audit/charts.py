@@ -15,7 +15,7 @@ from fairspan.studies.audit.attention import AROUND
 from fairspan.studies.audit.frames import interval
 from fairspan.studies.audit.words import ATTENTION_MEASURES, POSITION_MEASURES, AttentionWords
 
-MOST_PLANS, MOST_ATTENTION_PLANS = 6, 3
+MOST_PLANS, MOST_ATTENTION_PLANS = 6, 4
 """Of more plans than these a figure would be too wide, and several are drawn."""
 
 MOST_FAMILIES = 12
@@ -77,7 +77,7 @@ def profile_section(shown: Sequence[Shown], measure: str) -> Section:
             caption=f"{words.caption}{f', {page}'.replace('-', ' ') if page else ''}, with 95 % intervals and mean "
             "segment lengths.",
             kind="bars",
-            x_label="position in the document",
+            x_label="position",
             y_label=f"{measure} (cosine)",
             panels=tuple(panel for panel in panels if panel.title in plans),
             subtitle=subtitle,
@@ -97,7 +97,7 @@ def attention_section(shown: Shown) -> Section:
     where = "the last third of the layers" if "last third" in groups else "all layers"
     intro = (
         f"The mean share of attention that each part of the text gets from the pooled row, in {where}, with 95 % "
-        "intervals. Special tokens are shown apart. The vector reflects most what gets most attention."
+        "intervals. Special tokens stand at the right. The vector reflects most what gets most attention."
     )
     charts = [
         chart
@@ -216,19 +216,21 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
         for start in range(0, len(plans), MOST_ATTENTION_PLANS):
             part = plans[start : start + MOST_ATTENTION_PLANS]
             own = frame.filter((pl.col("n") == n) & pl.col("plan").is_in(part))
-            crowded = words.part == "bin" or families.index((n, part[0])) >= MOST_FAMILIES
+            crowded = words.relative or families.index((n, part[0])) >= MOST_FAMILIES
+            panels = _attention_panels(own, words, shown.treatments, crowded=crowded)
             charts.append(
                 Chart(
                     name=stem if start == 0 else f"{stem}-{start // MOST_ATTENTION_PLANS + 1}",
                     title=words.title + (f", {n} segments" if len(sizes) > 1 else ""),
                     caption=f"{words.caption}, in documents of {n} segments, by layers, with 95 % intervals.",
-                    kind="bars",
+                    kind="lines" if words.relative else "bars",
                     x_label=words.x_label,
                     y_label="share of attention",
-                    panels=tuple(_attention_panels(own, words, shown.treatments, crowded=crowded)),
+                    panels=tuple(panels),
                     subtitle=f"{model_name(shown.model)}, {max(own['documents'])} documents"
                     + (" of each plan" if len(part) > 1 else ""),
                     dashes=EQUAL,
+                    fixed=domain_of([panel.series for panel in panels], zero=True),
                 )
             )
     return charts
@@ -237,44 +239,38 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
 def _attention_panels(
     frame: pl.DataFrame, words: AttentionWords, treatments: Sequence[str], *, crowded: bool
 ) -> list[Panel]:
-    """For each group of layers and plan the parts of the text, and what lies around it.
+    """For each group of layers and plan the parts of the text, and then what lies around it.
 
-    That has an axis of its own, since special tokens may hold far more than any part of the text.
+    On the relative axis special tokens would be far above twenty small parts; they are the same as by segment.
     """
     on_page = "last third" if "last third" in set(frame["layers"]) else "all"
+    around = [] if words.relative else [part for part in AROUND if part in _held(frame)]
     panels = []
     for (layers, plan), own in frame.partition_by("layers", "plan", as_dict=True, maintain_order=True).items():
-        rows = {
-            name: {row["part"]: row for row in part.iter_rows(named=True)}
-            for (name,), part in own.partition_by("treatment", as_dict=True, maintain_order=True).items()
-        }
         first = own.row(0, named=True)
-        title = f"{layers} of the layers" if layers != "all" else "all layers"
-        heading = f"{title} ({first['first_layer']}–{first['last_layer']})"
-        folded = crowded or layers != on_page
+        which = f"{layers} of the layers" if layers != "all" else "all layers"
         numbered = own.filter(pl.col("number").is_not_null()).sort("number", maintain_order=True)
-        inside = numbered["part"].unique(maintain_order=True).to_list()
-        held = set(own.filter(pl.col("estimate") > 0)["part"])
-        around = [part for part in AROUND if part in held]
-        for parts, named, own_axis in ((inside, plan, False), (around, f"{plan}, special tokens", True)):
-            if parts:
-                panels.append(
-                    Panel(
-                        named,
-                        tuple(_label(part, words) for part in parts),
-                        tuple(
-                            series
-                            for name, found in rows.items()
-                            for series in _attention_series(name, treatments.index(name), found, parts)
-                        ),
-                        detail=f"{first['n']} segments, {max(own['documents']):,} documents",
-                        heading=heading,
-                        x_label="part" if own_axis else "",
-                        y_label="share of attention" if own_axis else "",
-                        folded=folded,
-                    )
-                )
+        parts = [*numbered["part"].unique(maintain_order=True), *around]
+        series: list[Series] = []
+        for (name,), rows in own.partition_by("treatment", as_dict=True, maintain_order=True).items():
+            found = {row["part"]: row for row in rows.iter_rows(named=True)}
+            series += _attention_series(name, treatments.index(name), found, parts)
+        panels.append(
+            Panel(
+                plan,
+                tuple(_label(part, words) for part in parts),
+                tuple(series),
+                detail=f"{first['n']} segments, {max(own['documents']):,} documents",
+                heading=f"{which} ({first['first_layer']}–{first['last_layer']})",
+                folded=crowded or layers != on_page,
+            )
+        )
     return panels
+
+
+def _held(frame: pl.DataFrame) -> set[str]:
+    """The parts that hold any attention."""
+    return set(frame.filter(pl.col("estimate") > 0)["part"])
 
 
 def _attention_series(
@@ -299,4 +295,4 @@ def _label(part: str, words: AttentionWords) -> str:
     if part in AROUND:
         return part
     count = int(part.removeprefix(f"{words.part} "))
-    return str(5 * (count - 1)) if words.part == "bin" else str(count)
+    return str(5 * (count - 1)) if words.relative else str(count)

@@ -59,25 +59,25 @@ def unevenness_table(frames: Frames, measure: str, model: str) -> Table:
 
 
 def coefficient_tables(frames: Frames, measure: str, model: str) -> list[Table]:
-    """IRF's tables of a run: plain ones, then each treatment (c.) beside the first one (uc.).
+    """All coefficients in brief, then IRF's tables: one treatment's, and each (c.) beside the first one (uc.).
 
-    Documents in one language stand in one table, and mixed ones in a table for each language of the later segments. A
-    run of one plan has all treatments in one plain table.
+    Documents in one language stand in one table, and mixed ones in a table for each language of the later segments.
     """
     frame = frames["coefficients"].filter(pl.col("measure") == measure)
     baseline, *others = _values(frame, "treatment")
-    one_plan = frame["plan"].n_unique() == 1
-    tables = []
-    for setting, suffix, own in _settings(frame):
-        parts = [("", own)] if one_plan else [(name, _only(own, name)) for name in (baseline, *others)]
-        for name, part in parts:
-            if len(part):
-                about = ", ".join(word for word in (setting, model_name(model), name) if word)
-                stem = f"{measure}-coefficients" + (f"-{name}{suffix}" if name else "")
-                title = f"OLS coefficients of {measure} ({about})"
-                tables.append(plain_layout(part, stem, title, notes=_notes(part), brief=True))
+
+    def plain(part: pl.DataFrame, ending: str, *about: str, brief: bool = False) -> Table:
+        title = f"OLS coefficients of {measure} ({', '.join((about[0], model_name(model), *about[1:]))})"
+        return plain_layout(part, f"{measure}-coefficients{ending}", title, notes=_notes(part), brief=brief)
+
+    settings = list(_settings(frame))
+    tables = [plain(own, suffix, setting, brief=True) for setting, suffix, own in settings]
+    for setting, suffix, own in settings:
+        there = _values(own, "treatment")
+        if len(there) > 1 and own["plan"].n_unique() > 1:
+            tables += [plain(_only(own, name), f"-{name}{suffix}", setting, name) for name in there]
     for name in others:
-        for setting, suffix, own in _settings(frame):
+        for setting, suffix, own in settings:
             part = _only(own, baseline, name)
             if part["treatment"].n_unique() == 2:
                 title = f"OLS coefficients of {measure} ({setting}, {model_name(model)}, {name} beside {baseline})"
@@ -268,7 +268,10 @@ def _settings(frame: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
         languages = _values(alone, "lead")
         yield "monolingual" if len(languages) > 1 else languages[0], "", alone
     for later in _values(mixed, "later"):
-        yield f"mixed-language, later segments in {later}", f"-mixed-{later}", mixed.filter(pl.col("later") == later)
+        own = mixed.filter(pl.col("later") == later)
+        plans = _values(own, "plan")
+        setting = f"mixed-language, later segments in {later}" if len(plans) > 1 else heading(plans[0])
+        yield setting, f"-mixed-{later}", own
 
 
 def _notes(frame: pl.DataFrame) -> tuple[str, ...]:

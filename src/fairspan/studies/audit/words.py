@@ -55,6 +55,11 @@ class AttentionWords:
     title: str
     caption: str
 
+    @property
+    def relative(self) -> bool:
+        """Whether parts are shares of a document."""
+        return self.part == "bin"
+
 
 ATTENTION_MEASURES = {
     "attention_segment": AttentionWords(
