@@ -15,6 +15,7 @@ from fairspan.runs.log import FORMAT, LogWriter, read_log
 from fairspan.runs.rows import SCHEMA
 from tests.simulated import header, simulated_log, simulated_rows
 
+
 def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     first, second = (simulated_rows(lambda p, s: 0.6, treatment=name) for name in ("none", "paper"))
     log = simulated_log(tmp_path / "run", [first, second], ["none", "paper"], notes=["mind this"])

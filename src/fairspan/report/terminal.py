@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, Group, OverflowMethod, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -101,7 +101,7 @@ def bar(length: float) -> str:
 def tables(table: Table, width: int = 80) -> list[RenderableType]:
     """One table, or several below each other where the columns do not fit beside the heads."""
     cells = [[cell.text for cell in row.cells] for row in table.rows]
-    names = [f"{column.group} {column.name}".strip() for column in table.columns]
+    names = [f"{column.group}\n{column.name}" if column.group else column.name for column in table.columns]
     widths = [
         max([_longest_word(name), *(cell_len(row[place]) for row in cells)]) + 2 for place, name in enumerate(names)
     ]
@@ -121,13 +121,17 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
 def _part(table: Table, part: list[int], names: list[str], heads: list[int], widths: list[int]) -> RenderableType:
     made = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name, needed in zip(table.heads, heads, strict=True):
-        made.add_column(name, overflow="fold", min_width=needed - 2, max_width=_LONGEST_HEAD)
+        made.add_column(name, overflow="fold", width=needed - 2)
     for place in part:
         wraps = table.columns[place].align == "wrap"
         left = wraps or table.columns[place].align == "left"
-        least = None if wraps else widths[place] - 2
-        overflow: OverflowMethod = "fold" if wraps else "ellipsis"
-        made.add_column(names[place], justify="left" if left else "right", overflow=overflow, min_width=least)
+        made.add_column(
+            names[place],
+            justify="left" if left else "right",
+            overflow="fold" if wraps else "ellipsis",
+            # Rich would rather break the heads of rows than a heading of two words.
+            width=None if wraps else widths[place] - 2,
+        )
     shown_heads = iter(table.shown_heads())
     groups = table.groups()
     for number_of, group in enumerate(groups):

@@ -132,12 +132,13 @@ def _profile_panels(shown: Sequence[Shown], measure: str) -> list[Panel]:
     # Sorting is stable: plans keep their order.
     for (n, plan), drawn in sorted(found.items(), key=lambda item: item[0][0]):
         rows = drawn[0][1]
+        sets, documents = rows[0]["sets"], rows[0]["documents"]
         panels.append(
             Panel(
                 plan,
                 tuple(str(row["position"]) for row in rows),
                 tuple(series for series, _ in drawn),
-                detail=f"{rows[0]['sets']} sets, {rows[0]['documents']:,} documents",
+                detail=f"{sets} {'set' if sets == 1 else 'sets'}, {documents:,} documents",
                 strip=tuple(round(row["tokens"], 1) for row in rows),
                 heading=f"{n} segments",
             )
