@@ -55,7 +55,7 @@ def check(
     from fairspan.corpus.check import check
     from fairspan.corpus.corpus import Corpus
 
-    wanted = None if languages is None else words("languages", languages)
+    wanted = None if languages is None else words(languages)
     corpus = Corpus.read(path, wanted, partial, id_field=id_field)
     count, window = (_count_characters, None) if model is None else _token_counter(model)
     unit = "characters" if model is None else "tokens"
