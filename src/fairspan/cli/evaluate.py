@@ -23,11 +23,8 @@ from fairspan.cli.options import (
     positive,
     words,
 )
-from fairspan.errors import StatisticsError
 
 if TYPE_CHECKING:
-    from fairspan.runs.log import AuditLog
-    from fairspan.studies.evaluate.by_length import LengthGroup
     from fairspan.studies.evaluate.spec import EvaluationSpec
 
 
@@ -142,7 +139,7 @@ def evaluate(
 
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
     """
-    from fairspan.report.figures.style import require_drawing
+    from fairspan.report.figure import require_drawing
     from fairspan.studies.evaluate.spec import make_evaluation
 
     fields: dict[str, Any] = {
@@ -210,12 +207,12 @@ def _run(
 
     from fairspan.cli.progress import TerminalProgress
     from fairspan.model.loading import load_model
-    from fairspan.report.figures.search import save_search_picture
-    from fairspan.report.figures.temperature_grid import save_grid_picture
-    from fairspan.report.retrieval_terminal import length_tables, print_search
+    from fairspan.report.figure import draw, figure_bytes
+    from fairspan.report.files import write_file
+    from fairspan.report.frames import to_records
+    from fairspan.report.terminal import print_view
     from fairspan.studies.evaluate.run import evaluate
-    from fairspan.studies.evaluate.summary import summarize_search
-    from fairspan.studies.evaluate.temperature_grid import temperature_grid
+    from fairspan.studies.evaluate.view import view_of
 
     progress = TerminalProgress()
     progress.stage(f"loading {model}")
@@ -226,33 +223,14 @@ def _run(
         log = evaluate(loaded, spec=spec, name=model, progress=progress, **settings)
     finally:
         progress.stop()
-    summary = summarize_search(log)
-    grid = temperature_grid(summary)
-    groups = _groups(log, asked=lengths) if lengths or as_json else []
+    view = view_of(log, lengths=lengths)
     if as_json:
-        result = {**summary.to_dict(), "by_length": [group.to_dict() for group in groups]}
-        result |= {} if grid is None else {"temperature_grid": grid.to_dict()}
+        known = {"run": log.run, "folder": str(log.folder), "model": log.model, "status": log.status}
+        frames = {name: to_records(frame) for name, frame in view.frames.items()}
+        result = {**known, "task": log.header["task"], "notes": log.notes, **frames}
         typer.echo(json.dumps(result, ensure_ascii=False, indent=2))
     else:
-        console = Console()
-        print_search(console, summary, grid)
-        for table in length_tables(groups):
-            console.print(table)
+        print_view(Console(), view, ending=f"log: {log.folder}")
     if picture is not None:
-        if grid is None:
-            save_search_picture(summary, picture)
-        else:
-            save_grid_picture(grid, picture)
+        write_file(picture, figure_bytes(draw(view.chart()), picture.suffix.removeprefix(".").lower()))
         typer.echo(f"picture: {picture}", err=as_json)
-
-
-def _groups(log: AuditLog, *, asked: bool) -> list[LengthGroup]:
-    """The search by length. Queries of one cluster have no intervals, which only matters if it was asked for."""
-    from fairspan.studies.evaluate.by_length import by_length
-
-    try:
-        return by_length(log)
-    except StatisticsError:
-        if asked:
-            raise
-        return []
