@@ -52,20 +52,20 @@ def position_charts(found: Findings) -> list[Chart]:
 
 def _by_position(found: Findings, arms: Sequence[Arm], name: str, title: str, *, brief: bool = False) -> Chart:
     summary = found.summary
-    panels = []
+    panels, together = [], "all queries" if len(summary.plans) == 1 else "all plans"
     for plan in summary.plans:
         results = [summary.result(arm, plan=plan) for arm in drawn_arms(found, arms)]
         if results[0].groups:
             queries = f"{results[0].effects.counts.queries:,} queries"
             series = tuple(_groups(found, result, results[0].groups) for result in results)
-            panels.append(Panel(plan or "all together", results[0].groups, series, detail=queries))
+            panels.append(Panel(plan or together, results[0].groups, series, detail=queries))
     segments = found.log.header["task"]["positions"] == "segments"
     return Chart(
         name,
         title,
         f"{summary.metrics[0]} by where the evidence lies, with 95 % intervals.",
         "bars",
-        "segment of the page with the evidence" if segments else "fifth of the document with the evidence",
+        "segment with the evidence" if segments else "fifth with the evidence",
         summary.metrics[0],
         tuple(panels),
         subtitle=_subtitle(found),
@@ -81,7 +81,7 @@ def tokens_before_chart(found: Findings) -> Chart | None:
     names = tuple(dict.fromkeys(name for result in results.values() for name in result.groups))
     drawn = drawn_arms(found, list(results))
     queries = f"{results[drawn[0]].effects.counts.queries:,} queries"
-    panel = Panel("all together", names, tuple(_groups(found, results[arm], names) for arm in drawn), detail=queries)
+    panel = Panel("all queries", names, tuple(_groups(found, results[arm], names) for arm in drawn), detail=queries)
     return Chart(
         "search-by-tokens-before",
         "What is found, by how much text stands before it",
@@ -165,7 +165,7 @@ def length_chart(found: Findings) -> Chart | None:
             )
             series.append(Series(str(arm), found.summary.arms.index(arm), points))
         spans = [own[arms[0], name].tokens for name in names]
-        labels = tuple(f"{name}, {low}–{high} tokens" for name, (low, high) in zip(names, spans, strict=True))
+        labels = tuple(f"{name.split()[0]}, {low}–{high} tokens" for name, (low, high) in zip(names, spans, strict=True))
         axis = "mean rank (lower is better)" if measure == RANK else ""
         panels.append(Panel(title, labels, tuple(series), y_label=axis))
     return Chart(

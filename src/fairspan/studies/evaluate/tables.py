@@ -59,7 +59,7 @@ def _quality(found: Findings, plans: Sequence[str], name: str, *, brief: bool = 
     notes = ((TEST,) if len(summary.arms) > 1 or found.grid else ()) + ((PSI,) if positions else ())
     return Table(
         name,
-        f"Search ({found.where})",
+        f"Search{', by language plan' if plans[0] else ''} ({found.where})",
         (*(["plan"] if plans[0] else []), ARMS),
         tuple(columns),
         tuple(rows),
@@ -93,7 +93,7 @@ def _positions(found: Findings, plans: Sequence[str], name: str) -> Table:
     unit = "segment" if found.log.header["task"]["positions"] == "segments" else "fifth"
     return Table(
         name,
-        f"{summary.metrics[0]} by position of the evidence ({found.where})",
+        f"{summary.metrics[0]} by {'language plan and ' if plans[0] else ''}position of the evidence ({found.where})",
         (*(["plan"] if plans[0] else []), ARMS, unit),
         (Column("queries"), Column("mean [95 %]"), Column(CHANGE)),
         tuple(rows),
@@ -132,12 +132,12 @@ def length_table(found: Findings, *, brief: bool = False) -> Table | None:
     rows, names = [], list(dict.fromkeys(one.group for one in found.lengths))
     for one in sorted(found.lengths, key=lambda one: names.index(one.group)):
         digits = ".1f" if one.measure == RANK else ".3f"
-        words = f"{one.group} ({one.count} of {one.tokens[0]}–{one.tokens[1]} tokens)"
-        change = Cell("" if one.change is None else one.change, f"+{digits}")
         measure = "mean rank" if one.measure == RANK else one.measure
-        rows.append(row(words, str(one.arm), cells=[measure, Cell(one.value.estimate, digits), change]))
-    columns = (Column("measure", align="left"), Column("mean"), Column(CHANGE))
-    heads, frame = ("queries or documents", ARMS), found.frame("by_length")
+        words = f"{measure} of the {one.group} ({one.count} of {one.tokens[0]}–{one.tokens[1]} tokens)"
+        change = Cell("" if one.change is None else one.change, f"+{digits}")
+        rows.append(row(words, str(one.arm), cells=[Cell(one.value.estimate, digits), change]))
+    columns = (Column("mean"), Column(CHANGE))
+    heads, frame = ("measure", ARMS), found.frame("by_length")
     title = f"Search by length ({found.where})"
     return Table("by-length", title, heads, columns, tuple(rows), frame, grouped=1, brief=brief)
 
