@@ -129,7 +129,6 @@ def evaluate(
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
     """
     from dataclasses import replace
-    from functools import partial
 
     from fairspan.cli.progress import running
     from fairspan.cli.showing import show
@@ -141,5 +140,5 @@ def evaluate(
         require_drawing(picture)
     with running() as progress:
         log = evaluate(**typed(context, "picture", "by_length"), progress=progress)
-    log = replace(log, show=partial(view_of, lengths=by_length))
+    log = replace(log, show=lambda log: view_of(log, lengths=by_length))
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")
