@@ -12,6 +12,7 @@ import polars as pl
 from markupsafe import escape
 
 from fairspan.report.figure import draw, figure_bytes
+from fairspan.report.text import cleaned
 from fairspan.report.view import View
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         cards = "; ".join(f"{card.name}: {card.badge}" for card in self.view.cards)
-        return f"<{self.view.heading}{f' | {cards}' if cards else ''}>"
+        return " ".join(f"<{self.view.heading}{f' | {cards}' if cards else ''}>".split())
 
     def _repr_html_(self) -> str:
-        view = self.view
+        view = cleaned(self.view)
         rows = "".join(
             f"<tr><td style='text-align:left'><b>{escape(card.name)}</b></td>"
             f"<td style='text-align:left;color:{_TONES[card.tone]}'><b>{escape(card.badge)}</b></td>"
