@@ -22,7 +22,6 @@ import fairspan
 from fairspan.attention import average_row as average_row_module
 from fairspan.attention.interface import NAME, attention
 from fairspan.encoding.attention_profile import (
-    average_profiles,
     by_basket,
     by_bins,
     by_segment,
@@ -466,19 +465,6 @@ def test_bins_share_a_token_by_its_overlap(bins: int) -> None:
 
 def test_bins_of_a_text_without_content() -> None:
     assert not by_bins(row_of([1, 3], special=(0, 1))).bins.any()
-
-
-def test_each_basket_is_averaged_over_the_documents_that_have_it() -> None:
-    """The last token of a short document does not enter a basket that only longer ones have."""
-    long, short = row_of([1, 1, 1, 1, 6], special=(-1,)), row_of([1, 1, 8], special=(-1,))
-    average = average_profiles([by_basket(long, 2), by_basket(short, 2), by_basket(long, 3)])
-    assert average.documents.tolist() == [3, 2]
-    assert average.baskets.tolist() == [pytest.approx([(0.2 + 0.2 + 0.3) / 3, (0.2 + 0.1) / 2])]
-    assert average.tokens.tolist() == pytest.approx([7 / 3, 1.5])
-    assert average.last.tolist() == pytest.approx([(0.6 + 0.8 + 0.6) / 3])
-    for profiles in ([], [by_basket(long), by_basket(row_of(np.ones((2, 3))))]):
-        with pytest.raises(StatisticsError):
-            average_profiles(profiles)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 6, 7, 12, 24, 25])

@@ -143,7 +143,7 @@ def working_vectors(rows: Rows, weights: np.ndarray) -> np.ndarray:
 
 
 def test_degrees_of_freedom_are_their_definition(rows: Rows) -> None:
-    weights = np.vstack([np.eye(4), mean_weights(4), difference_weights(4, pairs=True)])
+    weights = np.vstack([np.eye(4), mean_weights(4), difference_weights(4)])
     p = working_vectors(rows, weights)
     inner = p @ p.transpose(0, 2, 1)
     expected = np.trace(inner, axis1=1, axis2=2) ** 2 / (inner**2).sum((1, 2))

@@ -25,8 +25,6 @@ from fairspan.attention.spectrum import (
     sigma_s,
     signal_norms,
     text_attention,
-    theorem_2_bound,
-    theorem_3_bound,
     value_norms,
 )
 from fairspan.calibration.calibration import Layers, as_calibration
@@ -43,6 +41,7 @@ from fairspan.encoding.recording import (
 from fairspan.errors import UnsupportedModel
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.transformer import SEGMENTS
+from fairspan.stats.theorems import theorem_2_bound, theorem_3_bound
 
 _SPECTRA = "fairspan_spectra"
 
@@ -109,8 +108,7 @@ class Spectrum:
         """The bound of LC Theorem 2 on `filter_rate`, [layers]; None where `no_value_norms` says why."""
         if self.value_norms is None:
             return None
-        given = torch.from_numpy(self.sigma_a_of_heads), torch.from_numpy(self.value_norms)
-        return theorem_2_bound(*given).numpy()
+        return theorem_2_bound(self.sigma_a_of_heads, self.value_norms)
 
     @property
     def theorem_3(self) -> np.ndarray:
@@ -118,7 +116,7 @@ class Spectrum:
 
         NaN in calibrated layers: the theorem is about a softmax, and says nothing of one split into baskets.
         """
-        bound = theorem_3_bound(self.tokens, torch.from_numpy(self.sigma_s_of_heads)).mean(dim=1).numpy()
+        bound = theorem_3_bound(self.tokens, self.sigma_s_of_heads).mean(axis=1)
         return np.where(self.calibrated, np.nan, bound)
 
 

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, Groups, group, require_clusters, require_level
-from fairspan.stats.bootstrap import wild_cluster
 from fairspan.stats.covariance import Clustered, cluster, cr1, cr2, cr3, hotelling, satterthwaite, two_way
 from fairspan.stats.distributions import f_above, t_below, t_quantile, t_ratio, t_two_sided
 from fairspan.stats.ols import LeastSquares
+from fairspan.stats.wild import wild_cluster
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "cr3", "wild", "two-way")
 # From this many clusters on, CR1 with t(G − 1) needs no help.

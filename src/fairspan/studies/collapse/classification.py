@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairspan.errors import MissingExtra, StatisticsError, TaskError
 from fairspan.retrieval.records import Record, records
+from fairspan.studies.collapse.schedules.held_out import split
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.str_]
@@ -70,21 +70,7 @@ def training_part(documents: Sequence[str], *, seed: int = 0, share: float = 0.5
 
     A document's part depends on its name, `seed` and `share` alone, so that it is the same under every treatment.
     """
-    if not 0 < share < 1:
-        raise StatisticsError(f"share must lie between 0 and 1, got {share}.")
-    drawn = {name: _draw(name, seed) < share for name in dict.fromkeys(documents)}
-    if len(set(drawn.values())) < 2:
-        raise StatisticsError(
-            f"{len(drawn)} documents fall into one part at share={share} and seed={seed}: give more of them."
-        )
-    return np.array([drawn[name] for name in documents], dtype=np.bool_)
-
-
-def _draw(name: str, seed: int) -> float:
-    """A number in [0, 1) that looks random."""
-    # The word keeps this draw apart from others that are made of the same names and seed.
-    digest = blake2b(f"classification\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+    return split(documents, seed, share, purpose="classification").in_fit(documents)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

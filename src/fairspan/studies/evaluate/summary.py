@@ -11,7 +11,8 @@ import polars as pl
 from fairspan.errors import LogError
 from fairspan.runs.log import AuditLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, holm, query_change, query_effects
+from fairspan.stats.holm import holm
+from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, query_change, query_effects
 from fairspan.studies.evaluate.advice import advise, is_advised
 from fairspan.studies.evaluate.results import (
     DOCUMENTS_ONLY,
@@ -127,7 +128,7 @@ def _result(rows: pl.DataFrame, arm: Arm, metric: str, plan: str, seed: int) -> 
     names, groups = _groups(rows)
     values, clusters = rows["value"].to_numpy(), rows["set"].to_numpy()
     if _alone(rows):
-        counts = QueryCounts(len(rows), rows["set"].n_unique(), (), ())
+        counts = QueryCounts(len(rows), rows["set"].n_unique(), ())
         return Result(arm, metric, plan, (), QueryEffects(_bare(values), (), _bare([]), _bare([]), counts))
     return Result(arm, metric, plan, names, query_effects(values, groups, clusters, rng=np.random.default_rng(seed)))
 
@@ -147,8 +148,8 @@ def _changes(found: Mapping[Arm, pl.DataFrame], metric: str, plan: str, seed: in
 def _change(first: pl.DataFrame, second: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryChange:
     before, after, clusters = first["value"].to_numpy(), second["value"].to_numpy(), first["set"].to_numpy()
     if _alone(first):
-        none, counts = _bare([]), QueryCounts(len(first), len(first), (), ())
-        return QueryChange(_bare(after - before), (), none, none, none, none, np.nan, np.nan, np.nan, 0, counts)
+        none, counts = _bare([]), QueryCounts(len(first), len(first), ())
+        return QueryChange(_bare(after - before), (), none, none, none, none, np.nan, np.nan, counts)
     return query_change(before, after, groups, clusters, rng=np.random.default_rng(seed))
 
 
