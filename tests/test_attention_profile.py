@@ -21,6 +21,7 @@ from transformers import AttentionInterface
 import fairspan
 from fairspan.attention import average_row as average_row_module
 from fairspan.attention.interface import NAME, attention
+from fairspan.attention.plan import LayerInputs
 from fairspan.encoding.attention_profile import (
     by_basket,
     by_bins,
@@ -246,7 +247,9 @@ def test_padding_brings_no_square_either() -> None:
     valid = torch.arange(length) < torch.tensor([[length], [length // 2]])
     mask = valid[:, None, None, :].expand(n, 1, length, length)
     with LargestTensor() as largest:
-        row = average_row_module.average_row(query, key, dim**-0.5, valid, None, mask, None, causal=False)
+        row = average_row_module.average_row(
+            LayerInputs(0, query, key, key, dim**-0.5, mask, None, False, None), valid
+        )
     assert largest.elements <= 2**20 < length**2
     assert not row[~valid].any()
     p = (query * dim**-0.5 @ key.transpose(-1, -2)).masked_fill(~mask, -torch.inf).softmax(dim=-1).mean(dim=1)

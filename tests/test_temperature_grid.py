@@ -24,7 +24,8 @@ from fairspan.report.tables.of_run import tables_of
 from fairspan.report.temperature_grid_terminal import grid_tables
 from fairspan.runs.log import AuditLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.queries import holm, query_change
+from fairspan.stats.holm import holm
+from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, summarize_search

@@ -37,16 +37,6 @@ TOLERANCE = 1e-6
 # Signals
 
 
-def dc(x: Tensor) -> Tensor:
-    """LC §2.1: DC[X] = (11ᵀ/L) X, the mean signal at every token, [L, d]."""
-    return x.mean(dim=0, keepdim=True).expand_as(x)
-
-
-def hc(x: Tensor) -> Tensor:
-    """LC §2.1: HC[X] = (I − 11ᵀ/L) X, what is left without the mean signal, [L, d]."""
-    return x - dc(x)
-
-
 def signal_norms(x: Tensor) -> tuple[float, float]:
     """‖HC[X]‖_F and ‖DC[X]‖_F of token signals [L, d], in float64, a few tokens at a time."""
     parts = [x[first : first + _TOKENS_AT_A_TIME] for first in range(0, len(x), _TOKENS_AT_A_TIME)]

@@ -169,8 +169,7 @@ def robust(
         if others is None:
             raise StatisticsError("two-way inference clusters by segment too: give segments.")
         require_clusters(others, "segment")
-        both = two_way(fit, groups, others)
-        covariance, clusters = both.covariance, both.clusters
+        covariance, clusters = two_way(fit, groups, others), min(groups.count, others.count)
     else:
         covariance = {"cr2": cr2, "cr3": cr3}.get(chosen, cr1)(clustered)
     seed = int((rng or np.random.default_rng(0)).integers(2**63)) if chosen == "wild" else 0
