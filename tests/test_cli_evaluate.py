@@ -430,8 +430,9 @@ def test_a_search_of_mteb_by_hand(small: SentenceTransformer, search: Callable[.
             found = values(log, name, metric)
             assert set(found) == {f"test/default/{query}" for query in QUERIES}
             for query, text in QUERIES.items():
-                ranking = ranked(unit(for_queries.encode_query(text)), documents)
-                assert found[f"test/default/{query}"] == pytest.approx(worth(metric, ranking, RELEVANT[query]))
+                possible = ranked(unit(for_queries.encode_query(text)), documents)
+                worths = [worth(metric, ranking, RELEVANT[query]) for ranking in possible]
+                assert any(found[f"test/default/{query}"] == pytest.approx(one) for one in worths)
     assert log.notes == []
     assert (log.status, log.header["task"]["kind"], log.header["task"]["queries"]) == ("complete", "search", 5)
     assert log.header["task"]["mteb"]["type"] == "Retrieval"

@@ -25,7 +25,6 @@ from fairspan.model.weights import copy_sharing_weights
 from fairspan.runs.log import RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import open_subject
-from fairspan.stats.geometry import centroid_distance, effective_rank, mean_cosine
 from fairspan.studies.audit.run import audit
 from fairspan.studies.collapse import prepare as collapse_prepared
 from fairspan.studies.collapse.run import WORDS, collapse, prepare_collapse

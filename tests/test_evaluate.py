@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,9 +47,9 @@ __all__ = ["commands"]
 
 METRICS = ("ndcg@10", "ndcg@3", "mrr", "mrr@2", "recall@1", "recall@3")
 B8 = "paper+basket_size=8"
-# Float32 sums in padded batches are split otherwise than for a text alone: a few roundings (6e-8 each) through four
-# layers. Two documents whose cosines are nearer than this could change places.
-BY_PADDING = 1e-6
+# Float32 sums in padded batches, or on another CPU, are split otherwise than for a text alone: some dozens of
+# roundings (6e-8 each) through four layers. Two documents whose cosines are nearer than this may change places.
+BY_PADDING = 1e-5
 
 
 # Collections, small enough to be searched by hand. One token a word; a sentence ends in a full stop of its own.
@@ -241,14 +241,24 @@ def held(index: str, text: str, embed: Embed, late: Callable[[str], list[np.ndar
 
 def ranked(
     query: np.ndarray, vectors: Mapping[str, Sequence[np.ndarray]], exact: Sequence[set[str]] = ()
-) -> list[str]:
-    """Ids by their best inner product; of equal scores the later id comes first. `exact` are texts that are the same:
-    all other scores have to be further apart than rounding."""
+) -> list[list[str]]:
+    """Ids by their best inner product, in every order that rounding allows, that of the scores themselves first.
+
+    `exact` are pairs of the same text, of which the later id comes first. All other neighbours may change places only
+    if their scores are nearer than rounding, which few are.
+    """
     scores = {id: max(float(query @ vector) for vector in own) for id, own in vectors.items()}
     order = sorted(scores, key=lambda id: (scores[id], id), reverse=True)
+    runs: list[list[str]] = [order[:1]]
     for one, other in pairwise(order):
-        assert abs(scores[one] - scores[other]) > BY_PADDING or {one, other} in exact, "the premise"
-    return order
+        if scores[one] - scores[other] > BY_PADDING:
+            runs.append([])
+        runs[-1].append(other)
+    found = [[id for run in orders for id in run] for orders in product(*(permutations(run) for run in runs))]
+    pairs = [(max(pair), min(pair)) for pair in exact]
+    found = [one for one in found if all(one.index(later) < one.index(earlier) for later, earlier in pairs)]
+    assert len(found) <= 24, "the premise: nearly all documents can be told apart"
+    return found
 
 
 def worth(metric: str, ranking: Sequence[str], gains: Mapping[str, float]) -> float:
@@ -286,19 +296,22 @@ def assert_searched(
 ) -> None:
     """Every row of a collection that has one index: all metrics, and the rank of every relevant document."""
     vectors = {id: read(text) for id, text in collection.documents.items()}
-    rankings = {id: ranked(unit(asked(text)), vectors, exact) for id, text in collection.queries.items()}
+    chosen = (pl.col("treatment") == treatment) & (pl.col("part") == index) & (pl.col("measure") == "rank")
+    ranks: dict[str, dict[str, float]] = {id: {} for id in collection.queries}
+    for query, document, rank in rows.filter(chosen).select("query", "document", "value").rows():
+        assert document not in ranks[query], "no row is there twice"
+        ranks[query][document] = rank
+    rankings = {}
+    for id, text in collection.queries.items():
+        answers = [document for document, gain in collection.relevant[id].items() if gain > 0]
+        possible = ranked(unit(asked(text)), vectors, exact)
+        fitting = [one for one in possible if ranks[id] == {answer: 1.0 + one.index(answer) for answer in answers}]
+        assert fitting, (id, ranks[id], possible)
+        rankings[id] = fitting[0]
     for metric in metrics:
         found = {key[3]: value for key, value in values(rows, treatment, metric, index).items()}
         expected = {id: worth(metric, rankings[id], collection.relevant[id]) for id in collection.queries}
         assert found == pytest.approx(expected, abs=1e-12)
-    chosen = (pl.col("treatment") == treatment) & (pl.col("part") == index) & (pl.col("measure") == "rank")
-    ranks = rows.filter(chosen).select("query", "document", "value").rows()
-    assert sorted(ranks) == sorted(
-        (id, document, 1.0 + rankings[id].index(document))
-        for id in collection.queries
-        for document, gain in collection.relevant[id].items()
-        if gain > 0
-    )
 
 
 def sided(plain: SentenceTransformer, fair: SentenceTransformer) -> dict[str, tuple[SentenceTransformer, ...]]:
@@ -348,9 +361,9 @@ def test_documents_of_one_text_are_ranked_by_their_ids(
     asked, read = embedder(model.encode_query), embedder(model.encode_document)
     vectors = {id: [unit(read(text))] for id, text in graded.documents.items()}
     for query, value in values(log.rows, "none", "mrr").items():
-        ranking = ranked(unit(asked(graded.queries[query[3]])), vectors, [{"d03", "d14"}])
-        assert ranking.index("d14") + 1 == ranking.index("d03")
-        assert value == worth("mrr", ranking, graded.relevant[query[3]])
+        possible = ranked(unit(asked(graded.queries[query[3]])), vectors, [{"d03", "d14"}])
+        assert possible[0].index("d14") + 1 == possible[0].index("d03")
+        assert value in {worth("mrr", ranking, graded.relevant[query[3]]) for ranking in possible}
 
 
 def test_what_the_rows_of_a_beir_folder_say(

@@ -27,7 +27,8 @@ from fairspan.report.text import number, p_value, with_bounds
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.queries import holm, query_change
+from fairspan.stats.holm import holm
+from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, summarize_search
@@ -84,10 +85,13 @@ def by_hand(model: SentenceTransformer, collection: Collection, query: float, do
     sides = Calibration(strength=0, temperature=PerSide(query=query, document=document))
     fair = fairspan.calibrate(model, sides)
     read = {name: [unit(fair.encode_document(text))] for name, text in collection.documents.items()}
-    return {
-        name: worth("ndcg@10", ranked(unit(fair.encode_query(text)), read), collection.relevant[name])
-        for name, text in collection.queries.items()
-    }
+    found = {}
+    for name, text in collection.queries.items():
+        possible = ranked(unit(fair.encode_query(text)), read)
+        worths = {worth("ndcg@10", ranking, collection.relevant[name]) for ranking in possible}
+        assert len(worths) == 1, "the premise: rounding does not decide"
+        found[name] = worths.pop()
+    return found
 
 
 # What is asked for.
