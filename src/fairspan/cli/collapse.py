@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from fairspan.cli.options import (
     ModelName,
     Prompt,
     RunningOptions,
+    print_json,
     shared,
     typed,
 )
@@ -89,21 +89,19 @@ def collapse(
     from rich.console import Console
 
     from fairspan.cli.progress import running
-    from fairspan.report.figures.length import save_length_picture
-    from fairspan.report.figures.style import require_drawing
-    from fairspan.report.length_terminal import print_length
+    from fairspan.report.figure import figure_bytes, require_drawing
+    from fairspan.report.files import write_file
+    from fairspan.report.terminal import print_view
     from fairspan.studies.collapse.run import collapse
-    from fairspan.studies.collapse.summary import summarize_length
 
     if picture is not None:
         require_drawing(picture)
     with running() as progress:
         log = collapse(**typed(context, "picture"), progress=progress)
-    summary = summarize_length(log)
     if as_json:
-        typer.echo(json.dumps(summary.to_dict(), ensure_ascii=False, indent=2))
+        print_json(log.to_dict())
     else:
-        print_length(Console(), summary)
+        print_view(Console(), log.view, ending=f"log: {log.folder}")
     if picture is not None:
-        save_length_picture(summary, picture)
+        write_file(picture, figure_bytes(log.figure(), picture.suffix[1:].lower()))
         typer.echo(f"picture: {picture}", err=as_json)

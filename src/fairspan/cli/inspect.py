@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, shared, typed
+from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, print_json, shared, typed
 
 
 @shared(LoadingOptions)
@@ -62,11 +61,10 @@ def inspect(
 
     from fairspan.cli.progress import running
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.report.figures.style import require_drawing
-    from fairspan.report.inspection_page import save_inspection_page
-    from fairspan.report.inspection_picture import save_inspection_picture
-    from fairspan.report.inspection_terminal import print_inspection
-    from fairspan.report.page.render import require_page
+    from fairspan.report.figure import figure_bytes, require_drawing
+    from fairspan.report.files import write_file
+    from fairspan.report.render import require_page
+    from fairspan.report.terminal import print_view
     from fairspan.studies.inspect.run import inspect
 
     if picture is not None:
@@ -79,12 +77,12 @@ def inspect(
         options = typed(context, "file", "picture", "html")
         found = inspect(document=document, name=name, progress=progress, **options)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
+        print_json(found.to_dict())
     else:
-        print_inspection(Console(), found)
+        print_view(Console(), found.view)
     if picture is not None:
-        save_inspection_picture(found, picture)
+        write_file(picture, figure_bytes(found.figure(), picture.suffix[1:].lower()))
         typer.echo(f"picture: {picture}", err=as_json)
     if html is not None:
-        save_inspection_page(found, html)
+        found.save_page(html)
         typer.echo(f"page: {html}", err=as_json)

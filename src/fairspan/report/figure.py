@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairspan.errors import LogError
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, tick_text, ticks
 from fairspan.report.style import (
     COLOURS,
@@ -36,8 +37,8 @@ _HEIGHT, _LOW_HEIGHT, _STRIP, _ROW = 2.5, 1.7, 0.3, 0.5
 _MARGIN, _LINE = 0.1, 0.19
 # Letters of a label in a chart of rows, and of others in an inch.
 _LABEL_WIDTH, _LETTERS = 32, 12.0
-# More labels than these are thinned out.
-_MOST_LABELS = 12
+# More labels than these are thinned out, and a chart of more rows than these is not drawn.
+_MOST_LABELS, _MOST_ROWS = 12, 100
 
 
 def draw(chart: Chart | HeatMap) -> Figure:
@@ -123,7 +124,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
         look = looks[one.number]
         values = _arrays(one.points)
         if one.dashed:
-            axes.plot(where, values[0], color=look.colour, linestyle=DASHES, linewidth=1.2, label=f"_{one.name}")
+            # The mark shows a bound that is known at one place only.
+            style: dict[str, Any] = {"linestyle": DASHES, "linewidth": 1.2, "marker": "_", "markersize": 6}
+            axes.plot(where, values[0], color=look.colour, label=f"_{one.name}", **style)
             continue
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
@@ -219,6 +222,9 @@ def _draw_rows(chart: Chart) -> Figure:
     """Horizontal bars: one panel for each treatment, the first one's values marked in all others."""
     from matplotlib.figure import Figure
 
+    rows = len(chart.panels[0].labels)
+    if rows > _MOST_ROWS:
+        raise LogError(f"a picture shows at most {_MOST_ROWS} rows, and this one would have {rows}.")
     across = min(4, len(chart.panels))
     down = -(-len(chart.panels) // across)
     labels = [_wrapped(label, _LABEL_WIDTH) for label in chart.panels[0].labels]
