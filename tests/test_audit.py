@@ -21,7 +21,8 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, EncodingError, FairspanError, LogError, UnsupportedModel
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import FORMAT, LogWriter, library_versions, read_log
+from fairspan.runs.log import FORMAT, LogWriter, library_versions
+from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject

@@ -20,7 +20,8 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.cli import app
 from fairspan.errors import UnsupportedModel
-from fairspan.runs.log import RunLog, read_log
+from fairspan.runs.log import RunLog
+from fairspan.studies.logs import read_log
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
 from fairspan.studies.evaluate.run import evaluate

@@ -22,7 +22,8 @@ from fairspan.design.cuts import Cuts
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, EncodingError, FairspanError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import RunLog, read_log
+from fairspan.runs.log import RunLog
+from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import open_subject
 from fairspan.studies.audit.run import audit
@@ -32,6 +33,7 @@ from fairspan.studies.collapse.spec import at_temperature, make_collapse
 from fairspan.studies.collapse.summary import summarize_length
 from fairspan.studies.collapse.words import repeated_pairs
 from tests.test_audit import forbid_encoding, header_of, stop_after
+from tests.test_geometry import distance_by_hand, pairs_mean, rank_by_svd
 from tests.tiny import tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -189,7 +191,7 @@ def test_rows_are_mean_cosines_with_all_others(done: Done) -> None:
 def test_geometry_is_that_of_the_same_vectors(done: Done) -> None:
     """Ranks are of order 5 and their singular values are smaller than the vectors: ten times the tolerance."""
     summary = summarize_length(done.log)
-    functions = {"cosine": mean_cosine, "distance": centroid_distance, "rank": effective_rank}
+    functions = {"cosine": pairs_mean, "distance": distance_by_hand, "rank": rank_by_svd}
     assert summary.measures == list(functions)
     for measure, function in functions.items():
         for treatment in ("none", STRONG):
@@ -245,7 +247,7 @@ def test_word_control_by_hand(done: Done) -> None:
         rows = chosen(done.log, "cosine", WORDS, length)
         assert rows["value"].mean() == pytest.approx(pairwise_mean(means), abs=1e-9)
         assert summarize_length(done.log).value(WORDS, "rank", length).estimate == pytest.approx(  # type: ignore[union-attr]
-            effective_rank(np.stack(means)), abs=1e-9
+            rank_by_svd(np.stack(means)), abs=1e-9
         )
 
 

@@ -28,7 +28,8 @@ from fairspan.corpus.segment import Segment
 from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import FORMAT, RunLog, read_log
+from fairspan.runs.log import FORMAT, RunLog
+from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit

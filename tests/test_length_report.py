@@ -16,7 +16,8 @@ from rich.console import Console
 
 from fairspan.errors import LogError
 from fairspan.report.length_terminal import bound_sentences, print_length
-from fairspan.runs.log import LogWriter, RunLog, read_log
+from fairspan.runs.log import LogWriter, RunLog
+from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.collapse.spec import make_collapse
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length

@@ -28,7 +28,8 @@ from fairspan.report.page.downloads import row_download
 from fairspan.report.page.page import make_page, write_page
 from fairspan.report.page.render import as_json
 from fairspan.report.page.sections import heat_map
-from fairspan.runs.log import RunLog, read_log
+from fairspan.runs.log import RunLog
+from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.attention import summarize_attention

@@ -19,7 +19,8 @@ from fairspan.errors import FairspanError, LogError
 from fairspan.report.figures.profiles import draw_profiles, save_picture
 from fairspan.report.tables import coefficient_table, show
 from fairspan.report.terminal import print_summary
-from fairspan.runs.log import FORMAT, LogWriter, RunLog, read_log
+from fairspan.runs.log import FORMAT, LogWriter, RunLog
+from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.stats.positions import marker, position_effects
 from fairspan.studies.audit.spec import make_spec
