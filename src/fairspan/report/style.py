@@ -110,7 +110,7 @@ def look_of(number: int) -> Look:
 
 @contextmanager
 def house_style(*, tell: bool = True) -> Iterator[None]:
-    """The settings of every figure; with `tell`, characters that no font shows are named in one warning at the end."""
+    """The settings of every figure; with `tell`, one warning at the end names characters that no font shows."""
     import matplotlib
 
     settings: Any = {**_RC, "font.family": _installed()}
