@@ -754,9 +754,9 @@ def test_mistakes_in_an_audit(
 
 @pytest.mark.parametrize("name", ["whitening", "last2avg"])
 def test_an_object_has_no_baselines(corpus: str, name: str) -> None:
-    with pytest.raises(UnsupportedModel, match=f"leave out {name}"):
+    with pytest.raises(UnsupportedModel, match=f"omit {name}"):
         audit(Plain(), corpus=corpus, treatments=["none", name])
-    with pytest.raises(UnsupportedModel, match=f"leave out {name}"):
+    with pytest.raises(UnsupportedModel, match=f"omit {name}"):
         evaluate(Plain(), "pages", corpus=corpus, treatments=["none", name])
 
 

@@ -172,7 +172,7 @@ def test_another_runs_folder_is_refused(run: Run, usual: list[str | Path], tmp_p
         (["--temperatures", "nan"], "temperature must be a number above 0 and at most 1, got nan"),
         (["--temperatures", "warm"], "--temperatures takes numbers such as 1.0,0.9,0.8, got 'warm'"),
         (["--temperatures", "1.0,1"], "twice"),
-        (["--temperatures", ""], "name a temperature or a treatment"),
+        (["--temperatures", ""], "name at least one treatment"),
         (["--lengths", "0,10"], "lengths must be numbers of tokens"),
         (["--lengths", "ten"], "--lengths takes whole numbers such as 3,4,5, got 'ten'"),
         (["--lengths", "10.5"], "got '10.5'"),
@@ -193,9 +193,9 @@ def test_another_runs_folder_is_refused(run: Run, usual: list[str | Path], tmp_p
         (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
         (["--corpus", "."], "holds no corpus"),
         (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
-        (["--window", "0"], "--window takes a whole number of at least 1, got 0"),
+        (["--window", "0"], "--window must be a whole number of at least 1, got 0"),
         (["--window", "20"], "texts of 40 tokens do not fit: the model reads 20, of which 18 are text"),
-        (["--batch-tokens", "0"], "--batch-tokens takes a whole number of at least 1, got 0"),
+        (["--batch-tokens", "0"], "--batch-tokens must be a whole number of at least 1, got 0"),
         (["--dtype", "int3"], "no dtype 'int3'"),
         (["--device", "abacus"], "abacus"),
         (["--picture", "p.jpg"], "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),
@@ -261,7 +261,7 @@ def test_an_interrupt_is_one_line(run: Run, usual: list[str | Path], monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fairspan.studies.collapse.run.spectra", stopped)
+        patch.setattr("fairspan.studies.collapse.run.spectra_of", stopped)
         done = run(*usual, "--out", "here")
     assert done.code == 130
     assert done.out == ""
