@@ -918,7 +918,7 @@ def test_an_object_that_gives_something_else(given: Any) -> None:
         def encode(self, sentences: list[str], /) -> Any:
             return given
 
-    with pytest.raises(EncodingError, match="one vector a text is expected"):
+    with pytest.raises(EncodingError, match="one vector per text is expected"):
         ObjectEncoder(Wrong()).vectors([Text("ab", 2), Text("cd", 2)])
 
 
