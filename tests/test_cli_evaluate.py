@@ -250,7 +250,7 @@ def assert_one_line(done: Any, said: str) -> None:
         (["--size", "13"], "the corpus has 12 segments in en, and a document of 13 needs 13"),
         (["--size", "7"], "only one page of 7 can be made without using a segment twice"),
         (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
-        (["--editions", "4"], "4 editions were asked for, and sets of 3 segments are told in 3 latin orders"),
+        (["--editions", "4"], "4 editions were asked for, and sets of 3 segments have 3 latin orders"),
         (["--editions", "0"], "editions of page queries must be a whole number of at least 1, got 0"),
         (["--distractors", "3"], "3 more documents of 3 segments were asked for, and the 0 segments that are left"),
         (["--query", "body"], "queries must be one of held-out, first-sentence, title, got 'body'"),

@@ -17,9 +17,9 @@ class Design:
     """Which documents are built from a corpus.
 
     Attributes:
-        orders: "latin", "permutations" or "williams": the orders in which each set is told.
+        orders: "latin", "permutations" or "williams": the orders of each set.
         sizes: how many segments a document has; several sizes make several families of documents.
-        sets: sets a size. Their segments are distinct while the corpus lasts; then it is shuffled anew.
+        sets: sets per size. Their segments are distinct while the corpus lasts; then it is shuffled anew.
         documents: documents by size, instead of `sets`: {4: 1008} means enough sets for at least 1008 documents.
         seed: of the draw and of the orders.
         min_tokens, max_tokens: limits of a segment's length, in the model's own tokens.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, require_level, require_some
 from fairspan.stats.bootstrap import CHUNK, TIE
-from fairspan.stats.covariance import Clustered, cr1
+from fairspan.stats.covariance import Clustered, cr1, leverages_of
 from fairspan.stats.distributions import t_ratio
 
 WEIGHTS = ("auto", "rademacher", "webb")
@@ -103,10 +103,8 @@ def _samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, d
     if weights not in WEIGHTS:
         raise StatisticsError(f"weights must be one of {', '.join(map(repr, WEIGHTS))}, got {weights!r}.")
     require_some(draws=draws)
-    if clustered.leverages is None:
-        raise StatisticsError("the wild bootstrap needs cluster(..., leverages=True).")
     h = clustered.root.T @ contrast
-    pulls = clustered.leverages @ h
+    pulls = leverages_of(clustered) @ h
     kind = weights if weights != "auto" else "rademacher" if clustered.clusters >= RADEMACHER_FROM else "webb"
     enumerated = kind == "rademacher" and clustered.clusters < 60 and 2**clustered.clusters < draws
     linear, quadratic = [], []
