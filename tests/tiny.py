@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
@@ -79,6 +81,11 @@ REPRESENTATIVES: list[Kind] = [
     ("mpnet", "mean", "right"),
     ("qwen3", "lasttoken", "left"),
 ]
+
+
+def mostly_slow(every: Sequence[str], quick: Sequence[str] = ("bert", "mpnet", "qwen3")) -> list[Any]:
+    """Parameters for a test of something other than the engine: all but the quick ones are slow."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in every]
 
 
 def available(architecture: str) -> bool:
