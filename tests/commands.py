@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+from sentence_transformers import SentenceTransformer
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -40,6 +43,20 @@ class Said:
 
 
 Run = Callable[..., Said]
+
+
+def example_lines(text: str) -> list[str]:
+    """The commands in a help text."""
+    return [line.strip() for line in text.splitlines() if line.strip().startswith("fairspan ")]
+
+
+def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*args: Any, **options: Any) -> Any:
+        raise AssertionError("nothing was to be embedded")
+
+    for name in ("encode", "encode_document", "encode_query", "forward"):
+        monkeypatch.setattr(SentenceTransformer, name, forbidden)
+
 
 # A process that has imported everything forks one child for each command, which then runs the command line as it is:
 # importing torch anew for each of some forty commands would take minutes.

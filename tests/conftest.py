@@ -60,6 +60,22 @@ def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Sentenc
     return make
 
 
+@pytest.fixture(scope="session")
+def save_tiny(
+    make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """The folder of a tiny model, each saved once a session; nobody writes into it."""
+    saved: dict[Any, Path] = {}
+
+    def save(*kind: str) -> Path:
+        if kind not in saved:
+            saved[kind] = tmp_path_factory.mktemp("saved") / "tiny"
+            make_tiny(*kind).save_pretrained(str(saved[kind]), create_model_card=False)
+        return saved[kind]
+
+    return save
+
+
 @pytest.fixture(params=REPRESENTATIVES, ids="-".join)
 def representative(
     make_tiny: Callable[..., SentenceTransformer], request: pytest.FixtureRequest

@@ -13,7 +13,7 @@ import typer
 from sentence_transformers import SentenceTransformer
 
 from fairspan.cli import app
-from tests.commands import Run
+from tests.commands import Run, example_lines
 from tests.verbs import VERBS, Verb, write_articles
 
 EVERY_VERB = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
@@ -138,7 +138,7 @@ def test_every_example_in_help_can_be_parsed(run: Run, words: tuple[str, ...]) -
     """Against the command's own options; nothing is run."""
     done = run(*words, "--help")
     assert done.code == 0
-    examples = [line.strip() for line in done.out.splitlines() if line.strip().startswith("fairspan ")]
+    examples = example_lines(done.out)
     assert examples
     for line in examples:
         command: Any = typer.main.get_command(app)

@@ -22,10 +22,9 @@ from fairspan.runs.log import LogWriter, RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, compare_searches, summarize_search
-from tests.test_cli_audit import Run, run
+from tests.commands import Run
 from tests.test_report import simulated_log, simulated_rows
 
-__all__ = ["run"]
 
 ONLY = "+sides=document"
 Value = Callable[[str, str, int, int], float]

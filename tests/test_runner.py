@@ -24,7 +24,7 @@ from tests.commands import Commands, Ended, assert_sound, header_of, stored, wai
 from tests.verbs import STRONG, VERBS, Verb, write_articles
 
 Make = Callable[..., SentenceTransformer]
-Call = Callable[..., fairspan.AuditLog]
+Call = Callable[..., fairspan.RunLog]
 
 
 @pytest.fixture(scope="module", params=VERBS, ids=lambda verb: verb.name)
@@ -56,7 +56,7 @@ def called(verb: Verb, model: SentenceTransformer, place: Path, folder: Path) ->
 @pytest.fixture(scope="module")
 def undisturbed(
     verb: Verb, model: SentenceTransformer, place: Path, tmp_path_factory: pytest.TempPathFactory
-) -> fairspan.AuditLog:
+) -> fairspan.RunLog:
     """A run from beginning to end. Its folder is read by many tests and changed by none."""
     log = called(verb, model, place, tmp_path_factory.mktemp("undisturbed"))()
     assert {"none", STRONG} <= set(log.rows["treatment"])
@@ -70,13 +70,13 @@ def anew(verb: Verb, model: SentenceTransformer, place: Path, tmp_path: Path) ->
 
 
 @pytest.fixture
-def again(anew: Call, undisturbed: fairspan.AuditLog, tmp_path: Path) -> Call:
+def again(anew: Call, undisturbed: fairspan.RunLog, tmp_path: Path) -> Call:
     """The call where it has already run."""
     shutil.copytree(undisturbed.folder.parent, tmp_path, dirs_exist_ok=True)
     return anew
 
 
-def assert_same(log: fairspan.AuditLog, expected: fairspan.AuditLog) -> None:
+def assert_same(log: fairspan.RunLog, expected: fairspan.RunLog) -> None:
     """Every row to the last bit, and all that the header holds of results."""
     assert (log.status, log.header["error"], log.notes) == ("complete", None, expected.notes)
     assert log.run == expected.run
@@ -112,7 +112,7 @@ def never(number: int) -> None:
 
 
 def test_a_complete_run_returns_at_once(
-    again: Call, undisturbed: fairspan.AuditLog, monkeypatch: pytest.MonkeyPatch
+    again: Call, undisturbed: fairspan.RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_forward(monkeypatch, never)
     log = again()
@@ -132,7 +132,7 @@ def test_a_complete_run_returns_at_once(
 )
 def test_damaged_rows_are_measured_again_from_the_store(
     again: Call,
-    undisturbed: fairspan.AuditLog,
+    undisturbed: fairspan.RunLog,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     damage: Callable[[Path], Any],
@@ -146,7 +146,7 @@ def test_damaged_rows_are_measured_again_from_the_store(
     assert log.header["timings"]["texts_computed"] == 0
 
 
-def test_fresh_measures_again(again: Call, undisturbed: fairspan.AuditLog, tmp_path: Path) -> None:
+def test_fresh_measures_again(again: Call, undisturbed: fairspan.RunLog, tmp_path: Path) -> None:
     """Rows that were changed are believed, until they are measured again. Vectors still come from the store."""
     undisturbed.rows.with_columns(value=0.0).write_parquet(tmp_path / "run" / "rows.parquet")
     assert (again().rows["value"] == 0).all()
@@ -169,7 +169,7 @@ def test_a_damaged_or_newer_header_is_refused_and_kept(
 
 
 def test_another_spec_in_the_same_folder_is_refused(
-    verb: Verb, again: Call, undisturbed: fairspan.AuditLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: Verb, again: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when told to measure anew, and before anything is embedded."""
     on_forward(monkeypatch, never)
@@ -192,7 +192,7 @@ def test_another_verbs_folder_is_refused(
 
 
 def test_the_default_folder_and_store(
-    verb: Verb, anew: Call, tmp_path: Path, undisturbed: fairspan.AuditLog, monkeypatch: pytest.MonkeyPatch
+    verb: Verb, anew: Call, tmp_path: Path, undisturbed: fairspan.RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "default.sqlite"))
@@ -235,7 +235,7 @@ def passes(
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
 def test_an_interrupted_run_goes_on(
     anew: Call,
-    undisturbed: fairspan.AuditLog,
+    undisturbed: fairspan.RunLog,
     passes: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -263,7 +263,7 @@ def test_an_interrupted_run_goes_on(
 
 
 def test_a_failed_run_says_why_and_goes_on(
-    anew: Call, undisturbed: fairspan.AuditLog, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    anew: Call, undisturbed: fairspan.RunLog, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(number: int) -> None:
         if number > 0.7 * passes:
@@ -330,7 +330,7 @@ def test_a_damaged_store_is_one_line_and_left_alone(again: Call, tmp_path: Path,
     assert header_of(tmp_path / "run")["status"] == "failed"
 
 
-def test_a_store_that_is_damaged_inside(again: Call, undisturbed: fairspan.AuditLog, tmp_path: Path) -> None:
+def test_a_store_that_is_damaged_inside(again: Call, undisturbed: fairspan.RunLog, tmp_path: Path) -> None:
     """Pages of zeros behind a sound first one: an error of our own, or every vector as it was."""
     file = tmp_path / "store.sqlite"
     content = bytearray(file.read_bytes())
@@ -354,7 +354,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(
 
 
 def test_rows_that_cannot_be_written(
-    anew: Call, undisturbed: fairspan.AuditLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    anew: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that is full half-way through the second file: the first stands, and nothing half-written beside it."""
     plain, count = pl.DataFrame.write_parquet, [0]
@@ -432,9 +432,7 @@ def copied(folder: Path, to: Path) -> str:
 class Shell:
     """One verb's command, with all it writes in one folder unless told otherwise."""
 
-    def __init__(
-        self, commands: Commands, verb: Verb, place: Path, folder: Path, expected: fairspan.AuditLog
-    ) -> None:
+    def __init__(self, commands: Commands, verb: Verb, place: Path, folder: Path, expected: fairspan.RunLog) -> None:
         self.commands, self.verb, self.place, self.folder, self.expected = commands, verb, place, folder, expected
         self.run, self.store = folder / "run", folder / "store.sqlite"
 
@@ -461,7 +459,7 @@ class Shell:
 
 
 @pytest.fixture
-def shell(commands: Commands, verb: Verb, place: Path, tmp_path: Path, undisturbed: fairspan.AuditLog) -> Shell:
+def shell(commands: Commands, verb: Verb, place: Path, tmp_path: Path, undisturbed: fairspan.RunLog) -> Shell:
     return Shell(commands, verb, place, tmp_path, undisturbed)
 
 

@@ -44,8 +44,8 @@ class Verb:
     positional: Sequence[str] = field(default=())
 
     @property
-    def measure(self) -> Callable[..., fairspan.AuditLog]:
-        measure: Callable[..., fairspan.AuditLog] = getattr(fairspan, self.name)
+    def measure(self) -> Callable[..., fairspan.RunLog]:
+        measure: Callable[..., fairspan.RunLog] = getattr(fairspan, self.name)
         return measure
 
     def typed(self, **changes: Any) -> list[str]:
