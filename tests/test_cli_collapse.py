@@ -141,7 +141,7 @@ def test_treatments_come_after_the_temperatures(run: Run, usual: list[str | Path
         (["--temperatures", "nan"], "temperature must be a number above 0 and at most 1, got nan"),
         (["--temperatures", "warm"], "--temperatures takes numbers such as 1.0,0.9,0.8, got 'warm'"),
         (["--temperatures", "1.0,1"], "twice"),
-        (["--temperatures", ""], "name a temperature or a treatment"),
+        (["--temperatures", ""], "name at least one treatment"),
         (["--lengths", "0,10"], "lengths must be numbers of tokens"),
         (["--lengths", "ten"], "--lengths takes whole numbers such as 3,4,5, got 'ten'"),
         (["--lengths", "10.5"], "got '10.5'"),

@@ -214,7 +214,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_embedded(
         (["--metrics", ""], "metrics must name at least one"),
         (["--metrics", "mrr,mrr"], "metrics names 'mrr' twice"),
         (["--indexes", "whole,chunks"], "indexes must be among whole, chunk-mean, chunk-max, late-mean, late-max"),
-        (["--treatments", "none,none"], "treatments names 'none' twice"),
+        (["--treatments", "none,none"], "the treatment 'none' is named twice"),
         (["--treatments", "paper+baskets=words"], "baskets must be one of tokens, segments, got 'words'"),
         (["--size", "1"], "sizes must be a whole number of at least 2, got 1"),
         (["--size", "13"], "the corpus has 12 segments in en, and a document of 13 needs 13"),
@@ -232,7 +232,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_embedded(
             ["--indexes", "chunk-max", "--chunk-tokens", "511"],
             "chunk_tokens must be at least 1 and at most 510, which",
         ),
-        (["--chunk-tokens", "0"], "chunk_tokens must be a whole number of at least 1, got 0"),
+        (["--chunk-tokens", "0"], "--chunk-tokens must be a whole number of at least 1, got 0"),
         (["--too-long", "redraw"], "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
         (["--opening", "50"], "no page can be searched: all 12 segments of articles have fewer than 8 tokens left"),
         (["--opening", "0"], "opening must be a whole number of at least 1, got 0"),
@@ -500,5 +500,5 @@ def test_an_object_is_refused_by_mteb() -> None:
         def encode(self, sentences: list[str], /) -> Any:
             return [[1.0]] * len(sentences)
 
-    with pytest.raises(UnsupportedModel, match="mteb is run with a SentenceTransformer, got Encodes"):
+    with pytest.raises(UnsupportedModel, match="mteb needs a SentenceTransformer, got Encodes"):
         evaluate(Encodes(), "mteb:SciFact")
