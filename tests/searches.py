@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.runs.log import RunLog, LogWriter
-from fairspan.studies.logs import read_log
+from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.evaluate.spec import make_evaluation
+from fairspan.studies.logs import read_log
 
 ONLY = "+sides=document"
 Value = Callable[[str, str, int, int], float]

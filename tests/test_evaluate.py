@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -29,7 +27,6 @@ from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
 from fairspan.runs.log import FORMAT, RunLog
-from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit
@@ -37,14 +34,13 @@ from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
 from fairspan.studies.evaluate.summary import summarize_search
-from tests.test_audit import forbid_encoding, stop_after
-from tests.test_audit_faults import Commands, assert_sound, commands, header_of, stored, wait_for
+from fairspan.studies.logs import read_log
+from tests.commands import header_of
 from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 Evaluate = Callable[..., RunLog]
 
-__all__ = ["commands"]
 
 METRICS = ("ndcg@10", "ndcg@3", "mrr", "mrr@2", "recall@1", "recall@3")
 B8 = "paper+basket_size=8"
@@ -1038,71 +1034,6 @@ def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None
     assert header["rows"] == log.rows.height
 
 
-def forbid_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    forbid_encoding(monkeypatch)
-    monkeypatch.setattr(SentenceTransformer, "encode_query", lambda *_, **__: pytest.fail("a query was embedded"))
-
-
-def test_a_complete_run_returns_at_once(make_tiny: Make, measured: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_tiny()
-    first = measured(model, treatments=["none", B8])
-    forbid_all(monkeypatch)
-    second = measured(model, treatments=["none", B8])
-    assert second.rows.equals(first.rows)
-    assert second.header == json.loads(json.dumps(first.header))
-
-
-def test_fresh_measures_again(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None:
-    """Rows that were changed are believed, until they are measured again. Vectors still come from the store."""
-    model = make_tiny()
-    first = measured(model)
-    first.rows.with_columns(value=0.0).write_parquet(tmp_path / "run" / "rows.parquet")
-    assert (measured(model).rows["value"] == 0).all()
-    again = measured(model, fresh=True)
-    assert again.rows.equals(first.rows)
-    assert again.header["timings"]["texts_computed"] == 0
-    assert again.header["timings"]["texts_from_store"] == first.header["timings"]["texts_computed"]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"seed": 1},
-        {"size": 2},
-        {"treatments": [B8]},
-        {"margin": 0.05},
-        {"languages": ["it"]},
-        {"prompt": "w1 "},
-        {"query_prompt": "w1 "},
-        {"query": "title"},
-        {"editions": 1},
-        {"metrics": ["mrr"]},
-        {"indexes": ["whole", "chunk-max"]},
-        {"documents_only": False},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_another_spec_in_the_same_folder_is_refused(
-    make_tiny: Make, measured: Evaluate, tmp_path: Path, other: dict[str, Any]
-) -> None:
-    model = make_tiny("bert", "mean")
-    before = measured(model)
-    for fresh in (False, True):
-        with pytest.raises(DesignError, match=f"holds the run {before.run}, which asked for something else") as error:
-            measured(model, **other, fresh=fresh)
-        assert "\n" not in str(error.value)
-    assert read_log(tmp_path / "run").rows.equals(before.rows)
-
-
-def test_the_folder_of_an_audit_is_refused(make_tiny: Make, measured: Evaluate, corpus: str, tmp_path: Path) -> None:
-    model = make_tiny("bert", "mean")
-    options = {"corpus": corpus, "sizes": [3], "sets": 3, "treatments": ["none"], "store": tmp_path / "s.sqlite"}
-    before = audit(model, **options, out=tmp_path / "run")
-    with pytest.raises(DesignError, match="asked for something else"):
-        measured(model)
-    assert read_log(tmp_path / "run").rows.equals(before.rows)
-
-
 def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir: str) -> None:
     """Made of all that decides the result, and of nothing else."""
     model = make_tiny("bert", "mean")
@@ -1176,58 +1107,6 @@ def test_a_changed_collection_is_another_run(make_tiny: Make, graded: Collection
             file.unlink()
         (tmp_path / "tiny" / "qrels").rmdir()
     assert len(set(runs)) == 4
-
-
-def test_an_interrupted_run_goes_on(
-    make_tiny: Make, measured: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Batches of 60 tokens, stopped in the second treatment; then complete, with the bits of an undisturbed run."""
-    model = make_tiny("bert", "mean")
-    options: dict[str, Any] = {"batch_tokens": 60, "treatments": ["none", B8], "indexes": ["whole", "late-max"]}
-    undisturbed = measured(model, **options, store=tmp_path / "other.sqlite", out=tmp_path / "other")
-    total = undisturbed.header["timings"]["texts_computed"]
-    with monkeypatch.context() as patch:
-        stop_after(patch, 4, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            measured(model, **options)
-    header = header_of(tmp_path / "run")
-    assert header["status"] == "interrupted"
-    done = header["timings"]["texts_computed"]
-    assert 0 < done < total
-    assert header["rows"] > 0, "what was searched before is on disk"
-    log = measured(model, **options)
-    assert (log.status, log.header["error"]) == ("complete", None)
-    assert log.header["timings"]["texts_computed"] == total - done
-    assert log.rows.equals(undisturbed.rows.with_columns(run=pl.lit(log.run)))
-    assert log.notes == undisturbed.notes
-    assert len(log.header["costs"]) == len(undisturbed.header["costs"])
-
-
-def test_a_failed_run_says_why_and_goes_on(
-    make_tiny: Make, measured: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Queries fail, of which the second treatment has others: the rows of the first one are on disk."""
-    model, options = make_tiny("bert", "cls"), {"treatments": ["none", B8]}
-    plain, count = SentenceTransformer.encode_query, [0]
-
-    def failing(self: SentenceTransformer, *args: Any, **more: Any) -> Any:
-        count[0] += 1
-        if count[0] > 1:
-            raise ValueError("a bad\nbatch")
-        return plain(self, *args, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceTransformer, "encode_query", failing)
-        with pytest.raises(EncodingError, match="the model failed on a batch") as error:
-            measured(model, **options)
-    assert "\n" not in str(error.value)
-    header = header_of(tmp_path / "run")
-    assert (header["status"], header["error"]) == ("failed", str(error.value))
-    part = read_log(tmp_path / "run").rows
-    assert set(part["treatment"]) == {"none"}
-    log = measured(model, **options)
-    assert log.status == "complete"
-    assert values(log.rows, "none", "mrr") == values(part, "none", "mrr")
 
 
 @pytest.mark.parametrize("side", ["query", "document"])
@@ -1410,12 +1289,6 @@ def test_a_spec_is_json(corpus: str) -> None:
     )
 
 
-@pytest.mark.parametrize("tokens", [0, -1])
-def test_batches_of_no_tokens_are_refused(make_tiny: Make, measured: Evaluate, tokens: int) -> None:
-    with pytest.raises(FairspanError, match="batch_tokens must be a whole number of at least 1"):
-        measured(make_tiny(), batch_tokens=tokens)
-
-
 def test_segment_baskets_need_segments(make_tiny: Make, beir: str, measured: Evaluate) -> None:
     with pytest.raises(TaskError, match="makes every segment a basket, and of 15 documents the segments are not"):
         measured(make_tiny(), beir, treatments=["none", f"{B8}+baskets=segments"])
@@ -1458,83 +1331,3 @@ def test_a_model_that_comes_calibrated_is_searched_as_it_is(
 
 def test_the_function_has_its_public_name() -> None:
     assert fairspan.evaluate is evaluate
-
-
-# Killed.
-
-KILLED = pytest.mark.skipif(sys.platform != "linux", reason="forks and signals as Linux has them")
-ARTICLES, SETS = 32, 8
-OPTIONS = ["--sets", str(SETS), "--size", "4", "--treatments", f"none,{B8}", "--indexes", "whole,late-max"]
-OPTIONS += ["--metrics", "mrr", "--chunk-tokens", "24", "--corpus", "corpus", "--batch-tokens", "300", "--json"]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model and a corpus."""
-    from tests.tiny import tiny_model
-
-    place = tmp_path_factory.mktemp("place")
-    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(place / "model"))
-    (place / "corpus").mkdir()
-    write_lines(place / "corpus" / "en.jsonl", [{"id": f"s{n:02}", "text": text_of(n, 6)} for n in range(ARTICLES)])
-    return place
-
-
-@pytest.fixture(scope="module")
-def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    model = SentenceTransformer(str(place / "model"), device="cpu")
-    return evaluate(
-        model,
-        "pages",
-        name="model",
-        corpus=str(place / "corpus"),
-        size=4,
-        sets=SETS,
-        treatments=["none", B8],
-        indexes=["whole", "late-max"],
-        metrics=["mrr"],
-        chunk_tokens=24,
-        batch_tokens=300,
-        out=folder / "run",
-        store=folder / "store.sqlite",
-    )
-
-
-def typed(folder: Path) -> list[str]:
-    return ["evaluate", "model", "pages", *OPTIONS, "--out", str(folder / "run"), "--store", str(folder / "s.sqlite")]
-
-
-@KILLED
-@pytest.mark.slow
-def test_killed_it_ends_with_the_same_bits(
-    commands: Commands, place: Path, undisturbed: RunLog, tmp_path: Path
-) -> None:
-    """SIGKILL among the first queries and in the second treatment; then the same command."""
-    store = tmp_path / "s.sqlite"
-    total = stored(undisturbed.folder.parent / "store.sqlite")
-    for amount in (5, 2 * total // 3):
-        started = commands.start(place, *typed(tmp_path))
-        wait_for(store, amount)
-        started.signal(signal.SIGKILL)
-        assert started.wait().code == -signal.SIGKILL, "it was over before it could be killed"
-        assert header_of(tmp_path / "run")["status"] == "running"
-    assert_sound(store)
-    ended = commands.start(place, *typed(tmp_path)).wait()
-    assert ended.code == 0, ended.stderr
-    rows = pl.read_parquet(tmp_path / "run" / "rows.parquet")
-    expected = undisturbed.rows
-    assert rows.drop("value", "run").equals(expected.drop("value", "run"))
-    assert rows["value"].to_numpy().tobytes() == expected["value"].to_numpy().tobytes()
-    assert stored(store) == total
-    assert header_of(tmp_path / "run")["timings"]["texts_from_store"] > 0
-
-
-@KILLED
-@pytest.mark.slow
-def test_interrupted_it_says_so_in_one_line(commands: Commands, place: Path, tmp_path: Path) -> None:
-    started = commands.start(place, *typed(tmp_path))
-    wait_for(tmp_path / "s.sqlite", 20)
-    started.signal(signal.SIGINT)
-    started.wait().failed_in_one_line("interrupted. What was computed is kept", code=130)
-    assert header_of(tmp_path / "run")["status"] == "interrupted"

@@ -34,11 +34,9 @@ from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, summarize_search
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
 from fairspan.studies.evaluate.view import view_of
-from tests.test_cli_audit import Run, run
+from tests.commands import Run
 from tests.test_evaluate import Collection, in_beir, ranked, text_of, unit, worth
 from tests.tiny import tiny_model, words
-
-__all__ = ["run"]
 
 Make = Callable[..., SentenceTransformer]
 VALUES = (1.0, 0.7, 0.4)

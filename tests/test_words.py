@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.errors import DesignError, EncodingError, UnsupportedModel
 from fairspan.studies.collapse.words import _most, repeated_pairs, word_means
-from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, tiny_tokenizer, words
+from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
 
@@ -36,7 +36,7 @@ def one_line(error: type[Exception], action: Callable[[], object]) -> str:
     return said
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, ("bert", "gemma3_text", "mpnet", "t5")))
 def test_means_of_the_words_own_rows(make_tiny: Make, architecture: str) -> None:
     """Texts of unequal length, and neither <s>, </s>, <pad> nor a prompt among the rows.
 
