@@ -20,7 +20,9 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.cli import app
 from fairspan.errors import UnsupportedModel
-from fairspan.runs.log import AuditLog, read_log
+from fairspan.runs.log import RunLog, read_log
+from fairspan.runs.runner import RunOptions
+from fairspan.runs.subject import open_subject
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation
@@ -400,12 +402,17 @@ def small(tmp_path: Path) -> SentenceTransformer:
     return tiny_model(tmp_path / "model", "bert", "mean")
 
 
-def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> AuditLog:
+def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> RunLog:
     settings: dict[str, Any] = {"treatments": ["none", B4], "metrics": METRICS, **options}
-    return evaluate_mteb(model, make_evaluation("mteb:Tiny", **settings), task=task, out=folder / "run", name="m")
+    return evaluate_mteb(
+        open_subject(model, name="m"),
+        make_evaluation("mteb:Tiny", **settings),
+        RunOptions(out=folder / "run"),
+        task=task,
+    )
 
 
-def values(log: AuditLog, treatment: str, metric: str) -> dict[str, float]:
+def values(log: RunLog, treatment: str, metric: str) -> dict[str, float]:
     own = log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") == metric))
     return dict(own.select("query", "value").rows())
 
@@ -460,12 +467,10 @@ def test_a_complete_run_of_mteb_returns_at_once(
     assert again.rows.equals(first.rows)
     monkeypatch.undo()
     fresh = evaluate_mteb(
-        small,
+        open_subject(small, name="m"),
         make_evaluation("mteb:Tiny", treatments=["none", B4], metrics=METRICS),
+        RunOptions(out=tmp_path / "run", fresh=True),
         task=search(),
-        out=tmp_path / "run",
-        name="m",
-        fresh=True,
     )
     assert fresh.rows.equals(first.rows)
 
@@ -496,11 +501,10 @@ def test_all_that_decides_belongs_to_a_run_of_mteb(
         case "similarity":
             small.similarity_fn_name = "dot"
     second = evaluate_mteb(
-        small,
+        open_subject(small, name="m"),
         make_evaluation("mteb:Tiny", treatments=["none"], metrics=METRICS),
+        RunOptions(out=tmp_path / "other"),
         task=search(),
-        out=tmp_path / "other",
-        name="m",
     )
     assert not second.rows["value"].equals(first.rows["value"]), "the premise"
     assert second.run != first.run

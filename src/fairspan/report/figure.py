@@ -10,6 +10,7 @@ import numpy as np
 
 from fairspan.report.chart import Chart, HeatMap, Panel, Point, Series, tick_text, ticks
 from fairspan.report.style import (
+    COLOURS,
     DASHES,
     INK,
     PALE,
@@ -114,8 +115,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool) -> None:
     spots = np.array(panel.spots) * max(1, len(panel.labels) - 1) if chart.kind == "lines" else None
     where = np.arange(len(panel.labels), dtype=np.float64) if spots is None else spots
     room = 0.8 if bars else min(0.5, 0.12 * len(solid)) if chart.kind == "bars" else 0.0
+    looks = _looks(chart)
     for one in panel.series:
-        look = look_of(one.number)
+        look = looks[one.number]
         values = _arrays(one.points)
         if one.dashed:
             axes.plot(where, values[0], color=look.colour, linestyle=DASHES, linewidth=1.2, label=f"_{one.name}")
@@ -140,6 +142,14 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool) -> None:
         axes.tick_params(axis="x", length=0)
     if panel.reference is not None:
         axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
+
+
+def _looks(chart: Chart) -> dict[int, Look]:
+    """By a series' number, or by its place among those of the chart where numbers go beyond the looks there are."""
+    numbers = sorted({one.number for panel in chart.panels for one in panel.series})
+    treated = [number for number in numbers if number >= 0]
+    few = not treated or treated[-1] < len(COLOURS)
+    return {number: look_of(number if few or number < 0 else treated.index(number)) for number in numbers}
 
 
 def _draw_curve(axes: Any, where: np.ndarray, values: np.ndarray, look: Look, label: str, shift: float) -> None:
@@ -340,4 +350,5 @@ def _arrays(points: Sequence[Point | None]) -> np.ndarray:
 
 def _reach(values: np.ndarray) -> np.ndarray:
     """[2, N]: lengths of error bars, 0 where an interval is unknown."""
-    return np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]])))
+    lengths: np.ndarray = np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]])))
+    return lengths

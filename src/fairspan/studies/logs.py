@@ -30,9 +30,7 @@ def read_log(folder: Path | str) -> RunLog:
     return logs.read_log(folder, show=_module(verb, "view").view_of)
 
 
-def compare(
-    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
-) -> list[Table]:
+def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
     """Two treatments or two runs on the same documents or queries, as tables of paired differences."""
     if first.verb == "collapse":
         raise LogError(f"the run {first.run} is a study of length, and those are not compared in pairs.")

@@ -73,11 +73,17 @@
     make(parent, "path", { class: "whisker", ...attributes, d: `M${x - 3} ${high}h6M${x} ${high}V${low}M${x - 3} ${low}h6` });
   };
 
+  // A chart without the chosen treatment shows all that it has.
+  const shownOf = (chart, chosen) => {
+    const found = chart.series.filter((one) => one.number === chosen);
+    return found.length ? found : chart.series;
+  };
+
   const drawBars = (svg, chart, chosen) => {
     const axis = drawFrame(svg, chart);
     const count = chart.labels.length;
     const slot = (chart.width - LEFT - RIGHT) / count;
-    const shown = chart.series.filter((one) => chosen === "all" || one.number === chosen);
+    const shown = shownOf(chart, chosen);
     const first = chart.series[0];
     const width = (slot * 0.72) / Math.max(1, shown.length);
     const most = Math.max(...chart.strip, 1);
@@ -109,7 +115,7 @@
         whisker(group, chart, point, left + width / 2, {});
         tell(group, point.told);
         let over = point.hi === null ? top : y(chart, Math.max(point.hi, point.v));
-        const before = chosen === "all" || series === first ? null : first.points[place] ?? null;
+        const before = shown.length > 1 || series === first ? null : first.points[place] ?? null;
         if (before !== null) {
           const at = y(chart, before.v);
           make(ghosts, "line", { class: "ghost", x1: left - slot * 0.06, x2: left + width + slot * 0.06, y1: at, y2: at,
@@ -163,9 +169,9 @@
       item.append(swatch, text);
       list.append(item);
     };
-    if (chart.kind === "bars" && chosen !== "all") {
-      const [first, now] = [chart.series[0], chart.series.find((series) => series.number === chosen)];
-      if (now === undefined || now === first) return;
+    if (chart.kind === "bars" && shownOf(chart, chosen).length === 1) {
+      const [first, now] = [chart.series[0], shownOf(chart, chosen)[0]];
+      if (now === first) return;
       entry(`background:${colour(now)}`, now.name);
       entry("border-top:2px dashed var(--ink);height:0;width:1.5rem", first.name);
       figure.append(list);
