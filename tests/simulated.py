@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.runs.log import AuditLog, LogWriter, read_log
+from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.logs import read_log
 
 DEPTH = 6
 TREATMENTS = ("none", "paper", "retrieval")
@@ -94,7 +95,7 @@ def simulated_log(
     *,
     status: str = "complete",
     **changes: Any,
-) -> AuditLog:
+) -> RunLog:
     writer = LogWriter(folder, header(treatments, **changes))
     for table in tables:
         writer.add(table)
@@ -152,7 +153,7 @@ def audit_log(
     measures: Sequence[str] = ("representation", "retention", "attention"),
     sets: int = 6,
     **changes: Any,
-) -> AuditLog:
+) -> RunLog:
     tables = []
     for number, treatment in enumerate(treatments):
         for n in sizes:

@@ -21,17 +21,17 @@ from transformers import PreTrainedTokenizerFast
 
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
-from fairspan.encoding import loading
 from fairspan.encoding.batches import batches, halves
 from fairspan.encoding.encoder import ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, document_prompt, tokens_of_spans
 from fairspan.errors import CalibrationError, EncodingError, LoadError, MissingExtra, StoreError, UnsupportedModel
+from fairspan.model import loading
 from fairspan.model.fingerprint import fingerprint
-from fairspan.model.loading import load_model
+from fairspan.model.loading import Loading, load_model
 from fairspan.model.weights import copy_sharing_weights
-from tests.tiny import ARCHITECTURES, HIDDEN, save_tiny, tiny_model, words
+from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, save_tiny, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 
@@ -636,7 +636,7 @@ def test_the_fingerprint_knows_what_lies_in_a_router(make_tiny: Make) -> None:
     assert fingerprint(one) != fingerprint(other)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
 def test_the_fingerprint_stays(make_tiny: Make, tmp_path: Path, architecture: str) -> None:
     """Under another window, a calibration, use, and saving and loading: otherwise nothing stored is found again."""
     model = make_tiny(architecture, "mean")
@@ -711,19 +711,8 @@ def test_a_calibrated_model_stays_so_under_none_and_can_be_calibrated_anew(make_
 
 # Vectors, against the models themselves.
 
-CASES = [
-    ("bert", "cls", "right"),
-    # BERT's absolute positions count the padding on the left, so that its vectors would depend on their batch.
-    ("nomic_bert", "mean", "left"),
-    ("roberta", "mean", "right"),
-    ("modernbert", "mean", "right"),
-    ("mpnet", "mean", "right"),
-    ("qwen3", "lasttoken", "left"),
-    ("qwen3", "mean", "right"),
-    ("gemma3_text", "mean", "left"),
-    ("t5", "mean", "right"),
-]
-MEAN_CASES = [case for case in CASES if case[1] == "mean"]
+# BERT's absolute positions count the padding on the left, so that its vectors would depend on their batch.
+MEAN_CASES = [("mpnet", "right"), ("qwen3", "left"), ("modernbert", "right")]
 TEXTS = [words(count, count) for count in (40, 3, 90, 17, 61)]
 
 
@@ -733,11 +722,10 @@ def read(model: SentenceTransformer, texts: Sequence[str], prompt: str = "") -> 
 
 @pytest.mark.parametrize("prompt", ["", "w1 w2 "])
 @pytest.mark.parametrize("calibration", ["none", "paper", "tempscale"])
-@pytest.mark.parametrize(("architecture", "pooling", "side"), CASES)
 def test_vectors_are_those_of_encode_document(
-    make_tiny: Make, architecture: str, pooling: str, side: str, calibration: str, prompt: str
+    representative: SentenceTransformer, calibration: str, prompt: str
 ) -> None:
-    model = make_tiny(architecture, pooling, padding_side=side)
+    model = representative
     wanted = PRESETS[calibration].but(basket_size=16)
     reference = model if calibration == "none" else fairspan.calibrate(model, wanted)
     found = encoder_of(model, wanted, prompt).vectors(read(model, TEXTS, prompt))
@@ -767,12 +755,12 @@ def joined(parts: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
 
 @pytest.mark.parametrize("prompt", ["", "w1 w2 "])
 @pytest.mark.parametrize("calibration", ["none", "paper"])
-@pytest.mark.parametrize(("architecture", "pooling", "side"), MEAN_CASES)
+@pytest.mark.parametrize(("architecture", "side"), MEAN_CASES)
 def test_contextual_vectors_by_hand(
-    make_tiny: Make, architecture: str, pooling: str, side: str, calibration: str, prompt: str
+    make_tiny: Make, architecture: str, side: str, calibration: str, prompt: str
 ) -> None:
     """One token a word, so the tokens of a segment are counted off: <s>, the prompt's, then each segment's."""
-    plain = make_tiny(architecture, pooling, padding_side=side)
+    plain = make_tiny(architecture, "mean", padding_side=side)
     wanted = PRESETS[calibration].but(basket_size=16)
     model = plain if calibration == "none" else fairspan.calibrate(plain, wanted)
     counts = [(5, 9, 2), (30, 4, 11), (1, 1, 1)]
@@ -918,7 +906,7 @@ def test_an_object_that_gives_something_else(given: Any) -> None:
         def encode(self, sentences: list[str], /) -> Any:
             return given
 
-    with pytest.raises(EncodingError, match="one vector a text is expected"):
+    with pytest.raises(EncodingError, match="one vector per text is expected"):
         ObjectEncoder(Wrong()).vectors([Text("ab", 2), Text("cd", 2)])
 
 
@@ -927,10 +915,10 @@ def test_an_object_that_gives_something_else(given: Any) -> None:
 
 def test_the_default_model_is_the_package_at_its_full_window(minilm: SentenceTransformer) -> None:
     for name in (None, "all-MiniLM-L6-v2"):
-        model = load_model(name, device="cpu")
+        model = load_model(name, Loading(device="cpu"))
         assert model.max_seq_length == 512
         assert np.array_equal(model.encode("hello world"), minilm.encode("hello world"))
-    assert load_model(None, device="cpu", window=100).max_seq_length == 100
+    assert load_model(None, Loading(device="cpu", window=100)).max_seq_length == 100
 
 
 def test_the_default_model_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -947,18 +935,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_folder(folder: Path) -> None:
-    model = load_model(str(folder), device="cpu")
+    model = load_model(str(folder), Loading(device="cpu"))
     reference = SentenceTransformer(str(folder), device="cpu")
     assert np.array_equal(model.encode("w1 w2"), reference.encode("w1 w2"))
     assert model.max_seq_length == reference.max_seq_length
-    assert load_model(str(folder), device="cpu", window=33).max_seq_length == 33
+    assert load_model(str(folder), Loading(device="cpu", window=33)).max_seq_length == 33
 
 
 def test_a_folder_of_a_calibrated_model(folder: Path, tmp_path: Path) -> None:
     calibrated = fairspan.calibrate(SentenceTransformer(str(folder), device="cpu"), "paper", basket_size=8)
     calibrated.save_pretrained(str(tmp_path))
     text = words(40)
-    assert np.array_equal(load_model(str(tmp_path), device="cpu").encode(text), calibrated.encode(text))
+    assert np.array_equal(load_model(str(tmp_path), Loading(device="cpu")).encode(text), calibrated.encode(text))
 
 
 @pytest.mark.parametrize("saved", [torch.bfloat16, torch.float16])
@@ -966,22 +954,22 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
     folder: Path, tmp_path: Path, saved: torch.dtype
 ) -> None:
     SentenceTransformer(str(folder), device="cpu").to(saved).save_pretrained(str(tmp_path))
-    dtypes = {parameter.dtype for parameter in load_model(str(tmp_path), device="cpu").parameters()}
+    dtypes = {parameter.dtype for parameter in load_model(str(tmp_path), Loading(device="cpu")).parameters()}
     assert dtypes == {torch.float32}
-    kept = load_model(str(tmp_path), device="cpu", dtype="bfloat16")
+    kept = load_model(str(tmp_path), Loading(device="cpu", dtype="bfloat16"))
     assert {parameter.dtype for parameter in kept.parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float31", "nn"])
 def test_there_is_no_such_dtype(folder: Path, dtype: str) -> None:
-    with pytest.raises(LoadError, match=f"there is no dtype '{dtype}': use float32, bfloat16 or float16"):
-        load_model(str(folder), device="cpu", dtype=dtype)
+    with pytest.raises(LoadError, match=f"there is no dtype '{dtype}': use float32, bfloat16, float16 or auto"):
+        load_model(str(folder), Loading(device="cpu", dtype=dtype))
 
 
 @pytest.mark.parametrize("name", ["nowhere", "no/where", "/no/such/folder", "not a name!", "../up"])
 def test_a_bad_name_is_one_line(name: str) -> None:
     with pytest.raises(LoadError, match="could not be loaded") as error:
-        load_model(name, device="cpu")
+        load_model(name, Loading(device="cpu"))
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(name)
 
@@ -1010,13 +998,13 @@ def test_a_damaged_folder_is_one_line(folder: Path, tmp_path: Path, damage: Call
     SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path))
     damage(tmp_path)
     with pytest.raises(LoadError, match="could not be loaded") as error:
-        load_model(str(tmp_path), device="cpu")
+        load_model(str(tmp_path), Loading(device="cpu"))
     assert "\n" not in str(error.value)
 
 
 def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:
     with pytest.raises(LoadError, match="could not be loaded") as error:
-        load_model(str(folder), device="gpu")
+        load_model(str(folder), Loading(device="gpu"))
     assert "\n" not in str(error.value)
 
 
@@ -1029,4 +1017,5 @@ def test_texts_with_and_without_spans_share_a_batch(tmp_path: Path) -> None:
         found = store.get([encoder.key(spanned), encoder.span_key(spanned), encoder.key(plain)])
         assert store.missing([encoder.span_key(plain)])
     assert len(found[encoder.span_key(spanned)]) == 2 * len(found[encoder.key(spanned)])
-    np.testing.assert_allclose(found[encoder.key(plain)], model.encode(plain.text), atol=1e-6)
+    alone = model.encode(plain.text)
+    np.testing.assert_allclose(found[encoder.key(plain)], alone, rtol=0, atol=BY_PADDING * np.abs(alone).max())

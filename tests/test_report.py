@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 from fairspan.errors import LogError
-from fairspan.runs.log import FORMAT, LogWriter, read_log
+from fairspan.runs.log import FORMAT, LogWriter
 from fairspan.runs.rows import SCHEMA
+from fairspan.studies.logs import read_log
 from tests.simulated import header, simulated_log, simulated_rows
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import StatisticsError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.means import half_widths
 from fairspan.studies.audit.family import FAMILY, PLAN
 from fairspan.studies.audit.words import ATTENTION_MEASURES
@@ -34,7 +34,7 @@ def layer_groups(depth: int) -> dict[str, range]:
     return thirds | everything
 
 
-def attention_frame(log: AuditLog) -> pl.DataFrame:
+def attention_frame(log: RunLog) -> pl.DataFrame:
     """Mean shares of every part of the text over the documents that have it, one row for each group of layers.
 
     Columns: `number` counts the parts of the text from 1 and is null for what lies around it; `equal` is the share

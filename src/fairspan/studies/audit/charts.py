@@ -197,7 +197,7 @@ def _heat_map(shown: Sequence[Shown], measure: str, n: int, subtitle: str, *, se
                 columns=tuple(f"position {position}" for position in range(1, n + 1)),
                 rows=tuple((name, tuple(_heat_cell(values) for values in cells)) for name, cells in table.items()),
                 subtitle=subtitle,
-                panels=switch,
+                entries=switch,
             )
     return None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.sides import Side
 from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import spread
 from fairspan.stats.paired import PairedComparison, compare
@@ -19,17 +18,6 @@ from fairspan.studies.audit.words import POSITION_MEASURES
 _FAMILY = ["measure", "n", "lead", "later"]
 # A document is the same in two runs if the same segments stand in it at the same places.
 _PLACE = ["set", "order", "position", "segment", "language"]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One treatment of one run."""
-
-    log: AuditLog
-    treatment: str
-
-    def __str__(self) -> str:
-        return f"{self.log.run}: {self.treatment}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,46 +59,6 @@ def compare_sides(first: Side, second: Side) -> list[Comparison]:
     return found
 
 
-def sides_to_compare(
-    first: AuditLog, second: AuditLog | None, treatments: Sequence[str] | None = None
-) -> list[tuple[Side, Side]]:
-    """Within one run every treatment against its first; between two runs each treatment that both have.
-
-    Args:
-        treatments: two names: the first run's treatment, and what it is compared with.
-    """
-    if treatments is not None:
-        if len(treatments) != 2:
-            raise LogError(f"name two treatments to compare, such as none,paper, got {','.join(treatments)!r}.")
-        return [(Side(first, treatments[0]), Side(second or first, treatments[1]))]
-    if second is None:
-        baseline, *others = _measured(first)
-        if not others:
-            raise LogError(
-                f"the run {first.run} has one treatment, {baseline}: name a second run to compare it with."
-            )
-        return [(Side(first, baseline), Side(first, other)) for other in others]
-    both = [name for name in _measured(first) if name in _measured(second)]
-    if both:
-        return [(Side(first, name), Side(second, name)) for name in both]
-    if len(first.treatments) == len(second.treatments) == 1:
-        return [(Side(first, first.treatments[0]), Side(second, second.treatments[0]))]
-    raise LogError(
-        f"the runs share no treatment ({', '.join(first.treatments)}; {', '.join(second.treatments)}): name one of "
-        "each."
-    )
-
-
-def _measured(log: AuditLog) -> list[str]:
-    """The treatments that have rows: of an interrupted run not all, nor those that were passed over."""
-    there = set(log.rows["treatment"].unique().to_list())
-    return [name for name in log.treatments if name in there]
-
-
 def _rows(side: Side) -> pl.DataFrame:
-    if side.treatment not in side.log.treatments:
-        raise LogError(
-            f"the run {side.log.run} has no treatment {side.treatment!r}, only {', '.join(side.log.treatments)}."
-        )
     measured = pl.col("measure").is_in(list(POSITION_MEASURES))
     return side.log.rows.filter(measured & (pl.col("treatment") == side.treatment))

@@ -8,13 +8,14 @@ from typing import Any
 import polars as pl
 
 from fairspan.errors import StatisticsError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
+from fairspan.runs.sides import Side
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.contrasts import Contrast, Contrasts
 from fairspan.stats.joint import AveragedEffect
 from fairspan.stats.positions import PositionEffects, marker
 from fairspan.studies.audit.attention import attention_frame
-from fairspan.studies.audit.comparison import Comparison, Side, compare_sides
+from fairspan.studies.audit.comparison import Comparison, compare_sides
 from fairspan.studies.audit.family import FAMILY, PLAN
 from fairspan.studies.audit.summary import Cell, Joint, Summary
 from fairspan.studies.audit.words import POSITION_MEASURES
@@ -58,7 +59,7 @@ def verdict_frame(summary: Summary) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**_VERDICTS, "sentence": pl.String}, orient="row")
 
 
-def bare_means(log: AuditLog) -> pl.DataFrame:
+def bare_means(log: RunLog) -> pl.DataFrame:
     """Position means without intervals, for a log that allows no statistics."""
     rows = log.rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
     found = rows.group_by(*FAMILY, "position", maintain_order=True).agg(

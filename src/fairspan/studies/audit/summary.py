@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import StatisticsError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdict
@@ -65,7 +65,7 @@ class Summary:
         refused: why there are none; empty if there are.
     """
 
-    log: AuditLog
+    log: RunLog
     cells: tuple[Cell, ...]
     joint: tuple[Joint, ...]
     refused: str = ""
@@ -120,7 +120,7 @@ class Summary:
         return f"{kind} in {count} of {len(cells)} families, most of all {worst.plan}, n={worst.n}: {detail}"
 
 
-def summarize(log: AuditLog, *, inference: str | None = None, margin: float | None = None) -> Summary:
+def summarize(log: RunLog, *, inference: str | None = None, margin: float | None = None) -> Summary:
     """Statistics of every cell of a log, by the settings of its spec or by those given."""
     inference = inference or str(log.spec["inference"])
     margin = float(log.spec["margin"]) if margin is None else margin
@@ -135,7 +135,7 @@ def summarize(log: AuditLog, *, inference: str | None = None, margin: float | No
     return Summary(log, tuple(cells), tuple(joint))
 
 
-def summarize_or_say_why(log: AuditLog) -> Summary:
+def summarize_or_say_why(log: RunLog) -> Summary:
     """The same, without any cell where the data allow no statistics: one set has means, but no intervals."""
     try:
         return summarize(log)
@@ -143,7 +143,7 @@ def summarize_or_say_why(log: AuditLog) -> Summary:
         return Summary(log, (), (), str(error))
 
 
-def _position_rows(log: AuditLog) -> pl.DataFrame:
+def _position_rows(log: RunLog) -> pl.DataFrame:
     """What the statistics need, with numbers in place of names: of a whole grid there are millions of rows."""
     kept = ["measure", "treatment", "lead", "later", "language", "n", "set", "position", "tokens", "value"]
     rows = log.rows.select(*kept, "segment", "document").filter(pl.col("measure").is_in(list(POSITION_MEASURES)))

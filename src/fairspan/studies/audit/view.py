@@ -10,7 +10,7 @@ import polars as pl
 from fairspan.report.table import Table
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.audit.charts import Shown, attention_section, profile_section, switch_of
 from fairspan.studies.audit.frames import frames_of, interval
 from fairspan.studies.audit.summary import summarize_or_say_why
@@ -47,7 +47,7 @@ METHODS = (
 )
 
 
-def view_of(log: AuditLog) -> View:
+def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
     summary = summarize_or_say_why(log)
     frames = frames_of(summary)
@@ -76,7 +76,7 @@ def view_of(log: AuditLog) -> View:
     )
 
 
-def _heading(log: AuditLog) -> str:
+def _heading(log: RunLog) -> str:
     header = log.header
     seconds = header["timings"].get("seconds")
     sizes = ", ".join(map(str, log.spec["design"]["sizes"]))
