@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.runs.log import LogWriter, read_log
+from fairspan.runs.log import LogWriter
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.collapse.spec import make_collapse
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length
 from fairspan.studies.collapse.view import view_of
+from fairspan.studies.logs import read_log
 
 LENGTHS = (50, 100, 200, 400)
 PLAIN, MILD, STRONG = "none", "tempscale+temperature=0.9", "tempscale+temperature=0.8"

@@ -1,13 +1,9 @@
-"""Audits in TOML, the specs they become, the shipped configurations and the published numbers beside them."""
+"""Audits in TOML, the specs they become, and the shipped configurations."""
 
 from __future__ import annotations
 
-import csv
 import json
-import tomllib
-from collections import defaultdict
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +15,6 @@ from fairspan.corpus.alignment import parse_languages
 from fairspan.design.design import Design
 from fairspan.design.plan import language_plans, languages_of
 from fairspan.errors import DesignError, FairspanError
-from fairspan.published.coefficients import published_coefficients, published_model
 from fairspan.studies.audit.config import PlannedAudit, read_config, shipped_configs
 from fairspan.studies.audit.spec import MEASURES, make_spec
 
@@ -68,9 +63,6 @@ def test_runs_change_what_stands_above_them(written: Callable[[str], list[Planne
 
         [documents]
         "3" = 60
-
-        [published]
-        "a" = "A"
 
         [[run]]
         title = "the first"
@@ -261,97 +253,3 @@ def test_options_typed_beside_a_configuration_keep_it_valid(name: str) -> None:
     for audit in read_config(name):
         fields = {key: value for key, value in audit.fields.items() if key != "documents"}
         assert make_spec(**{**fields, "sizes": [3], "sets": 2}).design.sets_of(3) == 2
-
-
-def published() -> list[dict[str, str]]:
-    with (files("fairspan") / "published" / "irf.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_the_published_table_is_whole() -> None:
-    """1908 coefficients: every table, plan and size has each position 1…n once, β0 first."""
-    rows = published()
-    assert len(rows) == 1908
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
-    for row in rows:
-        identity = ("table", "model", "measure", "treatment", "lead", "later", "n")
-        groups[tuple(row[name] for name in identity)].append(row)
-    for identity, members in groups.items():
-        n = int(identity[-1])
-        assert [int(row["position"]) for row in members] == list(range(1, n + 1)), identity
-        assert [row["coefficient"] for row in members] == ["β0", *(f"β{p}" for p in range(2, n + 1))], identity
-
-
-def test_the_published_values_are_cosines_and_markers() -> None:
-    rows = published()
-    for row in rows:
-        assert -1 <= float(row["estimate"]) <= 1
-        assert row["marker"] in ("", "◇", "□", "•")
-        assert row["measure"] in MEASURES
-        # Two decimals, as printed.
-        assert row["estimate"] == f"{float(row['estimate']):.2f}"
-    # A mean of position 1 is far from zero in every table.
-    assert all(row["marker"] == "" and float(row["estimate"]) > 0 for row in rows if row["position"] == "1")
-
-
-def test_published_models_and_treatments_are_those_of_the_configuration() -> None:
-    """Whatever is printed is measured by some audit of the configuration."""
-    names = tomllib.loads((files("fairspan") / "published" / "irf.toml").read_text(encoding="utf-8"))["published"]
-    planned = read_config("irf")
-    assert set(names) <= {audit.model for audit in planned}
-    assert {row["model"] for row in published()} == set(names.values())
-    offered = {
-        (names.get(str(audit.model)), measure, treatment.name, str(plan), n)
-        for audit in planned
-        for spec in [make_spec(**audit.fields)]
-        for measure in spec.measures
-        for treatment in spec.treatments
-        for plan in language_plans(spec.languages or (), spec.mixed)
-        for n in spec.design.sizes
-    }
-    printed = {
-        (row["model"], row["measure"], row["treatment"], plan, int(row["n"]))
-        for row in published()
-        for plan in [row["lead"] if row["lead"] == row["later"] else f"{row['lead']}:{row['later']}"]
-    }
-    assert printed <= offered
-
-
-def test_published_coefficients_are_the_file_s() -> None:
-    found = published_coefficients()
-    assert len(found) == 1908
-    for one, row in zip(found, published(), strict=True):
-        assert (str(one.table), one.model, one.printed, one.marker) == tuple(
-            row[name] for name in ("table", "model", "estimate", "marker")
-        )
-        assert one.estimate == float(row["estimate"])
-        assert one.plan == (row["lead"] if row["lead"] == row["later"] else f"{row['lead']}:{row['later']}")
-
-
-@pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
-        ("Alibaba-NLP/gte-multilingual-base", "mGTE"),
-        ("/models/gte-multilingual-base/", "mGTE"),
-        ("mGTE", "mGTE"),
-        ("jinaai/jina-embeddings-v3", "jina-v3"),
-    ],
-)
-def test_a_model_is_found_by_its_name_folder_or_short_name(name: str, wanted: str) -> None:
-    assert published_model(name) == wanted
-
-
-def test_a_model_that_was_not_published_is_one_line() -> None:
-    said = one_line(lambda: published_model("BAAI/bge-m3"))
-    assert "'BAAI/bge-m3'" in said
-    assert "mGTE" in said
-    assert "--like" in said
-
-
-def test_the_published_sets_are_those_of_the_paper() -> None:
-    """IRF: 167, 42, 9 and 14 sets of 3, 4, 5 and 6 segments, all orders."""
-    for audit in read_config("irf"):
-        design = make_spec(**audit.fields).design
-        wanted = {3: 167, 4: 42, 5: 9, 6: 14}
-        assert design.orders == "permutations"
-        assert {n: design.sets_of(n) for n in design.sizes} == {n: wanted[n] for n in design.sizes}

@@ -15,25 +15,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from fairspan.report.page.charts import Series, domain_of, on_log_axis, point, ticks
-from fairspan.report.page.downloads import row_download
 from fairspan.report.page.page import make_page, write_page
-from fairspan.report.page.render import as_json
-from fairspan.report.page.sections import heat_map
-from hypothesis import given
-from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from fairspan.cli import app
 from fairspan.cli.evaluate import _groups
 from fairspan.errors import LogError, StatisticsError
-from fairspan.runs.log import RunLog, read_log
+from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
-from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.attention import summarize_attention
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.evaluate.summary import summarize_search
+from fairspan.studies.logs import read_log
 from tests.length_studies import spectrum_row, study_of
 from tests.test_figures import audit_log
 from tests.test_report import simulated_log, simulated_rows
@@ -255,110 +249,9 @@ def test_rows_and_statistics_travel_in_the_page(logs: dict[str, RunLog]) -> None
     assert "folder" not in json.loads(statistics)
 
 
-def test_rows_that_are_too_many_are_named(logs: dict[str, RunLog]) -> None:
-    download = row_download(logs["audit"], 100)
-    assert not download.content
-    assert "rows.parquet" in download.reason
-
-
 def test_where_a_run_lies_is_not_told(logs: dict[str, RunLog]) -> None:
     for log in logs.values():
         assert str(log.folder) not in make_page([log])
-
-
-# What must not happen.
-
-
-def test_nothing_is_fetched(logs: dict[str, RunLog]) -> None:
-    for log in logs.values():
-        page = make_page([log])
-        for tag, attributes in Parsed(page).elements:
-            assert tag not in ("img", "iframe", "object", "embed", "video", "audio"), tag
-            source = attributes.get("src") or attributes.get("href") or ""
-            assert source.startswith(("#", "data:,")) or not source
-        assert "@import" not in page
-        assert "url(" not in page
-
-
-@pytest.mark.parametrize("evil", [EVIL, "</script><script>alert(1)</script>", "\"'><b>x", "{{ 7 * 7 }}", "<!--"])
-def test_markup_stays_text(tmp_path: Path, evil: str) -> None:
-    """In the names of model, corpus, treatment, language and run, and in notes."""
-    rows = simulated_rows(lambda p, s: 0.5 - 0.1 * p, sets=5, plan=(evil, evil))
-    log = simulated_log(
-        tmp_path / "r",
-        [rows],
-        run=evil,
-        model={"name": evil, "fingerprint": evil},
-        corpus={"name": evil, "fingerprint": "f"},
-        notes=[evil],
-        plans=[evil],
-    )
-    page = make_page([log], title=evil)
-    clean = Parsed(make_page([audited(tmp_path / "clean", sizes=(3,), languages=("en",))]))
-    parsed = Parsed(page)
-    kinds = {tag for tag, _ in clean.elements} | {"p"}
-    assert {tag for tag, _ in parsed.elements} <= kinds
-    assert not [name for _, attributes in parsed.elements for name in attributes if name.startswith("on")]
-    assert parsed.text.count(" ".join(evil.split())) >= 4
-    assert charts_in(page)[0]["title"] == evil
-
-
-@given(st.text())
-def test_json_in_a_script_stays_in_it(text: str) -> None:
-    made = str(as_json({"a": text}))
-    assert json.loads(made) == {"a": text}
-    assert not set("<>&\u2028\u2029") & set(made)
-
-
-def test_numbers_that_are_none_of_json_are_refused() -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        as_json(float("nan"))
-
-
-# Pieces.
-
-
-@given(st.floats(-100, 100), st.floats(0.001, 100))
-def test_ticks_are_round_and_few(low: float, reach: float) -> None:
-    found = ticks(low, low + reach)
-    assert 2 <= len(found) <= 12
-    steps = np.diff(found)
-    np.testing.assert_allclose(steps, steps[0], rtol=1e-6)
-    assert low - 1e-6 <= found[0] <= found[-1] <= low + reach + 1e-6
-
-
-def test_an_axis_holds_every_interval_and_the_foot_of_bars() -> None:
-    series = Series("a", 0, (point(Interval(0.4, 0.3, 0.52), ""), None, point(Interval(-0.1, np.nan, np.nan), "")))
-    low, high = domain_of([[series]], zero=True)
-    assert low <= -0.1
-    assert high >= 0.52
-    assert domain_of([[]], zero=False) == (0.0, 1.0)
-    flat = Series("a", 0, (point(Interval(0.4, 0.4, 0.4), ""),))
-    assert domain_of([[flat]], zero=False)[0] < 0.4
-
-
-def test_a_point_without_a_number_is_none() -> None:
-    assert point(None, "") is None
-    assert point(Interval(np.nan, np.nan, np.nan), "") is None
-    found = point(Interval(-0.1234, np.nan, 1.0), "x")
-    assert found is not None
-    assert (found.shown, found.low, found.high) == ("−0.123", None, 1.0)
-
-
-def test_a_log_axis() -> None:
-    assert on_log_axis([50, 100, 200]) == pytest.approx((0, 0.5, 1))
-    assert on_log_axis([7]) == (0.5,)
-    assert on_log_axis([0, 1, 2]) == (0, 0.5, 1)
-
-
-def test_heat_levels_are_on_one_scale() -> None:
-    found = heat_map("t", "c", ["1", "2"], [("en", [[0.2, 0.6], [0.4, None]]), ("de", [[None, None], [0.3, 0.3]])])
-    cells = [cell for _, row in found.rows for cell in row]
-    assert cells[0] is not None
-    assert (cells[0].levels, cells[0].shown) == ((0.0, 1.0), ("0.200", "0.600"))
-    assert cells[1] is not None
-    assert (cells[1].levels, cells[1].shown) == ((0.5, 0.0), ("0.400", "–"))
-    assert cells[2] is None
 
 
 # The command.

@@ -14,7 +14,6 @@ from fairspan.cli.options import (
     ModelName,
     Prompt,
     RunningOptions,
-    print_json,
     shared,
     typed,
 )
@@ -86,22 +85,13 @@ def collapse(
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
-    from rich.console import Console
-
     from fairspan.cli.progress import running
-    from fairspan.report.figure import figure_bytes, require_drawing
-    from fairspan.report.files import write_file
-    from fairspan.report.terminal import print_view
+    from fairspan.cli.showing import show
+    from fairspan.report.figure import require_drawing
     from fairspan.studies.collapse.run import collapse
 
     if picture is not None:
         require_drawing(picture)
     with running() as progress:
         log = collapse(**typed(context, "picture"), progress=progress)
-    if as_json:
-        print_json(log.to_dict())
-    else:
-        print_view(Console(), log.view, ending=f"log: {log.folder}")
-    if picture is not None:
-        write_file(picture, figure_bytes(log.figure(), picture.suffix[1:].lower()))
-        typer.echo(f"picture: {picture}", err=as_json)
+    show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

@@ -39,12 +39,12 @@ def compare(
     from fairspan.studies.logs import compare as compare_logs
     from fairspan.studies.logs import read_log
 
-    tables = compare_logs(
-        read_log(run), None if other is None else read_log(other), None if treatments is None else words(treatments)
-    )
+    second = None if other is None else read_log(other)
+    tables = compare_logs(read_log(run), second, None if treatments is None else words(treatments))
     if as_json:
         print_json({table.name: to_records(table.frame) for table in tables})
         return
     console = Console()
     for table in tables:
-        print_table(console, table)
+        if table.brief:
+            print_table(console, table)

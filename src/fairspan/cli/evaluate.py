@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fairspan.cli.options import AsJson, LoadingOptions, ModelName, Prompt, RunningOptions, shared, typed
-from fairspan.errors import StatisticsError
-
-if TYPE_CHECKING:
-    from fairspan.runs.log import RunLog
-    from fairspan.studies.evaluate.by_length import LengthGroup
 
 
 @shared(LoadingOptions, RunningOptions)
@@ -134,48 +128,17 @@ def evaluate(
 
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
     """
-    from rich.console import Console
+    from dataclasses import replace
 
     from fairspan.cli.progress import running
-    from fairspan.report.figures.search import save_search_picture
-    from fairspan.report.figures.style import require_drawing
-    from fairspan.report.figures.temperature_grid import save_grid_picture
-    from fairspan.report.retrieval_terminal import length_tables, print_search
+    from fairspan.cli.showing import show
+    from fairspan.report.figure import require_drawing
     from fairspan.studies.evaluate.run import evaluate
-    from fairspan.studies.evaluate.summary import summarize_search
-    from fairspan.studies.evaluate.temperature_grid import temperature_grid as grid_of
+    from fairspan.studies.evaluate.view import view_of
 
     if picture is not None:
         require_drawing(picture)
     with running() as progress:
         log = evaluate(**typed(context, "picture", "by_length"), progress=progress)
-    summary = summarize_search(log)
-    grid = grid_of(summary)
-    groups = _groups(log, asked=by_length) if by_length or as_json else []
-    if as_json:
-        result = {**summary.to_dict(), "by_length": [group.to_dict() for group in groups]}
-        result |= {} if grid is None else {"temperature_grid": grid.to_dict()}
-        typer.echo(json.dumps(result, ensure_ascii=False, indent=2))
-    else:
-        console = Console()
-        print_search(console, summary, grid)
-        for table in length_tables(groups):
-            console.print(table)
-    if picture is not None:
-        if grid is None:
-            save_search_picture(summary, picture)
-        else:
-            save_grid_picture(grid, picture)
-        typer.echo(f"picture: {picture}", err=as_json)
-
-
-def _groups(log: RunLog, *, asked: bool) -> list[LengthGroup]:
-    """The search by length. Queries of one cluster have no intervals, which only matters if it was asked for."""
-    from fairspan.studies.evaluate.by_length import by_length
-
-    try:
-        return by_length(log)
-    except StatisticsError:
-        if asked:
-            raise
-        return []
+    log = replace(log, show=lambda log: view_of(log, lengths=by_length))
+    show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, print_json, shared, typed
+from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, shared, typed
 
 
 @shared(LoadingOptions)
@@ -57,14 +57,11 @@ def inspect(
 
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
-    from rich.console import Console
-
     from fairspan.cli.progress import running
+    from fairspan.cli.showing import show
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.report.figure import figure_bytes, require_drawing
-    from fairspan.report.files import write_file
+    from fairspan.report.figure import require_drawing
     from fairspan.report.render import require_page
-    from fairspan.report.terminal import print_view
     from fairspan.studies.inspect.run import inspect
 
     if picture is not None:
@@ -76,13 +73,7 @@ def inspect(
     with running(kept=False) as progress:
         options = typed(context, "file", "picture", "html")
         found = inspect(document=document, name=name, progress=progress, **options)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print_view(Console(), found.view)
-    if picture is not None:
-        write_file(picture, figure_bytes(found.figure(), picture.suffix[1:].lower()))
-        typer.echo(f"picture: {picture}", err=as_json)
+    show(found, as_json=as_json, picture=picture)
     if html is not None:
         found.save_page(html)
         typer.echo(f"page: {html}", err=as_json)

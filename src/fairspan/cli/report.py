@@ -26,8 +26,8 @@ def report(
 ) -> None:
     """Write one HTML page about runs: verdicts, charts before and after, tables, methods and the raw rows.
 
-    The page is a single file that needs no network. Several runs stand side by side, with paired differences where they
-    share documents or queries.
+    The page is a single file that needs no network. Several runs stand side by side, with paired differences where
+    they share documents or queries.
 
     Examples:
 
@@ -43,10 +43,7 @@ def report(
     from fairspan.report.render import require_page
     from fairspan.studies.logs import read_log, save_page
 
-    wanted = {
-        "figures": _formats("figure-formats", figure_formats),
-        "tables": _formats("table-formats", table_formats),
-    }
+    figure_kinds, table_kinds = _formats("figure_formats", figure_formats), _formats("table_formats", table_formats)
     if out is not None:
         require_page(out)
     with Console(stderr=True).status("reading") as status:
@@ -59,10 +56,10 @@ def report(
         for log, inner in zip(logs, folders, strict=True):
             if figures is not None:
                 status.update(f"figures of {log.run}")
-                written["figures"] += write_figures(log.view, figures / inner, wanted["figures"])
+                written["figures"] += write_figures(log.view, figures / inner, figure_kinds)
             if tables is not None:
                 status.update(f"tables of {log.run}")
-                written["tables"] += write_tables(list(log.view.tables()), tables / inner, wanted["tables"])
+                written["tables"] += write_tables(list(log.view.tables()), tables / inner, table_kinds)
     if as_json:
         print_json({kind: [str(file) for file in files] for kind, files in written.items()})
         return
@@ -75,5 +72,5 @@ def report(
 def _formats(name: str, text: str) -> list[str]:
     found = words(text)
     if not found:
-        raise LogError(f"--{name} takes at least one format.")
+        raise LogError(f"[[{name}]] takes at least one format.")
     return found

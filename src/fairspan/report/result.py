@@ -7,7 +7,7 @@ from base64 import b64encode
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from markupsafe import escape
@@ -36,6 +36,10 @@ class Result(ABC):
     def save_page(self, path: Path | str) -> Path:
         """Write one HTML file with verdicts, charts, tables, methods and data."""
 
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it, with one list of records for each frame."""
+
     @property
     def verdicts(self) -> pl.DataFrame:
         """The verdict on each treatment."""
@@ -58,7 +62,7 @@ class Result(ABC):
         rows = "".join(
             f"<tr><td style='text-align:left'><b>{escape(card.name)}</b></td>"
             f"<td style='text-align:left;color:{_TONES[card.tone]}'><b>{escape(card.badge)}</b></td>"
-            f"<td style='text-align:left'>{escape('; '.join(card.sentences))}</td></tr>"
+            f"<td style='text-align:left'>{escape(' '.join(card.sentences))}</td></tr>"
             for card in view.cards
         )
         picture = ""

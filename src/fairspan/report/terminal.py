@@ -80,7 +80,7 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
     head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), max(labels, default=0))
     longest = max(_SHORTEST_BAR, min(_LONGEST_BAR, room - head))
     unit = longest / (high - low) if high > low else 0.0
-    for place, series in enumerate(panel.series):
+    for place, series in enumerate(one for one in panel.series if not one.dashed):
         if series.name != panel.title:
             lines.append(Text(series.name, style="bold"))
         style = "bright_black" if series.number < 1 and place == 0 else "cyan"

@@ -38,9 +38,7 @@ def pairs_to_compare(
     if second is None:
         baseline, *others = first.measured
         if not others:
-            raise LogError(
-                f"the run {first.run} has one treatment, {baseline}: name a second run to compare it with."
-            )
+            raise LogError(f"the run {first.run} has one treatment, {baseline}: name a second run to compare with.")
         return [(Side(first, baseline), Side(first, other)) for other in others]
     both = [name for name in first.measured if name in second.measured]
     if both:

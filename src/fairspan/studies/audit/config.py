@@ -42,8 +42,7 @@ def read_config(source: str) -> list[PlannedAudit]:
     planned = []
     for run in runs:
         merged = {**table, **run}
-        for about in ("title", "published"):
-            merged.pop(about, None)
+        merged.pop("title", None)
         models = merged.pop("models", [None])
         if not isinstance(models, list) or not models or not all(isinstance(m, str | None) for m in models):
             raise DesignError(f"{source}: models must be a list of names, got {models!r}.")

@@ -25,6 +25,7 @@ from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evalua
 from fairspan.studies.evaluate.rows import DEPTH, rank_rows, relevant_pairs, search_rows
 from fairspan.studies.evaluate.run_mteb import MTEB, evaluate_mteb
 from fairspan.studies.evaluate.spec import DEFAULT_METRICS, PAGES, make_evaluation
+from fairspan.studies.evaluate.view import view_of
 
 # Two passes over the same tokens differ by rounding, here with room for half precision.
 _SAME = 1e-4
@@ -166,7 +167,7 @@ def evaluate(
     if spec.task.startswith(MTEB):
         return evaluate_mteb(subject, spec, options)
     prepared = prepare_evaluation(subject, spec, shown)
-    return run_study(prepared, lambda run: _Search(prepared, run).measure(), options)
+    return run_study(prepared, lambda run: _Search(prepared, run).measure(), options, view_of)
 
 
 class _Search:

@@ -17,6 +17,7 @@ from fairspan.runs.subject import Subject
 from fairspan.studies.evaluate.mteb_tasks import MtebResult, find_task, run_mteb
 from fairspan.studies.evaluate.rows import ranking_rows, score_rows
 from fairspan.studies.evaluate.spec import EvaluationSpec
+from fairspan.studies.evaluate.view import view_of
 
 MTEB = "mteb:"
 # mteb rounds its scores to five places.
@@ -59,7 +60,7 @@ def evaluate_mteb(subject: Subject, spec: EvaluationSpec, options: RunOptions, *
     task = task or find_task(spec.task.removeprefix(MTEB), languages=languages, splits=_splits(spec))
     prepared = PreparedMteb(subject, spec, task, fit)
     # mteb keeps no vectors either.
-    return run_study(prepared, lambda run: _measure(prepared, run), replace(options, store=":memory:"))
+    return run_study(prepared, lambda run: _measure(prepared, run), replace(options, store=":memory:"), view_of)
 
 
 def _measure(prepared: PreparedMteb, run: Run) -> None:

@@ -1,0 +1,176 @@
+"""Logs of audits that nobody ran: rows drawn at random around known values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fairspan.runs.log import LogWriter, RunLog
+from fairspan.runs.rows import SCHEMA
+from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.logs import read_log
+
+DEPTH = 6
+TREATMENTS = ("none", "paper", "retrieval")
+PLANS = (("en", "en"), ("zh", "zh"), ("zh", "en"))
+
+Plan = tuple[str, str]
+Value = Callable[[int, int], float]
+"""The expected value at a position (from 1) in a set."""
+
+
+def simulated_rows(
+    value: Value,
+    *,
+    sets: int = 8,
+    n: int = 3,
+    plan: Plan = ("en", "en"),
+    treatment: str = "none",
+    measure: str = "representation",
+    noise: float = 0.01,
+    shared: bool = False,
+    stream: int | None = None,
+) -> pl.DataFrame:
+    """A Latin design: the n rotations of every set, with noise by segment and by row.
+
+    The noise differs by size and plan, unless they are given one `stream`.
+    """
+    rng = np.random.default_rng([n, *"".join(plan).encode()] if stream is None else stream)
+    own = rng.normal(0, noise, (sets, n))
+    rows = []
+    for number in range(sets):
+        for order in range(n):
+            for place in range(n):
+                member = (order + place) % n
+                # Shared: the last set is made of the segments of the first.
+                segment = f"s{0 if shared and number == sets - 1 else number}-{member}"
+                rows.append(
+                    {
+                        "run": "r",
+                        "model": "m",
+                        "treatment": treatment,
+                        "measure": measure,
+                        "set": number,
+                        "order": order,
+                        "document": f"n{n}/{':'.join(plan)}/set{number}/order{order}",
+                        "position": place + 1,
+                        "segment": segment,
+                        "language": plan[0] if place == 0 else plan[1],
+                        "lead": plan[0],
+                        "later": plan[1],
+                        "n": n,
+                        "tokens": 90 + 7 * ((3 * number + member) % 5),
+                        "value": value(place + 1, number) + own[number, member] + rng.normal(0, noise),
+                        "layer": None,
+                        "part": None,
+                    }
+                )
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def header(treatments: Sequence[Any], **changes: Any) -> dict[str, Any]:
+    spec = make_spec(treatments=treatments, **changes.pop("spec", {})).to_dict()
+    return {
+        "verb": "audit",
+        "run": "m-12345678",
+        "model": {"name": "m", "fingerprint": "f"},
+        "corpus": {"name": "c", "fingerprint": "f"},
+        "plans": ["en"],
+        "documents": 24,
+        "shared_segments": {},
+        "seed": 0,
+        "spec": spec,
+        **changes,
+    }
+
+
+def simulated_log(
+    folder: Path,
+    tables: Iterable[pl.DataFrame],
+    treatments: Sequence[Any] = ("none",),
+    *,
+    status: str = "complete",
+    **changes: Any,
+) -> RunLog:
+    writer = LogWriter(folder, header(treatments, **changes))
+    for table in tables:
+        writer.add(table)
+    writer.finish(status, timings={"seconds": 1.5})
+    return read_log(folder)
+
+
+def attention_rows(
+    treatment: str = "none", *, n: int = 3, plan: tuple[str, str] = ("en", "en"), sets: int = 4, orders: int = 2
+) -> pl.DataFrame:
+    """Documents of one to three baskets in which the parts of each measure sum to 1 in every layer."""
+    rng = np.random.default_rng([n, *"".join((treatment, *plan)).encode()])
+    rows: list[dict[str, Any]] = []
+    for number in range(sets):
+        for order in range(orders):
+            baskets = 1 + (number + order) % 3
+            parts = {
+                "attention_segment": [f"segment {place + 1}" for place in range(n)] + ["special", "other"],
+                "attention_basket": ["first", *(f"basket {place + 1}" for place in range(baskets)), "last", "other"],
+                "attention_bin": [f"bin {place + 1}" for place in range(20)] + ["special", "other"],
+            }
+            for measure, names in parts.items():
+                for layer in range(DEPTH):
+                    masses = [*rng.dirichlet(np.full(len(names) - 1, 3.0)).tolist(), 0.0]
+                    for name, mass in zip(names, masses, strict=True):
+                        position = int(name.split()[1]) if name.startswith("segment") else None
+                        rows.append(
+                            dict.fromkeys(SCHEMA)
+                            | {
+                                "run": "r",
+                                "model": "m",
+                                "treatment": treatment,
+                                "measure": measure,
+                                "set": number,
+                                "order": order,
+                                "document": f"n{n}/{':'.join(plan)}/set{number}/order{order}",
+                                "position": position,
+                                "lead": plan[0],
+                                "later": plan[1],
+                                "n": n,
+                                "value": mass,
+                                "layer": layer,
+                                "part": name,
+                            }
+                        )
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def audit_log(
+    folder: Path,
+    *,
+    treatments: Sequence[str] = TREATMENTS,
+    sizes: Sequence[int] = (2, 3),
+    plans: Sequence[tuple[str, str]] = PLANS,
+    measures: Sequence[str] = ("representation", "retention", "attention"),
+    sets: int = 6,
+    **changes: Any,
+) -> RunLog:
+    tables = []
+    for number, treatment in enumerate(treatments):
+        for n in sizes:
+            for plan in plans:
+                tables += [
+                    simulated_rows(
+                        lambda position, _, number=number: 0.8 - 0.04 * (position - 1) / (number + 1),  # type: ignore[misc]
+                        n=n,
+                        plan=plan,
+                        treatment=treatment,
+                        measure=measure,
+                        sets=sets,
+                    )
+                    for measure in measures
+                    if measure != "attention"
+                ]
+                if "attention" in measures:
+                    tables.append(attention_rows(treatment, n=n, plan=plan, sets=min(sets, 4)))
+    asked = changes.pop("asked", treatments)
+    return simulated_log(folder, tables, list(asked), **changes)

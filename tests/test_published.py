@@ -1,0 +1,124 @@
+"""The published tables, rebuilt by what lays out measured coefficients, and the grid that measures them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fairspan.design.plan import language_plans
+from fairspan.report.latex import to_latex
+from fairspan.studies.audit.config import read_config
+from fairspan.studies.audit.spec import MEASURES, make_spec
+from tests.paper_tables import Printed, printed_tables, read_cells
+from tests.published import FILE, MODELS, published_coefficients, published_table
+
+SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
+CELLS = FILE.with_name("irf_tables.tsv")
+
+
+# The numbers.
+
+
+def test_the_published_table_is_whole() -> None:
+    """1908 coefficients: every table, plan and size has each position 1…n once, β0 first."""
+    rows = published_coefficients()
+    assert len(rows) == 1908
+    identity = ["table", "model", "measure", "treatment", "lead", "later", "n"]
+    for key, members in rows.partition_by(identity, as_dict=True).items():
+        n = key[-1]
+        assert members["position"].to_list() == list(range(1, n + 1)), key
+        assert members["coefficient"].to_list() == ["β0", *(f"β{p}" for p in range(2, n + 1))], key
+
+
+def test_the_published_values_are_cosines_and_markers() -> None:
+    rows = published_coefficients()
+    assert rows["estimate"].is_between(-1, 1).all()
+    assert set(rows["marker"]) == {"", "◇", "□", "•"}
+    assert set(rows["measure"]) <= set(MEASURES)
+    # Two decimals, as printed.
+    assert rows["printed"].to_list() == [f"{value:.2f}" for value in rows["estimate"]]
+    # A mean of position 1 is far from zero in every table.
+    means = rows.filter(pl.col("position") == 1)
+    assert set(means["marker"]) == {""}
+    assert (means["estimate"] > 0).all()
+
+
+def test_published_models_and_treatments_are_those_of_the_configuration() -> None:
+    """Whatever is printed is measured by some audit of the configuration."""
+    planned = read_config("irf")
+    assert set(MODELS) <= {audit.model for audit in planned}
+    offered = {
+        (MODELS.get(str(audit.model)), measure, treatment.name, str(plan), n)
+        for audit in planned
+        for spec in [make_spec(**audit.fields)]
+        for measure in spec.measures
+        for treatment in spec.treatments
+        for plan in language_plans(spec.languages or (), spec.mixed)
+        for n in spec.design.sizes
+    }
+    assert set(published_coefficients().select("model", "measure", "treatment", "plan", "n").rows()) <= offered
+
+
+def test_the_published_sets_are_those_of_the_paper() -> None:
+    """IRF: 167, 42, 9 and 14 sets of 3, 4, 5 and 6 segments, all orders."""
+    for audit in read_config("irf"):
+        design = make_spec(**audit.fields).design
+        wanted = {3: 167, 4: 42, 5: 9, 6: 14}
+        assert design.orders == "permutations"
+        assert {n: design.sets_of(n) for n in design.sizes} == {n: wanted[n] for n in design.sizes}
+
+
+# The layouts.
+
+
+def assert_printed(number: int, printed: Printed) -> None:
+    """Heads and cells, character by character; groups of columns stand over the first of each."""
+    table = published_table(number)
+    header = [*table.heads, *(column.name for column in table.columns)]
+    if table.has_groups:
+        above = ["n", ""] + [text for name, count in table.spans() for text in (name, *[""] * (count - 1))]
+        assert printed[:2] == [above, ["", "", *header[2:]]]
+    else:
+        assert printed[0] == header
+    shown = zip(table.shown_heads(), table.rows, strict=True)
+    found = [[*heads, *(cell.text for cell in row.cells)] for heads, row in shown]
+    assert found == printed[1 + table.has_groups :]
+
+
+@pytest.mark.parametrize("number", [1, 2, 16])
+def test_a_published_table_is_as_printed(number: int) -> None:
+    """The expected cells were taken from the paper's text, not from the numbers beside them."""
+    assert_printed(number, read_cells(CELLS)[number])
+
+
+@pytest.mark.parametrize("number", range(1, 20))
+def test_every_published_table_is_as_in_the_text(number: int) -> None:
+    files = sorted(SEEDS.glob("*.txt"))
+    if not files:
+        pytest.skip("needs the paper's text in ../shared/seeds")
+    [printed] = [tables for file in files if len(tables := printed_tables(file.read_text("utf-8"))) == 19]
+    assert_printed(number, printed[number])
+    kept = read_cells(CELLS)
+    assert kept.get(number, printed[number]) == printed[number]
+
+
+def test_rules_and_groups_in_latex() -> None:
+    text = to_latex(published_table(16))
+    assert text.count(r"\multicolumn{2}{c}") == 6
+    assert r"\cmidrule(lr){3-4} \cmidrule(lr){5-6}" in text
+    # One under the head, and one between each two of three sizes.
+    assert text.count(r"\midrule") == 3
+    assert (text.count(r"\toprule"), text.count(r"\bottomrule")) == (1, 1)
+    assert r"\label{tab:published-table-16}" in text
+    assert r"\begin{tabular}{llrrrrrrrrrrrr}" in text
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    # A group covers two cells, so that the first line has six signs fewer.
+    assert [line.count(" & ") for line in rows] == [7, *[13] * 13]
+
+
+def test_cells_in_latex() -> None:
+    """β3 of five segments in Table 1: the last two cells, by hand."""
+    text = to_latex(published_table(1))
+    assert r"& $-$0.46 & $-$0.16\rlap{$^{\scriptscriptstyle\square}$} \\" in text
