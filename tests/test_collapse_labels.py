@@ -26,8 +26,8 @@ from fairspan.studies.collapse.run import collapse, prepare_collapse
 from fairspan.studies.collapse.schedules import split
 from fairspan.studies.collapse.spec import CollapseSpec, make_collapse
 from fairspan.studies.collapse.summary import summarize_length
-from tests.test_length_report import LENGTHS as LONG
-from tests.test_length_report import MILD, PLAIN, STRONG, above, study_of
+from tests.length_studies import LENGTHS as LONG
+from tests.length_studies import MILD, PLAIN, STRONG, above, study_of
 from tests.tiny import WORDS, tiny_model
 
 pytest.importorskip("sklearn")
@@ -116,21 +116,20 @@ def test_accuracy_and_entropy_by_hand(log: RunLog, model: SentenceTransformer, f
     for name, one in models.items():
         by_hand = told(one.encode_document, model, files)
         for length, (accuracy, entropy) in by_hand.items():
-            correct, unsure = (summary.classified(name, what, length) for what in ("correct", "entropy"))
+            correct, unsure = (summary.value(name, what, length) for what in ("correct", "entropy"))
             assert correct is not None
             assert unsure is not None
             assert correct.estimate == pytest.approx(accuracy, abs=CLOSE)
             assert unsure.estimate == pytest.approx(entropy, abs=1e-3)
-            assert correct.low is not None
-            assert correct.low <= correct.estimate <= (correct.high or 0)
+            assert correct.low <= correct.estimate <= correct.high
             values.append(accuracy)
     assert max(values) > 0.6, "the premise: something can be learnt"
-    change = summary.classified(TREATMENTS[1], "correct", 40, "none")
-    first, second = (summary.classified(name, "correct", 40) for name in TREATMENTS)
+    change = summary.value(TREATMENTS[1], "correct", 40, "none")
+    first, second = (summary.value(name, "correct", 40) for name in TREATMENTS)
     assert change is not None
     assert first is not None
     assert second is not None
-    assert change.estimate == pytest.approx((second.estimate or 0) - (first.estimate or 0), abs=1e-12)
+    assert change.estimate == pytest.approx(second.estimate - first.estimate, abs=1e-12)
 
 
 def test_no_document_is_trained_on_and_tested(log: RunLog, files: dict[str, str]) -> None:
@@ -225,7 +224,7 @@ def test_the_schedule_gives_texts_of_each_length_what_was_suggested(tmp_path: Pa
     schedule = LengthSchedule([(int(tokens), value) for tokens, value in summary.schedule()])
     assert [schedule.at(length + 2) for length in LONG] == [1, 1, 0.9, 0.8]
     assert schedule.at(200 + 2 - 1) == 1, "one token less"
-    assert summary.to_dict()["schedule"] == [[202, 0.9], [402, 0.8]]
+    assert summary.log.frame("schedule").rows() == [("geometry", 202, 0.9), ("geometry", 402, 0.8)]
 
 
 def test_the_schedule_of_a_calibrated_model(model: SentenceTransformer) -> None:
@@ -252,7 +251,7 @@ def test_last2avg_in_a_study(model: SentenceTransformer, files: dict[str, str], 
     by_hand = told(last_two(model).encode_document, model, files)
     summary = summarize_length(log)
     for length, (accuracy, entropy) in by_hand.items():
-        correct, unsure = (summary.classified("last2avg", what, length) for what in ("correct", "entropy"))
+        correct, unsure = (summary.value("last2avg", what, length) for what in ("correct", "entropy"))
         assert correct is not None
         assert unsure is not None
         assert correct.estimate == pytest.approx(accuracy, abs=CLOSE)

@@ -16,7 +16,6 @@ LABELS = {
     "filter_rate": "log filter rate",
     "theorem_2": "Theorem 2's bound on the filter rate",
     "hc_dc": "‖HC‖/‖DC‖",
-    "repeated": "cosine",
     WORDS: "raw word embeddings",
 }
 MEANINGS = {

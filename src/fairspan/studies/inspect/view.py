@@ -127,7 +127,8 @@ def _label(segment: InspectedSegment, unit: str) -> str:
 
 
 def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
-    measured = [measure for measure in MEASURES if readings[measure].null_count() < len(readings)]
+    optional = [one for one in ("attention", "retention") if readings[one].null_count() < len(readings)]
+    measured = ["share", "representation", *optional]
     names = [inspection.unit, "seen", *(MEASURES[measure][0] for measure in measured)]
     rows = []
     for reading in inspection.readings:
