@@ -21,8 +21,8 @@ from transformers import AttentionInterface
 import fairspan
 from fairspan.attention import average_row as average_row_module
 from fairspan.attention.interface import NAME, attention
+from fairspan.attention.plan import LayerInputs
 from fairspan.encoding.attention_profile import (
-    average_profiles,
     by_basket,
     by_bins,
     by_segment,
@@ -247,7 +247,9 @@ def test_padding_brings_no_square_either() -> None:
     valid = torch.arange(length) < torch.tensor([[length], [length // 2]])
     mask = valid[:, None, None, :].expand(n, 1, length, length)
     with LargestTensor() as largest:
-        row = average_row_module.average_row(query, key, dim**-0.5, valid, None, mask, None, causal=False)
+        row = average_row_module.average_row(
+            LayerInputs(0, query, key, key, dim**-0.5, mask, None, False, None), valid
+        )
     assert largest.elements <= 2**20 < length**2
     assert not row[~valid].any()
     p = (query * dim**-0.5 @ key.transpose(-1, -2)).masked_fill(~mask, -torch.inf).softmax(dim=-1).mean(dim=1)
@@ -466,19 +468,6 @@ def test_bins_share_a_token_by_its_overlap(bins: int) -> None:
 
 def test_bins_of_a_text_without_content() -> None:
     assert not by_bins(row_of([1, 3], special=(0, 1))).bins.any()
-
-
-def test_each_basket_is_averaged_over_the_documents_that_have_it() -> None:
-    """The last token of a short document does not enter a basket that only longer ones have."""
-    long, short = row_of([1, 1, 1, 1, 6], special=(-1,)), row_of([1, 1, 8], special=(-1,))
-    average = average_profiles([by_basket(long, 2), by_basket(short, 2), by_basket(long, 3)])
-    assert average.documents.tolist() == [3, 2]
-    assert average.baskets.tolist() == [pytest.approx([(0.2 + 0.2 + 0.3) / 3, (0.2 + 0.1) / 2])]
-    assert average.tokens.tolist() == pytest.approx([7 / 3, 1.5])
-    assert average.last.tolist() == pytest.approx([(0.6 + 0.8 + 0.6) / 3])
-    for profiles in ([], [by_basket(long), by_basket(row_of(np.ones((2, 3))))]):
-        with pytest.raises(StatisticsError):
-            average_profiles(profiles)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 6, 7, 12, 24, 25])

@@ -20,7 +20,7 @@ import typer
 
 from fairspan.cli import app, main
 from fairspan.corpus.corpus import Corpus
-from fairspan.runs.log import read_log
+from fairspan.studies.logs import read_log
 from fairspan.studies.audit.summary import summarize
 from tests.tiny import tiny_model, words
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from fairspan.cli import app
-from fairspan.runs.log import read_log
+from fairspan.studies.logs import read_log
 from fairspan.studies.collapse.summary import summarize_length
 from tests.test_cli_audit import Run, example_lines, run
 from tests.tiny import tiny_model, words

@@ -20,7 +20,10 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.cli import app
 from fairspan.errors import UnsupportedModel
-from fairspan.runs.log import AuditLog, read_log
+from fairspan.runs.log import RunLog
+from fairspan.studies.logs import read_log
+from fairspan.runs.runner import RunOptions
+from fairspan.runs.subject import open_subject
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation
@@ -400,12 +403,17 @@ def small(tmp_path: Path) -> SentenceTransformer:
     return tiny_model(tmp_path / "model", "bert", "mean")
 
 
-def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> AuditLog:
+def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> RunLog:
     settings: dict[str, Any] = {"treatments": ["none", B4], "metrics": METRICS, **options}
-    return evaluate_mteb(model, make_evaluation("mteb:Tiny", **settings), task=task, out=folder / "run", name="m")
+    return evaluate_mteb(
+        open_subject(model, name="m"),
+        make_evaluation("mteb:Tiny", **settings),
+        RunOptions(out=folder / "run"),
+        task=task,
+    )
 
 
-def values(log: AuditLog, treatment: str, metric: str) -> dict[str, float]:
+def values(log: RunLog, treatment: str, metric: str) -> dict[str, float]:
     own = log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") == metric))
     return dict(own.select("query", "value").rows())
 
@@ -423,8 +431,9 @@ def test_a_search_of_mteb_by_hand(small: SentenceTransformer, search: Callable[.
             found = values(log, name, metric)
             assert set(found) == {f"test/default/{query}" for query in QUERIES}
             for query, text in QUERIES.items():
-                ranking = ranked(unit(for_queries.encode_query(text)), documents)
-                assert found[f"test/default/{query}"] == pytest.approx(worth(metric, ranking, RELEVANT[query]))
+                possible = ranked(unit(for_queries.encode_query(text)), documents)
+                worths = [worth(metric, ranking, RELEVANT[query]) for ranking in possible]
+                assert any(found[f"test/default/{query}"] == pytest.approx(one) for one in worths)
     assert log.notes == []
     assert (log.status, log.header["task"]["kind"], log.header["task"]["queries"]) == ("complete", "search", 5)
     assert log.header["task"]["mteb"]["type"] == "Retrieval"
@@ -460,12 +469,10 @@ def test_a_complete_run_of_mteb_returns_at_once(
     assert again.rows.equals(first.rows)
     monkeypatch.undo()
     fresh = evaluate_mteb(
-        small,
+        open_subject(small, name="m"),
         make_evaluation("mteb:Tiny", treatments=["none", B4], metrics=METRICS),
+        RunOptions(out=tmp_path / "run", fresh=True),
         task=search(),
-        out=tmp_path / "run",
-        name="m",
-        fresh=True,
     )
     assert fresh.rows.equals(first.rows)
 
@@ -496,11 +503,10 @@ def test_all_that_decides_belongs_to_a_run_of_mteb(
         case "similarity":
             small.similarity_fn_name = "dot"
     second = evaluate_mteb(
-        small,
+        open_subject(small, name="m"),
         make_evaluation("mteb:Tiny", treatments=["none"], metrics=METRICS),
+        RunOptions(out=tmp_path / "other"),
         task=search(),
-        out=tmp_path / "other",
-        name="m",
     )
     assert not second.rows["value"].equals(first.rows["value"]), "the premise"
     assert second.run != first.run

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,11 @@ from fairspan.corpus.segment import Segment
 from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import FORMAT, AuditLog, read_log
+from fairspan.runs.log import FORMAT, RunLog
+from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit
-from fairspan.studies.evaluate import run as evaluating
 from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
@@ -40,15 +42,15 @@ from tests.test_audit_faults import Commands, assert_sound, commands, header_of,
 from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
-Evaluate = Callable[..., AuditLog]
+Evaluate = Callable[..., RunLog]
 
 __all__ = ["commands"]
 
 METRICS = ("ndcg@10", "ndcg@3", "mrr", "mrr@2", "recall@1", "recall@3")
 B8 = "paper+basket_size=8"
-# Float32 sums in padded batches are split otherwise than for a text alone: a few roundings (6e-8 each) through four
-# layers. Two documents whose cosines are nearer than this could change places.
-BY_PADDING = 1e-6
+# Float32 sums in padded batches, or on another CPU, are split otherwise than for a text alone: some dozens of
+# roundings (6e-8 each) through four layers. Two documents whose cosines are nearer than this may change places.
+BY_PADDING = 1e-5
 
 
 # Collections, small enough to be searched by hand. One token a word; a sentence ends in a full stop of its own.
@@ -176,7 +178,7 @@ def corpus(articles: Mapping[tuple[str, str], Segment], tmp_path_factory: pytest
 def measured(corpus: str, tmp_path: Path) -> Evaluate:
     """An evaluation with everything it writes in tmp_path; of pages of three if nothing else is said."""
 
-    def measure(model: Any, task: str = "pages", **options: Any) -> AuditLog:
+    def measure(model: Any, task: str = "pages", **options: Any) -> RunLog:
         settings: dict[str, Any] = {"treatments": ["none"], "metrics": METRICS, "store": tmp_path / "s.sqlite"}
         if task == "pages":
             settings |= {"corpus": corpus, "size": 3, "sets": 4}
@@ -240,14 +242,24 @@ def held(index: str, text: str, embed: Embed, late: Callable[[str], list[np.ndar
 
 def ranked(
     query: np.ndarray, vectors: Mapping[str, Sequence[np.ndarray]], exact: Sequence[set[str]] = ()
-) -> list[str]:
-    """Ids by their best inner product; of equal scores the later id comes first. `exact` are texts that are the same:
-    all other scores have to be further apart than rounding."""
+) -> list[list[str]]:
+    """Ids by their best inner product, in every order that rounding allows, that of the scores themselves first.
+
+    `exact` are pairs of the same text, of which the later id comes first. All other neighbours may change places only
+    if their scores are nearer than rounding, which few are.
+    """
     scores = {id: max(float(query @ vector) for vector in own) for id, own in vectors.items()}
     order = sorted(scores, key=lambda id: (scores[id], id), reverse=True)
+    runs: list[list[str]] = [order[:1]]
     for one, other in pairwise(order):
-        assert abs(scores[one] - scores[other]) > BY_PADDING or {one, other} in exact, "the premise"
-    return order
+        if scores[one] - scores[other] > BY_PADDING:
+            runs.append([])
+        runs[-1].append(other)
+    found = [[id for run in orders for id in run] for orders in product(*(permutations(run) for run in runs))]
+    pairs = [(max(pair), min(pair)) for pair in exact]
+    found = [one for one in found if all(one.index(later) < one.index(earlier) for later, earlier in pairs)]
+    assert len(found) <= 24, "the premise: nearly all documents can be told apart"
+    return found
 
 
 def worth(metric: str, ranking: Sequence[str], gains: Mapping[str, float]) -> float:
@@ -285,19 +297,22 @@ def assert_searched(
 ) -> None:
     """Every row of a collection that has one index: all metrics, and the rank of every relevant document."""
     vectors = {id: read(text) for id, text in collection.documents.items()}
-    rankings = {id: ranked(unit(asked(text)), vectors, exact) for id, text in collection.queries.items()}
+    chosen = (pl.col("treatment") == treatment) & (pl.col("part") == index) & (pl.col("measure") == "rank")
+    ranks: dict[str, dict[str, float]] = {id: {} for id in collection.queries}
+    for query, document, rank in rows.filter(chosen).select("query", "document", "value").rows():
+        assert document not in ranks[query], "no row is there twice"
+        ranks[query][document] = rank
+    rankings = {}
+    for id, text in collection.queries.items():
+        answers = [document for document, gain in collection.relevant[id].items() if gain > 0]
+        possible = ranked(unit(asked(text)), vectors, exact)
+        fitting = [one for one in possible if ranks[id] == {answer: 1.0 + one.index(answer) for answer in answers}]
+        assert fitting, (id, ranks[id], possible)
+        rankings[id] = fitting[0]
     for metric in metrics:
         found = {key[3]: value for key, value in values(rows, treatment, metric, index).items()}
         expected = {id: worth(metric, rankings[id], collection.relevant[id]) for id in collection.queries}
         assert found == pytest.approx(expected, abs=1e-12)
-    chosen = (pl.col("treatment") == treatment) & (pl.col("part") == index) & (pl.col("measure") == "rank")
-    ranks = rows.filter(chosen).select("query", "document", "value").rows()
-    assert sorted(ranks) == sorted(
-        (id, document, 1.0 + rankings[id].index(document))
-        for id in collection.queries
-        for document, gain in collection.relevant[id].items()
-        if gain > 0
-    )
 
 
 def sided(plain: SentenceTransformer, fair: SentenceTransformer) -> dict[str, tuple[SentenceTransformer, ...]]:
@@ -347,9 +362,9 @@ def test_documents_of_one_text_are_ranked_by_their_ids(
     asked, read = embedder(model.encode_query), embedder(model.encode_document)
     vectors = {id: [unit(read(text))] for id, text in graded.documents.items()}
     for query, value in values(log.rows, "none", "mrr").items():
-        ranking = ranked(unit(asked(graded.queries[query[3]])), vectors, [{"d03", "d14"}])
-        assert ranking.index("d14") + 1 == ranking.index("d03")
-        assert value == worth("mrr", ranking, graded.relevant[query[3]])
+        possible = ranked(unit(asked(graded.queries[query[3]])), vectors, [{"d03", "d14"}])
+        assert possible[0].index("d14") + 1 == possible[0].index("d03")
+        assert value in {worth("mrr", ranking, graded.relevant[query[3]]) for ranking in possible}
 
 
 def test_what_the_rows_of_a_beir_folder_say(
@@ -400,7 +415,7 @@ def test_long_documents_by_default(make_tiny: Make, evidence: str, beir: str, tm
     model.max_seq_length = 40
 
     def notes(task: str, **options: Any) -> list[str]:
-        prepared = prepare_evaluation(model, make_evaluation(task, treatments=["none"], **options))
+        prepared = prepare_evaluation(open_subject(model), make_evaluation(task, treatments=["none"], **options))
         return list(prepared.tasks[0].task.notes)
 
     assert any("were left out, with" in note for note in notes(evidence))
@@ -953,10 +968,11 @@ class _Named(ObjectEncoder):
 def fading(monkeypatch: pytest.MonkeyPatch, last: Mapping[str, float]) -> list[dict[str, str]]:
     """Treatments under which documents fade, and queries do not."""
 
-    def encoders(prepared: Any, treatment: Treatment, *_: Any) -> tuple[ObjectEncoder, ObjectEncoder]:
-        return _Named(Fading(1.0), "queries"), _Named(Fading(last[treatment.name]), treatment.name)
+    def under(subject: Subject, treatment: Treatment, **_: Any) -> SimpleNamespace:
+        queries, documents = _Named(Fading(1.0), "queries"), _Named(Fading(last[treatment.name]), treatment.name)
+        return SimpleNamespace(treatment=treatment, queries=queries, documents=documents)
 
-    monkeypatch.setattr(evaluating, "encoders_of", encoders)
+    monkeypatch.setattr(Subject, "under", under)
     return [{"name": name, "preset": "none"} for name in last]
 
 
@@ -1093,7 +1109,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     asked: dict[str, Any] = {"corpus": corpus, "size": 3, "sets": 3, "treatments": ["none"]}
 
     def name(model: Any = model, task: str = "pages", name: str = "org/Tiny Model", **changes: Any) -> str:
-        return prepare_evaluation(model, make_evaluation(task, **{**asked, **changes}), name=name).run
+        return prepare_evaluation(open_subject(model, name=name), make_evaluation(task, **{**asked, **changes})).run
 
     narrower, prompted = copy_sharing_weights(model), copy_sharing_weights(model)
     narrower.max_seq_length = 100
@@ -1155,7 +1171,7 @@ def test_a_changed_collection_is_another_run(make_tiny: Make, graded: Collection
     runs = []
     for one in changed:
         in_beir(tmp_path / "tiny", one)
-        runs.append(prepare_evaluation(model, make_evaluation(str(tmp_path / "tiny"), **spec)).run)
+        runs.append(prepare_evaluation(open_subject(model), make_evaluation(str(tmp_path / "tiny"), **spec)).run)
         for file in [*(tmp_path / "tiny").rglob("*.*")]:
             file.unlink()
         (tmp_path / "tiny" / "qrels").rmdir()
@@ -1348,13 +1364,6 @@ def test_progress_ends_at_what_it_announced(
 # What is asked.
 
 
-def test_options_beside_a_spec_are_not_dropped(make_tiny: Make, tmp_path: Path) -> None:
-    spec = make_evaluation(treatments=["none"])
-    for options in ({"sets": 3}, {"task": "pages"}):
-        with pytest.raises(TaskError, match="belongs to the spec"):
-            evaluate(make_tiny(), spec=spec, out=tmp_path / "run", **options)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -1474,7 +1483,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     folder = tmp_path_factory.mktemp("undisturbed")
     model = SentenceTransformer(str(place / "model"), device="cpu")
     return evaluate(
@@ -1501,7 +1510,7 @@ def typed(folder: Path) -> list[str]:
 @KILLED
 @pytest.mark.slow
 def test_killed_it_ends_with_the_same_bits(
-    commands: Commands, place: Path, undisturbed: AuditLog, tmp_path: Path
+    commands: Commands, place: Path, undisturbed: RunLog, tmp_path: Path
 ) -> None:
     """SIGKILL among the first queries and in the second treatment; then the same command."""
     store = tmp_path / "s.sqlite"

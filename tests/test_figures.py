@@ -18,7 +18,7 @@ from rich.console import Console
 
 from fairspan.errors import LogError
 from fairspan.report.terminal import print_summary
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.attention import AttentionSummary, layer_groups, summarize_attention
 from fairspan.studies.audit.summary import Summary, summarize
@@ -88,7 +88,7 @@ def audit_log(
     measures: Sequence[str] = ("representation", "retention", "attention"),
     sets: int = 6,
     **changes: Any,
-) -> AuditLog:
+) -> RunLog:
     tables = []
     for number, treatment in enumerate(treatments):
         for n in sizes:
@@ -112,17 +112,17 @@ def audit_log(
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def log(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     return audit_log(tmp_path_factory.mktemp("figures") / "run")
 
 
 @pytest.fixture(scope="module")
-def summary(log: AuditLog) -> Summary:
+def summary(log: RunLog) -> Summary:
     return summarize(log)
 
 
 @pytest.fixture(scope="module")
-def looked(log: AuditLog) -> AttentionSummary:
+def looked(log: RunLog) -> AttentionSummary:
     return summarize_attention(log)
 
 
@@ -166,7 +166,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> studies.LengthSummary:
 
 
 @pytest.fixture(scope="module")
-def evaluation(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def evaluation(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     """Three treatments, a second index, queries of several lengths, and ranks of documents of several lengths."""
     rows = searches.rows_of(
         searches.usual, plans=[("en", "en"), ("de", "de")], indexes=[("none", "chunk-max")], clusters=15
@@ -176,7 +176,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
     ranks = rows.with_columns(measure=pl.lit("rank"), value=1 + 10 * pl.col("value"))
     found = searches.log_of(tmp_path_factory.mktemp("evaluation") / "run", rows)
     costs = [{**cost, "bytes": cost["vectors"] * 1536} for cost in found.header["costs"]]
-    return AuditLog(found.folder, {**found.header, "costs": costs}, pl.concat([found.rows, ranks]))
+    return RunLog(found.folder, {**found.header, "costs": costs}, pl.concat([found.rows, ranks]))
 
 
 # --- reading figures back
@@ -265,7 +265,7 @@ def test_profiles_are_the_summary_s(summary: Summary, measure: str) -> None:
         assert axes.get_ylim()[0] == 0
 
 
-def test_grey_bars_are_the_mean_tokens_of_the_rows(log: AuditLog, summary: Summary) -> None:
+def test_grey_bars_are_the_mean_tokens_of_the_rows(log: RunLog, summary: Summary) -> None:
     figure = profiles.draw_grid(profiles.grid_of(summary, "representation"))
     rows, columns = 2, 3
     for row, n in enumerate((2, 3)):
@@ -337,7 +337,7 @@ def test_thin_bars_give_way_to_points(whole: profiles.ProfileGrid) -> None:
 # --- attention
 
 
-def test_shares_are_means_over_the_documents_that_have_the_part(log: AuditLog, looked: AttentionSummary) -> None:
+def test_shares_are_means_over_the_documents_that_have_the_part(log: RunLog, looked: AttentionSummary) -> None:
     """By hand: over the layers of a group, then over documents."""
     assert looked.groups == layer_groups(DEPTH)
     for profile in looked.profiles:
@@ -364,7 +364,7 @@ def test_shares_are_means_over_the_documents_that_have_the_part(log: AuditLog, l
     assert [share.documents for share in baskets.content] == [8, 5, 2]
 
 
-def test_equal_shares_divide_what_the_text_gets(log: AuditLog, looked: AttentionSummary) -> None:
+def test_equal_shares_divide_what_the_text_gets(log: RunLog, looked: AttentionSummary) -> None:
     profile = looked.of("attention_basket", 3, "zh:en", "last third")[1]
     rows = log.rows.filter(
         (pl.col("measure") == "attention_basket")
@@ -383,7 +383,7 @@ def test_equal_shares_divide_what_the_text_gets(log: AuditLog, looked: Attention
     assert all(np.isnan(share.equal) for share in profile.shares if share.number is None)
 
 
-def test_intervals_of_shares_are_statsmodels_s(log: AuditLog, looked: AttentionSummary) -> None:
+def test_intervals_of_shares_are_statsmodels_s(log: RunLog, looked: AttentionSummary) -> None:
     """Least squares on a constant with errors clustered by set, t with G − 1 degrees of freedom."""
     api = pytest.importorskip("statsmodels.api")
     profile = looked.of("attention_basket", 2, "en", "middle third")[0]
@@ -529,7 +529,7 @@ def test_a_length_without_a_value_leaves_a_gap(tmp_path: Path) -> None:
 # --- search
 
 
-def test_quality_stands_above_the_size_of_each_index(evaluation: AuditLog) -> None:
+def test_quality_stands_above_the_size_of_each_index(evaluation: RunLog) -> None:
     summary = summarize_search(evaluation)
     figure = search.draw_indexes(summary)
     axes, strip = figure.axes
@@ -548,7 +548,7 @@ def test_quality_stands_above_the_size_of_each_index(evaluation: AuditLog) -> No
     assert_legible(figure)
 
 
-def test_quality_by_tokens_before_and_by_length(evaluation: AuditLog) -> None:
+def test_quality_by_tokens_before_and_by_length(evaluation: RunLog) -> None:
     summary = summarize_search(evaluation)
     figure = search.draw_runs(summary)
     drawn = curves_of(figure.axes[0])
@@ -573,7 +573,7 @@ def test_quality_by_tokens_before_and_by_length(evaluation: AuditLog) -> None:
 # --- all figures of a run
 
 
-def test_every_verb_has_its_figures(log: AuditLog, study: studies.LengthSummary, evaluation: AuditLog) -> None:
+def test_every_verb_has_its_figures(log: RunLog, study: studies.LengthSummary, evaluation: RunLog) -> None:
     names = {
         "audit": [one.name for one in figures_of(log)],
         "collapse": [one.name for one in figures_of(study.log)],
@@ -592,7 +592,7 @@ def test_every_verb_has_its_figures(log: AuditLog, study: studies.LengthSummary,
 
 
 def test_all_figures_are_legible_and_told_in_a_sentence(
-    log: AuditLog, study: studies.LengthSummary, evaluation: AuditLog
+    log: RunLog, study: studies.LengthSummary, evaluation: RunLog
 ) -> None:
     for named in [*figures_of(log), *figures_of(study.log), *figures_of(evaluation)]:
         assert isinstance(named, NamedFigure)
@@ -602,16 +602,16 @@ def test_all_figures_are_legible_and_told_in_a_sentence(
         assert_legible(named.draw())
 
 
-def test_given_statistics_are_used(log: AuditLog, summary: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: AuditLog) -> Summary:
+def test_given_statistics_are_used(log: RunLog, summary: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: RunLog) -> Summary:
         raise AssertionError("the statistics were there already")
 
     monkeypatch.setattr("fairspan.report.figures.of_run.summarize", fail)
     assert figures_of(log, summary=summary)
 
 
-def test_a_verb_without_figures_is_one_line(log: AuditLog) -> None:
-    other = AuditLog(log.folder, {**log.header, "verb": "tune"}, log.rows)
+def test_a_verb_without_figures_is_one_line(log: RunLog) -> None:
+    other = RunLog(log.folder, {**log.header, "verb": "tune"}, log.rows)
     with pytest.raises(LogError, match="belongs to tune, of which there are no figures"):
         figures_of(other)
 

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from fairspan.errors import LogError
 from fairspan.report.length_terminal import bound_sentences, print_length
-from fairspan.runs.log import AuditLog, LogWriter, read_log
+from fairspan.runs.log import LogWriter, RunLog
+from fairspan.studies.logs import read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.collapse.spec import make_collapse
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length
@@ -354,9 +355,9 @@ def test_the_dictionary_is_json(tmp_path: Path) -> None:
 def test_other_logs_are_refused(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: [0.5] * 4}).log
     with pytest.raises(LogError, match="not to a study of length"):
-        summarize_length(AuditLog(log.folder, {**log.header, "verb": "audit"}, log.rows))
+        summarize_length(RunLog(log.folder, {**log.header, "verb": "audit"}, log.rows))
     with pytest.raises(LogError, match="has no results yet"):
-        summarize_length(AuditLog(log.folder, {**log.header, "geometry": [], "status": "interrupted"}, log.rows))
+        summarize_length(RunLog(log.folder, {**log.header, "geometry": [], "status": "interrupted"}, log.rows))
 
 
 # --- terminal
@@ -536,7 +537,7 @@ def search_log(
     clusters: Sequence[int] | None = None,
     index: str = "whole",
     verb: str = "evaluate",
-) -> AuditLog:
+) -> RunLog:
     """One query a cluster, whose rows are not in order."""
     count = len(query_tokens)
     rows = rows_of(
@@ -561,7 +562,7 @@ def search_log(
         "pages", treatments=list(values), documents_only=False, metrics=["ndcg@10", "mrr"]
     ).to_dict()
     header = {"verb": verb, "run": "m-1", "seed": 0, "spec": spec, "status": "complete", "notes": []}
-    return AuditLog(folder, header, rows)
+    return RunLog(folder, header, rows)
 
 
 def group(found: Sequence[LengthGroup], name: str, treatment: str = "none") -> LengthGroup:

@@ -22,7 +22,7 @@ from fairspan.report.tables.published import published_named, published_table
 from fairspan.report.tables.search import change_table, search_tables
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker
 from fairspan.studies.audit.comparison import Side, compare_sides
 from fairspan.studies.audit.summary import Summary, summarize
@@ -292,7 +292,7 @@ def test_changes_can_be_left_out(audit: Summary) -> None:
     assert [one.name for one in every[len(some) :]] == ["representation-changes", "retention-changes"]
 
 
-def sides(log: AuditLog, treatment: str) -> tuple[Side, Side]:
+def sides(log: RunLog, treatment: str) -> tuple[Side, Side]:
     return Side(log, "none"), Side(log, treatment)
 
 
@@ -470,6 +470,6 @@ def test_verdicts_on_length(study: LengthSummary) -> None:
 
 
 def test_another_verb_has_no_tables(audit: Summary) -> None:
-    log = AuditLog(audit.log.folder, {**audit.log.header, "verb": "tune"}, audit.log.rows)
+    log = RunLog(audit.log.folder, {**audit.log.header, "verb": "tune"}, audit.log.rows)
     with pytest.raises(LogError, match="belongs to tune"):
         tables_of(log)

@@ -19,16 +19,21 @@ from fairspan import Calibration, PerSide
 from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.errors import CalibrationError, TaskError
-from fairspan.report.retrieval_terminal import print_search
-from fairspan.report.tables.of_run import tables_of
-from fairspan.report.temperature_grid_terminal import grid_tables
-from fairspan.runs.log import AuditLog
+from fairspan.report.chart import Chart, HeatMap
+from fairspan.report.figure import draw
+from fairspan.report.frames import to_records
+from fairspan.report.terminal import print_view
+from fairspan.report.text import number, p_value, with_bounds
+from fairspan.report.view import View
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.queries import holm, query_change
+from fairspan.stats.holm import holm
+from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, summarize_search
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
+from fairspan.studies.evaluate.view import view_of
 from tests.test_cli_audit import Run, run
 from tests.test_evaluate import Collection, in_beir, ranked, text_of, unit, worth
 from tests.tiny import tiny_model, words
@@ -58,13 +63,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 
 
 @pytest.fixture(scope="module")
-def log(model: SentenceTransformer, beir: str, tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def log(model: SentenceTransformer, beir: str, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     folder = tmp_path_factory.mktemp("grid")
     return evaluate(model, beir, temperature_grid=VALUES, out=folder / "run", store=folder / "store.sqlite")
 
 
 @pytest.fixture(scope="module")
-def summary(log: AuditLog) -> RetrievalSummary:
+def summary(log: RunLog) -> RetrievalSummary:
     return summarize_search(log)
 
 
@@ -80,10 +85,13 @@ def by_hand(model: SentenceTransformer, collection: Collection, query: float, do
     sides = Calibration(strength=0, temperature=PerSide(query=query, document=document))
     fair = fairspan.calibrate(model, sides)
     read = {name: [unit(fair.encode_document(text))] for name, text in collection.documents.items()}
-    return {
-        name: worth("ndcg@10", ranked(unit(fair.encode_query(text)), read), collection.relevant[name])
-        for name, text in collection.queries.items()
-    }
+    found = {}
+    for name, text in collection.queries.items():
+        possible = ranked(unit(fair.encode_query(text)), read)
+        worths = {worth("ndcg@10", ranking, collection.relevant[name]) for ranking in possible}
+        assert len(worths) == 1, "the premise: rounding does not decide"
+        found[name] = worths.pop()
+    return found
 
 
 # What is asked for.
@@ -184,7 +192,7 @@ def test_cells_by_hand(grid: TemperatureGrid, model: SentenceTransformer, collec
         seen.add(round(float(after.mean()), 9))
         if (cell.query, cell.document) == (1.0, 1.0):
             assert cell.change is None
-            assert cell.p_value is None
+            assert np.isnan(cell.p_value)
             continue
         assert cell.change is not None
         assert cell.change.estimate == pytest.approx((after - before).mean(), abs=1e-12)
@@ -192,7 +200,7 @@ def test_cells_by_hand(grid: TemperatureGrid, model: SentenceTransformer, collec
         change = query_change(before, after, np.zeros(len(names), int), clusters, rng=np.random.default_rng(0))
         assert (cell.change.low, cell.change.high) == pytest.approx((change.overall.low, change.overall.high))
         raw.append(change.p_value)
-    adjusted = [cell.p_value for cell in grid.cells if cell.p_value is not None]
+    adjusted = [cell.p_value for cell in grid.cells if cell.change is not None]
     assert adjusted == pytest.approx(list(holm(raw)))
     assert len(seen) > 4, "the premise: temperatures change what is found"
 
@@ -200,11 +208,14 @@ def test_cells_by_hand(grid: TemperatureGrid, model: SentenceTransformer, collec
 def test_sides_are_not_mixed_up(grid: TemperatureGrid) -> None:
     """Rows are queries, columns documents, and the lines of one side leave the other at 1."""
     assert [(one.query, one.document) for one in grid.cells] == [(q, d) for q in VALUES for d in VALUES]
-    assert [(one.query, one.document) for one in grid.queries_only] == [(q, 1.0) for q in VALUES]
-    assert [(one.query, one.document) for one in grid.documents_only] == [(1.0, d) for d in VALUES]
-    assert [(one.query, one.document) for one in grid.both] == [(v, v) for v in VALUES]
+    sides = {name: [(one.query, one.document) for one in cells] for name, cells in grid.sides.items()}
+    assert sides == {
+        "document side only": [(1.0, d) for d in VALUES],
+        "query side only": [(q, 1.0) for q in VALUES],
+        "both sides": [(v, v) for v in VALUES],
+    }
     assert grid.cell(0.7, 1.0).value != grid.cell(1.0, 0.7).value, "the premise: the sides differ"
-    assert len(grid.arms) == 8
+    assert len(grid.treatments) == 8
 
 
 def test_without_a_grid(model: SentenceTransformer, beir: str, tmp_path: Path) -> None:
@@ -244,41 +255,61 @@ def test_verdicts(grid: TemperatureGrid) -> None:
         ]
         return replace(grid, cells=tuple(cells))
 
-    assert with_changes(Interval(0.1, 0.05, 0.15), 0.01).verdict().startswith("use query 1, document 0.7")
-    assert "beyond chance" in with_changes(Interval(0.1, 0.05, 0.15), 0.2).verdict()
-    assert "beyond chance" in with_changes(Interval(0.1, -0.05, 0.15), 0.01).verdict()
-    lost = with_changes(Interval(-0.1, -0.15, -0.05), 0.01).verdict()
-    assert lost == "leave both at 1: no pair finds more; with 8 of 8 pairs the interval lies below 0"
+    kind, sentence = with_changes(Interval(0.1, 0.05, 0.15), 0.01).verdict()
+    assert kind == "use"
+    assert sentence.startswith("query 1, document 0.7: ndcg@10 ")
+    for change, p in ((Interval(0.1, 0.05, 0.15), 0.2), (Interval(0.1, -0.05, 0.15), 0.01)):
+        kind, sentence = with_changes(change, p).verdict()
+        assert kind == "more data"
+        assert "no pair is better beyond chance" in sentence
+    assert with_changes(Interval(-0.1, -0.15, -0.05), 0.01).verdict() == (
+        "leave",
+        "keep both at 1: no pair finds more; for 8 of 8 pairs the interval lies below 0",
+    )
 
 
 # How it is shown.
 
 
-def printed(summary: RetrievalSummary, grid: TemperatureGrid | None, width: int) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    print_search(console, summary, grid)
-    return console.export_text()
+@pytest.fixture(scope="module")
+def view(log: RunLog) -> View:
+    return view_of(log)
 
 
-def tables(grid: TemperatureGrid, width: int) -> str:
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(*grid_tables(grid, width))
-    return console.export_text()
+def test_the_frame_and_the_table_have_every_pair(grid: TemperatureGrid, view: View) -> None:
+    """Unrounded in the frame, one row for each pair."""
+    records = to_records(view.frame("temperature_grid"))
+    (table,) = [one for one in view.tables() if one.name == "temperature-grid"]
+    for record, row, cell in zip(records, table.rows, grid.cells, strict=True):
+        assert (record["query"], record["document"]) == (cell.query, cell.document)
+        assert (record["treatment"], record["estimate"]) == (cell.arm.treatment, cell.value.estimate)
+        assert row.heads == (f"{cell.query:g}", f"{cell.document:g}")
+        if cell.change is None:
+            assert (record["change_low"], record["p_value"]) == (None, None)
+            assert [one.text for one in row.cells] == [with_bounds(cell.value), "", ""]
+        else:
+            assert (record["change_low"], record["p_value"]) == (cell.change.low, cell.p_value)
+            changed = [with_bounds(cell.change, "+.3f"), p_value(cell.p_value)]
+            assert [one.text for one in row.cells] == [with_bounds(cell.value), *changed]
+    assert [row.cells[1].tone for row in table.rows] == [
+        {"gain": "good", "loss": "bad", "": "plain"}[cell.settled] for cell in grid.cells
+    ]
 
 
-@pytest.mark.parametrize("width", [60, 80, 140])
-def test_the_table_has_every_cell(summary: RetrievalSummary, grid: TemperatureGrid, width: int) -> None:
-    text = tables(grid, width)
-    assert max(map(len, text.splitlines())) <= width
-    for cell in grid.cells:
-        assert f"{cell.value.estimate:.3f}" in text
-        if cell.change is not None:
-            interval = f"[{cell.change.low:+.3f}, {cell.change.high:+.3f}]".replace("-", "−")
-            assert interval in text
-    assert len(grid_tables(grid, width)) == (2 if width == 60 else 1)
-    assert grid.verdict() in printed(summary, grid, width)
-    assert "+temperature=" not in printed(summary, grid, width), "cells stand in the grid alone"
-    assert "+temperature=" in printed(summary, None, width), "the premise: they would be named"
+def test_the_arms_of_a_grid_stand_in_it_alone(summary: RetrievalSummary, grid: TemperatureGrid, view: View) -> None:
+    """Their statistics are in the frames; the terminal, the switch and the cards do not name them."""
+    assert any("+temperature=" in str(arm) for arm in summary.arms), "the premise: they would be named"
+    assert set(view.frame("quality")["treatment"]) == {arm.treatment for arm in summary.arms}
+    assert view.switch == ("none",)
+    kind, sentence = grid.verdict()
+    assert [(card.name, card.sentences[-1]) for card in view.cards][1:] == [("temperatures", sentence)]
+    assert view.frame("verdicts").select("treatment", "verdict").rows() == [("temperatures", kind)]
+    console = Console(width=120, record=True, file=io.StringIO())
+    print_view(console, view)
+    text = console.export_text()
+    assert "+temperature=" not in text
+    assert text.index("temperatures") < text.index("ndcg@10 by the temperature") < text.index("Search (")
+    assert [one.name for one in view.tables()] == ["temperature-grid", "quality", "advice", "index-costs"]
 
 
 def test_json_and_picture(run: Run, model: SentenceTransformer, beir: str, tmp_path: Path) -> None:
@@ -289,47 +320,38 @@ def test_json_and_picture(run: Run, model: SentenceTransformer, beir: str, tmp_p
     done = run("evaluate", folder, beir, "--temperature-grid", "1,0.7,0.4", "--json", "--picture", "grid.svg")
     assert done.code == 0, done.err
     found = json.loads(done.out)["temperature_grid"]
-    assert found["temperatures"] == [1.0, 0.7, 0.4]
-    assert len(found["cells"]) == 9
-    assert found["cells"][0]["change"] is None
-    drawn = (tmp_path / "grid.svg").read_text(encoding="utf-8")
-    assert len(drawn) > 1000
+    assert [(one["query"], one["document"]) for one in found] == [(q, d) for q in VALUES for d in VALUES]
+    assert found[0]["change_estimate"] is None
+    assert "temperature of queries" in (tmp_path / "grid.svg").read_text(encoding="utf-8")
 
 
-def test_the_figure_writes_every_number(grid: TemperatureGrid) -> None:
-    """So that it can be read in grey: values, changes and intervals stand in the cells, and each line is labelled."""
+def test_the_map_writes_every_number(grid: TemperatureGrid, view: View) -> None:
+    """So that it can be read in grey: values, changes and intervals stand in the cells."""
     pytest.importorskip("matplotlib")
-    from fairspan.report.figures.temperature_grid import _colours, draw_grid
-
-    figure = draw_grid(grid)
-    left, right = figure.axes[:2]
-    written = " ".join(text.get_text() for text in left.texts)
-    for cell in grid.cells:
-        assert f"{cell.value.estimate:.3f}" in written
-        if cell.change is not None:
-            assert f"[{cell.change.low:+.3f}, {cell.change.high:+.3f}]".replace("-", "−") in written
-    labels = [text.get_text() for text in right.get_legend().get_texts()]
-    assert labels == ["document side only", "query side only", "both sides"]
-    shades = np.array([_colours()(x)[:3] for x in np.linspace(0, 1, 21)]) @ [0.2126, 0.7152, 0.0722]
-    assert (np.diff(shades) < 0).all(), "darker is better, in grey as well"
+    heat = view.chart()
+    assert isinstance(heat, HeatMap)
+    cells = [cell for _, row in heat.rows for cell in row if cell is not None]
+    for found, cell in zip(cells, grid.cells, strict=True):
+        assert found.values == (cell.value.estimate,)
+        assert found.framed == bool(cell.settled)
+        changed = "unmodified" if cell.change is None else with_bounds(cell.change, "+.3f")
+        assert " ".join(found.note.split()) == changed
+    written = " ".join(text.get_text() for text in draw(heat).axes[0].texts)
+    assert all(number(cell.value.estimate) in written for cell in grid.cells)
 
 
-def test_the_grid_is_the_figure_of_such_a_run(log: AuditLog) -> None:
+def test_each_side_has_a_panel(grid: TemperatureGrid, view: View) -> None:
     """Its many arms are not drawn again as bars."""
-    pytest.importorskip("matplotlib")
-    from fairspan.report.figures import figures_of
-
-    assert [named.name for named in figures_of(log)] == ["temperature-grid"]
-
-
-def test_the_grid_is_among_the_tables_of_such_a_run(log: AuditLog) -> None:
-    """Unrounded, one row a pair."""
-    found = temperature_grid(summarize_search(log))
-    assert found is not None
-    [named] = [one for one in tables_of(log) if one.name == "temperature-grid"]
-    told = [(one["query"], one["document"], one["estimate"]) for one in named.records]
-    assert told == [(cell.query, cell.document, cell.value.estimate) for cell in found.cells]
-    assert len(named.table.rows) == len(found.cells)
+    assert [one.name for one in view.charts()] == ["temperature-sides", "temperature-grid"]
+    sides = view.chart("temperature-sides")
+    assert isinstance(sides, Chart)
+    for panel, (name, cells) in zip(sides.panels, grid.sides.items(), strict=True):
+        assert (panel.title, panel.labels) == (name, ("1", "0.7", "0.4"))
+        first, *others = panel.series[0].points
+        assert first is not None
+        assert (first.estimate, first.low) == (0.0, None)
+        changes = [(cell.change.estimate, cell.change.low, cell.change.high) for cell in cells if cell.change]
+        assert [(one.estimate, one.low, one.high) for one in others if one] == changes
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,15 @@ class Series:
 
     Attributes:
         number: the treatment's place in the switch, which decides its colour; -1 for what is always drawn.
-        dashed: for bounds and controls.
+        dashed: for bounds and controls. Bars on a page and in the terminal leave them out.
+        legend: what a figure's legend says, where that is more than the name.
     """
 
     name: str
     number: int
     points: tuple[Point | None, ...]
     dashed: bool = False
+    legend: str = ""
 
     def __post_init__(self) -> None:
         known = tuple(None if one is None or not isfinite(one.estimate) else one for one in self.points)
@@ -163,6 +165,7 @@ class Chart:
                     "points": self._points(panel, one),
                 }
                 for one in panel.series
+                if not (one.dashed and self.kind == "bars")
             ],
         }
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairspan.errors import LogError
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, tick_text, ticks
 from fairspan.report.style import (
+    COLOURS,
     DASHES,
     INK,
     PALE,
@@ -35,8 +37,8 @@ _HEIGHT, _LOW_HEIGHT, _STRIP, _ROW = 2.5, 1.7, 0.3, 0.5
 _MARGIN, _LINE = 0.1, 0.19
 # Letters of a label in a chart of rows, and of others in an inch.
 _LABEL_WIDTH, _LETTERS = 32, 12.0
-# More labels than these are thinned out.
-_MOST_LABELS = 12
+# More labels than these are thinned out, and a chart of more rows than these is not drawn.
+_MOST_LABELS, _MOST_ROWS = 12, 100
 
 
 def draw(chart: Chart | HeatMap) -> Figure:
@@ -117,20 +119,23 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
     spots = np.array(panel.spots) * max(1, len(panel.labels) - 1) if chart.kind == "lines" else None
     where = np.arange(len(panel.labels), dtype=np.float64) if spots is None else spots
     room = 0.8 if bars else min(0.5, 0.12 * len(solid)) if chart.kind == "bars" else 0.0
+    looks = _looks(chart)
     for one in panel.series:
-        look = look_of(one.number)
+        look = looks[one.number]
         values = _arrays(one.points)
         if one.dashed:
-            axes.plot(where, values[0], color=look.colour, linestyle=DASHES, linewidth=1.2, label=f"_{one.name}")
+            # The mark shows a bound that is known at one place only.
+            style: dict[str, Any] = {"linestyle": DASHES, "linewidth": 1.2, "marker": "_", "markersize": 6}
+            axes.plot(where, values[0], color=look.colour, label=f"_{one.name}", **style)
             continue
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
         if bars:
-            _draw_bars(axes, where + aside, room / len(solid) * 0.94, values, look, one.name)
+            _draw_bars(axes, where + aside, room / len(solid) * 0.94, values, look, one.legend or one.name)
         else:
             # Lines keep their places; only the marks stand a few points apart.
             shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
-            _draw_curve(axes, where + aside, values, look, one.name, shift)
+            _draw_curve(axes, where + aside, values, look, one.legend or one.name, shift)
     low, high = chart.domain(panel)
     axes.set_ylim(low, high)
     marks = ticks(low, high)
@@ -147,6 +152,14 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
             axes.axhline(0, color=INK, linewidth=0.8, label="_zero")
     if panel.reference is not None:
         axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
+
+
+def _looks(chart: Chart) -> dict[int, Look]:
+    """By a series' number, or by its place among those of the chart where numbers go beyond the looks there are."""
+    numbers = sorted({one.number for panel in chart.panels for one in panel.series})
+    treated = [number for number in numbers if number >= 0]
+    few = not treated or treated[-1] < len(COLOURS)
+    return {number: look_of(number if few or number < 0 else treated.index(number)) for number in numbers}
 
 
 def _draw_curve(axes: Any, where: np.ndarray, values: np.ndarray, look: Look, label: str, shift: float) -> None:
@@ -209,6 +222,9 @@ def _draw_rows(chart: Chart) -> Figure:
     """Horizontal bars: one panel for each treatment, the first one's values marked in all others."""
     from matplotlib.figure import Figure
 
+    rows = len(chart.panels[0].labels)
+    if rows > _MOST_ROWS:
+        raise LogError(f"a picture shows at most {_MOST_ROWS} rows, and this one would have {rows}.")
     across = min(4, len(chart.panels))
     down = -(-len(chart.panels) // across)
     labels = [_wrapped(label, _LABEL_WIDTH) for label in chart.panels[0].labels]
@@ -279,10 +295,16 @@ def _draw_heat(heat: HeatMap) -> Figure:
 
     count = max((len(cell.values) for _, cells in heat.rows for cell in cells if cell), default=1)
     side = max(3.6, 1.25 * len(heat.columns) + 1.2)
-    figure = Figure(figsize=(max(6.4, side * count), 1.3 + 0.75 * len(heat.rows)), layout="constrained")
+    across = min(count, max(1, int(_WIDEST // side)))
+    down = -(-count // across)
+    size = (max(6.4, side * across), 0.7 + (0.6 + 0.75 * len(heat.rows)) * down)
+    figure = Figure(figsize=size, layout="constrained")
     colours = LinearSegmentedColormap.from_list("levels", ["#fdf0cf", "#c9d6df", "#0b4f7d"])
     low, high = heat.ends
-    for place, axes in enumerate(figure.subplots(1, count, squeeze=False)[0]):
+    for place, axes in enumerate(figure.subplots(down, across, squeeze=False).flat):
+        if place >= count:
+            axes.set_axis_off()
+            continue
         values = [[_value(cell, place) for cell in cells] for _, cells in heat.rows]
         axes.imshow(np.array(values), cmap=colours, vmin=low, vmax=high, aspect="auto")
         for row, (_, cells) in enumerate(heat.rows):
@@ -302,16 +324,16 @@ def _draw_heat(heat: HeatMap) -> Figure:
                     corner = column - 0.46, row - 0.46
                     axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=ink, linewidth=1.2))
         axes.set_xticks(range(len(heat.columns)), heat.columns)
-        axes.set_yticks(range(len(heat.rows)), [name for name, _ in heat.rows] if place == 0 else [])
-        for axis, size in ((axes.xaxis, len(heat.columns)), (axes.yaxis, len(heat.rows))):
-            axis.set_ticks(np.arange(size - 1) + 0.5, minor=True)
+        axes.set_yticks(range(len(heat.rows)), [name for name, _ in heat.rows] if place % across == 0 else [])
+        for axis, places in ((axes.xaxis, len(heat.columns)), (axes.yaxis, len(heat.rows))):
+            axis.set_ticks(np.arange(places - 1) + 0.5, minor=True)
         axes.grid(which="minor", color="white", linewidth=2.5)
         axes.tick_params(which="both", length=0)
         if count > 1 and place < len(heat.entries):
-            axes.set_title(heat.entries[place])
+            axes.set_title(heat.entries[place], fontsize=9)
         axes.spines[:].set_visible(False)
         axes.set_xlabel(heat.x_label)
-        axes.set_ylabel(heat.y_label if place == 0 else "")
+        axes.set_ylabel(heat.y_label if place % across == 0 else "")
     return _finish(figure, heat.title, heat.subtitle)
 
 

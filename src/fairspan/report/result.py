@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from base64 import b64encode
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from markupsafe import escape
 
+from fairspan.errors import LogError
 from fairspan.report.figure import draw, figure_bytes
 from fairspan.report.text import cleaned
 from fairspan.report.view import View
@@ -33,6 +35,10 @@ class Result(ABC):
     @abstractmethod
     def save_page(self, path: Path | str) -> Path:
         """Write one HTML file with verdicts, charts, tables, methods and data."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it, with one list of records for each frame."""
 
     @property
     def verdicts(self) -> pl.DataFrame:
@@ -61,6 +67,8 @@ class Result(ABC):
         )
         picture = ""
         if find_spec("matplotlib") is not None and any(view.charts()):
-            drawn = b64encode(figure_bytes(self.figure(), "svg")).decode()
-            picture = f"<img alt='{escape(view.title)}' src='data:image/svg+xml;base64,{drawn}'>"
+            # What is too large to be drawn is shown without a picture.
+            with suppress(LogError):
+                drawn = b64encode(figure_bytes(self.figure(), "svg")).decode()
+                picture = f"<img alt='{escape(view.title)}' src='data:image/svg+xml;base64,{drawn}'>"
         return f"<p>{escape(view.heading)}</p><table>{rows}</table>{picture}"

@@ -17,6 +17,7 @@ COLOURS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "pl
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LONGEST_BAR, _SHORTEST_BAR = 48, 8
 _LONGEST_HEAD, _SHORTEST_HEAD = 30, 8
+_REFERENCE = "┊"
 
 
 def print_view(console: Console, view: View, *, ending: str = "") -> None:
@@ -69,7 +70,8 @@ def cards(view: View, width: int = 80) -> RenderableType:
 def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
     """A panel as horizontal bars, one block for each series, all panels of a chart on one scale."""
     title = ", ".join(part for part in (panel.title, panel.heading, panel.detail) if part)
-    lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title})")]
+    fair = "" if panel.reference is None else f"; {_REFERENCE} {chart.dashes}"
+    lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title}){fair}")]
     low, high = chart.domain(panel)
     every = [one for other in chart.shown for one in other.series]
     numbers = max((cell_len(_numbers(chart, one)) for series in every for one in series.points if one), default=0)
@@ -78,7 +80,7 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
     head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), max(labels, default=0))
     longest = max(_SHORTEST_BAR, min(_LONGEST_BAR, room - head))
     unit = longest / (high - low) if high > low else 0.0
-    for place, series in enumerate(panel.series):
+    for place, series in enumerate(one for one in panel.series if not one.dashed):
         if series.name != panel.title:
             lines.append(Text(series.name, style="bold"))
         style = "bright_black" if series.number < 1 and place == 0 else "cyan"
@@ -86,13 +88,23 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
             name = label if cell_len(label) <= head else f"{set_cell_size(label, head - 1)}…"
             line = Text(f"  {set_cell_size(name, head)} ")
             if one is not None:
-                line.append(set_cell_size(bar(one.estimate * unit, -low * unit), longest), style=style)
+                drawn = Text(set_cell_size(bar(one.estimate * unit, -low * unit), longest), style=style)
+                line.append_text(_marked(drawn, None if panel.reference is None else (panel.reference - low) * unit))
                 shown = number(one.estimate, chart.form)
                 line.append(f" {shown}").append(_numbers(chart, one).removeprefix(shown), style="dim")
             else:
                 line.append(UNKNOWN)
             lines.append(line)
     return Group(*lines)
+
+
+def _marked(drawn: Text, reference: float | None) -> Text:
+    """A bar with the mark of the reference, so many characters from its beginning."""
+    place = 0 if reference is None else round(reference)
+    if not 0 < place <= len(drawn):
+        return drawn
+    style = "dim" if drawn.plain[place - 1] == " " else f"{drawn.style} reverse"
+    return Text.assemble(drawn[: place - 1], (_REFERENCE, style), drawn[place:])
 
 
 def bar(length: float, zero: float = 0.0) -> str:

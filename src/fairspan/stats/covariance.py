@@ -87,22 +87,7 @@ def cr3(clustered: Clustered) -> Floats:
     return (g - 1) / g * _sandwich(clustered.root, _apply(_inverse_power(clustered, 1.0), clustered.scores))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TwoWay:
-    """A two-way clustered covariance.
-
-    Attributes:
-        covariance: [K, K].
-        clusters: the smaller number of clusters; the degrees of freedom are one less.
-        conservative: whether the difference was not positive semi-definite, so that the bound V_a + V_b stands.
-    """
-
-    covariance: Floats
-    clusters: int
-    conservative: bool
-
-
-def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Groups) -> TwoWay:
+def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Groups) -> Floats:
     """Cameron, Gelbach and Miller (2011): V_a + V_b − V_ab, each a CR1 with its own factor.
 
     The difference can have a negative eigenvalue. Clipping it to zero would call some contrast free of error, so then
@@ -114,8 +99,8 @@ def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Gr
     both = cr1(cluster(fit, crossed(a, b), leverages=False))
     difference = one + other - both
     eigenvalues = np.linalg.eigvalsh(difference)
-    conservative = bool(eigenvalues[0] < -1e-12 * max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny))
-    return TwoWay(one + other if conservative else difference, min(a.count, b.count), conservative)
+    indefinite = eigenvalues[0] < -1e-12 * max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny)
+    return one + other if indefinite else difference
 
 
 def satterthwaite(clustered: Clustered, weights: Floats) -> Floats:

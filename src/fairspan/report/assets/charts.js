@@ -92,11 +92,17 @@
     make(parent, "path", { class: "whisker", ...attributes, d: `M${x - 3} ${high}h6M${x} ${high}V${low}M${x - 3} ${low}h6` });
   };
 
+  // A chart without the chosen treatment shows all that it has.
+  const shownOf = (chart, chosen) => {
+    const measured = chart.series.some((one) => one.number === chosen);
+    return chart.series.filter((one) => !measured || one.number < 0 || one.number === chosen);
+  };
+
   const drawBars = (svg, chart, chosen) => {
     const axis = drawFrame(svg, chart);
     const count = chart.labels.length;
     const slot = (chart.width - LEFT - RIGHT) / count;
-    const shown = chart.series.filter((one) => chosen === "all" || one.number < 0 || one.number === chosen);
+    const shown = shownOf(chart, chosen);
     const first = chart.series[0];
     const width = (slot * 0.72) / Math.max(1, shown.length);
     const longest = Math.max(0, ...chart.labels.map((label) => label.length));
@@ -132,7 +138,7 @@
         // Below the axis, the number stands below the bar.
         const down = point.v < 0;
         let over = y(chart, down ? Math.min(point.lo ?? point.v, point.v) : Math.max(point.hi ?? point.v, point.v));
-        const before = chosen === "all" || series === first ? null : first.points[place] ?? null;
+        const before = shown.length > 1 || series === first ? null : first.points[place] ?? null;
         if (before !== null) {
           const at = y(chart, before.v);
           make(ghosts, "line", { class: "ghost", x1: left - slot * 0.06, x2: left + width + slot * 0.06, y1: at, y2: at,
@@ -226,9 +232,9 @@
       if (list.children.length) figure.append(list);
       return;
     }
-    if (chart.kind === "bars" && chosen !== "all") {
-      const [first, now] = [chart.series[0], chart.series.find((series) => series.number === chosen)];
-      if (now === undefined || now === first) return;
+    if (chart.kind === "bars" && shownOf(chart, chosen).length === 1) {
+      const [first, now] = [chart.series[0], shownOf(chart, chosen)[0]];
+      if (now === first) return;
       entry(`background:${colour(now)}`, now.name);
       dashed(first.name);
       figure.append(list);

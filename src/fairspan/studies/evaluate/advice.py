@@ -1,42 +1,75 @@
-"""What to do with a treatment, from what it changes in a search."""
+"""`Advice`: what to do with a treatment, from what it changes in a search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from fairspan.studies.evaluate.results import DOCUMENTS_ONLY, Advice, Arm, Change, RetrievalSummary
+from fairspan.report.table import Tone
+from fairspan.report.text import number, with_bounds
+from fairspan.studies.evaluate.summary import DOCUMENTS_ONLY, Arm, Result, RetrievalSummary
+
+BADGES: dict[str, tuple[str, Tone]] = {
+    "use": ("use it", "good"),
+    "documents only": ("use it on documents only", "good"),
+    "leave": ("do not use it", "bad"),
+    "more data": ("needs more queries", "open"),
+}
+"""The words and the colour of each kind of advice."""
 
 
-def is_advised(arm: Arm, treatments: Sequence[str]) -> bool:
-    """Whether an arm is what advice is about: a treatment of whole documents, its documents-only twin left aside."""
-    twin = arm.treatment.removesuffix(DOCUMENTS_ONLY)
-    return arm.index == "whole" and (twin == arm.treatment or twin not in treatments)
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do with a treatment: "use", "documents only", "leave" or "more data", and the numbers that say why."""
+
+    treatment: str
+    kind: str
+    sentence: str
 
 
-def advise(summary: RetrievalSummary, treatment: str, margin: float) -> Advice:
+def advice_of(summary: RetrievalSummary) -> tuple[Advice, ...]:
+    """Advice on every treatment of whole documents; none where nothing could be tested."""
+    if all(np.isnan(result.p_value) for result in summary.results):
+        return ()
+    margin = float(summary.log.spec["margin"])
+    return tuple(_advise(summary, arm.treatment, margin) for arm in summary.arms[1:] if _is_advised(summary, arm))
+
+
+def twin_of(summary: RetrievalSummary, arm: Arm) -> Arm | None:
+    """The same treatment on documents only, if it was measured as well."""
+    twin = Arm(arm.treatment + DOCUMENTS_ONLY, arm.index)
+    return twin if twin in summary.arms else None
+
+
+def _is_advised(summary: RetrievalSummary, arm: Arm) -> bool:
+    """Documents-only forms belong to the advice on the treatment itself, where that was measured."""
+    whole = arm.treatment.removesuffix(DOCUMENTS_ONLY)
+    return arm.index == "whole" and (whole == arm.treatment or whole not in summary.log.treatments)
+
+
+def _advise(summary: RetrievalSummary, treatment: str, margin: float) -> Advice:
     """Use it if it helps and costs no quality; on documents only if that does while both sides do not."""
-    metric = summary.metrics[0]
     both = Arm(treatment, "whole")
-    only = Arm(treatment + DOCUMENTS_ONLY, "whole")
-    kind = _judge(summary.change(both, metric), margin)
-    chosen, advice = both, kind
-    if only in summary.arms:
-        second = _judge(summary.change(only, metric), margin)
-        better = _overall(summary, only, metric) > _overall(summary, both, metric)
+    only = twin_of(summary, both)
+    chosen = summary.result(both)
+    advice = kind = _judge(chosen, margin)
+    if only is not None:
+        found = summary.result(only)
+        second = _judge(found, margin)
+        better = found.effects.overall.estimate > chosen.effects.overall.estimate
         if (second == "use" and (kind != "use" or better)) or (second == "more data" and kind == "leave"):
-            chosen, advice = only, "documents only" if second == "use" else second
-    return Advice(treatment, advice, _sentence(summary, chosen, metric, advice))
+            chosen, advice = found, "documents only" if second == "use" else second
+    return Advice(treatment, advice, _sentence(summary.result(summary.baseline), chosen))
 
 
-def _judge(change: Change | None, margin: float) -> str:
-    """A loss is told by its interval alone; a gain also has to stand the correction for several treatments."""
-    assert change is not None
-    overall, psi, worst = change.change.overall, change.change.psi, change.change.worst
-    gains = overall.estimate > 0 and change.p_value < 0.05
+def _judge(result: Result, margin: float) -> str:
+    """A loss is shown by its interval alone; a gain also has to pass the correction for several treatments."""
+    assert result.change is not None
+    overall, psi, worst = result.change.overall, result.change.psi, result.change.worst
+    gains = overall.estimate > 0 and result.p_value < 0.05
     # The weakest position has to gain more than is lost over all of them.
-    fairer = psi.estimate < 0 and worst.low > max(0.0, -overall.estimate) and change.p_psi < 0.05
+    fairer = psi.estimate < 0 and worst.low > max(0.0, -overall.estimate) and result.p_psi < 0.05
     if overall.high < 0 and overall.low < -margin:
         return "leave"
     if gains or fairer:
@@ -44,31 +77,13 @@ def _judge(change: Change | None, margin: float) -> str:
     return "leave" if overall.high <= margin else "more data"
 
 
-def _overall(summary: RetrievalSummary, arm: Arm, metric: str) -> float:
-    return summary.result(arm, metric).effects.overall.estimate
-
-
-_ADVICE = {
-    "use": "use it",
-    "documents only": "use it on documents only",
-    "leave": "leave it",
-    "more data": "more queries are needed to decide",
-}
-
-
-def _sentence(summary: RetrievalSummary, arm: Arm, metric: str, advice: str) -> str:
-    before, after = summary.result(summary.baseline, metric).effects, summary.result(arm, metric).effects
-    change = summary.change(arm, metric)
-    assert change is not None
-    interval = change.change.overall
-    words = (
-        f"{_ADVICE[advice]}: {metric} {before.overall.estimate:.3f} → {after.overall.estimate:.3f} "
-        f"({interval.estimate:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}])"
-    )
-    if np.isfinite(before.psi.estimate) and np.isfinite(after.psi.estimate):
-        weakest = [min(one.estimate for one in effects.groups) for effects in (before, after)]
-        words += (
-            f", weakest position {weakest[0]:.3f} → {weakest[1]:.3f}, PSI {before.psi.estimate:.2f} → "
-            f"{after.psi.estimate:.2f}"
-        )
-    return words.replace("-", "−")
+def _sentence(before: Result, after: Result) -> str:
+    assert after.change is not None
+    sides = before.effects, after.effects
+    means = " → ".join(number(side.overall.estimate) for side in sides)
+    words = f"{after.metric} {means} ({with_bounds(after.change.overall, '+.3f')})"
+    if all(np.isfinite(side.psi.estimate) for side in sides):
+        weakest = " → ".join(number(min(one.estimate for one in side.groups)) for side in sides)
+        psi = " → ".join(number(side.psi.estimate, ".2f") for side in sides)
+        words += f", weakest position {weakest}, PSI {psi}"
+    return words

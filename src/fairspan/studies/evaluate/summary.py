@@ -1,159 +1,195 @@
-"""The statistics of an evaluation's log, and of two evaluations on the same queries."""
+"""`RetrievalSummary`: what an evaluation's log says of each treatment and index, in numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, holm, query_change, query_effects
-from fairspan.studies.evaluate.advice import advise, is_advised
-from fairspan.studies.evaluate.results import (
-    DOCUMENTS_ONLY,
-    Advice,
-    Arm,
-    Change,
-    Result,
-    RetrievalSummary,
-    interval_dict,
-)
+from fairspan.stats.holm import holm
+from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, query_change, query_effects
 
-__all__ = [
-    "DOCUMENTS_ONLY",
-    "Advice",
-    "Arm",
-    "Change",
-    "Result",
-    "RetrievalSummary",
-    "arms_of",
-    "compare_searches",
-    "interval_dict",
-    "sorted_rows",
-    "summarize_search",
-]
-
-# Absolute positions are told in runs of so many tokens, of which the last one is open.
-RUN, MOST_RUNS = 128, 8
-_QUERY = ["lead", "later", "order", "query", "document"]
+DOCUMENTS_ONLY = "+sides=document"
+# Absolute positions are grouped into ranges of so many tokens, of which the last one is open.
+RANGE, MOST_RANGES = 128, 8
+QUERY_KEYS = ["lead", "later", "order", "query", "document"]
 
 
-def summarize_search(log: AuditLog) -> RetrievalSummary:
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What was searched: documents and queries under a treatment, kept in an index of one kind."""
+
+    treatment: str
+    index: str
+
+    def __str__(self) -> str:
+        name = self.treatment.removesuffix(DOCUMENTS_ONLY)
+        only = "" if name == self.treatment else ", documents only"
+        return f"{name}{only}" + ("" if self.index == "whole" else f", {self.index}")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One metric of one arm, and how it differs from the baseline on the same queries.
+
+    Attributes:
+        plan: the language plan of the pages; empty for all of them together, or where there are none.
+        groups: what each position group is called.
+        change: None for the baseline itself.
+        p_value, p_psi: of the randomisation tests, adjusted by Holm for all arms of that metric.
+    """
+
+    arm: Arm
+    metric: str
+    plan: str
+    groups: tuple[str, ...]
+    effects: QueryEffects
+    change: QueryChange | None = None
+    p_value: float = np.nan
+    p_psi: float = np.nan
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalSummary:
+    """The statistics of one evaluation.
+
+    Attributes:
+        results: every metric of every arm, over all language plans together and, where there are several, for each.
+        tokens_before: the first metric by the number of tokens before the evidence; empty where it is not known.
+    """
+
+    log: RunLog
+    results: tuple[Result, ...]
+    tokens_before: tuple[Result, ...]
+
+    @property
+    def baseline(self) -> Arm:
+        return self.results[0].arm
+
+    @property
+    def metrics(self) -> list[str]:
+        return list(dict.fromkeys(result.metric for result in self.results))
+
+    @property
+    def arms(self) -> list[Arm]:
+        return list(dict.fromkeys(result.arm for result in self.results))
+
+    @property
+    def plans(self) -> list[str]:
+        return list(dict.fromkeys(result.plan for result in self.results))
+
+    def result(self, arm: Arm, metric: str | None = None, plan: str = "") -> Result:
+        """One result, of the first metric unless another is named."""
+        wanted = (arm, metric or self.results[0].metric, plan)
+        return next(one for one in self.results if (one.arm, one.metric, one.plan) == wanted)
+
+    def cost(self, arm: Arm) -> dict[str, Any]:
+        """What an arm's index takes: tokens to read, seconds, vectors and bytes.
+
+        Where all vectors were stored already, `estimated` is true and the seconds follow from the speed of another
+        index, of the same treatment if possible; None if nothing was embedded in this run.
+        """
+        costs = self.log.header["costs"]
+        found = next(one for one in costs if (one["treatment"], one["index"]) == (arm.treatment, arm.index))
+        timed = [one for one in costs if one["seconds"]]
+        alike = [one for one in timed if one["treatment"] == arm.treatment] or timed
+        if found["seconds"] is not None or not alike:
+            return {**found, "estimated": False}
+        return {**found, "seconds": found["tokens"] * alike[0]["seconds"] / alike[0]["tokens"], "estimated": True}
+
+    def without(self, treatments: Collection[str]) -> RetrievalSummary:
+        """The same statistics with some treatments left out; what was corrected for them stays so."""
+        kept = [
+            tuple(one for one in found if one.arm.treatment not in treatments)
+            for found in (self.results, self.tokens_before)
+        ]
+        return replace(self, results=kept[0], tokens_before=kept[1])
+
+
+def summarize_search(log: RunLog) -> RetrievalSummary:
     """Statistics of every arm of an evaluation's log."""
-    if log.header.get("verb") != "evaluate":
-        raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not an evaluation.")
-    rows = log.rows.with_columns(plan=_plan())
-    arms = arms_of(log)
-    metrics = [metric for metric in log.spec["metrics"] if metric in rows["measure"].unique().to_list()]
-    metrics = metrics or rows["measure"].unique(maintain_order=True).to_list()
+    require_evaluation(log)
+    rows, arms = with_plan(log.rows), arms_of(log)
+    measured = rows["measure"].unique(maintain_order=True).to_list()
+    metrics = [metric for metric in log.spec["metrics"] if metric in measured] or measured
     plans = rows["plan"].unique(maintain_order=True).to_list()
     seed = int(log.header["seed"])
-    results, changes = [], []
+    results = []
     for plan in ["", *(plans if len(plans) > 1 else [])]:
         part = rows if plan == "" else rows.filter(pl.col("plan") == plan)
         for metric in metrics:
-            own = part.filter(pl.col("measure") == metric)
-            found = {arm: sorted_rows(own, arm) for arm in arms}
-            results += [_result(found[arm], arm, metric, plan, seed) for arm in arms]
-            changes += _changes(found, metric, plan, seed)
-    summary = RetrievalSummary(log, arms[0], tuple(results), tuple(changes), _runs(rows, arms, metrics[0], seed), ())
-    margin = float(log.spec["margin"])
-    if all(np.isnan(change.p_value) for change in changes):
-        return summary
-    advice = tuple(advise(summary, arm.treatment, margin) for arm in arms[1:] if is_advised(arm, log.treatments))
-    return RetrievalSummary(log, arms[0], summary.results, summary.changes, summary.runs, advice)
+            results += _results(part.filter(pl.col("measure") == metric), arms, metric, plan, seed)
+    return RetrievalSummary(log, tuple(results), _by_tokens_before(rows, arms, metrics[0], seed))
 
 
-def compare_searches(first: AuditLog, second: AuditLog, treatments: tuple[str, str]) -> list[Change]:
-    """Second minus first, on the queries that both runs asked of the same documents, index by index."""
-    _refuse_other_pages(first, second)
-    found = []
-    for log, treatment in zip((first, second), treatments, strict=True):
-        if treatment not in log.treatments:
-            raise LogError(f"the run {log.run} has no treatment {treatment!r}, only {', '.join(log.treatments)}.")
-        chosen = (pl.col("treatment") == treatment) & (pl.col("measure") != "rank")
-        found.append(log.rows.filter(chosen).with_columns(plan=_plan()))
-    # Of a page that has the same name in another draw, something else may stand at the query's position.
-    keys = ["measure", "part", *_QUERY, *(["position"] if found[0]["lead"].null_count() < len(found[0]) else [])]
-    joined = found[0].join(found[1], on=keys, suffix="_second", nulls_equal=True, maintain_order="left")
-    if joined.is_empty():
-        raise LogError(
-            f"{first.run} and {second.run} have no query in common: paired differences need the same task, seed and "
-            "metrics."
-        )
-    seed = int(first.header["seed"])
-    changes = []
-    for (metric, index), rows in joined.partition_by("measure", "part", as_dict=True, maintain_order=True).items():
-        names, groups = _groups(rows)
-        after = rows.with_columns(value=pl.col("value_second"))
-        change = _change(rows, after, groups, seed)
-        arm = Arm(f"{treatments[0]} → {treatments[1]}", str(index))
-        changes.append(Change(arm, str(metric), "", names, change, change.p_value, change.p_psi))
-    return changes
+def require_evaluation(log: RunLog) -> None:
+    if log.header.get("verb") != "evaluate":
+        raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not an evaluation.")
 
 
-def _refuse_other_pages(first: AuditLog, second: AuditLog) -> None:
-    """Pages are named by their place in the draw, so that other pages may have the same names."""
-    tasks = [log.header["task"] for log in (first, second)]
-    pages = any(task.get("positions") == "segments" for task in tasks)
-    if pages and tasks[0].get("fingerprints") != tasks[1].get("fingerprints"):
-        raise LogError(
-            f"{first.run} and {second.run} searched different pages: paired differences need the same corpus, "
-            "lengths, seed and tokenizer."
-        )
-
-
-def _plan() -> pl.Expr:
+def with_plan(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the language plan that each belongs to."""
     lead, later = pl.col("lead").fill_null(""), pl.col("later").fill_null("")
-    return pl.when(lead == later).then(lead).otherwise(lead + ":" + later)
+    return rows.with_columns(plan=pl.when(lead == later).then(lead).otherwise(lead + ":" + later))
 
 
-def arms_of(log: AuditLog) -> list[Arm]:
-    """What was searched, in the order of the treatments, whole documents first."""
+def arms_of(log: RunLog) -> list[Arm]:
+    """What was searched: whole documents first, in the order of the treatments."""
     arms = [Arm(*pair) for pair in log.rows.select("treatment", "part").unique(maintain_order=True).rows()]
-    return sorted(arms, key=lambda arm: (log.treatments.index(arm.treatment), arm.index != "whole"))
+    return sorted(arms, key=lambda arm: (arm.index != "whole", log.treatments.index(arm.treatment)))
 
 
 def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
     """The rows of an arm, so ordered that those of two arms stand beside each other."""
-    return rows.filter((pl.col("treatment") == arm.treatment) & (pl.col("part") == arm.index)).sort(_QUERY)
+    return rows.filter((pl.col("treatment") == arm.treatment) & (pl.col("part") == arm.index)).sort(QUERY_KEYS)
 
 
-def _result(rows: pl.DataFrame, arm: Arm, metric: str, plan: str, seed: int) -> Result:
-    names, groups = _groups(rows)
-    values, clusters = rows["value"].to_numpy(), rows["set"].to_numpy()
-    if _alone(rows):
-        counts = QueryCounts(len(rows), rows["set"].n_unique(), (), ())
-        return Result(arm, metric, plan, (), QueryEffects(_bare(values), (), _bare([]), _bare([]), counts))
-    return Result(arm, metric, plan, names, query_effects(values, groups, clusters, rng=np.random.default_rng(seed)))
+def position_groups(rows: pl.DataFrame) -> tuple[tuple[str, ...], np.ndarray]:
+    """The names of the positions that occur, and which of them every query's evidence is at; 0 where unknown."""
+    positions = rows["position"].fill_null(0).to_numpy()
+    return _numbered(positions, [str(number) for number in range(int(positions.max(initial=0)) + 1)])
 
 
-def _changes(found: Mapping[Arm, pl.DataFrame], metric: str, plan: str, seed: int) -> list[Change]:
-    baseline, *others = found
-    names, groups = _groups(found[baseline])
-    names = () if _alone(found[baseline]) else names
-    changes = [_change(found[baseline], found[arm], groups, seed) for arm in others]
+def change_of(before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed: int) -> QueryChange:
+    """The values `after` minus those of the rows `before`, which are of the same queries."""
+    values, clusters = before["value"].to_numpy(), before["set"].to_numpy()
+    if _alone(before):
+        none, counts = _bare([]), QueryCounts(len(before), len(before), ())
+        return QueryChange(_bare(after - values), (), none, none, none, none, np.nan, np.nan, counts)
+    return query_change(values, after, groups, clusters, rng=np.random.default_rng(seed))
+
+
+def _results(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, plan: str, seed: int) -> list[Result]:
+    first, *others = (sorted_rows(rows, arm) for arm in arms)
+    names, groups = ((), np.zeros(0)) if _alone(first) else position_groups(first)
+    effects = [_effects(own, groups, seed) for own in (first, *others)]
+    changes = [change_of(first, own["value"].to_numpy(), groups, seed) for own in others]
     p_values, p_psi = holm([one.p_value for one in changes]), holm([one.p_psi for one in changes])
     return [
-        Change(arm, metric, plan, names, change, float(p), float(q))
-        for arm, change, p, q in zip(others, changes, p_values, p_psi, strict=True)
+        Result(arms[0], metric, plan, names, effects[0]),
+        *(
+            Result(arm, metric, plan, names, own, change, float(p), float(q))
+            for arm, own, change, p, q in zip(arms[1:], effects[1:], changes, p_values, p_psi, strict=True)
+        ),
     ]
 
 
-def _change(first: pl.DataFrame, second: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryChange:
-    before, after, clusters = first["value"].to_numpy(), second["value"].to_numpy(), first["set"].to_numpy()
-    if _alone(first):
-        none, counts = _bare([]), QueryCounts(len(first), len(first), (), ())
-        return QueryChange(_bare(after - before), (), none, none, none, none, np.nan, np.nan, np.nan, 0, counts)
-    return query_change(before, after, groups, clusters, rng=np.random.default_rng(seed))
+def _effects(rows: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryEffects:
+    values, clusters = rows["value"].to_numpy(), rows["set"].to_numpy()
+    if _alone(rows):
+        counts = QueryCounts(len(rows), rows["set"].n_unique(), ())
+        return QueryEffects(_bare(values), (), _bare([]), _bare([]), counts)
+    return query_effects(values, groups, clusters, rng=np.random.default_rng(seed))
 
 
 def _alone(rows: pl.DataFrame) -> bool:
-    """Whether there is nothing to resample: scores that are no means over queries, or a single query."""
+    """Whether there is nothing to resample: scores that are no means over queries, or a single cluster."""
     return rows["document"].null_count() == len(rows) or rows["set"].n_unique() < 2
 
 
@@ -163,27 +199,17 @@ def _bare(values: Any) -> Interval:
     return Interval(mean, np.nan, np.nan, "there are no queries to resample")
 
 
-def _groups(rows: pl.DataFrame) -> tuple[tuple[str, ...], np.ndarray]:
-    """The names of the positions that occur, and which of them every query's evidence is at; 0 where unknown."""
-    positions = rows["position"].fill_null(0).to_numpy()
-    return _numbered(positions, [str(number) for number in range(int(positions.max(initial=0)) + 1)])
-
-
-def _runs(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, seed: int) -> tuple[Result, ...]:
+def _by_tokens_before(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, seed: int) -> tuple[Result, ...]:
     if rows["offset"].null_count() == len(rows) or _alone(rows):
         return ()
+    names = ["", *(f"{RANGE * number}–{RANGE * number + RANGE - 1}" for number in range(MOST_RANGES - 1))]
+    names.append(f"{RANGE * (MOST_RANGES - 1)}…")
     found = []
     for arm in arms:
         own = sorted_rows(rows.filter(pl.col("measure") == metric), arm)
-        runs = np.minimum(own["offset"].fill_null(-RUN).to_numpy() // RUN, MOST_RUNS - 1) + 1
-        last = int(runs.max())
-        names = ["", *(f"{RUN * number}–{RUN * number + RUN - 1}" for number in range(last))]
-        if last == MOST_RUNS:
-            names[-1] = f"{RUN * (last - 1)}…"
-        kept, groups = _numbered(runs, names)
-        values, clusters = own["value"].to_numpy(), own["set"].to_numpy()
-        effects = query_effects(values, groups, clusters, rng=np.random.default_rng(seed))
-        found.append(Result(arm, metric, "", kept, effects))
+        ranges = np.minimum(own["offset"].fill_null(-RANGE).to_numpy() // RANGE, MOST_RANGES - 1) + 1
+        kept, groups = _numbered(ranges, names)
+        found.append(Result(arm, metric, "", kept, _effects(own, groups, seed)))
     return tuple(found)
 
 

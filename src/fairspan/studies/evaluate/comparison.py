@@ -1,0 +1,152 @@
+"""Two treatments on the same queries, from one evaluation or from two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from fairspan.errors import LogError
+from fairspan.report.table import Cell, Column, Table, row
+from fairspan.runs.log import RunLog
+from fairspan.runs.sides import pairs_to_compare
+from fairspan.stats.queries import QueryChange
+from fairspan.studies.evaluate.by_length import RANK
+from fairspan.studies.evaluate.findings import change_ends, ends
+from fairspan.studies.evaluate.summary import QUERY_KEYS, Arm, change_of, position_groups
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """One metric in one index: the second treatment minus the first, query by query.
+
+    Attributes:
+        treatments: of the first side and of the second.
+        groups: what each position group is called.
+    """
+
+    treatments: tuple[str, str]
+    index: str
+    metric: str
+    groups: tuple[str, ...]
+    change: QueryChange
+
+    def __str__(self) -> str:
+        return str(Arm(" → ".join(self.treatments), self.index))
+
+
+def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
+    """The paired changes over all queries and by position, as tables.
+
+    Args:
+        second: another run on the same queries; without one, treatments of the first run are compared.
+        treatments: one of each side. Without them treatments of one run are compared with its first, and those of two
+            runs each with itself.
+    """
+    other = second or first
+    pairs = [(one.treatment, two.treatment) for one, two in pairs_to_compare(first, second, treatments)]
+    found = [change for pair in pairs for change in compare_searches(first, other, pair)]
+    changes = _change_table(first, other, found)
+    return [changes, *([_position_table(first, other, found)] if any(one.groups for one in found) else [])]
+
+
+def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str]) -> list[Paired]:
+    """Second minus first, on the queries that both runs asked of the same documents, index by index."""
+    _refuse_other_pages(first, second)
+    before, after = (_rows(log, name) for log, name in zip((first, second), treatments, strict=True))
+    # Of a page that has the same name in another draw, something else may stand at the query's position.
+    placed = ["position"] if before["lead"].null_count() < len(before) else []
+    keys = ["measure", "part", *QUERY_KEYS, *placed]
+    joined = before.join(after, on=keys, suffix="_second", nulls_equal=True, maintain_order="left")
+    if joined.is_empty():
+        raise LogError(
+            f"{first.run} and {second.run} have no query in common: paired differences need the same task, seed and "
+            "metrics."
+        )
+    found = []
+    for (metric, index), rows in joined.partition_by("measure", "part", as_dict=True, maintain_order=True).items():
+        names, groups = position_groups(rows)
+        change = change_of(rows, rows["value_second"].to_numpy(), groups, int(first.header["seed"]))
+        found.append(Paired(treatments, str(index), str(metric), names if change.groups else (), change))
+    return found
+
+
+def _rows(log: RunLog, treatment: str) -> pl.DataFrame:
+    if treatment not in log.treatments:
+        raise LogError(f"the run {log.run} has no treatment {treatment!r}, only {', '.join(log.treatments)}.")
+    return log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") != RANK))
+
+
+def _refuse_other_pages(first: RunLog, second: RunLog) -> None:
+    """Pages are named by their place in the draw, so that other pages may have the same names."""
+    tasks = [log.header["task"] for log in (first, second)]
+    pages = any(task.get("positions") == "segments" for task in tasks)
+    if pages and tasks[0].get("fingerprints") != tasks[1].get("fingerprints"):
+        raise LogError(
+            f"{first.run} and {second.run} searched different pages: paired differences need the same corpus, "
+            "lengths, seed and tokenizer."
+        )
+
+
+def _change_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
+    rows, records = [], list[dict[str, Any]]()
+    for one in found:
+        change = one.change
+        cells = [Cell(change.counts.queries, ",d"), Cell(change.overall, "+.3f"), Cell(change.p_value, "p")]
+        rows.append(row(str(one), one.metric, cells=[*cells, Cell(change.psi, "+.3f")]))
+        records.append(
+            {
+                **_named(first, second, one),
+                "queries": change.counts.queries,
+                "p_value": change.p_value,
+                "p_psi": change.p_psi,
+                **change_ends(change),
+            }
+        )
+    names = ("queries", "change [95 %]", "p", "change of PSI [95 %]")
+    return Table(
+        "search-changes",
+        f"Changes on the same queries{_sides(first, second)}",
+        ("treatments", "metric"),
+        tuple(Column(name) for name in names),
+        tuple(rows),
+        pl.DataFrame(records),
+        grouped=1,
+        brief=True,
+    )
+
+
+def _position_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
+    rows, records = [], list[dict[str, Any]]()
+    for one in found:
+        counts = one.change.counts.group_queries
+        for name, count, change in zip(one.groups, counts, one.change.groups, strict=True):
+            rows.append(row(str(one), one.metric, name, cells=[Cell(count, ",d"), Cell(change, "+.3f")]))
+            named = _named(first, second, one)
+            records.append({**named, "position": name, "queries": count, **ends("change_", change)})
+    return Table(
+        "search-changes-by-position",
+        f"Changes by position of the evidence{_sides(first, second)}",
+        ("treatments", "metric", "position"),
+        (Column("queries"), Column("change [95 %]")),
+        tuple(rows),
+        pl.DataFrame(records),
+        grouped=2,
+    )
+
+
+def _named(first: RunLog, second: RunLog, one: Paired) -> dict[str, str]:
+    return {
+        "first_run": first.run,
+        "second_run": second.run,
+        "first_treatment": one.treatments[0],
+        "second_treatment": one.treatments[1],
+        "index": one.index,
+        "metric": one.metric,
+    }
+
+
+def _sides(first: RunLog, second: RunLog) -> str:
+    return "" if first.run == second.run else f" ({first.run} → {second.run})"

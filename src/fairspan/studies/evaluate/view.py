@@ -1,0 +1,127 @@
+"""What an evaluation shows: advice first, then quality by position, overall, by index and by length."""
+
+from __future__ import annotations
+
+from fairspan.report.text import model_name, with_bounds
+from fairspan.report.view import Card, Section, View
+from fairspan.runs.log import RunLog
+from fairspan.studies.evaluate import charts, tables
+from fairspan.studies.evaluate.advice import BADGES
+from fairspan.studies.evaluate.findings import Findings, findings_of
+
+SEARCH = (
+    "Every query is searched among all documents of its index by exact inner products; equal scores are always "
+    "ranked in the same way. A position is where in its document the evidence of a query lies."
+)
+TESTS = (
+    "Treatments are compared with the first one on the same queries. Intervals resample whole clusters of queries "
+    "(those that share a page, an article or a document). p values come from exchanging the two sides at random and "
+    "are corrected by Holm for the number of arms."
+)
+ADVICE = (
+    "The advice requires an overall gain that chance does not explain, and looks at the weakest position as well. A "
+    "treatment is measured on documents and queries, and on documents only."
+)
+
+
+def view_of(log: RunLog, *, lengths: bool = False) -> View:
+    """Everything an evaluation has to show.
+
+    Args:
+        lengths: whether the terminal shows the search by length as well; then one that cannot be had is an error.
+    """
+    found = findings_of(log, lengths=lengths)
+    sections = [
+        _temperatures(found),
+        _by_position(found),
+        _overall(found),
+        _by_index(found),
+        _by_length(found, brief=lengths),
+    ]
+    shown = tuple(section for section in sections if section is not None)
+    return View(
+        title=f"What search finds with {model_name(log.model)}",
+        heading=_heading(log),
+        cards=_cards(found),
+        sections=shown,
+        frames=found.frames,
+        picture="temperature-grid" if found.grid else shown[0].charts[0].name,
+        notes=tuple(log.notes),
+        switch=tuple(str(arm) for arm in found.summary.arms),
+        methods=(SEARCH, TESTS, ADVICE),
+    )
+
+
+def _heading(log: RunLog) -> str:
+    task, seconds = log.header["task"], log.header["timings"].get("seconds")
+    counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
+    counted += [f"{task['indexes']} indexes"] if task["indexes"] > 1 else []
+    counted += [f"{seconds:.0f} s"] if seconds is not None else []
+    return f"{log.model} on {task['source']}: {', '.join(counted)}"
+
+
+def _cards(found: Findings) -> tuple[Card, ...]:
+    """The baseline, then what to do with each treatment."""
+    result = found.summary.result(found.summary.baseline)
+    words = f"{result.metric} {with_bounds(result.effects.overall)}"
+    advised = [Card(one.treatment, *BADGES[one.kind], (one.sentence,)) for one in found.advice]
+    return (Card(str(result.arm), "baseline", "plain", (words,)), *advised)
+
+
+def _temperatures(found: Findings) -> Section | None:
+    grid = found.grid
+    if grid is None:
+        return None
+    return Section(
+        "Temperatures",
+        "The first row changes documents only, the first column queries only.",
+        charts=(charts.sides_chart(found, grid),),
+        heats=(charts.grid_map(found, grid),),
+        tables=(tables.grid_table(found, grid),),
+        heats_first=True,
+    )
+
+
+def _by_position(found: Findings) -> Section | None:
+    drawn = charts.position_charts(found)
+    if not drawn:
+        return None
+    before, table = charts.tokens_before_chart(found), tables.tokens_before_table(found)
+    return Section(
+        "Search by position",
+        f"Bars are the mean {found.summary.metrics[0]} of the queries whose evidence lies there, with 95 % intervals "
+        "from resampling whole clusters of queries. Lower bars mean that evidence there is harder to find.",
+        charts=(*drawn, *([before] if before else [])),
+        folded=(*tables.position_tables(found), *([table] if table else [])),
+    )
+
+
+def _overall(found: Findings) -> Section:
+    first, *others = tables.quality_tables(found)
+    advice = [tables.advice_table(found)] if found.advice else []
+    # One arm beside a grid is the cell (1, 1) of it.
+    alone = found.grid is not None and len(found.summary.arms) == 1
+    return Section(
+        "Search overall",
+        "Means over all queries, with 95 % intervals.",
+        charts=() if alone else (charts.overall_chart(found),),
+        tables=(first,),
+        folded=(*others, *advice),
+    )
+
+
+def _by_index(found: Findings) -> Section | None:
+    chart, table = charts.index_chart(found), tables.cost_table(found)
+    if table is None:
+        return None
+    return Section("Indexes and their costs", charts=(chart,) if chart else (), tables=(table,))
+
+
+def _by_length(found: Findings, *, brief: bool) -> Section | None:
+    chart, table = charts.length_chart(found), tables.length_table(found, brief=brief)
+    if chart is None or table is None:
+        return None
+    intro = (
+        "The shortest and the longest fifth of the queries, and of the documents that answer one the longest fifth."
+    )
+    return Section("Search by length", intro, charts=(chart,), tables=(table,))

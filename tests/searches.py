@@ -1,0 +1,127 @@
+"""Simulated evaluations: rows of any value for each treatment, metric, position and cluster, and logs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fairspan.runs.log import RunLog, LogWriter
+from fairspan.studies.logs import read_log
+from fairspan.runs.rows import SCHEMA
+from fairspan.studies.evaluate.spec import make_evaluation
+
+ONLY = "+sides=document"
+Value = Callable[[str, str, int, int], float]
+"""What a treatment gets under a metric at a position (from 1) in a cluster."""
+
+
+def rows_of(
+    value: Value,
+    treatments: Sequence[str] = ("none", "paper", f"paper{ONLY}"),
+    *,
+    clusters: int = 12,
+    positions: Sequence[int | None] = (1, 2, 3, 4),
+    metrics: Sequence[str] = ("ndcg@10",),
+    indexes: Sequence[tuple[str, str]] | None = None,
+    plans: Sequence[tuple[str, str]] = (("en", "en"),),
+    editions: int = 1,
+    offset: Callable[[int, int], int | None] = lambda position, cluster: 100 * (position - 1),
+) -> pl.DataFrame:
+    """One query for each cluster, position, edition and plan; `indexes` are further arms, (treatment, index)."""
+    arms = [*((treatment, "whole") for treatment in treatments), *(indexes or ())]
+    rows = []
+    for (treatment, index), metric, (lead, later) in product(arms, metrics, plans):
+        for edition, cluster, position in product(range(editions), range(clusters), positions):
+            name = treatment if index == "whole" else f"{treatment}/{index}"
+            rows.append(
+                dict.fromkeys(SCHEMA)
+                | {
+                    "run": "r",
+                    "model": "m",
+                    "treatment": treatment,
+                    "measure": metric,
+                    "set": cluster,
+                    "order": edition,
+                    "document": f"d{cluster}",
+                    "position": position,
+                    "language": lead or None,
+                    "lead": lead or None,
+                    "later": later or None,
+                    "n": None if position is None else 4,
+                    "tokens": 500,
+                    "value": float(value(name, metric, position or 0, cluster)),
+                    "part": index,
+                    "query": f"q{cluster}-{position}",
+                    "query_tokens": 9,
+                    "offset": None if position is None else offset(position, cluster),
+                }
+            )
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> RunLog:
+    """A log of these rows, whose order means nothing."""
+    treatments = list(dict.fromkeys(rows["treatment"]))
+    given = [name for name in treatments if not (name.endswith(ONLY) and name.removesuffix(ONLY) in treatments)]
+    settings = {"treatments": given, "documents_only": given != treatments, **changes.pop("spec", {})}
+    settings["metrics"] = list(dict.fromkeys(rows["measure"]))
+    spec = make_evaluation("pages", **settings).to_dict()
+    positions = changes.pop("positions", "segments" if rows["lead"][0] else "fifths")
+    costs = [
+        {
+            "treatment": treatment,
+            "index": index,
+            "documents": 40,
+            "tokens": 20000,
+            "seconds": 1.5,
+            "vectors": 40 if index == "whole" else 173,
+            "bytes": 40 * 384 * 4,
+            "searched_documents": 40,
+        }
+        for treatment, index in rows.select("treatment", "part").unique(maintain_order=True).rows()
+    ]
+    task = {"source": "pages", "names": ["t"], "fingerprints": ["f"], "indexes": 3, "queries": 1234, "documents": 40}
+    header = {
+        "verb": "evaluate",
+        "run": "m-12345678",
+        "model": {"name": "m", "fingerprint": "f"},
+        "task": {**task, "positions": positions, "clusters": rows["set"].n_unique()},
+        "plans": ["en:en"],
+        "token_unit": "tokens",
+        "seed": 0,
+        "spec": spec,
+        "costs": costs,
+        "notes": [],
+        **changes,
+    }
+    writer = LogWriter(folder, header)
+    writer.add(rows.sample(fraction=1, shuffle=True, seed=3) if shuffled else rows)
+    writer.finish("complete", timings={"seconds": 1.5}, notes=header["notes"])
+    return read_log(folder)
+
+
+def noise(scale: float = 0.05) -> Value:
+    """The same for a treatment's metric, position and cluster whenever it is asked for."""
+
+    def draw(*key: Any) -> float:
+        return float(np.random.default_rng(list("".join(map(str, key)).encode())).uniform(-scale, scale))
+
+    return draw
+
+
+LEVELS = {"none": 0.4, "paper": 0.5, f"paper{ONLY}": 0.6, "none/chunk-max": 0.7, "retrieval": 0.45}
+
+
+def usual(treatment: str, metric: str, position: int, cluster: int) -> float:
+    """Falls with the position, and rises with the treatment; metrics differ."""
+    level = LEVELS[treatment] - 0.05 * position + (0.1 if metric == "mrr" else 0.0)
+    return level + noise()(treatment, metric, position, cluster)
+
+
+METRICS = ("ndcg@10", "mrr")
+PLANS = (("en", "en"), ("de", "de"), ("de", "en"))
