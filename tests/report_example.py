@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -289,4 +290,7 @@ class ExampleResult(Result):
         return self._view
 
     def save_page(self, path: Path | str) -> Path:
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
         raise NotImplementedError

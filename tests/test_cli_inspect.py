@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,10 @@ from tests.tiny import words
 
 
 @pytest.fixture(scope="module")
-def model(save_tiny: Callable[..., Path]) -> Path:
-    return save_tiny("bert", "mean")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(path))
+    return path
 
 
 @pytest.fixture
@@ -88,14 +89,14 @@ def test_a_picture_and_a_page_are_written_beside_the_json(run: Run, model: Path,
     [
         (["nowhere.txt"], "there is no file nowhere.txt"),
         (["page.md", "--borders", "chapter"], "borders must be one of auto, heading"),
-        (["page.md", "--parts", "0"], "--parts must be a whole number of at least 2"),
+        (["page.md", "--parts", "0"], "--parts takes a whole number"),
         (["page.md", "--parts", "1"], "at least 2"),
         (["page.md", "--parts", "2", "--borders", "blank"], "leave one of them out"),
         (["page.md", "--picture", "a.gif"], "a picture is one of"),
         (["page.md", "--html", "a.pdf"], "a page is an .html file"),
-        (["page.md", "--treatments", "whitening"], "run an audit"),
+        (["page.md", "--treatments", "whitening"], "use fairspan audit"),
         (["page.md", "--treatments", "peper"], "there is no treatment 'peper'"),
-        (["page.md", "--window", "0"], "--window must be"),
+        (["page.md", "--window", "0"], "--window takes"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

@@ -165,7 +165,9 @@ def test_negative_bars_go_to_the_left(width: int) -> None:
 def test_rows_name_long_labels_and_unknown_points() -> None:
     chart = rows()
     text = printed(bars(chart, chart.panels[1], 60), 60)
-    assert text[0] == "similarity by segment (paper)"
+    assert text[0] == "similarity by segment (paper); ┊ equal shares"
+    # The reference is marked at the same place of every bar.
+    assert len({line.index("┊") for line in text[1:] if "┊" in line}) == 1
     assert any(line.endswith(" –") for line in text)
     assert "a segment whose text is so lo…" in text[2]
     assert text[1].endswith("0.400 #1")
@@ -181,7 +183,10 @@ def test_odd_charts_are_printed() -> None:
     assert printed(bars(replace(chart, panels=(unknown,)), unknown))[2] == "  1 –"
     empty = replace(panel, labels=(), series=(), strip=())
     assert len(printed(bars(replace(chart, panels=(empty,)), empty))) == 1
-    assert "limit" in printed(bars(lines(), lines().panels[0]))[11]
+    text = "\n".join(printed(bars(lines(), lines().panels[0])))
+    assert "paper" in text
+    # A bound is no bar.
+    assert "\nlimit" not in text
 
 
 def test_long_names_of_treatments() -> None:

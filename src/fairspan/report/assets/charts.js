@@ -94,8 +94,8 @@
 
   // A chart without the chosen treatment shows all that it has.
   const shownOf = (chart, chosen) => {
-    const found = chart.series.filter((one) => one.number === chosen);
-    return found.length ? found : chart.series;
+    const measured = chart.series.some((one) => one.number === chosen);
+    return chart.series.filter((one) => !measured || one.number < 0 || one.number === chosen);
   };
 
   const drawBars = (svg, chart, chosen) => {
