@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -81,7 +80,6 @@ def test_shortest_and_longest_fifth_by_hand(tmp_path: Path) -> None:
         change = group(found, which, "paper").change
         assert change is not None
         assert change.estimate == pytest.approx(by_hand)
-    json.dumps([one.to_dict() for one in found], allow_nan=False)
 
 
 def test_changes_are_paired(tmp_path: Path) -> None:
