@@ -25,7 +25,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.errors import MissingExtra, TaskError
-from fairspan.retrieval import mteb_tasks
+from fairspan.studies.evaluate import mteb_tasks
 from fairspan.studies.evaluate.mteb_tasks import MtebPart, find_task, run_mteb
 from tests.pytrec_eval_stand_in import RelevanceEvaluator, stand_in_if_missing
 from tests.tiny import tiny_model, words
