@@ -16,6 +16,8 @@ from pathlib import Path
 import fairspan
 from benchmarks.measure import time_side_by_side
 from fairspan.model.loading import load_model
+from fairspan.runs.runner import RunOptions
+from fairspan.runs.subject import open_subject
 from fairspan.studies.audit.prepare import prepare
 from fairspan.studies.audit.run import run
 from fairspan.studies.audit.spec import make_spec
@@ -30,7 +32,7 @@ def main() -> None:
 
     model = load_model()
     spec = make_spec(sets=chosen.sets, treatments=["none", "paper+basket_size=64"])
-    segments, documents = prepare(model, spec).texts()
+    segments, documents = prepare(open_subject(model), spec).texts()
     texts = [text.text for text in segments + documents]
     models = [fairspan.calibrate(model, treatment.for_documents) for treatment in spec.treatments]
 
@@ -40,7 +42,10 @@ def main() -> None:
 
     def audit() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            log = run(prepare(model, spec), out=Path(folder) / "run", store=Path(folder) / "store.sqlite")
+            log = run(
+                prepare(open_subject(model), spec),
+                RunOptions(out=Path(folder) / "run", store=Path(folder) / "store.sqlite"),
+            )
             summarize(log)
 
     print(f"{len(texts)} texts, {len(models)} treatments, all-MiniLM-L6-v2", flush=True)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.runs.log import AuditLog, LogWriter, read_log
+from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.evaluate.spec import make_evaluation
+from fairspan.studies.logs import read_log
 
 ONLY = "+sides=document"
 Value = Callable[[str, str, int, int], float]
@@ -63,7 +64,7 @@ def rows_of(
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> AuditLog:
+def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> RunLog:
     """A log of these rows, whose order means nothing."""
     treatments = list(dict.fromkeys(rows["treatment"]))
     given = [name for name in treatments if not (name.endswith(ONLY) and name.removesuffix(ONLY) in treatments)]

@@ -23,6 +23,8 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.weights import copy_sharing_weights
 from fairspan.runs.log import FORMAT, LogWriter, library_versions, read_log
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.runner import RunOptions
+from fairspan.runs.subject import open_subject
 from fairspan.stats.cosines import representation, retention
 from fairspan.studies.audit import forecast as forecast_module
 from fairspan.studies.audit.forecast import forecast
@@ -55,14 +57,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-Audit = Callable[..., fairspan.AuditLog]
+Audit = Callable[..., fairspan.RunLog]
 
 
 @pytest.fixture
 def measured(corpus: str, tmp_path: Path) -> Audit:
     """An audit of the small corpus, with everything it writes in tmp_path."""
 
-    def measure(model: Any, **options: Any) -> fairspan.AuditLog:
+    def measure(model: Any, **options: Any) -> fairspan.RunLog:
         settings = {"corpus": corpus, "sizes": [3], "sets": 3, "treatments": ["none"], "store": tmp_path / "s.sqlite"}
         return audit(model, **{**settings, "out": tmp_path / "run", **options})
 
@@ -222,14 +224,14 @@ def test_a_model_that_comes_calibrated_is_another_run(make_tiny: Make, corpus: s
     spec = make_spec(corpus=corpus, sizes=[2], sets=2, treatments=["none"])
     plain = make_tiny("bert", "cls")
     fair = fairspan.calibrate(plain, basket_size=8)
-    assert prepare(plain, spec, name="m").run != prepare(fair, spec, name="m").run
+    assert prepare(open_subject(plain, name="m"), spec).run != prepare(open_subject(fair, name="m"), spec).run
 
 
 def test_the_models_own_prompt_is_used(make_tiny: Make, corpus: str, measured: Audit) -> None:
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.prompts = {"document": "w7 w8 "}
     log = measured(model)
-    assert log.header["model"]["prompt"] == "w7 w8 "
+    assert log.header["model"]["prompts"]["document"] == "w7 w8 "
     found = values_of(log.rows, "representation", "none")
     for document, parts in documents_of(log.rows, corpus).items():
         whole = model.encode("w7 w8 " + " ".join(text for _, _, text in parts))
@@ -340,11 +342,11 @@ def test_an_object_is_asked_anew_and_leaves_nothing_in_the_store(measured: Audit
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"treatments": ["none", "paper"]}, "leave out paper."),
-        ({"measures": ["retention"]}, "leave out retention."),
+        ({"treatments": ["none", "paper"]}, "omit paper."),
+        ({"measures": ["retention"]}, "omit retention."),
         (
             {"treatments": ["tempscale"], "measures": ["representation", "attention"]},
-            "leave out tempscale, attention.",
+            "omit tempscale, attention.",
         ),
     ],
 )
@@ -414,7 +416,8 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     assert details == {
         "name": "tiny/model",
         "window": 512,
-        "prompt": "",
+        "prompts": {"document": "", "query": ""},
+        "similarity": "cosine",
         "device": "cpu",
         "dtype": "float32",
         "calibrations": [],
@@ -686,7 +689,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
     asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["none"]}
 
     def name(model: Any = model, name: str = "org/Tiny Model", **changes: Any) -> str:
-        return prepare(model, make_spec(**{**asked, **changes}), name=name).run
+        return prepare(open_subject(model, name=name), make_spec(**{**asked, **changes})).run
 
     def changed_weight() -> SentenceTransformer:
         other = copy_sharing_weights(model)
@@ -732,7 +735,7 @@ def test_the_default_folder(make_tiny: Make, corpus: str, tmp_path: Path, monkey
     assert log.folder == Path("fairspan-runs") / log.run
     assert (tmp_path / "store.sqlite").exists()
     forbid_encoding(monkeypatch)
-    assert audit(make_tiny(), spec=make_spec(**asked), name="mine").rows.equals(log.rows)
+    assert audit(make_tiny(), **asked, name="mine").rows.equals(log.rows)
 
 
 # Forecasts.
@@ -744,10 +747,10 @@ def test_a_forecast_counts_what_the_run_does(
 ) -> None:
     monkeypatch.setattr(forecast_module, "_TRIAL_SECONDS", 0.0)
     spec = make_spec(corpus=corpus, sizes=[2, 3], sets=2, languages=["en"], mixed=["de:en"], treatments=treatments)
-    prepared = prepare(make_tiny("bert", "cls"), spec)
+    prepared = prepare(open_subject(make_tiny("bert", "cls")), spec)
     expected = forecast(prepared)
     assert not (tmp_path / "s.sqlite").exists()
-    log = run(prepared, out=tmp_path / "run", store=tmp_path / "s.sqlite")
+    log = run(prepared, RunOptions(out=tmp_path / "run", store=tmp_path / "s.sqlite"))
     timings = log.header["timings"]
     texts = expected.treatments * (expected.segments + expected.documents)
     assert timings["texts_computed"] + timings["texts_from_store"] == texts
@@ -791,12 +794,6 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, measured: Audit, co
 
 
 # What is asked.
-
-
-def test_options_beside_a_spec_are_not_dropped(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
-    spec = make_spec(corpus=corpus, sizes=[2], sets=2, treatments=["none"])
-    with pytest.raises(FairspanError):
-        audit(make_tiny(), spec=spec, sets=3, out=tmp_path / "run", store=tmp_path / "s.sqlite")
 
 
 @pytest.mark.parametrize("tokens", [0, -1])

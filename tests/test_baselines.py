@@ -33,11 +33,13 @@ from fairspan.model.last_two import last_two
 from fairspan.model.weights import copy_sharing_weights
 from fairspan.model.whitening import Whitening, fit_whitening, whiten
 from fairspan.runs.bases import embed_through
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
+from fairspan.runs.runner import RunOptions
+from fairspan.runs.subject import open_subject
 from fairspan.runs.untested import overlaps
 from fairspan.studies.audit.forecast import forecast
-from fairspan.studies.audit.prepare import Prepared, encoders, prepare
+from fairspan.studies.audit.prepare import Prepared, prepare
 from fairspan.studies.audit.run import audit, run
 from fairspan.studies.audit.spec import make_spec
 from fairspan.studies.evaluate.prepare import prepare_evaluation
@@ -483,7 +485,7 @@ NAMES = ["none", "whitening", "last2avg", "whitening-8+temperature=0.5"]
 @pytest.fixture
 def prepared(make_tiny: Make, corpus: str) -> Prepared:
     spec = make_spec(corpus=corpus, languages=["en"], sizes=[3], sets=4, treatments=NAMES)
-    return prepare(make_tiny("bert", "mean"), spec)
+    return prepare(open_subject(make_tiny("bert", "mean")), spec)
 
 
 def test_the_fit_part_of_an_audit(prepared: Prepared, corpus: str) -> None:
@@ -495,16 +497,16 @@ def test_the_fit_part_of_an_audit(prepared: Prepared, corpus: str) -> None:
     assert not share(fitted, [document.text for document in prepared.documents.documents])
     names = "whitening, whitening-8+temperature=0.5"
     assert prepared.fit.notes == (f"{names}: fitted on 98 texts of spare that are not tested",)
-    again = prepare(prepared.model, prepared.spec)
+    again = prepare(prepared.subject, prepared.spec)
     assert again.fit == prepared.fit
-    plain = prepare(prepared.model, replace(prepared.spec, treatments=(as_treatment("last2avg"),)))
+    plain = prepare(prepared.subject, replace(prepared.spec, treatments=(as_treatment("last2avg"),)))
     assert (plain.fit.texts, plain.fit.notes, plain.fit.decisive) == ((), (), [])
 
 
 def test_an_opening_takes_its_whole_segment_out(make_tiny: Make, corpus: str) -> None:
     """Documents hold the first ten words; nothing of such a segment is fitted on, its rest included."""
     spec = make_spec(corpus=corpus, languages=["en"], sizes=[3], sets=4, opening=10, treatments=["whitening"])
-    found = prepare(make_tiny("bert", "mean"), spec)
+    found = prepare(open_subject(make_tiny("bert", "mean")), spec)
     texts = Corpus.read(corpus, ["en"])
     whole = [texts.text(*key) for key in found.documents.segments]
     assert all(len(text.split()) == 10 for text in found.documents.segments.values()), "the premise"
@@ -515,7 +517,7 @@ def test_an_opening_takes_its_whole_segment_out(make_tiny: Make, corpus: str) ->
 def test_a_translation_of_a_tested_segment_is_out(make_tiny: Make, corpus: str) -> None:
     """In mixed documents the first segment is German and the others English: both languages of all are out."""
     spec = make_spec(corpus=corpus, mixed=["de:en"], sizes=[3], sets=4, treatments=["whitening"])
-    found = prepare(make_tiny("bert", "mean"), spec)
+    found = prepare(open_subject(make_tiny("bert", "mean")), spec)
     texts, used = Corpus.read(corpus), {segment for segment, _ in found.documents.segments}
     assert len(used) == 12
     fitted = {text.text for text in found.fit.texts}
@@ -530,16 +532,16 @@ def test_another_corpus_is_fitted_on_without_what_is_tested(make_tiny: Make, cor
     write_corpus(folder / "en.jsonl", "t", [*range(SEGMENTS), *range(1000, 1100)])
     options = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 36, "treatments": ["whitening-16"]}
     model = make_tiny("bert", "mean")
-    found = prepare(model, make_spec(fit_corpus=str(folder), **options))
+    found = prepare(open_subject(model), make_spec(fit_corpus=str(folder), **options))
     fitted, tested = [text.text for text in found.fit.texts], list(found.documents.segments.values())
     assert (len(tested), len(fitted)) == (108, 102)
     assert not share(fitted, tested)
     with pytest.raises(CorpusError) as caught:
-        prepare(model, make_spec(**options))
+        prepare(open_subject(model), make_spec(**options))
     assert str(caught.value) == (
         "whitening-16 needs 32 texts of up to 128 tokens to be fitted on, 2 for each of 16 dimensions, and spare has "
         "2 that are not tested: add 30, keep at most 1 dimensions, as in whitening-1, test fewer, or name another "
-        "corpus with --fit-corpus (in Python, fit_corpus='…')."
+        "corpus with fit_corpus=."
     )
 
 
@@ -552,7 +554,7 @@ def test_long_segments_are_cut_and_many_are_drawn_from(make_tiny: Make, corpus: 
     parts = []
     for seed in (0, 0, 1):
         options = {"languages": ["en"], "sizes": [3], "sets": 4, "treatments": ["whitening"], "seed": seed}
-        found = prepare(model, make_spec(corpus=corpus, fit_corpus=str(folder), **options)).fit
+        found = prepare(open_subject(model), make_spec(corpus=corpus, fit_corpus=str(folder), **options)).fit
         assert len(found.texts) == 10 * HIDDEN
         assert all(100 < text.length <= 128 for text in found.texts)
         parts.append(found)
@@ -611,9 +613,9 @@ def test_keys_name_the_baseline_and_its_content(prepared: Prepared, other_corpus
     keys: list[list[bytes]] = []
     with Store(":memory:") as store:
         embed = embed_through(store, budget=4096, tally=Tally(), progress=lambda tokens: None)
-        for one in (prepared, prepare(prepared.model, spec)):
-            made = [encoders(one, treatment, embed) for treatment in one.spec.treatments]
-            keys += [[encoder.key(segment) for encoder in both] for both in made]
+        for one in (prepared, prepare(prepared.subject, spec)):
+            made = [one.subject.under(treatment, fit=one.fit, embed=embed) for treatment in one.spec.treatments]
+            keys += [[treated.segments.key(segment), treated.documents.key(segment)] for treated in made]
     own, others = keys[: len(NAMES)], keys[len(NAMES) :]
     assert all(for_segments == for_documents for for_segments, for_documents in keys), "both sides are treated alike"
     assert len(set(chain(*own))) == len(NAMES)
@@ -621,16 +623,16 @@ def test_keys_name_the_baseline_and_its_content(prepared: Prepared, other_corpus
     assert same == [True, False, True, False], "only what is fitted depends on what it is fitted on"
 
 
-def stored_twice(log: AuditLog, again: AuditLog) -> None:
+def stored_twice(log: RunLog, again: RunLog) -> None:
     assert again.header["timings"]["texts_computed"] == 0
     assert again.rows.equals(log.rows)
 
 
 def test_the_store_holds_everything(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fresh run embeds nothing, the texts it fits on included, and gives the same to the last bit."""
-    log = run(prepared, out=tmp_path / "one", store=tmp_path / "s.sqlite")
+    log = run(prepared, RunOptions(out=tmp_path / "one", store=tmp_path / "s.sqlite"))
     forbid_encoding(monkeypatch)
-    stored_twice(log, run(prepared, out=tmp_path / "two", store=tmp_path / "s.sqlite"))
+    stored_twice(log, run(prepared, RunOptions(out=tmp_path / "two", store=tmp_path / "s.sqlite")))
 
 
 @pytest.mark.parametrize("calls", [3, 6, 9, 14])
@@ -639,22 +641,22 @@ def test_an_interrupted_audit_goes_on(
 ) -> None:
     """Stopped while it embeds texts to fit on, or others: what comes out is what an unbroken run gives."""
     settings: dict[str, Any] = {"batch_tokens": 600}
-    whole = run(prepared, out=tmp_path / "whole", store=tmp_path / "whole.sqlite", **settings)
+    whole = run(prepared, RunOptions(out=tmp_path / "whole", store=tmp_path / "whole.sqlite", **settings))
     with monkeypatch.context() as patch:
         stop_after(patch, calls, KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
-            run(prepared, out=tmp_path / "broken", store=tmp_path / "s.sqlite", **settings)
-    resumed = run(prepared, out=tmp_path / "broken", store=tmp_path / "s.sqlite", **settings)
+            run(prepared, RunOptions(out=tmp_path / "broken", store=tmp_path / "s.sqlite", **settings))
+    resumed = run(prepared, RunOptions(out=tmp_path / "broken", store=tmp_path / "s.sqlite", **settings))
     assert resumed.rows.equals(whole.rows)
     assert resumed.header["timings"]["texts_computed"] < whole.header["timings"]["texts_computed"]
 
 
 def test_a_run_is_named_after_what_it_is_fitted_on(prepared: Prepared, other_corpus: str) -> None:
     spec = replace(prepared.spec, fit_corpus=other_corpus)
-    one = prepare(prepared.model, spec)
-    assert one.run == prepare(prepared.model, spec).run != prepared.run
+    one = prepare(prepared.subject, spec)
+    assert one.run == prepare(prepared.subject, spec).run != prepared.run
     write_corpus(Path(other_corpus) / "en.jsonl", "t", range(1001, 1101))
-    assert prepare(prepared.model, spec).run != one.run
+    assert prepare(prepared.subject, spec).run != one.run
 
 
 def test_other_measures(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
@@ -706,11 +708,13 @@ def test_progress_ends_at_what_it_announced(prepared: Prepared, corpus: str, tmp
     own = 4 * sum(text.length for text in chain(*prepared.texts()))
     for folder in ("computed", "found"):
         counted = Counted()
-        run(prepared, out=tmp_path / folder, store=tmp_path / "s.sqlite", progress=counted)
+        run(prepared, RunOptions(out=tmp_path / folder, store=tmp_path / "s.sqlite", progress=counted))
         assert counted.done == counted.total == own + 2 * prepared.fit.tokens
     counted = Counted()
     options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 6, "editions": 1, "treatments": SEARCHED}
-    evaluate(prepared.model, "pages", **options, out=tmp_path / "s", store=tmp_path / "s.sqlite", progress=counted)
+    evaluate(
+        prepared.subject.model, "pages", **options, out=tmp_path / "s", store=tmp_path / "s.sqlite", progress=counted
+    )
     assert counted.done == counted.total > 0
 
 
@@ -743,7 +747,7 @@ def test_mistakes_in_an_audit(
     """In one line, before anything is embedded. All 48 texts of the sample are in 16 sets of three."""
     given = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 16, "treatments": ["none", "whitening"]}
     with pytest.raises(error) as caught:
-        prepare(make_tiny("bert", "mean"), make_spec(**{**given, **options, "opening": 20}))
+        prepare(open_subject(make_tiny("bert", "mean")), make_spec(**{**given, **options, "opening": 20}))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -770,7 +774,7 @@ def test_a_model_without_layers_is_refused_before_anything_is_embedded(
 
 
 def ranks(
-    rows: AuditLog, treatment: str, queries: Mapping[str, np.ndarray], documents: Mapping[str, np.ndarray]
+    rows: RunLog, treatment: str, queries: Mapping[str, np.ndarray], documents: Mapping[str, np.ndarray]
 ) -> None:
     """Checks the reciprocal rank of every query under a treatment."""
     found = rows.rows.filter((rows.rows["treatment"] == treatment) & (rows.rows["measure"] == "mrr"))
@@ -790,8 +794,7 @@ def test_a_search_of_pages_by_hand(make_tiny: Make, corpus: str, tmp_path: Path)
     """Every reciprocal rank, from whitenings fitted here on the segments that stand on no page."""
     model = make_tiny("bert", "mean")
     options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 8, "editions": 1, "metrics": ["mrr"]}
-    spec = make_evaluation("pages", treatments=SEARCHED, **options)
-    prepared = prepare_evaluation(model, spec)
+    prepared = prepare_evaluation(open_subject(model), make_evaluation("pages", treatments=SEARCHED, **options))
     (measured,) = prepared.tasks
     texts = Corpus.read(corpus, ["en"])
     on_page = {query.id.split("/")[0] for query in measured.task.queries}
@@ -800,7 +803,7 @@ def test_a_search_of_pages_by_hand(make_tiny: Make, corpus: str, tmp_path: Path)
     assert {text.text for text in prepared.fit.texts} == set(rest)
     tested = [document.text for document in measured.task.documents] + [query.text for query in measured.task.queries]
     assert not share(rest, tested)
-    log = evaluate(model, spec=spec, out=tmp_path / "run", store=tmp_path / "s.sqlite")
+    log = evaluate(model, "pages", treatments=SEARCHED, **options, out=tmp_path / "run", store=tmp_path / "s.sqlite")
     sharp = fairspan.calibrate(model, strength=0, temperature=0.5)
     plain_map, sharp_map = whitening_of(model, rest), whitening_of(sharp, rest)
     made = last_two(model)
@@ -834,7 +837,7 @@ def test_a_short_opening_on_a_page_takes_its_whole_segment_out(make_tiny: Make, 
     """Six words stand on the page, and the next six ask for them; nothing of such a segment is fitted on."""
     options: dict[str, Any] = {"size": 2, "sets": 8, "editions": 1, "opening": 6, "query_tokens": 8}
     spec = make_evaluation("pages", treatments=["whitening"], corpus=corpus, distractors=3, **options)
-    prepared = prepare_evaluation(make_tiny("bert", "mean"), spec)
+    prepared = prepare_evaluation(open_subject(make_tiny("bert", "mean")), spec)
     task = prepared.tasks[0].task
     parts = [document.text[slice(*span)] for document in task.documents for span in document.spans]
     assert len(parts) == 2 * (8 + 3)
@@ -885,21 +888,22 @@ def test_a_collection_is_fitted_on_another_corpus(
         evaluate(model, collection, treatments=names)
     assert str(caught.value) == (
         "whitening is fitted on texts that are never tested, and this task has none to spare: name a corpus of other "
-        "texts with --fit-corpus (in Python, fit_corpus='…')."
+        "texts with fit_corpus=."
     )
-    spec = make_evaluation(collection, treatments=names, fit_corpus=corpus, languages=["en"])
-    prepared = prepare_evaluation(model, spec)
+    asked: dict[str, Any] = {"treatments": names, "fit_corpus": corpus, "languages": ["en"]}
+    spec = make_evaluation(collection, **asked)
+    prepared = prepare_evaluation(open_subject(model), spec)
     fitted = {text.text for text in prepared.fit.texts}
     texts = Corpus.read(corpus, ["en"])
     assert fitted == {segment.text for segment in texts.segments} - {texts.text(f"s000{n}", "en") for n in range(4)}
     task = prepared.tasks[0].task
     assert not share(sorted(fitted), [one.text for one in (*task.documents, *task.queries)])
-    log = evaluate(model, spec=spec, out=tmp_path / "run", store=tmp_path / "s.sqlite")
+    log = evaluate(model, collection, **asked, out=tmp_path / "run", store=tmp_path / "s.sqlite")
     assert log.treatments == names
     assert evaluate(model, collection, treatments=["last2avg"], out=tmp_path / "alone", store=tmp_path / "s.sqlite")
-    both = prepare_evaluation(model, replace(spec, languages=None))
+    both = prepare_evaluation(open_subject(model), replace(spec, languages=None))
     assert len(both.fit.texts) == 2 * len(fitted), "all languages where none is named"
-    one = prepare_evaluation(model, replace(spec, languages=None, language="de"))
+    one = prepare_evaluation(open_subject(model), replace(spec, languages=None, language="de"))
     assert len(one.fit.texts) == SEGMENTS, "the collection's own language where it is named"
 
 
@@ -909,11 +913,13 @@ def test_late_chunks_are_not_whitened(make_tiny: Make, corpus: str) -> None:
     model = make_tiny("bert", "mean")
     options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 4, "indexes": ["whole", "late-max"]}
     with pytest.raises(UnsupportedModel, match="leave out retention and late chunks"):
-        prepare_evaluation(model, make_evaluation(treatments=["whitening", "none"], **options))
+        prepare_evaluation(open_subject(model), make_evaluation(treatments=["whitening", "none"], **options))
     with pytest.raises(UnsupportedModel, match="leave out retention and late chunks"):
-        prepare_evaluation(model, make_evaluation(treatments=["none", "whitening"], cross=True, **options))
-    prepare_evaluation(model, make_evaluation(treatments=["none", "whitening"], **options))
-    prepare_evaluation(model, make_evaluation(treatments=["last2avg", "whitening"], **options))
+        prepare_evaluation(
+            open_subject(model), make_evaluation(treatments=["none", "whitening"], cross=True, **options)
+        )
+    prepare_evaluation(open_subject(model), make_evaluation(treatments=["none", "whitening"], **options))
+    prepare_evaluation(open_subject(model), make_evaluation(treatments=["last2avg", "whitening"], **options))
 
 
 @pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning")
@@ -924,9 +930,14 @@ def test_in_mteb(make_tiny: Make, search: Callable[..., Any], other_corpus: str,
     names = ["none", "whitening", "last2avg", "whitening+temperature=0.5"]
     fields: dict[str, Any] = {"treatments": names, "metrics": ["ndcg@10"], "documents_only": False}
     with pytest.raises(CorpusError, match="this task has none to spare"):
-        evaluate_mteb(model, make_evaluation("mteb:TinySearch", **fields), task=search(), out=tmp_path / "run")
+        evaluate_mteb(
+            open_subject(model),
+            make_evaluation("mteb:TinySearch", **fields),
+            RunOptions(out=tmp_path / "run"),
+            task=search(),
+        )
     spec = make_evaluation("mteb:TinySearch", fit_corpus=other_corpus, **fields)
-    log = evaluate_mteb(model, spec, task=search(), out=tmp_path / "run")
+    log = evaluate_mteb(open_subject(model), spec, RunOptions(out=tmp_path / "run"), task=search())
     means = {name: log.rows.filter(log.rows["treatment"] == name)["value"].to_list() for name in names}
     assert len({tuple(values) for values in means.values()}) == len(names)
     texts = [segment.text for segment in Corpus.read(other_corpus).segments]
@@ -935,7 +946,7 @@ def test_in_mteb(make_tiny: Make, search: Callable[..., Any], other_corpus: str,
     made["whitening+temperature=0.5"] = whiten(sharp, whitening_of(sharp, texts))
     for name, treated in made.items():
         spec_alone = make_evaluation("mteb:TinySearch", **{**fields, "treatments": ["none"]})
-        alone = evaluate_mteb(treated, spec_alone, task=search(), out=tmp_path / name)
+        alone = evaluate_mteb(open_subject(treated), spec_alone, RunOptions(out=tmp_path / name), task=search())
         assert alone.rows["value"].to_list() == pytest.approx(means[name])
     assert log.header["notes"][-1] == "the texts of the task were not compared with those that were fitted on"
 

@@ -20,14 +20,13 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.cli import app
 from fairspan.errors import UnsupportedModel
-from fairspan.report.frames import to_records
-from fairspan.runs.log import AuditLog, read_log
-from fairspan.studies.evaluate.advice import advice_of
+from fairspan.runs.log import RunLog, read_log
+from fairspan.runs.runner import RunOptions
+from fairspan.runs.subject import open_subject
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.evaluate.summary import summarize_search
-from fairspan.studies.evaluate.view import compare, view_of
 from tests.test_cli_audit import Run, example_lines, run
 from tests.test_evaluate import B8, Collection, in_beir, ranked, text_of, unit, worth, write_lines
 from tests.test_mteb import DOCUMENTS, QUERIES, RELEVANT, mteb, search, sts_task
@@ -103,10 +102,10 @@ def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
     log = read_log(tmp_path / "here")
     assert log.status == "complete"
     assert log.rows.filter(pl.col("measure") != "rank").height == 3 * 2 * 3 * 12
-    (advice,) = advice_of(summarize_search(log))
+    (advice,) = summarize_search(log).advice
     assert advice.treatment == B8
-    assert advice.sentence in done.out
-    assert "ndcg@10 by segment with the evidence" in done.out
+    assert f"{advice.treatment}  {advice.sentence}" in done.out
+    assert "ndcg@10 by segment of the evidence" in done.out
     assert done.out.rstrip().endswith("log: here")
     assert "loading" not in done.out
     assert "reading the task" in done.err
@@ -117,22 +116,10 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     done = run(*usual, "--out", "here", "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    log = read_log(tmp_path / "here")
-    view = view_of(log)
-    assert {name: said[name] for name in view.frames} == {
-        name: to_records(frame) for name, frame in view.frames.items()
-    }
-    others = {name: said[name] for name in said if name not in view.frames}
-    task = json.loads(json.dumps(log.header["task"]))
-    assert others == {
-        "run": log.run,
-        "folder": "here",
-        "model": log.model,
-        "status": "complete",
-        "task": task,
-        "notes": log.notes,
-    }
-    assert {(one["treatment"], one["metric"]) for one in said["quality"]} == {
+    summary = json.loads(json.dumps(summarize_search(read_log(tmp_path / "here")).to_dict()))
+    assert {**{name: said[name] for name in summary}, "folder": ""} == {**summary, "folder": ""}
+    assert said["folder"] == "here"
+    assert {(one["treatment"], one["metric"]) for one in said["results"]} == {
         (name, metric) for name in ("none", B8, B8 + ONLY) for metric in ("ndcg@10", "mrr")
     }
 
@@ -176,7 +163,7 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert said["task"]["positions"] is None
-    assert "positions" not in said
+    assert all(one["groups"] == [] for one in said["results"])
     assert run("evaluate", model, beir, *typed, "--out", "b").code == 0
     first, second = (read_log(tmp_path / name) for name in ("a", "b"))
     assert first.rows.drop("run").equals(second.rows.drop("run"))
@@ -187,9 +174,9 @@ def test_questions_whose_answers_are_known(run: Run, model: Path, questions: Pat
     typed = ["--treatments", TREATMENTS, "--indexes", "whole,late-max", "--chunk-tokens", "14", "--metrics", "mrr"]
     done = run("evaluate", model, questions, *typed, "--out", "here")
     assert done.code == 0, done.err
-    assert "mrr by fifth with the evidence" in done.out
-    assert "mrr by tokens before the evidence" in done.out
-    assert "What an index costs" in done.out
+    assert "mrr by fifth of the evidence" in done.out
+    assert "mrr by tokens before the evidence (queries)" in done.out
+    assert "what an index costs" in done.out
     log = read_log(tmp_path / "here")
     assert sorted(log.rows["position"].unique()) == [1, 2, 3, 4, 5]
 
@@ -197,11 +184,16 @@ def test_questions_whose_answers_are_known(run: Run, model: Path, questions: Pat
 def test_a_run_that_was_shown_can_be_compared(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
     for seed in ("a", "b"):
         assert run(*usual, "--out", seed, "--store", f"{seed}.db").code == 0
-    inside, *_ = compare(read_log(tmp_path / "a"))
-    assert set(inside.frame["second_treatment"]) == {B8, f"{B8}{ONLY}"}
-    assert set(inside.frame["metric"]) == {"ndcg@10", "mrr"}, "and no ranks"
-    between, *_ = compare(read_log(tmp_path / "a"), read_log(tmp_path / "b"))
-    assert set(between.frame["change_estimate"]) == {0.0}
+    inside = run("compare", "a", "--json")
+    assert inside.code == 0, inside.err
+    assert {one["treatment"] for one in json.loads(inside.out)} == {f"none → {B8}", f"none → {B8}{ONLY}"}
+    between = json.loads(run("compare", "a", "b", "--json").out)
+    assert all(one["overall"]["estimate"] == 0 for one in between)
+
+
+def test_only_metrics_are_compared(run: Run, usual: list[str | Path]) -> None:
+    assert run(*usual, "--out", "a").code == 0
+    assert {one["metric"] for one in json.loads(run("compare", "a", "--json").out)} == {"ndcg@10", "mrr"}
 
 
 # --- pictures
@@ -223,7 +215,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_embedded(
     done = run(*usual, "--picture", "p.jpg", "--out", "here")
     assert done.code == 2
     assert "a picture is one of .png, .svg, .pdf, got 'p.jpg'" in done.last
-    monkeypatch.setattr("fairspan.report.style.find_spec", lambda name: None)
+    monkeypatch.setattr("fairspan.report.figures.style.find_spec", lambda name: None)
     done = run(*usual, "--picture", "p.png", "--out", "here")
     assert done.code == 2
     assert "a picture needs matplotlib: pip install 'fairspan[report]'" in done.last
@@ -410,12 +402,17 @@ def small(tmp_path: Path) -> SentenceTransformer:
     return tiny_model(tmp_path / "model", "bert", "mean")
 
 
-def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> AuditLog:
+def measured(model: SentenceTransformer, task: Any, folder: Path, **options: Any) -> RunLog:
     settings: dict[str, Any] = {"treatments": ["none", B4], "metrics": METRICS, **options}
-    return evaluate_mteb(model, make_evaluation("mteb:Tiny", **settings), task=task, out=folder / "run", name="m")
+    return evaluate_mteb(
+        open_subject(model, name="m"),
+        make_evaluation("mteb:Tiny", **settings),
+        RunOptions(out=folder / "run"),
+        task=task,
+    )
 
 
-def values(log: AuditLog, treatment: str, metric: str) -> dict[str, float]:
+def values(log: RunLog, treatment: str, metric: str) -> dict[str, float]:
     own = log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") == metric))
     return dict(own.select("query", "value").rows())
 
@@ -438,7 +435,9 @@ def test_a_search_of_mteb_by_hand(small: SentenceTransformer, search: Callable[.
     assert log.notes == []
     assert (log.status, log.header["task"]["kind"], log.header["task"]["queries"]) == ("complete", "search", 5)
     assert log.header["task"]["mteb"]["type"] == "Retrieval"
-    assert [advice.treatment for advice in advice_of(summarize_search(log))] == [B4]
+    summary = summarize_search(log)
+    assert [advice.treatment for advice in summary.advice] == [B4]
+    json.dumps(summary.to_dict(), allow_nan=False)
     assert len({tuple(values(log, name, "ndcg@10").values()) for name in models}) == 3
 
 
@@ -452,7 +451,7 @@ def test_a_search_of_mteb_is_shown(
         "evaluate", model, "mteb:TinySearch", "--treatments", f"none,{B4}", "--out", "here", "--picture", "p.png"
     )
     assert done.code == 0, done.err
-    (advice,) = advice_of(summarize_search(read_log(tmp_path / "here")))
+    (advice,) = summarize_search(read_log(tmp_path / "here")).advice
     assert advice.sentence in done.out
     assert (tmp_path / "p.png").exists()
     again = run("evaluate", model, "mteb:TinySearch", "--treatments", f"none,{B4}", "--out", "here", "--json")
@@ -468,12 +467,10 @@ def test_a_complete_run_of_mteb_returns_at_once(
     assert again.rows.equals(first.rows)
     monkeypatch.undo()
     fresh = evaluate_mteb(
-        small,
+        open_subject(small, name="m"),
         make_evaluation("mteb:Tiny", treatments=["none", B4], metrics=METRICS),
+        RunOptions(out=tmp_path / "run", fresh=True),
         task=search(),
-        out=tmp_path / "run",
-        name="m",
-        fresh=True,
     )
     assert fresh.rows.equals(first.rows)
 
@@ -504,11 +501,10 @@ def test_all_that_decides_belongs_to_a_run_of_mteb(
         case "similarity":
             small.similarity_fn_name = "dot"
     second = evaluate_mteb(
-        small,
+        open_subject(small, name="m"),
         make_evaluation("mteb:Tiny", treatments=["none"], metrics=METRICS),
+        RunOptions(out=tmp_path / "other"),
         task=search(),
-        out=tmp_path / "other",
-        name="m",
     )
     assert not second.rows["value"].equals(first.rows["value"]), "the premise"
     assert second.run != first.run
@@ -560,10 +556,9 @@ def test_a_score_is_shown_without_an_interval(mteb: ModuleType, small: SentenceT
     (first, *_) = summary.results
     assert first.effects.overall.estimate == pytest.approx(by_hand(small, scores), abs=6e-7)
     assert np.isnan(first.effects.overall.low)
-    assert advice_of(summary) == ()
-    change = summary.results[1].change
-    assert change is not None
-    assert change.overall.estimate < 0
+    assert summary.advice == ()
+    assert summary.changes[0].change.overall.estimate < 0
+    json.dumps(summary.to_dict(), allow_nan=False)
 
 
 def test_a_score_below_zero_is_shown(mteb: ModuleType, small: SentenceTransformer, tmp_path: Path) -> None:

@@ -22,8 +22,9 @@ from fairspan.design.cuts import Cuts
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, EncodingError, FairspanError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import AuditLog, read_log
+from fairspan.runs.log import RunLog, read_log
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.subject import open_subject
 from fairspan.stats.geometry import centroid_distance, effective_rank, mean_cosine
 from fairspan.studies.audit.run import audit
 from fairspan.studies.collapse import prepare as collapse_prepared
@@ -35,7 +36,7 @@ from tests.test_audit import forbid_encoding, header_of, stop_after
 from tests.tiny import tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
-Study = Callable[..., AuditLog]
+Study = Callable[..., RunLog]
 
 # As in an audit: padded batches in place of each text alone, float32 through four layers.
 BY_PADDING = 1e-5
@@ -69,7 +70,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 def study(corpus: str, tmp_path: Path) -> Study:
     """The least that is a study, with everything it writes in tmp_path."""
 
-    def measure(model: Any, **options: Any) -> AuditLog:
+    def measure(model: Any, **options: Any) -> RunLog:
         settings = {
             "corpus": corpus,
             "lengths": [10, 20],
@@ -85,7 +86,7 @@ def study(corpus: str, tmp_path: Path) -> Study:
     return measure
 
 
-def chosen(log: AuditLog, measure: str, treatment: str = "none", length: int | None = None) -> pl.DataFrame:
+def chosen(log: RunLog, measure: str, treatment: str = "none", length: int | None = None) -> pl.DataFrame:
     rows = log.rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment))
     return rows if length is None else rows.filter(pl.col("part") == str(length))
 
@@ -107,7 +108,7 @@ def pairwise_mean(vectors: Sequence[Any]) -> float:
 class Done:
     """A finished study, the model it asked and the texts it cut."""
 
-    log: AuditLog
+    log: RunLog
     models: dict[str, SentenceTransformer]
     cuts: Cuts
     prompt: str
@@ -142,7 +143,7 @@ def done(
         # The tiny vocabulary has neither dogs nor cats.
         patch.setattr(collapse_prepared, "repeated_pairs", partial(repeated_pairs, words=("w3", "w5")))
         log = collapse(model, **options, out=folder / "run", store=folder / "s.sqlite")
-    cuts = prepare_collapse(model, make_collapse(**options)).cuts
+    cuts = prepare_collapse(open_subject(model), make_collapse(**options)).cuts
     models = {"none": model, STRONG: fairspan.calibrate(model, "tempscale", temperature=0.5)}
     return Done(log, models, cuts, prompt or "")
 
@@ -304,13 +305,13 @@ def test_the_models_own_prompt_is_used(make_tiny: Make, study: Study) -> None:
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.prompts = {"document": "w7 w8 "}
     log = study(model)
-    assert log.header["model"]["prompt"] == "w7 w8 "
-    texts = prepare_collapse(model, make_collapse(**_asked(log))).cuts.at(10)
+    assert log.header["model"]["prompts"]["document"] == "w7 w8 "
+    texts = prepare_collapse(open_subject(model), make_collapse(**_asked(log))).cuts.at(10)
     vectors = [model.encode("w7 w8 " + text.text) for text in texts]
     assert chosen(log, "cosine", length=10)["value"].mean() == pytest.approx(pairwise_mean(vectors), abs=BY_PADDING)
 
 
-def _asked(log: AuditLog) -> dict[str, Any]:
+def _asked(log: RunLog) -> dict[str, Any]:
     """The options of a study with no treatment but the plain model."""
     fields = {name: value for name, value in log.spec.items() if name != "treatments"}
     return {**fields, "temperatures": [1.0]}
@@ -401,9 +402,9 @@ def test_default_lengths(
     spec = make_collapse(corpus=write_corpus(tmp_path / "c", sizes))
     if lengths is None:
         with pytest.raises(DesignError, match="half of the 9 documents have fewer than 55 tokens"):
-            prepare_collapse(model, spec)
+            prepare_collapse(open_subject(model), spec)
     else:
-        assert list(prepare_collapse(model, spec).cuts.lengths) == lengths
+        assert list(prepare_collapse(open_subject(model), spec).cuts.lengths) == lengths
 
 
 def test_a_window_too_short_for_the_default_lengths_is_said(make_tiny: Make, corpus: str) -> None:
@@ -411,7 +412,7 @@ def test_a_window_too_short_for_the_default_lengths_is_said(make_tiny: Make, cor
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.max_seq_length = 40
     with pytest.raises(DesignError) as error:
-        prepare_collapse(model, make_collapse(corpus=corpus))
+        prepare_collapse(open_subject(model), make_collapse(corpus=corpus))
     assert "40" in str(error.value)
     assert "half of the 10 documents have fewer than 55 tokens" not in str(error.value)
 
@@ -510,7 +511,7 @@ def test_baskets_and_one_sided_treatments(make_tiny: Make, study: Study) -> None
     names = ["paper+basket_size=4", "paper+basket_size=4+sides=document", "paper+basket_size=4+sides=query"]
     log = study(model, treatments=names, spectra=1, layers="all")
     fair = fairspan.calibrate(model, basket_size=4)
-    texts = prepare_collapse(model, make_collapse(**_asked(log))).cuts.at(20)
+    texts = prepare_collapse(open_subject(model), make_collapse(**_asked(log))).cuts.at(20)
     by_hand = pairwise_mean([fair.encode_document(text.text) for text in texts])
     plain, both, documents, queries = (chosen(log, "cosine", name, 20)["value"].mean() for name in ("none", *names))
     assert both == pytest.approx(by_hand, abs=BY_PADDING)
@@ -614,7 +615,7 @@ def static() -> SentenceTransformer:
 def test_a_model_without_attention_is_measured_without_spectra(study: Study) -> None:
     model = static()
     log = study(model, spectra=0, probe=True)
-    texts = prepare_collapse(model, make_collapse(**_asked(log))).cuts.at(20)
+    texts = prepare_collapse(open_subject(model), make_collapse(**_asked(log))).cuts.at(20)
     by_hand = pairwise_mean([model.encode(text.text) for text in texts])
     assert chosen(log, "cosine", length=20)["value"].mean() == pytest.approx(by_hand, abs=BY_PADDING)
     assert any("raw word embeddings was not measured" in note for note in log.notes)
@@ -643,7 +644,7 @@ def test_only_a_sentence_transformer(corpus: str) -> None:
             return np.ones((len(texts), 2))
 
     with pytest.raises(UnsupportedModel, match="looks inside a SentenceTransformer, got Encodes"):
-        prepare_collapse(Encodes(), make_collapse(corpus=corpus))  # type: ignore[arg-type]
+        prepare_collapse(open_subject(Encodes()), make_collapse(corpus=corpus))  # type: ignore[arg-type]
 
 
 # --- what the same call finds again
@@ -731,7 +732,7 @@ def test_vectors_are_shared_with_an_audit(make_tiny: Make, study: Study, corpus:
     for number, first in enumerate(("audit", "collapse")):
         store = tmp_path / f"{number}.sqlite"
 
-        def audited(store: Path = store, number: int = number) -> AuditLog:
+        def audited(store: Path = store, number: int = number) -> RunLog:
             names = ["none", STRONG]
             asked = {"sizes": [2], "sets": 5, "design": "latin", "treatments": names}
             return audit(model, corpus=corpus, **asked, store=store, out=tmp_path / f"audit{number}")
@@ -757,7 +758,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
 
     def name(model: SentenceTransformer = model, name: str = "org/Tiny Model", **changes: Any) -> str:
         asked = {"corpus": corpus, "lengths": [10, 20], "temperatures": [1.0], "probe": False}
-        return prepare_collapse(model, make_collapse(**{**asked, **changes}), name=name).run
+        return prepare_collapse(open_subject(model, name=name), make_collapse(**{**asked, **changes})).run
 
     narrower = copy_sharing_weights(model)
     narrower.max_seq_length = 100
@@ -804,7 +805,7 @@ def test_the_default_folder_and_store(
     assert set(log.rows["model"]) == {"mine"}
     assert (tmp_path / "store.sqlite").exists()
     forbid_encoding(monkeypatch)
-    assert collapse(make_tiny("bert", "mean"), spec=make_collapse(**asked), name="mine").rows.equals(log.rows)
+    assert collapse(make_tiny("bert", "mean"), **asked, name="mine").rows.equals(log.rows)
 
 
 def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> None:
@@ -901,11 +902,6 @@ def test_labelled_texts_that_are_not_there(make_tiny: Make, study: Study, tmp_pa
         study(make_tiny("bert", "mean"), labelled="nowhere.jsonl")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
-
-
-def test_options_beside_a_spec_are_not_dropped(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
-    with pytest.raises(DesignError, match="seed belongs to the spec"):
-        collapse(make_tiny(), spec=make_collapse(corpus=corpus), seed=1, out=tmp_path / "run")
 
 
 @pytest.mark.parametrize("tokens", [0, -1])

@@ -17,8 +17,9 @@ from fairspan import LengthSchedule
 from fairspan.calibration.treatment import as_treatment
 from fairspan.errors import CorpusError, DesignError
 from fairspan.model.last_two import last_two
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.subject import open_subject
 from fairspan.studies.collapse.classification import training_part
 from fairspan.studies.collapse.results import fitted
 from fairspan.studies.collapse.run import collapse, prepare_collapse
@@ -74,7 +75,7 @@ def options(files: dict[str, str], **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def log(model: SentenceTransformer, files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def log(model: SentenceTransformer, files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     folder = tmp_path_factory.mktemp("study")
     return collapse(model, **options(files), out=folder / "run", store=folder / "s.sqlite")
 
@@ -88,7 +89,7 @@ def told(
     """Accuracy and mean entropy by length, from scikit-learn itself and each text embedded alone."""
     from sklearn.linear_model import LogisticRegression
 
-    prepared = prepare_collapse(model, make_collapse(**options(files)))
+    prepared = prepare_collapse(open_subject(model), make_collapse(**options(files)))
     assert prepared.labelled is not None
     texts = prepared.labelled.cuts.texts
     labels = {
@@ -108,7 +109,7 @@ def told(
     return found
 
 
-def test_accuracy_and_entropy_by_hand(log: AuditLog, model: SentenceTransformer, files: dict[str, str]) -> None:
+def test_accuracy_and_entropy_by_hand(log: RunLog, model: SentenceTransformer, files: dict[str, str]) -> None:
     summary = summarize_length(log)
     models = {"none": model, TREATMENTS[1]: fairspan.calibrate(model, "tempscale", temperature=0.5)}
     values = []
@@ -132,7 +133,7 @@ def test_accuracy_and_entropy_by_hand(log: AuditLog, model: SentenceTransformer,
     assert change.estimate == pytest.approx((second.estimate or 0) - (first.estimate or 0), abs=1e-12)
 
 
-def test_no_document_is_trained_on_and_tested(log: AuditLog, files: dict[str, str]) -> None:
+def test_no_document_is_trained_on_and_tested(log: RunLog, files: dict[str, str]) -> None:
     """The rows are of tested documents alone, the same under both temperatures."""
     rows = log.rows.filter(pl.col("measure") == "correct")
     tested = {name: set(rows.filter(pl.col("treatment") == name)["document"]) for name in TREATMENTS}
@@ -144,7 +145,7 @@ def test_no_document_is_trained_on_and_tested(log: AuditLog, files: dict[str, st
 
 
 def test_a_study_that_classifies_is_found_again(
-    model: SentenceTransformer, files: dict[str, str], log: AuditLog
+    model: SentenceTransformer, files: dict[str, str], log: RunLog
 ) -> None:
     again = collapse(model, **options(files), out=log.folder, store=log.folder.parent / "s.sqlite")
     assert again.header["finished"] == log.header["finished"]
@@ -193,7 +194,7 @@ def test_a_fitted_schedule_counts_special_tokens(tmp_path: Path) -> None:
     assert found["tested_change"]["estimate"] == pytest.approx(by_hand)
 
 
-def test_the_end_of_a_study(log: AuditLog, files: dict[str, str]) -> None:
+def test_the_end_of_a_study(log: RunLog, files: dict[str, str]) -> None:
     """Fitted on half of the tested documents; two special tokens a text; the sentence says what was found."""
     assert log.header["added_tokens"] == 2
     found = log.header["fitted"]
@@ -267,7 +268,7 @@ def test_a_whitening_is_fitted_on_what_is_not_measured(
     model: SentenceTransformer, files: dict[str, str], tmp_path: Path
 ) -> None:
     given = options(files, temperatures=[1.0], treatments=["whitening"], fit_corpus=files["others"])
-    prepared = prepare_collapse(model, make_collapse(**given))
+    prepared = prepare_collapse(open_subject(model), make_collapse(**given))
     assert prepared.labelled is not None
     measured = {text.text for text in (*prepared.cuts.texts, *prepared.labelled.cuts.texts)}
     assert len(prepared.fit.texts) >= 2 * 32
@@ -282,7 +283,7 @@ def test_a_whitening_is_fitted_on_what_is_not_measured(
 def test_a_whitening_without_texts_to_spare(model: SentenceTransformer, files: dict[str, str]) -> None:
     """All ten articles are measured."""
     with pytest.raises(CorpusError, match="fit-corpus"):
-        prepare_collapse(model, make_collapse(**options(files, treatments=["whitening"])))
+        prepare_collapse(open_subject(model), make_collapse(**options(files, treatments=["whitening"])))
 
 
 # Options that would do nothing.

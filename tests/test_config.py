@@ -103,9 +103,9 @@ def test_runs_change_what_stands_above_them(written: Callable[[str], list[Planne
     [
         ("sizes = [3,", "is not TOML"),
         ("sizes = 3\nsizes = 4", "is not TOML"),
-        ("run = 3", "runs are written as [[run]] tables"),
-        ("run = [3]", "runs are written as [[run]] tables"),
-        ('[run]\nmodels = ["a"]', "runs are written as [[run]] tables"),
+        ("run = 3", "each below a line [[ run ]]"),
+        ("run = [3]", "each below a line [[ run ]]"),
+        ('[run]\nmodels = ["a"]', "each below a line [[ run ]]"),
         ('models = "a"', "models must be a list of names, got 'a'"),
         ("models = []", "models must be a list of names, got []"),
         ("models = [3]", "models must be a list of names"),

@@ -17,7 +17,7 @@ from fairspan.cli.corpus import app
 from fairspan.corpus.check import PERCENTILES, check, fitting_sets, percentiles
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
-from fairspan.errors import CorpusError, LoadError
+from fairspan.errors import CorpusError, DesignError, LoadError
 from tests.test_corpus import TEXTS, write_folder
 from tests.tiny import tiny_model
 
@@ -161,7 +161,7 @@ def test_the_command_s_mistakes(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"--partial"):
         run(folder)
     assert json.loads(run(folder, "--partial", "--json"))["aligned"] == 1
-    with pytest.raises(CorpusError, match=r"sizes must be whole numbers such as 3,4,5, got 'three'"):
+    with pytest.raises(DesignError, match=r"sizes takes whole numbers such as 3,4,5, got 'three'"):
         run(folder, "--partial", "--sizes", "three")
     with pytest.raises(CorpusError, match=r"sizes must be whole numbers of at least 2, got 1"):
         run(folder, "--partial", "--sizes", "1")

@@ -21,15 +21,15 @@ from transformers import PreTrainedTokenizerFast
 
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
-from fairspan.encoding import loading
 from fairspan.encoding.batches import batches, halves
 from fairspan.encoding.encoder import ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, document_prompt, tokens_of_spans
 from fairspan.errors import CalibrationError, EncodingError, LoadError, MissingExtra, StoreError, UnsupportedModel
+from fairspan.model import loading
 from fairspan.model.fingerprint import fingerprint
-from fairspan.model.loading import load_model
+from fairspan.model.loading import Loading, load_model
 from fairspan.model.weights import copy_sharing_weights
 from tests.tiny import ARCHITECTURES, HIDDEN, save_tiny, tiny_model, words
 
@@ -927,10 +927,10 @@ def test_an_object_that_gives_something_else(given: Any) -> None:
 
 def test_the_default_model_is_the_package_at_its_full_window(minilm: SentenceTransformer) -> None:
     for name in (None, "all-MiniLM-L6-v2"):
-        model = load_model(name, device="cpu")
+        model = load_model(name, Loading(device="cpu"))
         assert model.max_seq_length == 512
         assert np.array_equal(model.encode("hello world"), minilm.encode("hello world"))
-    assert load_model(None, device="cpu", window=100).max_seq_length == 100
+    assert load_model(None, Loading(device="cpu", window=100)).max_seq_length == 100
 
 
 def test_the_default_model_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -947,18 +947,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_folder(folder: Path) -> None:
-    model = load_model(str(folder), device="cpu")
+    model = load_model(str(folder), Loading(device="cpu"))
     reference = SentenceTransformer(str(folder), device="cpu")
     assert np.array_equal(model.encode("w1 w2"), reference.encode("w1 w2"))
     assert model.max_seq_length == reference.max_seq_length
-    assert load_model(str(folder), device="cpu", window=33).max_seq_length == 33
+    assert load_model(str(folder), Loading(device="cpu", window=33)).max_seq_length == 33
 
 
 def test_a_folder_of_a_calibrated_model(folder: Path, tmp_path: Path) -> None:
     calibrated = fairspan.calibrate(SentenceTransformer(str(folder), device="cpu"), "paper", basket_size=8)
     calibrated.save_pretrained(str(tmp_path))
     text = words(40)
-    assert np.array_equal(load_model(str(tmp_path), device="cpu").encode(text), calibrated.encode(text))
+    assert np.array_equal(load_model(str(tmp_path), Loading(device="cpu")).encode(text), calibrated.encode(text))
 
 
 @pytest.mark.parametrize("saved", [torch.bfloat16, torch.float16])
@@ -966,22 +966,22 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
     folder: Path, tmp_path: Path, saved: torch.dtype
 ) -> None:
     SentenceTransformer(str(folder), device="cpu").to(saved).save_pretrained(str(tmp_path))
-    dtypes = {parameter.dtype for parameter in load_model(str(tmp_path), device="cpu").parameters()}
+    dtypes = {parameter.dtype for parameter in load_model(str(tmp_path), Loading(device="cpu")).parameters()}
     assert dtypes == {torch.float32}
-    kept = load_model(str(tmp_path), device="cpu", dtype="bfloat16")
+    kept = load_model(str(tmp_path), Loading(device="cpu", dtype="bfloat16"))
     assert {parameter.dtype for parameter in kept.parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float31", "nn"])
 def test_there_is_no_such_dtype(folder: Path, dtype: str) -> None:
-    with pytest.raises(LoadError, match=f"there is no dtype '{dtype}': use float32, bfloat16 or float16"):
-        load_model(str(folder), device="cpu", dtype=dtype)
+    with pytest.raises(LoadError, match=f"there is no dtype '{dtype}': use float32, bfloat16, float16 or auto"):
+        load_model(str(folder), Loading(device="cpu", dtype=dtype))
 
 
 @pytest.mark.parametrize("name", ["nowhere", "no/where", "/no/such/folder", "not a name!", "../up"])
 def test_a_bad_name_is_one_line(name: str) -> None:
     with pytest.raises(LoadError, match="could not be loaded") as error:
-        load_model(name, device="cpu")
+        load_model(name, Loading(device="cpu"))
     assert "\n" not in str(error.value)
     assert str(error.value).startswith(name)
 
@@ -1010,13 +1010,13 @@ def test_a_damaged_folder_is_one_line(folder: Path, tmp_path: Path, damage: Call
     SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path))
     damage(tmp_path)
     with pytest.raises(LoadError, match="could not be loaded") as error:
-        load_model(str(tmp_path), device="cpu")
+        load_model(str(tmp_path), Loading(device="cpu"))
     assert "\n" not in str(error.value)
 
 
 def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:
     with pytest.raises(LoadError, match="could not be loaded") as error:
-        load_model(str(folder), device="gpu")
+        load_model(str(folder), Loading(device="gpu"))
     assert "\n" not in str(error.value)
 
 

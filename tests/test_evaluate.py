@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,10 @@ from fairspan.corpus.segment import Segment
 from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import FORMAT, AuditLog, read_log
+from fairspan.runs.log import FORMAT, RunLog, read_log
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit
-from fairspan.studies.evaluate import run as evaluating
-from fairspan.studies.evaluate.advice import advice_of
 from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
@@ -41,7 +41,7 @@ from tests.test_audit_faults import Commands, assert_sound, commands, header_of,
 from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
-Evaluate = Callable[..., AuditLog]
+Evaluate = Callable[..., RunLog]
 
 __all__ = ["commands"]
 
@@ -177,7 +177,7 @@ def corpus(articles: Mapping[tuple[str, str], Segment], tmp_path_factory: pytest
 def measured(corpus: str, tmp_path: Path) -> Evaluate:
     """An evaluation with everything it writes in tmp_path; of pages of three if nothing else is said."""
 
-    def measure(model: Any, task: str = "pages", **options: Any) -> AuditLog:
+    def measure(model: Any, task: str = "pages", **options: Any) -> RunLog:
         settings: dict[str, Any] = {"treatments": ["none"], "metrics": METRICS, "store": tmp_path / "s.sqlite"}
         if task == "pages":
             settings |= {"corpus": corpus, "size": 3, "sets": 4}
@@ -401,7 +401,7 @@ def test_long_documents_by_default(make_tiny: Make, evidence: str, beir: str, tm
     model.max_seq_length = 40
 
     def notes(task: str, **options: Any) -> list[str]:
-        prepared = prepare_evaluation(model, make_evaluation(task, treatments=["none"], **options))
+        prepared = prepare_evaluation(open_subject(model), make_evaluation(task, treatments=["none"], **options))
         return list(prepared.tasks[0].task.notes)
 
     assert any("were left out, with" in note for note in notes(evidence))
@@ -922,7 +922,7 @@ def test_to_a_bag_of_words_all_positions_are_the_same(bag_of_words: SentenceTran
         assert effects.psi.estimate == pytest.approx(0, abs=1e-12)
         assert effects.harmonic.estimate == pytest.approx(effects.overall.estimate, abs=1e-12)
         assert 0 < effects.overall.estimate < 1, "the premise: it is not a search without mistakes"
-    assert advice_of(summary) == ()
+    assert summary.advice == ()
 
 
 class Fading:
@@ -954,10 +954,11 @@ class _Named(ObjectEncoder):
 def fading(monkeypatch: pytest.MonkeyPatch, last: Mapping[str, float]) -> list[dict[str, str]]:
     """Treatments under which documents fade, and queries do not."""
 
-    def encoders(prepared: Any, treatment: Treatment, *_: Any) -> tuple[ObjectEncoder, ObjectEncoder]:
-        return _Named(Fading(1.0), "queries"), _Named(Fading(last[treatment.name]), treatment.name)
+    def under(subject: Subject, treatment: Treatment, **_: Any) -> SimpleNamespace:
+        queries, documents = _Named(Fading(1.0), "queries"), _Named(Fading(last[treatment.name]), treatment.name)
+        return SimpleNamespace(treatment=treatment, queries=queries, documents=documents)
 
-    monkeypatch.setattr(evaluating, "encoders_of", encoders)
+    monkeypatch.setattr(Subject, "under", under)
     return [{"name": name, "preset": "none"} for name in last]
 
 
@@ -976,7 +977,7 @@ def test_what_fades_is_found_out_and_what_helps_is_advised(
     assert means[0] > means[1] > max(means[2:]), "two segments are as good as invisible"
     assert effects["fades"].psi.estimate > 0.5
     assert effects["even"].psi.estimate < 0.15
-    (advice,) = advice_of(summary)
+    (advice,) = summary.advice
     assert (advice.treatment, advice.kind) == (second, "use" if second == "even" else "leave")
     assert f"PSI {effects[first].psi.estimate:.2f} → {effects[second].psi.estimate:.2f}" in advice.sentence
 
@@ -1094,7 +1095,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     asked: dict[str, Any] = {"corpus": corpus, "size": 3, "sets": 3, "treatments": ["none"]}
 
     def name(model: Any = model, task: str = "pages", name: str = "org/Tiny Model", **changes: Any) -> str:
-        return prepare_evaluation(model, make_evaluation(task, **{**asked, **changes}), name=name).run
+        return prepare_evaluation(open_subject(model, name=name), make_evaluation(task, **{**asked, **changes})).run
 
     narrower, prompted = copy_sharing_weights(model), copy_sharing_weights(model)
     narrower.max_seq_length = 100
@@ -1156,7 +1157,7 @@ def test_a_changed_collection_is_another_run(make_tiny: Make, graded: Collection
     runs = []
     for one in changed:
         in_beir(tmp_path / "tiny", one)
-        runs.append(prepare_evaluation(model, make_evaluation(str(tmp_path / "tiny"), **spec)).run)
+        runs.append(prepare_evaluation(open_subject(model), make_evaluation(str(tmp_path / "tiny"), **spec)).run)
         for file in [*(tmp_path / "tiny").rglob("*.*")]:
             file.unlink()
         (tmp_path / "tiny" / "qrels").rmdir()
@@ -1349,13 +1350,6 @@ def test_progress_ends_at_what_it_announced(
 # What is asked.
 
 
-def test_options_beside_a_spec_are_not_dropped(make_tiny: Make, tmp_path: Path) -> None:
-    spec = make_evaluation(treatments=["none"])
-    for options in ({"sets": 3}, {"task": "pages"}):
-        with pytest.raises(TaskError, match="belongs to the spec"):
-            evaluate(make_tiny(), spec=spec, out=tmp_path / "run", **options)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -1475,7 +1469,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     folder = tmp_path_factory.mktemp("undisturbed")
     model = SentenceTransformer(str(place / "model"), device="cpu")
     return evaluate(
@@ -1502,7 +1496,7 @@ def typed(folder: Path) -> list[str]:
 @KILLED
 @pytest.mark.slow
 def test_killed_it_ends_with_the_same_bits(
-    commands: Commands, place: Path, undisturbed: AuditLog, tmp_path: Path
+    commands: Commands, place: Path, undisturbed: RunLog, tmp_path: Path
 ) -> None:
     """SIGKILL among the first queries and in the second treatment; then the same command."""
     store = tmp_path / "s.sqlite"

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from fairspan.report.table import Table
 from fairspan.report.terminal import print_view
 from fairspan.report.text import number, p_value, with_bounds
 from fairspan.report.view import View
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.evaluate.advice import advice_of
 from fairspan.studies.evaluate.by_length import by_length
@@ -576,9 +577,9 @@ def test_costs_that_were_not_measured_are_estimated(tmp_path: Path) -> None:
     """The whole documents were stored; their seconds follow from the speed of chunks, if that is known."""
     found = log_of(tmp_path, rows_of(usual, ("none",), indexes=[("none", "chunk-max")]))
     stored, timed = ({**cost, "seconds": None if cost["index"] == "whole" else 3.0} for cost in found.header["costs"])
-    log = AuditLog(found.folder, {**found.header, "costs": [{**stored, "tokens": 40000}, timed]}, found.rows)
+    log = replace(found, header={**found.header, "costs": [{**stored, "tokens": 40000}, timed]})
     assert [row[4] for row in texts(table(view_of(log), "index-costs"))] == ["6~", "3"]
-    log = AuditLog(found.folder, {**found.header, "costs": [stored, {**timed, "seconds": None}]}, found.rows)
+    log = replace(found, header={**found.header, "costs": [stored, {**timed, "seconds": None}]})
     assert [row[4] for row in texts(table(view_of(log), "index-costs"))] == ["stored"] * 2
 
 
@@ -586,7 +587,7 @@ def test_costs_that_were_not_measured_are_estimated(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def eight_ranges(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def eight_ranges(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     rows = rows_of(
         usual,
         ("none", "paper"),
@@ -596,7 +597,7 @@ def eight_ranges(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
     return log_of(tmp_path_factory.mktemp("ranges") / "run", rows, positions="fifths")
 
 
-def test_the_table_and_the_chart_of_tokens_before(eight_ranges: AuditLog) -> None:
+def test_the_table_and_the_chart_of_tokens_before(eight_ranges: RunLog) -> None:
     """A column for each range with its queries counted below, a row for each arm."""
     shown = view_of(eight_ranges)
     found = table(shown, "tokens-before")
@@ -617,7 +618,7 @@ def test_the_table_and_the_chart_of_tokens_before(eight_ranges: AuditLog) -> Non
 
 
 @pytest.fixture(scope="module")
-def evaluation(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def evaluation(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     """Three treatments, a second index, queries of several lengths, and ranks of documents of several lengths."""
     rows = rows_of(usual, plans=[("en", "en"), ("de", "de")], indexes=[("none", "chunk-max")], clusters=15)
     lengths = 5 + 3 * pl.col("set") + pl.col("position").fill_null(0)
@@ -625,10 +626,10 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
     ranks = rows.with_columns(measure=pl.lit("rank"), value=1 + 10 * pl.col("value"))
     found = log_of(tmp_path_factory.mktemp("evaluation") / "run", rows)
     costs = [{**cost, "bytes": cost["vectors"] * 1536} for cost in found.header["costs"]]
-    return AuditLog(found.folder, {**found.header, "costs": costs}, pl.concat([found.rows, ranks]))
+    return replace(found, header={**found.header, "costs": costs}, rows=pl.concat([found.rows, ranks]))
 
 
-def test_search_by_length(evaluation: AuditLog) -> None:
+def test_search_by_length(evaluation: RunLog) -> None:
     """Frame, table and chart say what `by_length` does; the terminal shows them only if it is asked to."""
     groups = by_length(evaluation)
     shown = view_of(evaluation)
@@ -757,7 +758,7 @@ def test_scores_without_queries(tmp_path: Path) -> None:
     blank = [pl.lit(None, rows.schema[name]).alias(name) for name in ("document", "query_tokens", "tokens", "offset")]
     found = log_of(tmp_path, rows, positions=None, costs=[], shuffled=False)
     scores = found.rows.with_columns(*blank, measure=pl.lit("cosine_spearman"), value=-pl.col("value"))
-    log = AuditLog(found.folder, found.header, scores)
+    log = replace(found, rows=scores)
     shown = view_of(log)
     before, after = (-one for one in rows["value"])
     quality = to_records(shown.frame("quality"))
@@ -809,7 +810,7 @@ def test_every_metric_overall(wide: RetrievalSummary, view: View) -> None:
             assert f", p {p_value(wide.result(arm, 'mrr').p_value)}" in series.points[1].told
 
 
-def test_quality_stands_above_the_size_of_each_index(evaluation: AuditLog) -> None:
+def test_quality_stands_above_the_size_of_each_index(evaluation: RunLog) -> None:
     """The smallest index first; treatments that were not measured in an index have no bar there."""
     summary = summarize_search(evaluation)
     (panel,) = chart(view_of(evaluation), "search-by-index").panels
@@ -850,7 +851,7 @@ def test_positions_that_are_not_known(tmp_path: Path) -> None:
     assert " by " not in printed(shown)
 
 
-def test_figures_and_page(evaluation: AuditLog) -> None:
+def test_figures_and_page(evaluation: RunLog) -> None:
     """Every chart can be drawn, and the page has one panel for each."""
     pytest.importorskip("matplotlib")
     shown = view_of(evaluation)
@@ -928,16 +929,16 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         compare(first, second)
     with pytest.raises(LogError, match="the run m-12345678 has no treatment 'retrieval', only none, paper"):
         compare(first, None, ["none", "retrieval"])
-    with pytest.raises(LogError, match="takes two treatments, such as none,paper, got 'none'"):
+    with pytest.raises(LogError, match="names two treatments, such as none and paper"):
         compare(first, None, ["none"])
     alone = log_of(tmp_path / "three", rows_of(usual, ("none",)))
     with pytest.raises(LogError, match="has one treatment, none: name a second run"):
         compare(alone)
     with pytest.raises(LogError, match="share no treatment"):
         compare(first, log_of(tmp_path / "four", rows_of(lambda *_: 0.5, ("64-last", "128-last"))))
-    audit = AuditLog(first.folder, {**first.header, "verb": "audit"}, first.rows)
+    audit = replace(first, header={**first.header, "verb": "audit"})
     for pair in ((first, audit), (audit, first)):
-        with pytest.raises(LogError, match="an audit and an evaluation have nothing to compare"):
+        with pytest.raises(LogError, match="compare runs of one kind"):
             compare(*pair)
     with pytest.raises(LogError, match=f"the run {audit.run} is an audit, not an evaluation"):
         view_of(audit)
@@ -952,7 +953,7 @@ def test_pages_of_the_same_name_need_not_be_the_same(tmp_path: Path) -> None:
         compare(first, second)
     task = {**first.header["task"], "fingerprints": ["g"]}
     with pytest.raises(LogError, match="searched different pages"):
-        compare(first, AuditLog(first.folder, {**first.header, "task": task}, first.rows))
+        compare(first, replace(first, header={**first.header, "task": task}))
 
 
 def test_one_cluster_can_be_compared(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fairspan.errors import LogError, MissingExtra
 from fairspan.report.figures import NamedFigure, attention, fonts, length, profiles, search, style
 from fairspan.report.figures.of_run import figures_of, write_figures
 from fairspan.report.terminal import print_summary
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.attention import AttentionSummary, layer_groups, summarize_attention
 from fairspan.studies.audit.summary import Summary, summarize
@@ -89,7 +89,7 @@ def audit_log(
     measures: Sequence[str] = ("representation", "retention", "attention"),
     sets: int = 6,
     **changes: Any,
-) -> AuditLog:
+) -> RunLog:
     tables = []
     for number, treatment in enumerate(treatments):
         for n in sizes:
@@ -113,17 +113,17 @@ def audit_log(
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def log(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     return audit_log(tmp_path_factory.mktemp("figures") / "run")
 
 
 @pytest.fixture(scope="module")
-def summary(log: AuditLog) -> Summary:
+def summary(log: RunLog) -> Summary:
     return summarize(log)
 
 
 @pytest.fixture(scope="module")
-def looked(log: AuditLog) -> AttentionSummary:
+def looked(log: RunLog) -> AttentionSummary:
     return summarize_attention(log)
 
 
@@ -167,7 +167,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> studies.LengthSummary:
 
 
 @pytest.fixture(scope="module")
-def evaluation(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def evaluation(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     """Three treatments, a second index, queries of several lengths, and ranks of documents of several lengths."""
     rows = searches.rows_of(
         searches.usual, plans=[("en", "en"), ("de", "de")], indexes=[("none", "chunk-max")], clusters=15
@@ -177,7 +177,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
     ranks = rows.with_columns(measure=pl.lit("rank"), value=1 + 10 * pl.col("value"))
     found = searches.log_of(tmp_path_factory.mktemp("evaluation") / "run", rows)
     costs = [{**cost, "bytes": cost["vectors"] * 1536} for cost in found.header["costs"]]
-    return AuditLog(found.folder, {**found.header, "costs": costs}, pl.concat([found.rows, ranks]))
+    return RunLog(found.folder, {**found.header, "costs": costs}, pl.concat([found.rows, ranks]))
 
 
 # --- reading figures back
@@ -266,7 +266,7 @@ def test_profiles_are_the_summary_s(summary: Summary, measure: str) -> None:
         assert axes.get_ylim()[0] == 0
 
 
-def test_grey_bars_are_the_mean_tokens_of_the_rows(log: AuditLog, summary: Summary) -> None:
+def test_grey_bars_are_the_mean_tokens_of_the_rows(log: RunLog, summary: Summary) -> None:
     figure = profiles.draw_grid(profiles.grid_of(summary, "representation"))
     rows, columns = 2, 3
     for row, n in enumerate((2, 3)):
@@ -338,7 +338,7 @@ def test_thin_bars_give_way_to_points(whole: profiles.ProfileGrid) -> None:
 # --- attention
 
 
-def test_shares_are_means_over_the_documents_that_have_the_part(log: AuditLog, looked: AttentionSummary) -> None:
+def test_shares_are_means_over_the_documents_that_have_the_part(log: RunLog, looked: AttentionSummary) -> None:
     """By hand: over the layers of a group, then over documents."""
     assert looked.groups == layer_groups(DEPTH)
     for profile in looked.profiles:
@@ -365,7 +365,7 @@ def test_shares_are_means_over_the_documents_that_have_the_part(log: AuditLog, l
     assert [share.documents for share in baskets.content] == [8, 5, 2]
 
 
-def test_equal_shares_divide_what_the_text_gets(log: AuditLog, looked: AttentionSummary) -> None:
+def test_equal_shares_divide_what_the_text_gets(log: RunLog, looked: AttentionSummary) -> None:
     profile = looked.of("attention_basket", 3, "zh:en", "last third")[1]
     rows = log.rows.filter(
         (pl.col("measure") == "attention_basket")
@@ -384,7 +384,7 @@ def test_equal_shares_divide_what_the_text_gets(log: AuditLog, looked: Attention
     assert all(np.isnan(share.equal) for share in profile.shares if share.number is None)
 
 
-def test_intervals_of_shares_are_statsmodels_s(log: AuditLog, looked: AttentionSummary) -> None:
+def test_intervals_of_shares_are_statsmodels_s(log: RunLog, looked: AttentionSummary) -> None:
     """Least squares on a constant with errors clustered by set, t with G − 1 degrees of freedom."""
     api = pytest.importorskip("statsmodels.api")
     profile = looked.of("attention_basket", 2, "en", "middle third")[0]
@@ -530,7 +530,7 @@ def test_a_length_without_a_value_leaves_a_gap(tmp_path: Path) -> None:
 # --- search
 
 
-def test_quality_stands_above_the_size_of_each_index(evaluation: AuditLog) -> None:
+def test_quality_stands_above_the_size_of_each_index(evaluation: RunLog) -> None:
     summary = summarize_search(evaluation)
     figure = search.draw_indexes(summary)
     axes, strip = figure.axes
@@ -549,7 +549,7 @@ def test_quality_stands_above_the_size_of_each_index(evaluation: AuditLog) -> No
     assert_legible(figure)
 
 
-def test_quality_by_tokens_before_and_by_length(evaluation: AuditLog) -> None:
+def test_quality_by_tokens_before_and_by_length(evaluation: RunLog) -> None:
     summary = summarize_search(evaluation)
     figure = search.draw_runs(summary)
     drawn = curves_of(figure.axes[0])
@@ -574,7 +574,7 @@ def test_quality_by_tokens_before_and_by_length(evaluation: AuditLog) -> None:
 # --- all figures of a run
 
 
-def test_every_verb_has_its_figures(log: AuditLog, study: studies.LengthSummary, evaluation: AuditLog) -> None:
+def test_every_verb_has_its_figures(log: RunLog, study: studies.LengthSummary, evaluation: RunLog) -> None:
     names = {
         "audit": [one.name for one in figures_of(log)],
         "collapse": [one.name for one in figures_of(study.log)],
@@ -593,7 +593,7 @@ def test_every_verb_has_its_figures(log: AuditLog, study: studies.LengthSummary,
 
 
 def test_all_figures_are_legible_and_told_in_a_sentence(
-    log: AuditLog, study: studies.LengthSummary, evaluation: AuditLog
+    log: RunLog, study: studies.LengthSummary, evaluation: RunLog
 ) -> None:
     for named in [*figures_of(log), *figures_of(study.log), *figures_of(evaluation)]:
         assert isinstance(named, NamedFigure)
@@ -603,8 +603,8 @@ def test_all_figures_are_legible_and_told_in_a_sentence(
         assert_legible(named.draw())
 
 
-def test_given_statistics_are_used(log: AuditLog, summary: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: AuditLog) -> Summary:
+def test_given_statistics_are_used(log: RunLog, summary: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: RunLog) -> Summary:
         raise AssertionError("the statistics were there already")
 
     monkeypatch.setattr("fairspan.report.figures.of_run.summarize", fail)
@@ -638,9 +638,7 @@ def test_text_of_an_svg_stays_text(summary: Summary) -> None:
         assert text in drawn
 
 
-def test_other_formats_are_refused_in_one_line(
-    log: AuditLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_formats_are_refused_in_one_line(log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LogError, match=r"^a picture is one of .png, .svg, .pdf, got '.gif'.$"):
         write_figures(log, tmp_path / "out", ["svg", "gif"])
     assert not (tmp_path / "out").exists()
@@ -649,8 +647,8 @@ def test_other_formats_are_refused_in_one_line(
         write_figures(log, tmp_path / "out")
 
 
-def test_a_verb_without_figures_is_one_line(log: AuditLog) -> None:
-    other = AuditLog(log.folder, {**log.header, "verb": "tune"}, log.rows)
+def test_a_verb_without_figures_is_one_line(log: RunLog) -> None:
+    other = RunLog(log.folder, {**log.header, "verb": "tune"}, log.rows)
     with pytest.raises(LogError, match="belongs to tune, of which there are no figures"):
         figures_of(other)
 
@@ -740,7 +738,7 @@ def test_settings_outside_a_figure_stay(summary: Summary, tmp_path: Path) -> Non
 SCRIPTS = {"校准 中文": "fonts-noto-cjk", "보정 한국어": "fonts-noto-cjk", "हिन्दी क्षत्रिय": "fonts-noto-core"}
 
 
-def named_so(folder: Path, names: Iterable[str]) -> AuditLog:
+def named_so(folder: Path, names: Iterable[str]) -> RunLog:
     tables = [simulated_rows(lambda p, s: 0.6 - 0.05 * p, treatment=name, sets=4) for name in names]
     return simulated_log(folder, tables, [{"name": name, "preset": "paper"} for name in names])
 

@@ -16,7 +16,7 @@ from fairspan.report.length_terminal import bound_sentences, print_length
 from rich.console import Console
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog, LogWriter, read_log
+from fairspan.runs.log import LogWriter, RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.collapse.spec import make_collapse
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length
@@ -352,9 +352,9 @@ def test_the_dictionary_is_json(tmp_path: Path) -> None:
 def test_other_logs_are_refused(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: [0.5] * 4}).log
     with pytest.raises(LogError, match="not to a study of length"):
-        summarize_length(AuditLog(log.folder, {**log.header, "verb": "audit"}, log.rows))
+        summarize_length(RunLog(log.folder, {**log.header, "verb": "audit"}, log.rows))
     with pytest.raises(LogError, match="has no results yet"):
-        summarize_length(AuditLog(log.folder, {**log.header, "geometry": [], "status": "interrupted"}, log.rows))
+        summarize_length(RunLog(log.folder, {**log.header, "geometry": [], "status": "interrupted"}, log.rows))
 
 
 # --- terminal

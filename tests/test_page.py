@@ -28,7 +28,7 @@ from fairspan.report.page.downloads import row_download
 from fairspan.report.page.page import make_page, write_page
 from fairspan.report.page.render import as_json
 from fairspan.report.page.sections import heat_map
-from fairspan.runs.log import AuditLog, read_log
+from fairspan.runs.log import RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.attention import summarize_attention
@@ -45,7 +45,7 @@ TREATMENTS = ("none", "paper", "retrieval")
 
 def audited(
     folder: Path, *, sizes: tuple[int, ...] = (3, 4), languages: tuple[str, ...] = ("en", "zh"), **header: Any
-) -> AuditLog:
+) -> RunLog:
     """Sizes × languages × three treatments, each with a slope of its own."""
     tables = [
         simulated_rows(
@@ -58,11 +58,11 @@ def audited(
     return simulated_log(folder, tables, TREATMENTS, **header)
 
 
-def searched(folder: Path) -> AuditLog:
+def searched(folder: Path) -> RunLog:
     return log_of(folder, rows_of(usual, metrics=("ndcg@10", "mrr"), plans=PLANS, indexes=[("none", "chunk-max")]))
 
 
-def studied(folder: Path) -> AuditLog:
+def studied(folder: Path) -> RunLog:
     curves = {"none": [0.2, 0.3, 0.5], "tempscale": [0.2, 0.25, 0.3], "words": [0.6, 0.7, 0.9]}
     rows = [
         spectrum_row(name, measure, f"d{text}", length, layer, value + layer / 10 + length / 1000)
@@ -76,7 +76,7 @@ def studied(folder: Path) -> AuditLog:
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AuditLog]:
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
     folder = tmp_path_factory.mktemp("logs")
     return {"audit": audited(folder / "a"), "evaluate": searched(folder / "e"), "collapse": studied(folder / "c")}
 
@@ -118,7 +118,7 @@ class Parsed(HTMLParser):
 # What is told.
 
 
-def test_the_bars_are_the_numbers_of_the_log(logs: dict[str, AuditLog]) -> None:
+def test_the_bars_are_the_numbers_of_the_log(logs: dict[str, RunLog]) -> None:
     """Every bar with its interval, against the statistics of the log."""
     summary = summarize(logs["audit"])
     charts = [chart for chart in charts_in(make_page([logs["audit"]])) if chart["kind"] == "bars"]
@@ -137,7 +137,7 @@ def test_the_bars_are_the_numbers_of_the_log(logs: dict[str, AuditLog]) -> None:
     assert seen == len(cells) == 12
 
 
-def test_verdicts_come_first_and_are_those_of_the_terminal(logs: dict[str, AuditLog]) -> None:
+def test_verdicts_come_first_and_are_those_of_the_terminal(logs: dict[str, RunLog]) -> None:
     page = Parsed(make_page([logs["audit"]]))
     summary = summarize(logs["audit"])
     for name in TREATMENTS:
@@ -146,7 +146,7 @@ def test_verdicts_come_first_and_are_those_of_the_terminal(logs: dict[str, Audit
     assert page.text.index("biased") < page.text.index("How well each position is represented Bars")
 
 
-def test_the_heat_map_is_the_joint_model(logs: dict[str, AuditLog]) -> None:
+def test_the_heat_map_is_the_joint_model(logs: dict[str, RunLog]) -> None:
     """Its cells under every treatment, with the effect of length taken out."""
     page = make_page([logs["audit"]])
     found = re.findall(r'<td data-heat="([^"]*)" data-levels="([^"]*)"', page)
@@ -167,7 +167,7 @@ def test_one_language_has_no_heat_map(tmp_path: Path) -> None:
     assert "data-heat=" not in make_page([audited(tmp_path / "r", languages=("en",))])
 
 
-def test_a_search_by_position(logs: dict[str, AuditLog]) -> None:
+def test_a_search_by_position(logs: dict[str, RunLog]) -> None:
     summary = summarize_search(logs["evaluate"])
     page = make_page([logs["evaluate"]])
     charts = charts_in(page)
@@ -186,7 +186,7 @@ def test_a_search_by_position(logs: dict[str, AuditLog]) -> None:
     ]
 
 
-def test_a_study_of_length(logs: dict[str, AuditLog]) -> None:
+def test_a_study_of_length(logs: dict[str, RunLog]) -> None:
     """Curves of the treatments on one axis, the raw words on another, spectra with their bounds dashed."""
     charts = {
         (chart["title"], chart["series"][0]["name"]): chart for chart in charts_in(make_page([logs["collapse"]]))
@@ -219,13 +219,13 @@ def test_several_runs_stand_side_by_side(tmp_path: Path) -> None:
     assert text.count("+0.000 [+0.000, +0.000]") >= 12
 
 
-def test_runs_that_share_nothing_say_so(tmp_path: Path, logs: dict[str, AuditLog]) -> None:
+def test_runs_that_share_nothing_say_so(tmp_path: Path, logs: dict[str, RunLog]) -> None:
     other = audited(tmp_path / "b", languages=("de", "it"), run="m-2")
     assert "have no document in common" in Parsed(make_page([logs["audit"], other])).text
 
 
-def test_kinds_of_runs_mix(logs: dict[str, AuditLog]) -> None:
-    runs = [AuditLog(log.folder, {**log.header, "run": name}, log.rows) for name, log in logs.items()]
+def test_kinds_of_runs_mix(logs: dict[str, RunLog]) -> None:
+    runs = [RunLog(log.folder, {**log.header, "run": name}, log.rows) for name, log in logs.items()]
     text = Parsed(make_page(runs)).text
     assert {"m: audit", "m: search", "m: length"} <= set(re.findall(r"m: \w+", text))
 
@@ -245,7 +245,7 @@ def test_one_set_has_no_page_of_statistics_but_a_reason(tmp_path: Path) -> None:
         make_page([log])
 
 
-def test_settings_seeds_and_versions_are_there(logs: dict[str, AuditLog]) -> None:
+def test_settings_seeds_and_versions_are_there(logs: dict[str, RunLog]) -> None:
     log = logs["audit"]
     text = Parsed(make_page([log])).text
     for name, version in log.header["versions"].items():
@@ -264,7 +264,7 @@ def files_in(page: str) -> list[bytes]:
     return [gzip.decompress(b64decode(text)) for text in found]
 
 
-def test_rows_and_statistics_travel_in_the_page(logs: dict[str, AuditLog]) -> None:
+def test_rows_and_statistics_travel_in_the_page(logs: dict[str, RunLog]) -> None:
     log = logs["audit"]
     rows, statistics = files_in(make_page([log]))
     read = pl.read_csv(io.BytesIO(rows), schema_overrides=SCHEMA)
@@ -274,13 +274,13 @@ def test_rows_and_statistics_travel_in_the_page(logs: dict[str, AuditLog]) -> No
     assert "folder" not in json.loads(statistics)
 
 
-def test_rows_that_are_too_many_are_named(logs: dict[str, AuditLog]) -> None:
+def test_rows_that_are_too_many_are_named(logs: dict[str, RunLog]) -> None:
     download = row_download(logs["audit"], 100)
     assert not download.content
     assert "rows.parquet" in download.reason
 
 
-def test_where_a_run_lies_is_not_told(logs: dict[str, AuditLog]) -> None:
+def test_where_a_run_lies_is_not_told(logs: dict[str, RunLog]) -> None:
     for log in logs.values():
         assert str(log.folder) not in make_page([log])
 
@@ -288,7 +288,7 @@ def test_where_a_run_lies_is_not_told(logs: dict[str, AuditLog]) -> None:
 # What must not happen.
 
 
-def test_nothing_is_fetched(logs: dict[str, AuditLog]) -> None:
+def test_nothing_is_fetched(logs: dict[str, RunLog]) -> None:
     for log in logs.values():
         page = make_page([log])
         for tag, attributes in Parsed(page).elements:
@@ -383,7 +383,7 @@ def test_heat_levels_are_on_one_scale() -> None:
 # The command.
 
 
-def test_the_command_writes_page_figures_and_tables(logs: dict[str, AuditLog], tmp_path: Path) -> None:
+def test_the_command_writes_page_figures_and_tables(logs: dict[str, RunLog], tmp_path: Path) -> None:
     out = tmp_path / "new" / "page.html"
     arguments = ["report", str(logs["audit"].folder), "--out", str(out), "--json", "--title", "Ours & yours"]
     arguments += ["--figures", str(tmp_path / "f"), "--figure-formats", "svg,pdf", "--tables", str(tmp_path / "t")]
@@ -419,7 +419,7 @@ def test_the_page_of_one_run_lies_in_its_folder(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_get_one_line(
-    logs: dict[str, AuditLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
+    logs: dict[str, RunLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = [str(logs["audit"].folder) if word == "RUN" else word for word in arguments]
@@ -436,7 +436,7 @@ def test_no_run_is_refused() -> None:
         make_page([])
 
 
-def test_a_page_that_cannot_be_written(logs: dict[str, AuditLog], tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written(logs: dict[str, RunLog], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogError, match="cannot be written"):
         write_page([logs["audit"]], tmp_path / "file" / "page.html")

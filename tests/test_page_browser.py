@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from fairspan.report.page.page import write_page
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.audit.summary import summarize
 from tests.browser import chromium, opened
 from tests.test_page import EVIL, TREATMENTS, audited, searched, studied
@@ -26,13 +26,13 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AuditLog]:
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
     folder = tmp_path_factory.mktemp("logs")
     return {"audit": audited(folder / "a"), "evaluate": searched(folder / "e"), "collapse": studied(folder / "c")}
 
 
 @pytest.fixture(scope="module")
-def pages(logs: dict[str, AuditLog], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(logs: dict[str, RunLog], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     return {name: write_page([log], folder / f"{name}.html") for name, log in logs.items()}
 
@@ -64,7 +64,7 @@ def shown(page: Any) -> list[tuple[str, int, float, str]]:
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_the_switch_sets_the_bars_to_the_numbers_of_the_log(
-    browser: Any, pages: dict[str, Path], logs: dict[str, AuditLog], place: int
+    browser: Any, pages: dict[str, Path], logs: dict[str, RunLog], place: int
 ) -> None:
     """Values, heights and labels are those of the treatment chosen; the dashed lines stay those of the first."""
     summary = summarize(logs["audit"])
@@ -99,7 +99,7 @@ def test_everything_side_by_side(browser: Any, pages: dict[str, Path]) -> None:
         assert {name: names.count(name) for name in TREATMENTS} == dict.fromkeys(TREATMENTS, 14)
 
 
-def test_the_heat_map_follows_the_switch(browser: Any, pages: dict[str, Path], logs: dict[str, AuditLog]) -> None:
+def test_the_heat_map_follows_the_switch(browser: Any, pages: dict[str, Path], logs: dict[str, RunLog]) -> None:
     joint = {(one.n, one.treatment): one.model for one in summarize(logs["audit"]).joint}
     with opened(browser, pages["audit"]) as found:
         for name in TREATMENTS:
@@ -133,9 +133,7 @@ def test_the_keyboard_reaches_every_bar(browser: Any, pages: dict[str, Path]) ->
         assert {name for name, *_ in shown(page)} == {"paper"}
 
 
-def test_pointing_at_a_bar_tells_its_interval(
-    browser: Any, pages: dict[str, Path], logs: dict[str, AuditLog]
-) -> None:
+def test_pointing_at_a_bar_tells_its_interval(browser: Any, pages: dict[str, Path], logs: dict[str, RunLog]) -> None:
     means = summarize(logs["audit"]).cells[0].effects.means
     with opened(browser, pages["audit"]) as found:
         found.page.locator("[data-mark]").first.hover()
@@ -143,7 +141,7 @@ def test_pointing_at_a_bar_tells_its_interval(
         assert f"{means.estimate[0]:.3f} [{means.low[0]:.3f}, {means.high[0]:.3f}]" in told
 
 
-def test_rows_are_saved_as_they_are(browser: Any, pages: dict[str, Path], logs: dict[str, AuditLog]) -> None:
+def test_rows_are_saved_as_they_are(browser: Any, pages: dict[str, Path], logs: dict[str, RunLog]) -> None:
     with opened(browser, pages["audit"]) as found:
         with found.page.expect_download() as waiting:
             found.page.get_by_role("button", name="raw rows").click()

@@ -19,7 +19,7 @@ from fairspan.errors import FairspanError, LogError
 from fairspan.report.figures.profiles import draw_profiles, save_picture
 from fairspan.report.tables import coefficient_table, show
 from fairspan.report.terminal import print_summary
-from fairspan.runs.log import FORMAT, AuditLog, LogWriter, read_log
+from fairspan.runs.log import FORMAT, LogWriter, RunLog, read_log
 from fairspan.runs.rows import SCHEMA
 from fairspan.stats.positions import marker, position_effects
 from fairspan.studies.audit.spec import make_spec
@@ -102,7 +102,7 @@ def simulated_log(
     *,
     status: str = "complete",
     **changes: Any,
-) -> AuditLog:
+) -> RunLog:
     writer = LogWriter(folder, header(treatments, **changes))
     for table in tables:
         writer.add(table)
@@ -122,7 +122,7 @@ EFFECTS: dict[str, tuple[float, float]] = {"none": (0.10, 0.01), "paper": (0.0, 
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def log(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     """Three treatments, two sizes, three plans, and retention beside representation in one family."""
     tables = []
     for treatment, (effect, noise) in EFFECTS.items():
@@ -149,7 +149,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
 
 
 @pytest.fixture(scope="module")
-def summary(log: AuditLog) -> Summary:
+def summary(log: RunLog) -> Summary:
     return summarize(log)
 
 
@@ -167,7 +167,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Summary:
     return summarize(simulated_log(tmp_path_factory.mktemp("single") / "run", tables, list(EFFECTS)))
 
 
-def rows_of(log: AuditLog, **values: Any) -> pl.DataFrame:
+def rows_of(log: RunLog, **values: Any) -> pl.DataFrame:
     return log.rows.filter(*(pl.col(name) == value for name, value in values.items()))
 
 
@@ -260,9 +260,9 @@ def test_two_way_errors_can_be_asked_for_where_nothing_is_shared(tmp_path: Path)
     assert np.isfinite(cell.effects.standard_error).all()
 
 
-def test_a_summary_is_reproducible(log: AuditLog, summary: Summary) -> None:
+def test_a_summary_is_reproducible(log: RunLog, summary: Summary) -> None:
     """The bootstrap is seeded by the run."""
-    part = AuditLog(log.folder, log.header, log.rows.filter(pl.col("measure") == "retention"))
+    part = RunLog(log.folder, log.header, log.rows.filter(pl.col("measure") == "retention"))
     assert summarize(part).cells[0].to_dict() == summary.of("retention", "none")[0].to_dict()
 
 
@@ -534,7 +534,7 @@ def test_names_in_brackets_are_shown_as_they_are(tmp_path: Path) -> None:
         corpus={"name": "texts [en]"},
         notes=["n=3: see [here]"],
     )
-    text = printed(summarize(AuditLog(Path("runs [old]"), log.header, log.rows)), 200)
+    text = printed(summarize(RunLog(Path("runs [old]"), log.header, log.rows)), 200)
     assert "models/[a]/x on texts [en]" in text
     assert "see [here]" in text
     assert "log: runs [old]" in text

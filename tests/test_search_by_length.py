@@ -10,10 +10,11 @@ import polars as pl
 import pytest
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.evaluate.by_length import LengthGroup, by_length
 from fairspan.studies.evaluate.spec import make_evaluation
+from fairspan.studies.evaluate.view import view_of
 
 
 def search_log(
@@ -26,7 +27,7 @@ def search_log(
     clusters: Sequence[int] | None = None,
     index: str = "whole",
     verb: str = "evaluate",
-) -> AuditLog:
+) -> RunLog:
     """One query a cluster, whose rows are not in order."""
     count = len(query_tokens)
     rows = pl.DataFrame(
@@ -55,7 +56,7 @@ def search_log(
         "pages", treatments=list(values), documents_only=False, metrics=["ndcg@10", "mrr"]
     ).to_dict()
     header = {"verb": verb, "run": "m-1", "seed": 0, "spec": spec, "status": "complete", "notes": []}
-    return AuditLog(folder, header, rows)
+    return RunLog(folder, header, rows, view_of)
 
 
 def group(found: Sequence[LengthGroup], name: str, treatment: str = "none") -> LengthGroup:

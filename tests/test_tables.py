@@ -30,7 +30,7 @@ from fairspan.report.tables.published import published_named, published_table
 from fairspan.report.tables.search import change_table, search_tables
 from fairspan.report.tables.table import Column, Row, Table
 from fairspan.report.tables.text import model_name
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker
 from fairspan.studies.audit.comparison import Side, compare_sides
 from fairspan.studies.audit.summary import Summary, summarize
@@ -445,7 +445,7 @@ def test_changes_can_be_left_out(audit: Summary) -> None:
     assert [one.name for one in every[len(some) :]] == ["representation-changes", "retention-changes"]
 
 
-def sides(log: AuditLog, treatment: str) -> tuple[Side, Side]:
+def sides(log: RunLog, treatment: str) -> tuple[Side, Side]:
     return Side(log, "none"), Side(log, treatment)
 
 
@@ -682,13 +682,13 @@ def test_a_name_that_utf8_does_not_have_is_written(tmp_path: Path) -> None:
     rows = [simulated_rows(lambda p, s: 0.6)]
     log = simulated_log(tmp_path / "run", rows)
     header = {**log.header, "model": {"name": "m\ud800", "fingerprint": "f"}}
-    files = write_tables(AuditLog(log.folder, header, log.rows), tmp_path / "tables")
+    files = write_tables(RunLog(log.folder, header, log.rows), tmp_path / "tables")
     assert "m\\ud800" in files[2].read_text("utf-8")
     assert "U+D800" in files[1].read_text("utf-8")
 
 
 def test_another_verb_has_no_tables(audit: Summary) -> None:
-    log = AuditLog(audit.log.folder, {**audit.log.header, "verb": "tune"}, audit.log.rows)
+    log = RunLog(audit.log.folder, {**audit.log.header, "verb": "tune"}, audit.log.rows)
     with pytest.raises(LogError, match="belongs to tune"):
         tables_of(log)
 

@@ -25,7 +25,7 @@ from fairspan.report.frames import to_records
 from fairspan.report.terminal import print_view
 from fairspan.report.text import number, p_value, with_bounds
 from fairspan.report.view import View
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import holm, query_change
 from fairspan.studies.evaluate.run import evaluate
@@ -62,13 +62,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 
 
 @pytest.fixture(scope="module")
-def log(model: SentenceTransformer, beir: str, tmp_path_factory: pytest.TempPathFactory) -> AuditLog:
+def log(model: SentenceTransformer, beir: str, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     folder = tmp_path_factory.mktemp("grid")
     return evaluate(model, beir, temperature_grid=VALUES, out=folder / "run", store=folder / "store.sqlite")
 
 
 @pytest.fixture(scope="module")
-def summary(log: AuditLog) -> RetrievalSummary:
+def summary(log: RunLog) -> RetrievalSummary:
     return summarize_search(log)
 
 
@@ -116,7 +116,7 @@ def test_a_grid_is_set_on_the_first_treatment() -> None:
         "retrieval+sides=document",
     ]
     assert all(one.calibration.strength == 1 for one in spec.grid)
-    assert "temperature_grid" not in make_evaluation().to_dict(), "runs without keep their names"
+    assert make_evaluation().to_dict()["temperature_grid"] == []
     assert spec.to_dict()["temperature_grid"] == [1.0, 0.8]
 
 
@@ -165,7 +165,7 @@ def test_each_side_is_embedded_once_a_temperature(
 
     monkeypatch.setattr(ModelEncoder, "vectors", counted)
     # Without the looks at a text's end, which embed two texts more for each new encoder.
-    monkeypatch.setattr("fairspan.studies.evaluate.run.refuse_unread_end", lambda *_: None)
+    monkeypatch.setattr("fairspan.runs.runner.refuse_unread_end", lambda *_: None)
     log = evaluate(model, beir, temperature_grid=VALUES, out=tmp_path / "run", store=tmp_path / "store.sqlite")
     assert len(log.treatments) == 9
     assert sorted(seen["query"]) == sorted([*collection.queries.values()] * 3)
@@ -268,7 +268,7 @@ def test_verdicts(grid: TemperatureGrid) -> None:
 
 
 @pytest.fixture(scope="module")
-def view(log: AuditLog) -> View:
+def view(log: RunLog) -> View:
     return view_of(log)
 
 

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from fairspan.model.by_segments import encode_segments
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
-    from fairspan.runs.log import AuditLog, read_log
+    from fairspan.runs.log import RunLog
     from fairspan.studies.audit.run import audit
     from fairspan.studies.collapse.run import collapse
     from fairspan.studies.evaluate.run import evaluate
     from fairspan.studies.inspect.inspection import Inspection
     from fairspan.studies.inspect.run import inspect
+    from fairspan.studies.logs import read_log
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AuditLog",
     "Calibration",
     "CalibrationError",
     "Corpus",
@@ -55,6 +55,7 @@ __all__ = [
     "LogError",
     "MissingExtra",
     "PerSide",
+    "RunLog",
     "SegmentError",
     "SegmentedText",
     "StatisticsError",
@@ -74,7 +75,7 @@ __all__ = [
 
 # Names whose modules are heavy are imported when first used, so that `import fairspan` stays cheap.
 _LAZY = {
-    "AuditLog": "fairspan.runs.log",
+    "RunLog": "fairspan.runs.log",
     "Corpus": "fairspan.corpus.corpus",
     "Design": "fairspan.design.design",
     "audit": "fairspan.studies.audit.run",
@@ -82,7 +83,7 @@ _LAZY = {
     "evaluate": "fairspan.studies.evaluate.run",
     "Inspection": "fairspan.studies.inspect.inspection",
     "inspect": "fairspan.studies.inspect.run",
-    "read_log": "fairspan.runs.log",
+    "read_log": "fairspan.studies.logs",
     "calibrate": "fairspan.model.build",
     "load": "fairspan.model.saved",
     "SegmentedText": "fairspan.model.segments",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, as_calibration
-from fairspan.errors import CalibrationError
+from fairspan.errors import CalibrationError, DesignError, FairspanError, require_list
 
 DEFAULT_TREATMENTS = ("none", "paper", "retrieval")
 BASKETS = ("tokens", "segments")
@@ -99,7 +99,11 @@ class Treatment:
         )
 
 
-def as_treatment(given: Treatment | Calibration | str | Mapping[str, Any]) -> Treatment:
+AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
+"""A treatment, or what `as_treatment` makes one of."""
+
+
+def as_treatment(given: AnyTreatment) -> Treatment:
     """A treatment from its name, a calibration, or a table of fields with a name.
 
     Names are a preset's ("paper"), or one of IRF's ("128-last_half", "512-last"), each followed by any number of
@@ -127,6 +131,21 @@ def as_treatment(given: Treatment | Calibration | str | Mapping[str, Any]) -> Tr
         case Mapping():
             return _from_table(given)
     raise CalibrationError(f"a treatment is a name such as 'none' or 'paper', or a Calibration, got {given!r}.")
+
+
+def as_treatments(
+    given: Sequence[AnyTreatment], *, error: type[FairspanError] = DesignError
+) -> tuple[Treatment, ...]:
+    """Different treatments, at least one."""
+    require_list("treatments", str(given) if isinstance(given, Mapping) else given, "['none', 'paper']", error)
+    found = tuple(as_treatment(one) for one in given)
+    names = [treatment.name for treatment in found]
+    if not names:
+        raise error("name at least one treatment, for example none.")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise error(f"the treatment {twice[0]!r} is named twice.")
+    return found
 
 
 def _base(name: str, whole: str) -> Calibration:

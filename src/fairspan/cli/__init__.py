@@ -55,5 +55,5 @@ def main() -> None:
     try:
         app()
     except FairspanError as error:
-        typer.echo(f"fairspan: {error}", err=True)
+        typer.echo(f"fairspan: {error.for_command_line}", err=True)
         sys.exit(2)

@@ -10,43 +10,39 @@ import typer
 
 from fairspan.cli.options import (
     AsJson,
-    BatchTokens,
-    Device,
-    Dtype,
-    Fresh,
-    Out,
-    StoreFile,
-    TrustRemoteCode,
-    Window,
-    numbers,
-    positive,
-    words,
+    CorpusPath,
+    LoadingOptions,
+    ModelName,
+    Prompt,
+    RunningOptions,
+    pick,
+    shared,
+    typed,
 )
 from fairspan.errors import DesignError, FairspanError
-
-INTERRUPTED = "fairspan: interrupted. What was computed is kept: the same command goes on from there."
 
 if TYPE_CHECKING:
     from fairspan.studies.audit.config import PlannedAudit
     from fairspan.studies.audit.forecast import Forecast
 
 
+@shared(LoadingOptions, RunningOptions)
 def audit(
-    model: Annotated[
-        str | None,
-        typer.Argument(help="A SentenceTransformer: a folder or a name on the hub. Default: all-MiniLM-L6-v2."),
-    ] = None,
-    corpus: Annotated[
-        str | None,
-        typer.Option(help="sample, a folder of en.jsonl, de.jsonl, …, a JSONL or Parquet file, a dataset."),
-    ] = None,
+    context: typer.Context,
+    model: ModelName = None,
+    corpus: CorpusPath = None,
     languages: Annotated[
-        str | None, typer.Option(help="Monolingual plans, such as en,de. Default: en, none where --mixed is given.")
+        str | None, typer.Option(help="Monolingual plans, such as en,de. Default: en, or none with --mixed.")
     ] = None,
     mixed: Annotated[str | None, typer.Option(help="Mixed plans lead:later, such as de:en,en:de, or all.")] = None,
-    sizes: Annotated[str | None, typer.Option(help="Segments a document. Default: 4.")] = None,
-    sets: Annotated[int | None, typer.Option(help="Sets of segments for each size. Default: 40.")] = None,
-    design: Annotated[str | None, typer.Option(help="latin, permutations or williams. Default: latin.")] = None,
+    sizes: Annotated[
+        str | None, typer.Option(help="Numbers of segments per document, such as 3,4. Default: 4.")
+    ] = None,
+    sets: Annotated[int | None, typer.Option(help="Number of sets of segments for each size. Default: 40.")] = None,
+    design: Annotated[
+        str | None,
+        typer.Option(help="How each set is ordered: latin, permutations or williams. Default: latin."),
+    ] = None,
     treatments: Annotated[
         str | None,
         typer.Option(
@@ -55,51 +51,45 @@ def audit(
         ),
     ] = None,
     fit_corpus: Annotated[
-        str | None, typer.Option(help="What whitening is fitted on. Default: what the corpus has in no document.")
+        str | None,
+        typer.Option(help="Corpus that whitening is fitted on. Default: what the corpus has in no document."),
     ] = None,
     measures: Annotated[
         str | None, typer.Option(help="representation, retention, attention. Default: representation.")
     ] = None,
-    min_tokens: Annotated[int | None, typer.Option(help="Leave out shorter segments.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Leave out longer segments.")] = None,
-    length_language: Annotated[str | None, typer.Option(help="Hold only this language to the limits.")] = None,
+    min_tokens: Annotated[int | None, typer.Option(help="Omit shorter segments.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Omit longer segments.")] = None,
+    length_language: Annotated[str | None, typer.Option(help="Apply these limits to this language only.")] = None,
     length_ratio: Annotated[
-        float | None, typer.Option(help="How far other languages may be from it, such as 0.7.")
+        float | None, typer.Option(help="How far the lengths of other languages may be from it, such as 0.7.")
     ] = None,
-    opening: Annotated[int | None, typer.Option(help="Take the first so many tokens of every segment.")] = None,
+    opening: Annotated[int | None, typer.Option(help="Use only the first so many tokens of every segment.")] = None,
     too_long: Annotated[
         str | None, typer.Option(help="What to do with sets that do not fit the model: redraw or error.")
     ] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Leave out segments that lack a translation.")] = False,
-    prompt: Annotated[str | None, typer.Option(help="Put before every text. Default: the model's own.")] = None,
-    window: Window = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Omit segments that lack a translation.")] = False,
+    prompt: Prompt = None,
     margin: Annotated[float | None, typer.Option(help="Differences below it count as fair. Default: 0.02.")] = None,
     inference: Annotated[
-        str | None, typer.Option(help="auto, cr1, z, cr2, cr3, wild or two-way. Default: auto.")
+        str | None,
+        typer.Option(help="How intervals are made: auto, cr1, z, cr2, cr3, wild or two-way. Default: auto."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the draw and the orders. Default: 0.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the draw and the orders. Default: 0.")] = None,
     config: Annotated[
         str | None, typer.Option(help="A TOML file, or irf or irf-laptop; options given here override it.")
     ] = None,
-    out: Out = None,
-    store: StoreFile = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    batch_tokens: BatchTokens = None,
-    trust_remote_code: TrustRemoteCode = False,
     picture: Annotated[
         Path | None, typer.Option(help="Draw the position profiles into this PNG, SVG or PDF.")
     ] = None,
-    fresh: Fresh = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be embedded and how long it takes.")
+        bool, typer.Option("--dry-run", help="Print what would be embedded and how long it takes.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure how well each position and language of a document is represented in its one vector.
 
     Documents are built from the corpus's segments in balanced orders, embedded under every treatment, and compared
-    with each segment embedded alone. What is computed is kept: the same command goes on where it was stopped.
+    with each segment embedded alone. Computed vectors are kept: the same command continues where it was stopped.
 
     Examples:
 
@@ -111,83 +101,45 @@ def audit(
 
         fairspan audit --config irf-laptop --picture profiles.png
     """
+    from fairspan.cli.progress import running
     from fairspan.report.figures.style import require_drawing
     from fairspan.studies.audit.config import PlannedAudit, read_config
 
-    fields = {
-        "corpus": corpus,
-        "languages": words(languages),
-        "mixed": mixed if mixed == "all" else words(mixed),
-        "sizes": numbers("sizes", sizes),
-        "sets": sets,
-        "design": design,
-        "treatments": words(treatments),
-        "fit_corpus": fit_corpus,
-        "measures": words(measures),
-        "min_tokens": min_tokens,
-        "max_tokens": max_tokens,
-        "length_language": length_language,
-        "length_ratio": length_ratio,
-        "opening": opening,
-        "too_long": too_long,
-        "partial": partial or None,
-        "prompt": prompt,
-        "margin": margin,
-        "inference": inference,
-        "seed": seed,
-    }
-    loading = {
-        "window": positive("window", window),
-        "device": device,
-        "dtype": dtype,
-        "trust_remote_code": trust_remote_code or None,
-    }
     if picture is not None:
         require_drawing(picture)
-    planned = [PlannedAudit(None, {}, {})] if config is None else read_config(config)
-    changed = [_changed(audit, model, loading, fields) for audit in planned]
-    if model is not None and config is not None:
-        changed = [audit for number, audit in enumerate(changed) if audit not in changed[:number]]
-    if out is not None and len(changed) > 1:
-        raise DesignError(f"--out names one folder, and {config} holds {len(changed)} audits: leave --out away.")
-    settings = {"out": out, "store": store, "batch_tokens": positive("batch-tokens", batch_tokens), "fresh": fresh}
-    _run_all(changed, settings, picture=picture, dry_run=dry_run, as_json=as_json)
-
-
-def _changed(
-    planned: PlannedAudit, model: str | None, loading: dict[str, Any], fields: dict[str, Any]
-) -> PlannedAudit:
-    """A planned audit with what was typed in place of what the file says."""
-    from fairspan.studies.audit.config import PlannedAudit
-
-    def typed(values: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if value is not None}
-
-    merged = {**planned.fields, **typed(fields)}
-    if "sets" in typed(fields) or "sizes" in typed(fields):
-        merged.pop("documents", None)
-    return PlannedAudit(model or planned.model, {**planned.loading, **typed(loading)}, merged)
+    given = typed(context, "model", "config", "picture", "dry_run")
+    loading, settings = pick(given, LoadingOptions), pick(given, RunningOptions)
+    fields = {name: value for name, value in given.items() if name not in {**loading, **settings}}
+    planned = []
+    for one in [PlannedAudit(None, {}, {})] if config is None else read_config(config):
+        # What was typed of sets takes the place of what the file says of documents.
+        own = {k: v for k, v in one.fields.items() if k != "documents" or not {"sets", "sizes"} & {*fields}}
+        changed = PlannedAudit(model or one.model, {**one.loading, **loading}, {**own, **fields})
+        if model is None or changed not in planned:
+            planned.append(changed)
+    if "out" in settings and len(planned) > 1:
+        raise DesignError(f"[[out=]] names one folder, and {config} holds {len(planned)} audits: omit it.")
+    with running() as progress:
+        _run_all(planned, {**settings, "progress": progress}, picture=picture, dry_run=dry_run, as_json=as_json)
 
 
 def _run_all(
     planned: list[PlannedAudit], settings: dict[str, Any], *, picture: Path | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Run audits one after another. A failed one is told in one line, and the others go on."""
+    """Run audits one after another. A failed one is reported in one line, and the others go on."""
+    from fairspan.model.loading import DEFAULT_MODEL
+
     results, failed = [], 0
     for number, one in enumerate(planned, start=1):
         if len(planned) > 1:
-            typer.echo(f"audit {number} of {len(planned)}: {one.model or 'the default model'}", err=True)
+            typer.echo(f"audit {number} of {len(planned)}: {one.model or DEFAULT_MODEL}", err=True)
         try:
             results.append(_run_one(one, settings, _numbered(picture, number, len(planned)), dry_run, as_json))
         except FairspanError as error:
             if len(planned) == 1:
                 raise
             failed += 1
-            typer.echo(f"fairspan: {error}", err=True)
-        except KeyboardInterrupt:
-            # Typer would end without a word.
-            typer.echo(INTERRUPTED, err=True)
-            raise typer.Exit(130) from None
+            typer.echo(f"fairspan: {error.for_command_line}", err=True)
     if as_json:
         typer.echo(json.dumps(results if len(planned) > 1 else results[0], ensure_ascii=False, indent=2))
     if failed:
@@ -197,38 +149,30 @@ def _run_all(
 def _run_one(
     planned: PlannedAudit, settings: dict[str, Any], picture: Path | None, dry_run: bool, as_json: bool
 ) -> dict[str, Any]:
-    import transformers
     from rich.console import Console
 
-    from fairspan.cli.progress import TerminalProgress
-    from fairspan.model.loading import DEFAULT_MODEL, load_model
+    from fairspan.model.loading import Loading
     from fairspan.report.figures.profiles import save_picture
     from fairspan.report.terminal import print_summary
+    from fairspan.runs.runner import RunOptions
+    from fairspan.runs.subject import open_subject
     from fairspan.studies.audit.forecast import forecast
     from fairspan.studies.audit.prepare import prepare
     from fairspan.studies.audit.run import run
     from fairspan.studies.audit.spec import make_spec
     from fairspan.studies.audit.summary import summarize
 
-    spec = make_spec(**planned.fields)
-    name = planned.model or DEFAULT_MODEL
-    progress = TerminalProgress()
-    progress.stage(f"loading {name}")
-    # transformers' own bar for reading a local file says nothing that the line above does not.
-    transformers.utils.logging.disable_progress_bar()
-    prepared = prepare(load_model(planned.model, **planned.loading), spec, name=name, progress=progress)
-    console = Console()
+    spec, options = make_spec(**planned.fields), RunOptions(**settings)
+    progress, console = options.progress, Console()
+    subject = open_subject(planned.model, loading=Loading(**planned.loading), progress=progress)
+    prepared = prepare(subject, spec, progress)
     if dry_run:
         progress.stage("timing a few documents")
         found = forecast(prepared)
         if not as_json:
             _print_forecast(console, found)
-        return {"model": name, **found.to_dict()}
-    try:
-        log = run(prepared, **settings, progress=progress)
-    finally:
-        progress.stop()
-    summary = summarize(log)
+        return {"model": subject.name, **found.to_dict()}
+    summary = summarize(run(prepared, options))
     if not as_json:
         print_summary(console, summary)
     if picture is not None:

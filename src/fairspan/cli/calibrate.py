@@ -8,29 +8,36 @@ from typing import Annotated, Any
 
 import typer
 
-from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
+from fairspan.calibration.calibration import PRESETS, as_calibration
 from fairspan.cli.options import AsJson
 from fairspan.errors import CalibrationError, LoadError
 
 
 def calibrate(
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write; it must not hold anything yet.")],
-    preset: Annotated[str, typer.Option(help=f"Where to start from: {', '.join(PRESETS)}.")] = "paper",
-    basket_size: Annotated[int | None, typer.Option(help="Tokens per basket.")] = None,
+    out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")],
+    preset: Annotated[str, typer.Option(help=f"Preset to start from: {', '.join(PRESETS)}.")] = "paper",
+    basket_size: Annotated[int | None, typer.Option(help="Number of tokens per basket.")] = None,
     layers: Annotated[
         str | None,
-        typer.Option(help="last_half, last, all, the number of last layers, or numbers such as 3,5."),
+        typer.Option(
+            help="Layers that are calibrated: last_half, last, all, how many of the last, or numbers such as 3,5."
+        ),
     ] = None,
-    rows: Annotated[str | None, typer.Option(help="auto, pooling or all.")] = None,
-    strength: Annotated[float | None, typer.Option(help="From 0 (as it was) to 1 (equal baskets).")] = None,
+    rows: Annotated[
+        str | None, typer.Option(help="Rows of attention that are calibrated: auto, pooling or all.")
+    ] = None,
+    strength: Annotated[float | None, typer.Option(help="From 0 (unmodified) to 1 (equal baskets).")] = None,
     bos: Annotated[str | None, typer.Option(help="First token: auto, basket, equal, original or a share.")] = None,
     eos: Annotated[str | None, typer.Option(help="Last token: as --bos.")] = None,
-    short_texts: Annotated[str | None, typer.Option(help="calibrate, leave or ramp.")] = None,
-    temperature: Annotated[
-        str | None, typer.Option(help='A number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.')
+    short_texts: Annotated[
+        str | None, typer.Option(help="What to do with texts that fill no basket: calibrate, leave or ramp.")
     ] = None,
-    sides: Annotated[str | None, typer.Option(help="both, document or query.")] = None,
+    temperature: Annotated[
+        str | None,
+        typer.Option(help='Softmax temperature: a number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.'),
+    ] = None,
+    sides: Annotated[str | None, typer.Option(help="Texts that are calibrated: both, document or query.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a calibrated copy of MODEL to OUT.
@@ -46,6 +53,9 @@ def calibrate(
 
         fairspan calibrate my-model my-model-fair --basket-size 64 --layers 3,4,5 --temperature 0.9
     """
+    from fairspan.model.build import calibrate
+    from fairspan.model.loading import Loading, load_model
+
     given = {
         "basket_size": basket_size,
         "layers": _parse_layers(layers),
@@ -60,25 +70,13 @@ def calibrate(
     calibration = as_calibration(preset, **{name: value for name, value in given.items() if value is not None})
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise LoadError(f"{out} exists and is not an empty folder: choose another, or remove it.")
-    fair = _calibrated(model, calibration)
+    typer.echo(f"loading {model} …", err=True)
+    fair = calibrate(load_model(model, Loading(device="cpu", dtype="auto")), calibration)
     fair.save_pretrained(str(out))
     if as_json:
         typer.echo(json.dumps({"model": model, "out": str(out), "calibration": calibration.to_dict()}))
     else:
         typer.echo(f"{out}: {model} calibrated. Load it with fairspan.load({str(out)!r}).")
-
-
-def _calibrated(model: str, calibration: Calibration) -> Any:
-    from sentence_transformers import SentenceTransformer
-
-    from fairspan.model.build import calibrate
-
-    typer.echo(f"loading {model} …", err=True)
-    try:
-        plain = SentenceTransformer(model, device="cpu")
-    except (OSError, ValueError) as error:
-        raise LoadError(f"{model} could not be loaded: {str(error).strip().splitlines()[0]}") from None
-    return calibrate(plain, calibration)
 
 
 def _parse_layers(text: str | None) -> Any:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.cli.options import AsJson
-from fairspan.errors import CorpusError, LoadError
+from fairspan.cli.options import AsJson, whole_numbers, words
+from fairspan.errors import LoadError
 
 if TYPE_CHECKING:
     from fairspan.corpus.check import CorpusCheck
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 
-app = typer.Typer(help="Look at corpora.", no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(help="Check corpora.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @app.callback()
 def root() -> None:
-    """Look at corpora."""
+    """Check corpora."""
 
 
 @app.command()
@@ -33,16 +33,16 @@ def check(
     model: Annotated[
         str | None, typer.Option(help="Count tokens as this model does: a folder or a name on the hub.")
     ] = None,
-    languages: Annotated[str | None, typer.Option(help="Those to look at, such as en,de. Default: all.")] = None,
-    sizes: Annotated[str, typer.Option(help="How many segments a document has.")] = "3,4,5",
+    languages: Annotated[str | None, typer.Option(help="Languages to check, such as en,de. Default: all.")] = None,
+    sizes: Annotated[str, typer.Option(help="Numbers of segments per document.")] = "3,4,5",
     partial: Annotated[bool, typer.Option("--partial", help="Accept segments that lack a translation.")] = False,
     id_field: Annotated[str, typer.Option(help="The field or column that aligns the languages.")] = "id",
     as_json: AsJson = False,
 ) -> None:
-    """Check that a corpus can be read, and say what it offers.
+    """Check that a corpus can be read, and print what it contains.
 
-    For each language, how many segments there are and how long they are; for each size, how many disjoint sets can
-    be drawn, and how many of them fit the model.
+    For each language: the number of segments and their lengths. For each size: how many disjoint sets can be drawn,
+    and how many of them fit the model.
 
     Examples:
 
@@ -55,18 +55,19 @@ def check(
     from fairspan.corpus.check import check
     from fairspan.corpus.corpus import Corpus
 
-    wanted = None if languages is None else _parse_list(languages)
+    wanted = None if languages is None else words(languages)
     corpus = Corpus.read(path, wanted, partial, id_field=id_field)
-    count, window, unit = (_count_characters, None, "characters") if model is None else _token_counter(model)
-    found = check(corpus, count, _parse_sizes(sizes), window, unit)
+    count, window = (_count_characters, None) if model is None else _token_counter(model)
+    unit = "characters" if model is None else "tokens"
+    found = check(corpus, count, whole_numbers("sizes", sizes), window, unit)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show(found, model)
 
 
-def _token_counter(model: str) -> tuple[CountTokens, int | None, str]:
-    """How to count a model's tokens, how many of them a document may have, and what they are called."""
+def _token_counter(model: str) -> tuple[CountTokens, int | None]:
+    """How to count a model's tokens, and how many of them a document may have."""
     typer.echo(f"loading the tokenizer of {model} …", err=True)
     tokenizer, folder = _tokenizer(model)
     limit = _max_seq_length(model, folder) or tokenizer.model_max_length
@@ -76,7 +77,7 @@ def _token_counter(model: str) -> tuple[CountTokens, int | None, str]:
         found = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)
         return [len(ids) for ids in found["input_ids"]]
 
-    return count, window, "tokens"
+    return count, window
 
 
 def _tokenizer(model: str) -> tuple[Any, str]:
@@ -111,17 +112,6 @@ def _max_seq_length(model: str, folder: str) -> int | None:
 
 def _count_characters(texts: Sequence[str]) -> list[int]:
     return [len(text) for text in texts]
-
-
-def _parse_list(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _parse_sizes(text: str) -> list[int]:
-    parts = _parse_list(text)
-    if not parts or not all(part.isdecimal() for part in parts):
-        raise CorpusError(f"sizes must be whole numbers such as 3,4,5, got {text!r}.")
-    return [int(part) for part in parts]
 
 
 def _show(found: CorpusCheck, model: str | None) -> None:

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from fairspan.cli.audit import INTERRUPTED
-from fairspan.cli.options import (
-    AsJson,
-    BatchTokens,
-    Device,
-    Dtype,
-    Fresh,
-    Out,
-    StoreFile,
-    TrustRemoteCode,
-    Window,
-    decimals,
-    positive,
-    words,
-)
-
-if TYPE_CHECKING:
-    from fairspan.studies.evaluate.spec import EvaluationSpec
+from fairspan.cli.options import AsJson, LoadingOptions, ModelName, Prompt, RunningOptions, shared, typed
 
 
+@shared(LoadingOptions, RunningOptions)
 def evaluate(
-    model: Annotated[
-        str,
-        typer.Argument(help="A SentenceTransformer: a folder or a name on the hub. Offline: all-MiniLM-L6-v2."),
-    ] = "all-MiniLM-L6-v2",
+    context: typer.Context,
+    model: ModelName = None,
     task: Annotated[
         str,
-        typer.Argument(help="pages, a collection's folder or file, beir:FOLDER or mteb:NAME."),
+        typer.Argument(help="pages, the folder or file of a collection, beir:FOLDER or mteb:NAME."),
     ] = "pages",
     treatments: Annotated[
-        str | None, typer.Option(help="What is compared; the first is the baseline. Default: none,retrieval,paper.")
+        str | None,
+        typer.Option(help="Treatments to compare; the first is the baseline. Default: none,retrieval,paper."),
     ] = None,
     temperature_grid: Annotated[
         str | None,
@@ -49,81 +31,88 @@ def evaluate(
     ] = None,
     fit_corpus: Annotated[
         str | None,
-        typer.Option(help="What whitening is fitted on. Default: of pages, what the corpus has on none."),
+        typer.Option(help="Corpus that whitening is fitted on. Default, for pages: what the corpus has on no page."),
     ] = None,
     documents_only: Annotated[
         bool, typer.Option(help="Measure every treatment also with queries as the plain model embeds them.")
     ] = True,
     indexes: Annotated[
         str | None,
-        typer.Option(help="whole, chunk-mean, chunk-max, late-mean, late-max. Default: whole."),
+        typer.Option(
+            help="What is kept of a document: whole, chunk-mean, chunk-max, late-mean, late-max. Default: whole."
+        ),
     ] = None,
     cross: Annotated[
         bool, typer.Option("--cross", help="Measure every index under every treatment, not only the first.")
     ] = False,
-    chunk_tokens: Annotated[int | None, typer.Option(help="The longest chunk. Default: 128.")] = None,
+    chunk_tokens: Annotated[int | None, typer.Option(help="Length of the longest chunk. Default: 128.")] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="The first decides. Default: ndcg@10,mrr,recall@1,recall@10.")
+        str | None,
+        typer.Option(help="Metrics; the first decides the advice. Default: ndcg@10,mrr,recall@1,recall@10."),
     ] = None,
     corpus: Annotated[
-        str | None, typer.Option(help="Of pages: sample, a folder, a JSONL or Parquet file, a dataset.")
+        str | None, typer.Option(help="Corpus of the pages: sample, a folder, a JSONL or Parquet file, a dataset.")
     ] = None,
-    languages: Annotated[str | None, typer.Option(help="Of pages: monolingual plans, such as en,de.")] = None,
-    mixed: Annotated[str | None, typer.Option(help="Of pages: mixed plans lead:later, such as de:en.")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Leave out segments that lack a translation.")] = False,
-    size: Annotated[int | None, typer.Option(help="Segments on a page. Default: 4.")] = None,
-    sets: Annotated[int | None, typer.Option(help="Pages that are searched for. Default: 100.")] = None,
+    languages: Annotated[str | None, typer.Option(help="Languages of monolingual pages, such as en,de.")] = None,
+    mixed: Annotated[
+        str | None, typer.Option(help="Languages lead:later of mixed pages, such as de:en, or all.")
+    ] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Omit segments that lack a translation.")] = False,
+    size: Annotated[int | None, typer.Option(help="Number of segments per page. Default: 4.")] = None,
+    sets: Annotated[int | None, typer.Option(help="Number of pages that are searched for. Default: 100.")] = None,
     editions: Annotated[
-        int | None, typer.Option(help="Indexes, each with other orders. Default: every segment at every position.")
+        int | None,
+        typer.Option(help="Number of indexes, each with other orders. Default: every segment at every position."),
     ] = None,
-    distractors: Annotated[int | None, typer.Option(help="More pages, which no query asks for.")] = None,
-    query: Annotated[str | None, typer.Option(help="held-out, first-sentence or title. Default: held-out.")] = None,
-    query_tokens: Annotated[int | None, typer.Option(help="The longest held-out query. Default: 60.")] = None,
-    query_language: Annotated[str | None, typer.Option(help="Ask in this language, whatever the page's.")] = None,
-    opening: Annotated[int | None, typer.Option(help="Put the first so many tokens of a segment on a page.")] = None,
-    min_tokens: Annotated[int | None, typer.Option(help="Leave out shorter segments.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Leave out longer segments.")] = None,
+    distractors: Annotated[int | None, typer.Option(help="Number of further pages, which no query asks for.")] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(help="What pages are searched with: held-out, first-sentence or title. Default: held-out."),
+    ] = None,
+    query_tokens: Annotated[
+        int | None, typer.Option(help="Length of the longest held-out query. Default: 60.")
+    ] = None,
+    query_language: Annotated[
+        str | None, typer.Option(help="Ask in this language, whatever the language of the page.")
+    ] = None,
+    opening: Annotated[
+        int | None, typer.Option(help="Use only the first so many tokens of every segment on a page.")
+    ] = None,
+    min_tokens: Annotated[int | None, typer.Option(help="Omit shorter segments.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Omit longer segments.")] = None,
     documents: Annotated[
         Path | None, typer.Option(help="Where a collection keeps its documents, if not beside its queries.")
     ] = None,
-    language: Annotated[str | None, typer.Option(help="Of a collection that holds several.")] = None,
+    language: Annotated[str | None, typer.Option(help="Language of a collection that has several.")] = None,
     unit: Annotated[
         str | None, typer.Option(help="What a document is in files like SQuAD's: article (default) or paragraph.")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Of a BEIR folder. Default: test.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split of a BEIR folder. Default: test.")] = None,
     too_long: Annotated[
         str | None,
         typer.Option(
-            help="Documents that the model cannot read whole: leave-out, shorten, cut or error. Default: leave-out "
-            "where positions are known, else cut."
+            help="What to do with documents that the model cannot read whole: leave-out, shorten, cut or error. "
+            "Default: leave-out if positions are known, otherwise cut."
         ),
     ] = None,
     margin: Annotated[float | None, typer.Option(help="A loss below it counts as none. Default: 0.01.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of pages and intervals. Default: 0.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Put before every document. Default: the model's own.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of pages and intervals. Default: 0.")] = None,
+    prompt: Prompt = None,
     query_prompt: Annotated[
-        str | None, typer.Option(help="Put before every query. Default: the model's own.")
+        str | None, typer.Option(help="Text put before every query. Default: the model's own.")
     ] = None,
-    window: Window = None,
-    out: Out = None,
-    store: StoreFile = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    batch_tokens: BatchTokens = None,
-    trust_remote_code: TrustRemoteCode = False,
     picture: Annotated[
         Path | None, typer.Option(help="Draw quality by position, or the grid, into this PNG, SVG or PDF.")
     ] = None,
-    fresh: Fresh = False,
-    lengths: Annotated[
+    by_length: Annotated[
         bool, typer.Option("--by-length", help="Show the shortest and longest queries and documents, too.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find out whether a treatment helps search, wherever in a document the evidence lies.
+    """Measure whether a treatment helps search, wherever in a document the evidence is.
 
     Every treatment embeds the same documents and queries; search is exact; differences are taken query by query.
-    What is computed is kept: the same command goes on where it was stopped.
+    Computed vectors are kept: the same command continues where it was stopped.
 
     Examples:
 
@@ -139,98 +128,17 @@ def evaluate(
 
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
     """
+    from dataclasses import replace
+
+    from fairspan.cli.progress import running
+    from fairspan.cli.showing import show
     from fairspan.report.figure import require_drawing
-    from fairspan.studies.evaluate.spec import make_evaluation
-
-    fields: dict[str, Any] = {
-        "treatments": words(treatments),
-        "temperature_grid": decimals("temperature-grid", temperature_grid),
-        "fit_corpus": fit_corpus,
-        "documents_only": documents_only,
-        "indexes": words(indexes),
-        "cross": cross,
-        "chunk_tokens": chunk_tokens,
-        "metrics": words(metrics),
-        "corpus": corpus,
-        "languages": words(languages),
-        "mixed": mixed if mixed == "all" else words(mixed),
-        "partial": partial,
-        "size": size,
-        "sets": sets,
-        "editions": editions,
-        "distractors": distractors,
-        "query": query,
-        "query_tokens": query_tokens,
-        "query_language": query_language,
-        "opening": opening,
-        "min_tokens": min_tokens,
-        "max_tokens": max_tokens,
-        "documents": None if documents is None else str(documents),
-        "language": language,
-        "unit": unit,
-        "split": split,
-        "too_long": too_long,
-        "margin": margin,
-        "seed": seed,
-        "prompt": prompt,
-        "query_prompt": query_prompt,
-    }
-    loading = {
-        "window": positive("window", window),
-        "device": device,
-        "dtype": dtype,
-        "trust_remote_code": trust_remote_code,
-    }
-    if picture is not None:
-        require_drawing(picture)
-    spec = make_evaluation(task, **{name: value for name, value in fields.items() if value is not None})
-    settings = {"out": out, "store": store, "batch_tokens": positive("batch-tokens", batch_tokens), "fresh": fresh}
-    try:
-        _run(model, spec, loading, settings, picture, lengths, as_json)
-    except KeyboardInterrupt:
-        # Typer would end without a word.
-        typer.echo(INTERRUPTED, err=True)
-        raise typer.Exit(130) from None
-
-
-def _run(
-    model: str,
-    spec: EvaluationSpec,
-    loading: dict[str, Any],
-    settings: dict[str, Any],
-    picture: Path | None,
-    lengths: bool,
-    as_json: bool,
-) -> None:
-    import transformers
-    from rich.console import Console
-
-    from fairspan.cli.progress import TerminalProgress
-    from fairspan.model.loading import load_model
-    from fairspan.report.figure import draw, figure_bytes
-    from fairspan.report.files import write_file
-    from fairspan.report.frames import to_records
-    from fairspan.report.terminal import print_view
     from fairspan.studies.evaluate.run import evaluate
     from fairspan.studies.evaluate.view import view_of
 
-    progress = TerminalProgress()
-    progress.stage(f"loading {model}")
-    # transformers' own bar for reading a local file says nothing that the line above does not.
-    transformers.utils.logging.disable_progress_bar()
-    loaded = load_model(model, **{name: value for name, value in loading.items() if value is not None})
-    try:
-        log = evaluate(loaded, spec=spec, name=model, progress=progress, **settings)
-    finally:
-        progress.stop()
-    view = view_of(log, lengths=lengths)
-    if as_json:
-        known = {"run": log.run, "folder": str(log.folder), "model": log.model, "status": log.status}
-        frames = {name: to_records(frame) for name, frame in view.frames.items()}
-        result = {**known, "task": log.header["task"], "notes": log.notes, **frames}
-        typer.echo(json.dumps(result, ensure_ascii=False, indent=2))
-    else:
-        print_view(Console(), view, ending=f"log: {log.folder}")
     if picture is not None:
-        write_file(picture, figure_bytes(draw(view.chart()), picture.suffix.removeprefix(".").lower()))
-        typer.echo(f"picture: {picture}", err=as_json)
+        require_drawing(picture)
+    with running() as progress:
+        log = evaluate(**typed(context, "picture", "by_length"), progress=progress)
+    log = replace(log, show=lambda log: view_of(log, lengths=by_length))
+    show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, BatchTokens, Device, Dtype, TrustRemoteCode, Window, positive, words
-from fairspan.errors import DesignError
+from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, shared, typed
 
 
+@shared(LoadingOptions)
 def inspect(
+    context: typer.Context,
     model: Annotated[
-        str, typer.Argument(help="A SentenceTransformer: a folder, a name on the hub, or default (all-MiniLM-L6-v2).")
+        str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub, such as all-MiniLM-L6-v2.")
     ],
     file: Annotated[
         str, typer.Argument(help="One document: plain text, .md, .json or .jsonl with segments, or - for stdin.")
@@ -22,98 +23,61 @@ def inspect(
     borders: Annotated[
         str,
         typer.Option(
-            help="What segments are found by: heading, rule, blank, line or parts. auto: the file's own segments, "
-            "else headings in Markdown and rules in text, else parts."
+            help="How segments are found: heading, rule, blank, line or parts. auto: the file's own segments, "
+            "otherwise headings in Markdown and rules in text, otherwise parts."
         ),
     ] = "auto",
     parts: Annotated[
-        int | None, typer.Option(help="Split at paragraphs into so many parts of about equal tokens. Default: 4.")
+        int | None,
+        typer.Option(help="Number of parts of about equal length to split at paragraphs into. Default: 4."),
     ] = None,
     treatments: Annotated[
         str | None,
         typer.Option(help="none, paper, retrieval, paper+baskets=segments, … Default: none,paper,retrieval."),
     ] = None,
-    prompt: Annotated[str | None, typer.Option(help="Put before every text. Default: the model's own.")] = None,
-    window: Window = None,
+    prompt: Prompt = None,
+    batch_tokens: BatchTokens = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the shares into this PNG, SVG or PDF.")] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page that colours the text by its segments' shares.")
     ] = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    batch_tokens: BatchTokens = None,
-    trust_remote_code: TrustRemoteCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each segment of one document has in its one vector, before and after calibration.
+    """Show how much of one document's vector each of its segments has, before and after calibration.
 
-    Each segment is embedded alone and compared with the whole document. What the model's window cuts off is named,
-    and shown as never seen.
+    Each segment is embedded alone and compared with the whole document. Segments that the model's window cuts off are
+    named and shown as never seen.
 
     Examples:
 
-        fairspan inspect default page.md
+        fairspan inspect all-MiniLM-L6-v2 page.md
 
         fairspan inspect BAAI/bge-m3 page.json --treatments none,paper+baskets=segments --html page.html
 
-        fairspan inspect default report.txt --parts 6 --picture report.png
+        fairspan inspect all-MiniLM-L6-v2 report.txt --parts 6 --picture report.png
 
-        cat page.txt | fairspan inspect default - --borders rule --json
+        cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
+    from rich.console import Console
+
+    from fairspan.cli.progress import running
     from fairspan.corpus.document_file import STDIN, read_document
     from fairspan.report.figures.style import require_drawing
+    from fairspan.report.inspection_page import save_inspection_page
+    from fairspan.report.inspection_picture import save_inspection_picture
+    from fairspan.report.inspection_terminal import print_inspection
     from fairspan.report.page.render import require_page
+    from fairspan.studies.inspect.run import inspect
 
     if picture is not None:
         require_drawing(picture)
     if html is not None:
         require_page(html)
-    if positive("parts", parts) == 1:
-        raise DesignError("--parts takes a whole number of at least 2, got 1.")
     document = read_document(file, borders)
-    options: dict[str, Any] = {"borders": borders, "parts": parts, "prompt": prompt}
-    if treatments is not None:
-        options["treatments"] = words(treatments)
-    options["batch_tokens"] = positive("batch-tokens", batch_tokens)
-    options["name"] = "stdin" if file == STDIN else Path(file).name
-    loading = {
-        "window": positive("window", window),
-        "device": device,
-        "dtype": dtype,
-        "trust_remote_code": trust_remote_code,
-    }
-    _run(model, document, options, loading, picture=picture, html=html, as_json=as_json)
-
-
-def _run(
-    model: str,
-    document: Any,
-    options: dict[str, Any],
-    loading: dict[str, Any],
-    *,
-    picture: Path | None,
-    html: Path | None,
-    as_json: bool,
-) -> None:
-    import transformers
-    from rich.console import Console
-
-    from fairspan.cli.progress import TerminalProgress
-    from fairspan.model.loading import DEFAULT_MODEL, load_model
-    from fairspan.report.inspection_page import save_inspection_page
-    from fairspan.report.inspection_picture import save_inspection_picture
-    from fairspan.report.inspection_terminal import print_inspection
-    from fairspan.studies.inspect.run import inspect as look
-
-    name = DEFAULT_MODEL if model == "default" else model
-    progress = TerminalProgress()
-    progress.stage(f"loading {name}")
-    # transformers' own bar for reading a local file says nothing that the line above does not.
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        found = look(load_model(name, **loading), document, model_name=name, progress=progress, **options)
-    finally:
-        progress.stop()
+    name = "stdin" if file == STDIN else Path(file).name
+    with running(kept=False) as progress:
+        options = typed(context, "file", "picture", "html")
+        found = inspect(document=document, name=name, progress=progress, **options)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
     else:

@@ -1,58 +1,138 @@
-"""What several verbs take, and reading what was typed."""
+"""Options that several verbs share, and how what was typed becomes keywords of the Python function."""
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from fairspan.errors import DesignError
 
-Window = Annotated[int | None, typer.Option(help="The longest text the model is to read, in tokens.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="The run's folder. Default: one in fairspan-runs that belongs to this command."),
-]
-StoreFile = Annotated[Path | None, typer.Option(help="The file that keeps vectors. Default: in your cache folder.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps.")]
-Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
-BatchTokens = Annotated[int | None, typer.Option(help="Tokens in a batch, padding included.")]
-TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Measure again though the run is complete.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
 # Commas inside brackets belong to a value, as in paper+layers=[1,3].
 _COMMA = re.compile(r",(?![^\[{]*[\]}])")
 
 
-def words(text: str | None) -> list[str] | None:
-    """ "en, de" as ["en", "de"]; None stays None."""
-    return None if text is None else [word.strip() for word in _COMMA.split(text) if word.strip()]
+def print_json(value: Any) -> None:
+    """A result on stdout, for programs."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
 
 
-def numbers(name: str, text: str | None) -> list[int] | None:
-    """ "3,4" as [3, 4]; None stays None."""
+def words(text: str) -> list[str]:
+    """ "en, de" as ["en", "de"]."""
+    return [word.strip() for word in _COMMA.split(text) if word.strip()]
+
+
+def whole_numbers(name: str, text: str) -> list[int]:
+    """ "3,4" as [3, 4]."""
     found = words(text)
-    if found is None:
-        return None
     if not found or not all(word.isascii() and word.isdecimal() for word in found):
-        raise DesignError(f"--{name} takes whole numbers such as 3,4,5, got {text!r}.")
+        raise DesignError(f"[[{name}]] takes whole numbers such as 3,4,5, got {text!r}.")
     return [int(word) for word in found]
 
 
-def decimals(name: str, text: str | None) -> list[float] | None:
-    """ "1,0.9" as [1.0, 0.9]; None stays None."""
-    found = words(text)
+def numbers(name: str, text: str) -> list[float]:
+    """ "1,0.9" as [1.0, 0.9]."""
     try:
-        return None if found is None else [float(word) for word in found]
+        return [float(word) for word in words(text)]
     except ValueError:
-        raise DesignError(f"--{name} takes numbers such as 1.0,0.9,0.8, got {text!r}.") from None
+        raise DesignError(f"[[{name}]] takes numbers such as 1.0,0.9,0.8, got {text!r}.") from None
 
 
-def positive(name: str, value: int | None) -> int | None:
-    """A whole number above 0; None stays None."""
-    if value is not None and value < 1:
-        raise DesignError(f"--{name} takes a whole number of at least 1, got {value}.")
-    return value
+# Options that are typed as one word and are lists in Python, the same in every verb.
+_LISTS: dict[str, Callable[[str, str], list[Any]]] = {
+    **dict.fromkeys(
+        ("languages", "mixed", "treatments", "measures", "indexes", "metrics"), lambda name, text: words(text)
+    ),
+    **dict.fromkeys(("sizes", "lengths"), whole_numbers),
+    **dict.fromkeys(("temperatures", "temperature_grid"), numbers),
+}
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+BatchTokens = Annotated[int | None, typer.Option(help="Number of tokens in a batch, padding included.")]
+ModelName = Annotated[
+    str | None,
+    typer.Argument(help="A SentenceTransformer: a folder or a name on the hub. Default: all-MiniLM-L6-v2."),
+]
+CorpusPath = Annotated[
+    str | None,
+    typer.Option(help="sample, a folder with en.jsonl, de.jsonl, …, a JSONL or Parquet file, or a dataset."),
+]
+Prompt = Annotated[str | None, typer.Option(help="Text put before every document. Default: the model's own.")]
+
+
+@dataclass(frozen=True)
+class LoadingOptions:
+    """How the model is loaded."""
+
+    window: Annotated[int | None, typer.Option(help="Longest text that the model reads, in tokens.")] = None
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps.")] = None
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, bfloat16, float16, or auto for that of the saved weights.")
+    ] = None
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class RunningOptions:
+    """Where a run goes."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run. Default: one in fairspan-runs that belongs to this command."),
+    ] = None
+    store: Annotated[
+        Path | None, typer.Option(help="File that keeps the vectors. Default: in your cache folder.")
+    ] = None
+    batch_tokens: BatchTokens = None
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again even if the run is complete.")] = False
+
+
+def shared(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds the fields of option groups to a verb, which finds what was typed of them with `typed`."""
+
+    def add(verb: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(verb, eval_str=True)
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=hint)
+            for group in groups
+            for name, hint in get_type_hints(group, include_extras=True).items()
+        ]
+
+        @wraps(verb)
+        def wrapped(**given: Any) -> None:
+            verb(**{name: given[name] for name in own.parameters})
+
+        last = own.parameters["as_json"]
+        kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.parameters.values() if one != last]
+        parameters = [*kept, *more, last.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        wrapped.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {one.name: one.annotation for one in parameters}
+        return wrapped
+
+    return add
+
+
+def typed(context: typer.Context, *but: str) -> dict[str, Any]:
+    """What was typed, by the names that the Python function has for it; defaults are left to that function."""
+    given = {}
+    for name, value in context.params.items():
+        source = context.get_parameter_source(name)
+        if source is None or source.name == "DEFAULT" or name in (*but, "as_json"):
+            continue
+        is_list = name in _LISTS and isinstance(value, str) and (name, value) != ("mixed", "all")
+        given[name] = _LISTS[name](name, value) if is_list else value
+    return given
+
+
+def pick(given: dict[str, Any], group: type) -> dict[str, Any]:
+    """Those that belong to a group."""
+    return {name: given[name] for name in get_type_hints(group) if name in given}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -13,9 +17,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+INTERRUPTED = "fairspan: interrupted."
+KEPT = " What was computed is kept: the same command continues from there."
+
 
 class TerminalProgress:
-    """A bar where stderr is a terminal, one line a stage where it is a file or a pipe."""
+    """A bar if stderr is a terminal, one line per stage if it is a file or a pipe."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -50,3 +57,22 @@ class TerminalProgress:
     def stop(self) -> None:
         self._bar.stop()
         self._task = None
+
+
+@contextmanager
+def running(*, kept: bool = True) -> Iterator[TerminalProgress]:
+    """Progress of a study.
+
+    Args:
+        kept: whether what was computed is kept when it is interrupted.
+    """
+    import transformers
+
+    # transformers' own bar for reading a local file says nothing that "loading" does not.
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        yield TerminalProgress()
+    except KeyboardInterrupt:
+        # Typer would end without a message.
+        typer.echo(INTERRUPTED + (KEPT if kept else ""), err=True)
+        raise typer.Exit(130) from None

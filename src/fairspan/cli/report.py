@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import words
+from fairspan.cli.options import print_json, words
 from fairspan.errors import LogError
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs: audits, evaluations, studies of length.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs of audit, evaluate or collapse.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="The page. Default: report.html in the run's folder; of several runs, in this one."),
+        typer.Option(help="The page to write. Default: report.html in the run's folder, or here for several runs."),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What stands at the top of the page.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="A folder for all figures of the runs.")] = None,
-    figure_formats: Annotated[str, typer.Option(help="Of svg, png and pdf.")] = "svg",
-    tables: Annotated[Path | None, typer.Option(help="A folder for all tables of the runs.")] = None,
-    table_formats: Annotated[str, typer.Option(help="Of md, tex and csv.")] = "md,tex,csv",
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder to write all figures of the runs to.")] = None,
+    figure_formats: Annotated[str, typer.Option(help="Formats of the figures: svg, png, pdf.")] = "svg",
+    tables: Annotated[Path | None, typer.Option(help="Folder to write all tables of the runs to.")] = None,
+    table_formats: Annotated[str, typer.Option(help="Formats of the tables: md, tex, csv.")] = "md,tex,csv",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the names of the written files as JSON.")] = False,
 ) -> None:
-    """Make a page of runs that can be mailed: verdicts, profiles before and after, tables, methods and the rows.
+    """Write one HTML page about runs: verdicts, charts before and after, tables, methods and the raw rows.
 
-    The page is one file. It needs no network and holds the raw rows unless they are too many. Several runs stand side
-    by side, with paired differences where they share documents or queries.
+    The page is a single file that needs no network. Several runs stand side by side, with paired differences where
+    they share documents or queries.
 
     Examples:
 
@@ -40,40 +39,29 @@ def report(
     """
     from rich.console import Console
 
-    from fairspan.report.any_summary import summarize_run
-    from fairspan.report.page.page import write_page
-    from fairspan.report.page.render import require_page
-    from fairspan.runs.log import read_log
+    from fairspan.report.files import file_names, write_figures, write_tables
+    from fairspan.report.render import require_page
+    from fairspan.studies.logs import read_log, save_page
 
-    wanted = {
-        "figures": _formats("figure-formats", figure_formats),
-        "tables": _formats("table-formats", table_formats),
-    }
+    figure_kinds, table_kinds = _formats("figure_formats", figure_formats), _formats("table_formats", table_formats)
     if out is not None:
         require_page(out)
     with Console(stderr=True).status("reading") as status:
         logs = [read_log(run) for run in runs]
         page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
-        status.update("statistics")
-        summaries = [summarize_run(log) for log in logs]
-        status.update("page")
-        made = write_page(logs, page, title=title, summaries=summaries)
-        written = {"page": [made], "figures": [], "tables": []}
-        for log, summary in zip(logs, summaries, strict=True):
-            # Figures of several runs have the same names.
-            inner = log.run if len(logs) > 1 else ""
+        status.update("statistics and page")
+        written = {"page": [save_page(logs, page, title)], "figures": [], "tables": []}
+        # Figures of several runs have the same names.
+        folders = file_names([log.run for log in logs]) if len(logs) > 1 else [""]
+        for log, inner in zip(logs, folders, strict=True):
             if figures is not None:
-                from fairspan.report.figures.of_run import write_figures
-
                 status.update(f"figures of {log.run}")
-                written["figures"] += write_figures(log, figures / inner, wanted["figures"], summary=summary)
+                written["figures"] += write_figures(log.view, figures / inner, figure_kinds)
             if tables is not None:
-                from fairspan.report.tables.of_run import write_tables
-
                 status.update(f"tables of {log.run}")
-                written["tables"] += write_tables(log, tables / inner, wanted["tables"], summary=summary)
+                written["tables"] += write_tables(list(log.view.tables()), tables / inner, table_kinds)
     if as_json:
-        typer.echo(json.dumps({kind: [str(file) for file in files] for kind, files in written.items()}, indent=2))
+        print_json({kind: [str(file) for file in files] for kind, files in written.items()})
         return
     typer.echo(f"page: {page} ({page.stat().st_size / 1e6:.1f} MB)")
     for kind, folder in (("figures", figures), ("tables", tables)):
@@ -84,5 +72,5 @@ def report(
 def _formats(name: str, text: str) -> list[str]:
     found = words(text)
     if not found:
-        raise LogError(f"--{name} takes at least one format.")
+        raise LogError(f"[[{name}]] takes at least one format.")
     return found

@@ -43,7 +43,7 @@ def require_aligned(reading: Reading, languages: Sequence[str]) -> None:
     gaps = "; ".join(f"{reading.labels[language]} lacks {_some(gone)}" for language, gone in lacking.items() if gone)
     raise CorpusError(
         f"the languages of {reading.name} do not have the same segments ({counts}): {gaps}. Complete them, or take "
-        "only the ids that all of them share: --partial (in Python, partial=True)."
+        "only the ids that all of them share: [[partial=True]]."
     )
 
 

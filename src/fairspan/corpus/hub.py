@@ -38,7 +38,7 @@ def read_hub(name: str, languages: Sequence[str] | None = None, id_field: str = 
             raise CorpusError(
                 f"{name} does not say which language its rows are in (its splits: {', '.join(splits)}). A corpus has "
                 "one split or one configuration a language, or a column 'language'; one split alone is read as the "
-                "single language that you name: --languages en (in Python, languages=['en'])."
+                "single language that you name: [[languages=en,]]."
             )
         splits = dict(zip(languages, splits.values(), strict=True))
     tables = {split: table for split, table in splits.items() if languages is None or split in languages}
@@ -54,7 +54,7 @@ def _by_language(name: str, tables: Mapping[str, Any], available: Sequence[str],
             counts = ", ".join(f"{language} {length}" for language, length in lengths.items())
             raise CorpusError(
                 f"{name} has no column 'id', and row numbers cannot stand in for it, because its languages differ in "
-                f"length ({counts}). Name the column that aligns them: --id-field (in Python, id_field=…)."
+                f"length ({counts}). Name the column that aligns them: [[id_field=]]."
             )
         notes = (f"{name} has no column 'id': row numbers serve as ids, so equal rows must be translations.",)
     parts = [

@@ -29,7 +29,7 @@ def read_file(path: Path, languages: Sequence[str] | None = None, id_field: str 
         if languages is None or len(languages) != 1:
             raise CorpusError(
                 f"{source.place(first.number)}: there is no field 'language'. If the whole file is in one language, "
-                "name that language: --languages en (in Python, languages=['en'])."
+                "name that language: [[languages=en,]]."
             )
         language = languages[0]
     return join(path.name.removesuffix(ending), [collect(source, language, languages, id_field)])

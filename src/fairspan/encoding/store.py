@@ -83,13 +83,13 @@ class Store:
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if owner != APPLICATION and (owner or written or tables):
                 raise StoreError(
-                    f"{self.path} is a database of another program: choose another file with --store or "
+                    f"{self.path} is a database of another program: choose another file with [[store=]] or "
                     "FAIRSPAN_STORE."
                 )
             if written not in (0, LAYOUT):
                 raise StoreError(
                     f"the store {self.path} has layout {written}, and this fairspan writes layout {LAYOUT}: choose "
-                    "another file with --store or FAIRSPAN_STORE."
+                    "another file with [[store=]] or FAIRSPAN_STORE."
                 )
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
@@ -131,11 +131,11 @@ class Store:
         code = getattr(error, "sqlite_errorcode", None)
         primary = None if code is None else code & 0xFF
         number = getattr(error, "errno", None)
-        elsewhere = "choose another file with --store or FAIRSPAN_STORE."
+        elsewhere = "choose another file with [[store=]] or FAIRSPAN_STORE."
         if primary == sqlite3.SQLITE_FULL or number in (errno.ENOSPC, errno.EDQUOT):
             return (
                 f"the disk that holds the store {self.path} is full: what was stored before is kept. Make room, or "
-                "choose another file with --store, and run the same command again."
+                "choose another file with [[store=]], and run the same again."
             )
         if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or number in (
             errno.EROFS,
@@ -148,5 +148,5 @@ class Store:
         if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return f"the store {self.path} stayed locked by another process for {_WAIT_SECONDS} s: run it again."
         if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            return f"{self.path} is not a store, or is damaged: move it away, or choose another file with --store."
+            return f"{self.path} is not a store, or is damaged: move it away, or choose another file with [[store=]]."
         return f"the store {self.path} failed ({error}): {elsewhere}"

@@ -350,4 +350,5 @@ def _arrays(points: Sequence[Point | None]) -> np.ndarray:
 
 def _reach(values: np.ndarray) -> np.ndarray:
     """[2, N]: lengths of error bars, 0 where an interval is unknown."""
-    return np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]])))
+    lengths: np.ndarray = np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]])))
+    return lengths

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from markupsafe import escape
@@ -32,6 +32,10 @@ class Result(ABC):
     @abstractmethod
     def save_page(self, path: Path | str) -> Path:
         """Write one HTML file with verdicts, charts, tables, methods and data."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it, with one list of records for each frame."""
 
     @property
     def verdicts(self) -> pl.DataFrame:

@@ -1,16 +1,19 @@
-"""`Base`: what a treatment's calibration is put upon, the model as it comes or a baseline made of it."""
+"""`Treated`: a model under one treatment, with the encoders of documents, of segments alone and of queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.temperature import Side
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import Encoder, ModelEncoder, Text
-from fairspan.encoding.fill import Progress, Tally, fill
+from fairspan.encoding.encoder import AnyEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.errors import UnsupportedModel
 from fairspan.model.last_two import last_two
@@ -21,35 +24,7 @@ Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
 """[texts, dimension], the vectors of texts to fit on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """A model, and what keys of its vectors begin with."""
-
-    model: SentenceTransformer
-    fingerprint: str
-
-
-def base_of(
-    model: SentenceTransformer, fingerprint: str, treatment: Treatment, *, prompt: str, fit: FitPart, embed: Embed
-) -> Base:
-    """The model that a treatment calibrates.
-
-    Args:
-        fingerprint: of the plain model.
-        prompt: what documents, and so the texts to fit on, are embedded with.
-    """
-    if treatment.whitens:
-        calibration = treatment.for_documents
-        by_segments = treatment.baskets == "segments" and calibration.acts
-        plain = ModelEncoder(model, calibration, prompt=prompt, fingerprint=fingerprint, by_segments=by_segments)
-        whitening = fit_whitening(embed(plain, fit.texts), dimensions=treatment.dimensions)
-        return Base(whiten(model, whitening), f"{fingerprint} {treatment.baseline} {whitening.fingerprint}")
-    if treatment.baseline == "last2avg":
-        return Base(last_two(model), f"{fingerprint} {treatment.baseline}")
-    return Base(model, fingerprint)
-
-
-def embed_through(store: Store, *, budget: int, tally: Tally, progress: Progress) -> Embed:
+def embed_through(store: Store, *, budget: int, tally: Tally, progress: Callable[[int], None]) -> Embed:
     """Embeds what the store does not have, as everything else is embedded."""
 
     def embed(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
@@ -59,6 +34,65 @@ def embed_through(store: Store, *, budget: int, tally: Tally, progress: Progress
         return np.stack([found[key] for key in keys])
 
     return embed
+
+
+@dataclass(frozen=True)
+class Treated:
+    """A model under a treatment.
+
+    Attributes:
+        model: what is calibrated: the plain model, or the baseline made of it.
+        fingerprint: what the keys of its vectors begin with.
+        prompts: by side.
+    """
+
+    model: SentenceTransformer | Encodes
+    fingerprint: str
+    treatment: Treatment
+    prompts: Mapping[str, str]
+
+    @cached_property
+    def documents(self) -> AnyEncoder:
+        return self._encoder(self.treatment.for_documents)
+
+    @cached_property
+    def segments(self) -> AnyEncoder:
+        """Of segments that are embedded alone."""
+        return self._encoder(self.treatment.for_segments)
+
+    @cached_property
+    def queries(self) -> AnyEncoder:
+        return self._encoder(self.treatment.for_queries, side="query")
+
+    def _encoder(self, calibration: Calibration, side: Side = "document") -> AnyEncoder:
+        if not isinstance(self.model, SentenceTransformer):
+            return ObjectEncoder(self.model)
+        by_segments = side == "document" and self.treatment.baskets == "segments" and calibration.acts
+        return ModelEncoder(
+            self.model,
+            calibration,
+            prompt=self.prompts[side],
+            fingerprint=self.fingerprint,
+            side=side,
+            by_segments=by_segments,
+        )
+
+
+def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
+    """The plain model, or the baseline that the treatment names in its place.
+
+    Args:
+        fit: what a whitening is fitted on, embedded as documents are.
+        embed: embeds it.
+    """
+    treatment, fingerprint = plain.treatment, f"{plain.fingerprint} {plain.treatment.baseline}"
+    if treatment.whitens:
+        whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.dimensions)
+        made = whiten(plain.model, whitening)
+        return Treated(made, f"{fingerprint} {whitening.fingerprint}", treatment, plain.prompts)
+    if treatment.baseline == "last2avg":
+        return Treated(last_two(plain.model), fingerprint, treatment, plain.prompts)
+    return plain
 
 
 def refuse_unsuited(model: SentenceTransformer, treatment: Treatment, *, compares_tokens: bool) -> None:

@@ -72,7 +72,7 @@ def choose_fit_part(
     if source is None:
         raise CorpusError(
             f"{fitted[0].name} is fitted on texts that are never tested, and this task has none to spare: name a "
-            "corpus of other texts with --fit-corpus (in Python, fit_corpus='…')."
+            "corpus of other texts with [[fit_corpus=]]."
         )
     corpus = Corpus.read(source, languages, partial=True)
     texts = _cut(_untested(corpus, tested), counter)
@@ -114,5 +114,5 @@ def _refuse_few(treatment: Treatment, width: int, count: int, corpus: str) -> No
         raise CorpusError(
             f"{treatment.name} needs {_LEAST * kept} texts of up to {_TOKENS} tokens to be fitted on, {_LEAST} for "
             f"each of {kept} dimensions, and {corpus} has {count} that are not tested: add {_LEAST * kept - count}, "
-            f"{fewer}test fewer, or name another corpus with --fit-corpus (in Python, fit_corpus='…')."
+            f"{fewer}test fewer, or name another corpus with [[fit_corpus=]]."
         )

@@ -1,13 +1,14 @@
-"""`AuditLog`: one folder a run, with `run.json` (what was done, how far) and `rows.parquet` (every raw value)."""
+"""`RunLog`: one folder per run, with `run.json` (what was done, how far) and `rows.parquet` (every raw value)."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,13 @@ from typing import Any
 import polars as pl
 
 from fairspan.errors import LogError
+from fairspan.report.files import write_file
+from fairspan.report.frames import to_records
+from fairspan.report.page import make_page
+from fairspan.report.render import require_page
+from fairspan.report.result import Result
+from fairspan.report.view import View
+from fairspan.runs.facts import part_of
 
 FORMAT = 1
 HEADER, ROWS = "run.json", "rows.parquet"
@@ -22,19 +30,30 @@ STATES = ("running", "complete", "failed", "interrupted")
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
 
 
-@dataclass(frozen=True, slots=True)
-class AuditLog:
-    """What a run left on disk.
+@dataclass(frozen=True, eq=False, repr=False)
+class RunLog(Result):
+    """What a run left on disk, and what its study shows of it.
 
     Attributes:
         folder: where it lies.
         header: `run.json`: format, verb, run, status, spec, seeds, versions, model, corpus, timings, notes.
-        rows: one measured value a row; see `fairspan.runs.rows.SCHEMA`.
+        rows: one measured value per row; see `fairspan.runs.rows.SCHEMA`.
+        show: makes the view of such a log.
     """
 
     folder: Path
     header: Mapping[str, Any]
     rows: pl.DataFrame
+    show: Callable[[RunLog], View]
+
+    @cached_property
+    def view(self) -> View:
+        """Statistics, charts and tables, made from the rows when first asked for."""
+        return self.show(self)
+
+    @property
+    def verb(self) -> str:
+        return str(self.header["verb"])
 
     @property
     def run(self) -> str:
@@ -54,19 +73,49 @@ class AuditLog:
 
     @property
     def treatments(self) -> list[str]:
+        """All that were asked for."""
         return [str(treatment["name"]) for treatment in self.spec["treatments"]]
+
+    @property
+    def measured(self) -> list[str]:
+        """The treatments that have rows; an interrupted run lacks some."""
+        there = set(self.rows["treatment"].unique().to_list())
+        return [name for name in self.treatments if name in there]
 
     @property
     def notes(self) -> list[str]:
         return [str(note) for note in self.header["notes"]]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it, with one list of records for each frame."""
+        return {
+            "format": FORMAT,
+            "verb": self.verb,
+            "run": self.run,
+            "folder": str(self.folder),
+            "model": self.model,
+            "status": self.status,
+            "notes": list(self.view.notes),
+            **{name: to_records(frame) for name, frame in self.view.frames.items()},
+        }
 
-def read_log(folder: Path | str) -> AuditLog:
+    def save_page(self, path: Path | str) -> Path:
+        """Write one HTML file with verdicts, charts, tables, methods and data."""
+        require_page(Path(path))
+        return write_file(Path(path), make_page(self.view.title, [part_of(self)]))
+
+
+def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
-    folder = Path(folder)
-    folder = folder.parent if folder.name == HEADER else folder
+    folder = folder_of(folder)
     header = read_header(folder)
-    return AuditLog(folder, header, _read_rows(folder / ROWS, header))
+    return RunLog(folder, header, _read_rows(folder / ROWS, header), show)
+
+
+def folder_of(path: Path | str) -> Path:
+    """The folder of a run, which may be given by its run.json."""
+    path = Path(path)
+    return path.parent if path.name == HEADER else path
 
 
 def read_header(folder: Path) -> dict[str, Any]:
@@ -135,11 +184,10 @@ class LogWriter:
         self.header["rows"] = len(whole)
         self._write_header()
 
-    def finish(self, status: str, *, error: str | None = None, **entries: Any) -> AuditLog | None:
-        """Write how the run ended; the log, if it is complete."""
+    def finish(self, status: str, *, error: str | None = None, **entries: Any) -> None:
+        """Write how the run ended."""
         self.header |= {"status": status, "finished": _now(), "error": error, **entries}
         self._write_header()
-        return AuditLog(self.folder, self.header, pl.concat(self._rows)) if status == "complete" else None
 
     def _write_header(self) -> None:
         text = json.dumps(self.header, indent=2, ensure_ascii=False) + "\n"
@@ -176,7 +224,7 @@ def _guard(action: Any, folder: Path) -> None:
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise LogError(
-            f"the run's folder {folder} cannot be written ({reason}): make room or choose another with --out. "
+            f"the run's folder {folder} cannot be written ({reason}): make room or choose another with [[out=]]. "
             "Vectors that were computed are in the store, and the same command goes on from there."
         ) from error
 

@@ -1,8 +1,8 @@
-"""What long work tells about itself while it runs."""
+"""`Progress`: what a run reports while it works, and who shows it."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Progress(Protocol):
@@ -15,7 +15,7 @@ class Progress(Protocol):
         """Counted work begins; `total` is in tokens."""
 
     def advance(self, amount: int) -> None:
-        """So many tokens are dealt with."""
+        """So many tokens are done."""
 
     def stop(self) -> None:
         """Counted work is over."""
@@ -31,3 +31,37 @@ class Silent:
     def advance(self, amount: int) -> None: ...
 
     def stop(self) -> None: ...
+
+
+class TqdmProgress:
+    """A bar of tqdm: in a notebook a widget, elsewhere a line on stderr."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._stage = ""
+
+    def stage(self, name: str) -> None:
+        self._stage = name
+        if self._bar is not None:
+            self._bar.set_description(name)
+
+    def start(self, total: int) -> None:
+        from tqdm.auto import tqdm
+
+        self._bar = tqdm(total=total, desc=self._stage, unit=" tokens", unit_scale=True, leave=False)
+
+    def advance(self, amount: int) -> None:
+        if self._bar is not None:
+            self._bar.update(amount)
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = None
+
+
+def as_progress(given: bool | Progress) -> Progress:
+    """True for a bar, False for none, or whatever shows it."""
+    if isinstance(given, bool):
+        return TqdmProgress() if given else Silent()
+    return given

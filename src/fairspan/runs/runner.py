@@ -1,4 +1,4 @@
-"""What every verb that embeds does around its work: find a finished run, write the log, keep what was computed."""
+"""`Run`: what every study does around its work: find a finished run, write the log, keep what was computed."""
 
 from __future__ import annotations
 
@@ -6,100 +6,178 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from sentence_transformers import SentenceTransformer
+import numpy as np
 
 from fairspan import __version__
-from fairspan.encoding.fill import Tally
+from fairspan.calibration.treatment import Treatment
+from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.store import Store, default_store
+from fairspan.encoding.whole import refuse_unread_end
 from fairspan.errors import DesignError, LogError
-from fairspan.model.transformer import calibrated_transformers
-from fairspan.runs.log import HEADER, AuditLog, LogWriter, read_header, read_log
+from fairspan.report.view import View
+from fairspan.runs.bases import Treated, embed_through
+from fairspan.runs.fit_part import FitPart
+from fairspan.runs.log import HEADER, LogWriter, RunLog, read_header, read_log
+from fairspan.runs.progress import Progress, Silent
+from fairspan.runs.subject import Subject
 
 DEFAULT_RUNS = Path("fairspan-runs")
 
 
-def run_name(model: str, *decisive: Any) -> str:
-    """The name of a run's folder: the model's, and a hash of all that decides the result."""
-    digest = hashlib.sha256(json.dumps([__version__, *decisive], sort_keys=True).encode()).hexdigest()
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").split("/")[-1]).strip("-.") or "model"
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Where a run goes and how.
+
+    Attributes:
+        out: its folder; None for one in `fairspan-runs` that belongs to the model and the spec.
+        store: the file that keeps vectors; None for one in the user's cache folder.
+        batch_tokens: tokens in a batch, padding included.
+        fresh: measure again although the folder holds a complete run.
+    """
+
+    out: Path | str | None = None
+    store: Path | str | None = None
+    batch_tokens: int | None = None
+    fresh: bool = False
+    progress: Progress = field(default_factory=Silent)
+
+
+class Spec(Protocol):
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+class Prepared(Protocol):
+    """A study with everything read and built, and nothing embedded yet."""
+
+    @property
+    def subject(self) -> Subject: ...
+    @property
+    def spec(self) -> Spec: ...
+    @property
+    def fit(self) -> FitPart: ...
+    @property
+    def decisive(self) -> list[Any]:
+        """What else decides the result: fingerprints of what was read."""
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What the log says of this kind of study, with its verb and its notes."""
+
+
+def run_name(prepared: Prepared) -> str:
+    """The name of a run's folder: the model's, and a hash of everything that decides the result."""
+    subject = prepared.subject
+    decisive = [__version__, prepared.spec.to_dict(), subject.decisive, prepared.decisive, *prepared.fit.decisive]
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", subject.name.rstrip("/").split("/")[-1]).strip("-.") or "model"
     return f"{slug}-{digest[:8]}"
 
 
-def name_of(model: Any) -> str:
-    """What to call a model that was given without a name."""
-    card = getattr(model, "model_card_data", None)
-    return str(getattr(card, "base_model", None) or type(model).__name__)
+class Run:
+    """One study while it runs: where its texts are embedded and its rows and notes go."""
+
+    def __init__(
+        self, prepared: Prepared, writer: LogWriter, store: Store, budget: int, tally: Tally, progress: Progress
+    ) -> None:
+        self.prepared, self.subject = prepared, prepared.subject
+        self.writer, self.store, self.budget, self.tally, self.progress = writer, store, budget, tally, progress
+        self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
+        self.header = writer.header
+        self.add = writer.add
+        self.label = {"run": self.header["run"], "model": prepared.subject.name}
+
+    def note(self, text: str) -> None:
+        """Add a note to the log, once."""
+        if text not in self.header["notes"]:
+            self.header["notes"].append(text)
+
+    def under(self, treatment: Treatment) -> Treated:
+        return self.subject.under(treatment, fit=self.prepared.fit, embed=self.embed)
+
+    def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
+        """Embed what the store does not have."""
+        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
+
+    def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        found = self.store.get(keys)
+        return [found[key] for key in keys]
+
+    def prove_whole(self, encoder: Encoder, texts: Sequence[Text]) -> None:
+        """Raise if the model does not read the longest of the texts to its end."""
+        longest = max(texts, key=lambda text: text.length, default=None)
+        if longest is not None and self.store.missing([encoder.key(longest)]):
+            refuse_unread_end(encoder, longest, self.tally)
 
 
-def calibrations_of(model: Any) -> list[dict[str, Any]]:
-    """How a model is calibrated before any treatment."""
-    if not isinstance(model, SentenceTransformer):
-        return []
-    return [module.calibration.to_dict() for module in calibrated_transformers(model)]
+def run_study(
+    prepared: Prepared, measure: Callable[[Run], None], options: RunOptions, show: Callable[[RunLog], View]
+) -> RunLog:
+    """Find the finished run, or measure under a log that says how it ended, whatever happens."""
+    subject, progress = prepared.subject, options.progress
+    budget = subject.budget(options.batch_tokens)
+    if subject.is_open:
+        progress.stage("hashing the weights")
+    name = run_name(prepared)
+    folder = Path(options.out) if options.out is not None else DEFAULT_RUNS / name
+    done = _finished(folder, name, show, fresh=options.fresh or subject.fingerprint is None)
+    if done is not None:
+        return done
+    writer = LogWriter(folder, _header(prepared, name))
+    tally, started = Tally(), time.monotonic()
+    try:
+        with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
+            measure(Run(prepared, writer, store, budget, tally, progress))
+    except BaseException as error:
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        # Where the disk is full the header cannot be written either; the first error is the one to report.
+        with suppress(LogError):
+            writer.finish(status, error=str(error) or None, timings=_timings(tally, started))
+        raise
+    finally:
+        progress.stop()
+    if tally.halved:
+        note = f"memory ran out and {tally.halved} batches were halved: fewer tokens in a batch would be faster"
+        writer.header["notes"].append(note)
+    writer.finish("complete", timings=_timings(tally, started))
+    return RunLog(folder, writer.header, writer.rows, show)
 
 
-def described(model: Any, name: str, fingerprint: str | None, **details: Any) -> dict[str, Any]:
-    """What a log says of a model."""
-    known: dict[str, Any] = {"name": name, "fingerprint": fingerprint}
-    if not isinstance(model, SentenceTransformer):
-        return known
-    parameter = next(model.parameters(), None)
+def _header(prepared: Prepared, name: str) -> Mapping[str, Any]:
+    spec, own = prepared.spec.to_dict(), prepared.header
     return {
-        **known,
-        **details,
-        "device": str(model.device),
-        "dtype": None if parameter is None else str(parameter.dtype).removeprefix("torch."),
-        "calibrations": calibrations_of(model),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "run": name,
+        "model": prepared.subject.description,
+        "token_unit": prepared.subject.counter.unit,
+        "seed": spec.get("seed", spec.get("design", {}).get("seed")),
+        "spec": spec,
+        **own,
+        "notes": [*own["notes"], *prepared.fit.notes],
     }
 
 
-def batch_budget(model: Any, batch_tokens: int | None) -> int:
-    """Tokens in a batch, padding included."""
-    if batch_tokens is not None and batch_tokens < 1:
-        raise DesignError(f"batch_tokens must be a whole number of at least 1, got {batch_tokens}.")
-    device = getattr(model, "device", None)
-    return batch_tokens or (65536 if getattr(device, "type", "cpu") == "cuda" else 4096)
-
-
-def finished(folder: Path, run: str, *, fresh: bool) -> AuditLog | None:
+def _finished(folder: Path, name: str, show: Callable[[RunLog], View], *, fresh: bool) -> RunLog | None:
     """The complete log of this very run, if the folder holds it and it is wanted."""
     if not (folder / HEADER).exists():
         return None
     header = read_header(folder)
-    if header.get("run") != run:
+    if header.get("run") != name:
         raise DesignError(
             f"{folder} holds the run {header.get('run')}, which asked for something else: choose another folder with "
-            "--out."
+            "[[out=]]."
         )
     if fresh or header.get("status") != "complete":
         return None
     # Rows that were lost or written over are measured again.
     with suppress(LogError):
-        return read_log(folder)
+        return read_log(folder, show)
     return None
-
-
-def write_run(folder: Path, header: Mapping[str, Any], work: Callable[[LogWriter, Tally], None]) -> AuditLog:
-    """Do the work under a log that says how it ended, whatever happens."""
-    writer = LogWriter(folder, header)
-    tally, started = Tally(), time.monotonic()
-    try:
-        work(writer, tally)
-    except BaseException as error:
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        # Where the disk is full the header cannot be written either; the first error is the one to tell.
-        with suppress(LogError):
-            writer.finish(status, error=str(error) or None, timings=_timings(tally, started))
-        raise
-    notes = [*writer.header["notes"], *_tally_notes(tally)]
-    log = writer.finish("complete", timings=_timings(tally, started), notes=notes)
-    assert log is not None
-    return log
 
 
 def _timings(tally: Tally, started: float) -> dict[str, Any]:
@@ -110,9 +188,3 @@ def _timings(tally: Tally, started: float) -> dict[str, Any]:
         "texts_from_store": tally.found,
         "batches_halved": tally.halved,
     }
-
-
-def _tally_notes(tally: Tally) -> list[str]:
-    if not tally.halved:
-        return []
-    return [f"memory ran out and {tally.halved} batches were halved: a smaller --batch-tokens would be faster"]

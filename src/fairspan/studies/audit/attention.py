@@ -10,7 +10,7 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.report.text import finite
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.means import half_widths
 
 MEASURES = {"attention_segment": "segment", "attention_basket": "basket", "attention_bin": "bin"}
@@ -93,7 +93,7 @@ class AttentionProfile:
 class AttentionSummary:
     """All attention profiles of one run; none if attention was not measured."""
 
-    log: AuditLog
+    log: RunLog
     groups: dict[str, range]
     """The groups of layers, such as "last third"."""
     profiles: tuple[AttentionProfile, ...]
@@ -149,7 +149,7 @@ def layer_groups(depth: int) -> dict[str, range]:
     return thirds | everything
 
 
-def summarize_attention(log: AuditLog) -> AttentionSummary:
+def summarize_attention(log: RunLog) -> AttentionSummary:
     """Mean shares of every part of the text, over the documents that have it."""
     rows = log.rows.filter(pl.col("measure").is_in(list(MEASURES)) & pl.col("layer").is_not_null())
     if rows.is_empty():

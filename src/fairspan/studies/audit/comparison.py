@@ -10,7 +10,7 @@ import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.report.text import finite
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import spread
 from fairspan.stats.paired import PairedComparison, compare
@@ -25,7 +25,7 @@ _PLACE = ["set", "order", "position", "segment", "language"]
 class Side:
     """One treatment of one run."""
 
-    log: AuditLog
+    log: RunLog
     treatment: str
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ def compare_sides(first: Side, second: Side) -> list[Comparison]:
     return found
 
 
-def sides_to_compare(first: AuditLog, second: AuditLog | None) -> list[tuple[Side, Side]]:
+def sides_to_compare(first: RunLog, second: RunLog | None) -> list[tuple[Side, Side]]:
     """Within one run every treatment against its first; between two runs each treatment that both have."""
     if second is None:
         baseline, *others = _measured(first)
@@ -126,7 +126,7 @@ def sides_to_compare(first: AuditLog, second: AuditLog | None) -> list[tuple[Sid
     )
 
 
-def _measured(log: AuditLog) -> list[str]:
+def _measured(log: RunLog) -> list[str]:
     """The treatments that have rows: of an interrupted run not all, nor those that were passed over."""
     there = set(log.rows["treatment"].unique().to_list())
     return [name for name in log.treatments if name in there]

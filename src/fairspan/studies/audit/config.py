@@ -12,7 +12,6 @@ from typing import Any
 from fairspan.errors import DesignError
 
 _SHIPPED = files("fairspan.studies.audit") / "configs"
-# About the file as a whole, or about loading; everything else is a field of the spec.
 _LOADING = ("window", "device", "dtype", "trust_remote_code")
 
 
@@ -39,7 +38,7 @@ def read_config(source: str) -> list[PlannedAudit]:
     table = _parse(source)
     runs = table.pop("run", [{}])
     if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
-        raise DesignError(f"{source}: runs are written as [[run]] tables.")
+        raise DesignError(f"{source}: runs are written as tables, each below a line [[ run ]].")
     planned = []
     for run in runs:
         merged = {**table, **run}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairspan.encoding.encoder import Encoder, Text
-from fairspan.studies.audit.prepare import Prepared, encoders
+from fairspan.studies.audit.prepare import Prepared
 
 _TRIAL_SECONDS = 1.5
 
@@ -67,7 +67,7 @@ def forecast(prepared: Prepared) -> Forecast:
 
 def _speed(prepared: Prepared, treatment: Any, documents: Sequence[Text]) -> float:
     """Tokens a second, from documents of middling length."""
-    _, encoder = encoders(prepared, treatment, _stand_in)
+    encoder = prepared.subject.under(treatment, fit=prepared.fit, embed=_stand_in, lasting=False).documents
     ordered = sorted(documents, key=lambda text: text.length)
     middle = ordered[len(ordered) // 2 :][:4]
     encoder.vectors(middle[:1])

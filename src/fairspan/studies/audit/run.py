@@ -2,140 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.treatment import Treatment
+from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment
+from fairspan.design.design import Design
 from fairspan.design.documents import Document
-from fairspan.design.plan import languages_of
 from fairspan.encoding.attention_rows import attention_rows
-from fairspan.encoding.encoder import AnyEncoder, Encodes, Text
-from fairspan.encoding.fill import Tally, fill
-from fairspan.encoding.store import Store, default_store
-from fairspan.encoding.whole import refuse_unread_end
-from fairspan.errors import DesignError
-from fairspan.runs.bases import embed_through
-from fairspan.runs.log import AuditLog, LogWriter
-from fairspan.runs.progress import Progress, Silent
+from fairspan.encoding.encoder import Text
+from fairspan.model.loading import Loading
+from fairspan.runs.bases import Treated
+from fairspan.runs.log import RunLog
+from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.rows import position_rows
-from fairspan.runs.runner import DEFAULT_RUNS, batch_budget, described, finished, write_run
+from fairspan.runs.runner import Run, RunOptions, run_study
+from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.stats.cosines import representation, retention
-from fairspan.studies.audit.prepare import Prepared, encoders, prepare
+from fairspan.studies.audit.prepare import Prepared, prepare
 from fairspan.studies.audit.profile import profile_rows
-from fairspan.studies.audit.spec import AuditSpec, make_spec
+from fairspan.studies.audit.spec import make_spec
 
 _AT_ONCE = 2000
 
 
 def audit(
-    model: SentenceTransformer | Encodes | str | None = None,
+    model: AnyModel = None,
     *,
-    spec: AuditSpec | None = None,
+    corpus: str = "sample",
+    languages: Sequence[str] | None = None,
+    mixed: str | Sequence[str] = (),
+    treatments: Sequence[AnyTreatment] = DEFAULT_TREATMENTS,
+    measures: Sequence[str] = ("representation",),
+    design: Design | str = "latin",
+    sizes: Sequence[int] = (4,),
+    sets: int = 40,
+    documents: Mapping[int, int] | None = None,
+    min_tokens: int | None = None,
+    max_tokens: int | None = None,
+    length_language: str | None = None,
+    length_ratio: float | None = None,
+    opening: int | None = None,
+    too_long: str = "redraw",
+    partial: bool = False,
+    prompt: str | None = None,
+    fit_corpus: str | None = None,
+    attention_documents: int = 20,
+    margin: float = 0.02,
+    inference: str = "auto",
+    seed: int = 0,
     name: str | None = None,
+    window: int | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
     out: Path | str | None = None,
     store: Path | str | None = None,
     batch_tokens: int | None = None,
     fresh: bool = False,
-    progress: Progress | None = None,
-    **options: Any,
-) -> AuditLog:
+    progress: bool | Progress = True,
+) -> RunLog:
     """Measure how well each position, language and length is represented, before and after calibration.
 
     Args:
-        model: a SentenceTransformer, its name or folder, None for the small default model; or, for representation
-            without treatments, any object with `encode(list[str])`.
-        spec: what to measure; or give its fields as `options`: corpus, languages, mixed, sizes, sets, treatments …
+        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, for representation without
+            treatments, any object with `encode(list[str])`.
+        corpus: "sample", a folder, a file or the name of a dataset.
+        languages: monolingual plans; by default English if the corpus has it, otherwise its first language.
+        mixed: plans such as "de:en" (the first segment German, all later ones English), or "all".
+        treatments: what is compared: names of presets such as "none" and "paper", calibrations, or tables of fields.
+        measures: of "representation", "retention" and "attention".
+        design: how each set is ordered: "latin", "permutations" or "williams"; or a whole `Design`.
+        sizes: numbers of segments per document.
+        sets: number of sets of segments for each size.
+        documents: number of documents by size, in place of `sets`: {4: 1008} makes at least 1008 documents.
+        min_tokens, max_tokens: omit segments that are shorter or longer.
+        length_language: apply these limits to this language only.
+        length_ratio: how far the lengths of other languages may be from that one, as a share of it.
+        opening: use only the first so many tokens of every segment.
+        too_long: what to do with sets that do not fit the model: "redraw" or "error".
+        partial: omit segments that lack a translation, instead of refusing the corpus.
+        prompt: put before every text; by default the model's own document prompt.
+        fit_corpus: what whitening is fitted on; by default what `corpus` has in no document.
+        attention_documents: number of documents of each size and plan whose attention is read.
+        margin: differences from position 1 below it count as fair.
+        inference: how intervals are made: "auto", "cr1", "z", "cr2", "cr3", "wild" or "two-way".
+        seed: of the draw and the orders.
         name: what the log calls the model.
-        out: the run's folder; by default one in `fairspan-runs` that belongs to this model and spec, so that the same
-            call finds what it left.
+        window: longest text to read, in tokens, of a model that is given by its name.
+        device: where to load such a model: "cpu", "cuda" or "mps".
+        dtype: its number format: "float32", "bfloat16" or "float16".
+        trust_remote_code: run code that comes with such a model.
+        out: the run's folder; by default one in `fairspan-runs` that belongs to this model and these settings, so
+            that the same call finds what it left.
         store: the file that keeps every vector; by default one in the user's cache folder.
-        batch_tokens: tokens in a batch, padding included.
+        batch_tokens: number of tokens in a batch, padding included.
         fresh: measure again although the folder holds a complete run.
+        progress: True for a bar, False for none, or an object that shows it.
 
     Returns:
         The log. Its `folder` holds run.json and rows.parquet.
     """
-    progress = progress or Silent()
-    if spec is not None and options:
-        raise DesignError(f"{next(iter(options))} belongs to the spec: set it there, or leave spec away.")
-    prepared = prepare(model, spec or make_spec(**options), name=name, progress=progress)
-    return run(prepared, out=out, store=store, batch_tokens=batch_tokens, fresh=fresh, progress=progress)
+    shown = as_progress(progress)
+    spec = make_spec(
+        corpus=corpus,
+        languages=languages,
+        mixed=mixed,
+        treatments=treatments,
+        measures=measures,
+        design=design,
+        sizes=sizes,
+        sets=sets,
+        documents=documents or {},
+        min_tokens=min_tokens,
+        max_tokens=max_tokens,
+        length_language=length_language,
+        length_ratio=length_ratio,
+        opening=opening,
+        too_long=too_long,
+        partial=partial,
+        prompt=prompt,
+        fit_corpus=fit_corpus,
+        attention_documents=attention_documents,
+        margin=margin,
+        inference=inference,
+        seed=seed,
+    )
+    loading = Loading(window, device, dtype, trust_remote_code)
+    subject = open_subject(model, name=name, loading=loading, progress=shown)
+    return run(prepare(subject, spec, shown), RunOptions(out, store, batch_tokens, fresh, shown))
 
 
-def run(
-    prepared: Prepared,
-    *,
-    out: Path | str | None = None,
-    store: Path | str | None = None,
-    batch_tokens: int | None = None,
-    fresh: bool = False,
-    progress: Progress | None = None,
-) -> AuditLog:
+def run(prepared: Prepared, options: RunOptions) -> RunLog:
     """Embed what the store does not have, measure, and write the log."""
-    progress = progress or Silent()
-    budget = batch_budget(prepared.model, batch_tokens)
-    folder = Path(out) if out is not None else DEFAULT_RUNS / prepared.run
-    done = finished(folder, prepared.run, fresh=fresh or prepared.fingerprint is None)
-    if done is not None:
-        return done
-
-    def work(writer: LogWriter, tally: Tally) -> None:
-        with Store(":memory:" if prepared.fingerprint is None else store or default_store()) as vectors:
-            _measure(prepared, vectors, writer, budget, tally, progress)
-
-    return write_run(folder, _header(prepared), work)
+    return run_study(prepared, lambda run: _measure(prepared, run), options)
 
 
-def _measure(
-    prepared: Prepared, store: Store, writer: LogWriter, budget: int, tally: Tally, progress: Progress
-) -> None:
+def _measure(prepared: Prepared, run: Run) -> None:
     segments, documents = prepared.texts()
     treatments = prepared.spec.treatments
     fitted = sum(treatment.whitens for treatment in treatments)
     own = sum(text.length for text in segments + documents)
-    progress.start(len(treatments) * own + fitted * prepared.fit.tokens)
-    embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
+    run.progress.start(len(treatments) * own + fitted * prepared.fit.tokens)
     for treatment in treatments:
-        progress.stage(treatment.name)
-        for_segments, for_documents = encoders(prepared, treatment, embed)
-        longest = max(documents, key=lambda text: text.length)
-        if store.missing([for_documents.key(longest)]):
-            refuse_unread_end(for_documents, longest, tally)
-        fill(for_segments, segments, store, budget=budget, tally=tally, progress=progress.advance)
-        fill(for_documents, documents, store, budget=budget, tally=tally, progress=progress.advance)
-        alone = dict(
-            zip(prepared.documents.segments, _read(store, [for_segments.key(t) for t in segments]), strict=True)
-        )
-        writer.add(_rows(prepared, treatment, alone, documents, for_documents, store, writer.header["run"]))
-    progress.stop()
+        run.progress.stage(treatment.name)
+        treated = run.under(treatment)
+        run.prove_whole(treated.documents, documents)
+        run.fill(treated.segments, segments)
+        run.fill(treated.documents, documents)
+        vectors = run.read([treated.segments.key(text) for text in segments])
+        alone = dict(zip(prepared.documents.segments, vectors, strict=True))
+        run.add(_rows(prepared, run, treated, alone, documents))
 
 
 def _rows(
     prepared: Prepared,
-    treatment: Treatment,
-    alone: dict[tuple[str, str], np.ndarray],
+    run: Run,
+    treated: Treated,
+    alone: Mapping[tuple[str, str], np.ndarray],
     texts: Sequence[Text],
-    encoder: AnyEncoder,
-    store: Store,
-    run: str,
 ) -> pl.DataFrame:
     """Every measure of one treatment. Vectors are read a part at a time: a whole grid may not fit into memory."""
     documents, measures = prepared.documents.documents, prepared.spec.measures
-    label = {"run": run, "model": prepared.name, "treatment": treatment.name}
+    encoder, label = treated.documents, {**run.label, "treatment": treated.treatment.name}
     whole, inside = [], []
     for start in range(0, len(documents), _AT_ONCE):
         part, keys = documents[start : start + _AT_ONCE], texts[start : start + _AT_ONCE]
         references = [np.stack([alone[key] for key in document.keys]) for document in part]
         if "representation" in measures:
-            vectors = _read(store, [encoder.key(text) for text in keys])
+            vectors = run.read([encoder.key(text) for text in keys])
             whole += [representation(vector, segments) for vector, segments in zip(vectors, references, strict=True)]
         if "retention" in measures:
-            spans = _read(store, [encoder.span_key(text) for text in keys])
+            spans = run.read([encoder.span_key(text) for text in keys])
             pairs = zip(spans, references, strict=True)
             inside += [retention(flat.reshape(segments.shape), segments) for flat, segments in pairs]
     tables = []
@@ -145,38 +185,10 @@ def _rows(
         tables.append(position_rows(documents, inside, **label, measure="retention"))
     if "attention" in measures:
         chosen = _some_of_each(documents, prepared.spec.attention_documents)
-        attention = attention_rows(encoder.model, [document.text for document in chosen], prompt=prepared.prompt)
+        prompt = run.subject.prompts["document"]
+        attention = attention_rows(encoder.model, [document.text for document in chosen], prompt=prompt)
         tables.append(profile_rows(chosen, attention, **label))
     return pl.concat(tables)
-
-
-def _read(store: Store, keys: Sequence[bytes]) -> list[np.ndarray]:
-    found = store.get(keys)
-    return [found[key] for key in keys]
-
-
-def _header(prepared: Prepared) -> dict[str, Any]:
-    documents = prepared.documents
-    details = {"window": prepared.counter.window, "prompt": prepared.prompt}
-    return {
-        "verb": "audit",
-        "run": prepared.run,
-        "model": described(prepared.model, prepared.name, prepared.fingerprint, **details),
-        "corpus": {
-            "name": prepared.corpus.name,
-            "fingerprint": prepared.corpus.fingerprint,
-            "segments": len(documents.segments),
-            "languages": list(languages_of(prepared.plans)),
-        },
-        "plans": [str(plan) for plan in prepared.plans],
-        "documents": len(documents.documents),
-        "tokens": documents.length,
-        "token_unit": prepared.counter.unit,
-        "shared_segments": {str(n): shared for n, shared in documents.shared.items()},
-        "seed": prepared.spec.design.seed,
-        "spec": prepared.spec.to_dict(),
-        "notes": [*prepared.corpus.notes, *documents.notes, *prepared.fit.notes],
-    }
 
 
 def _some_of_each(documents: Sequence[Document], count: int) -> list[Document]:

@@ -11,7 +11,7 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.report.text import finite
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdict
@@ -142,7 +142,7 @@ class Joint:
 class Summary:
     """The statistics of one run."""
 
-    log: AuditLog
+    log: RunLog
     cells: tuple[Cell, ...]
     joint: tuple[Joint, ...]
 
@@ -221,7 +221,7 @@ class Summary:
         }
 
 
-def summarize(log: AuditLog, *, inference: str | None = None, margin: float | None = None) -> Summary:
+def summarize(log: RunLog, *, inference: str | None = None, margin: float | None = None) -> Summary:
     """Statistics of every cell of a log, as its spec asks or as told otherwise."""
     inference = inference or str(log.spec["inference"])
     margin = float(log.spec["margin"]) if margin is None else margin
@@ -236,16 +236,14 @@ def summarize(log: AuditLog, *, inference: str | None = None, margin: float | No
     return Summary(log, tuple(cells), tuple(joint))
 
 
-def _position_rows(log: AuditLog) -> pl.DataFrame:
+def _position_rows(log: RunLog) -> pl.DataFrame:
     """What the statistics need, with numbers in place of names: of a whole grid there are millions of rows."""
     kept = ["measure", "treatment", "lead", "later", "language", "n", "set", "position", "tokens", "value"]
     rows = log.rows.select(*kept, "segment", "document").filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
     return with_codes(rows, "segment", "document").with_columns(pl.col(kept[:5]).cast(pl.Categorical))
 
 
-def _cell(
-    rows: pl.DataFrame, family: tuple[Any, ...], log: AuditLog, inference: str, margin: float, seed: int
-) -> Cell:
+def _cell(rows: pl.DataFrame, family: tuple[Any, ...], log: RunLog, inference: str, margin: float, seed: int) -> Cell:
     measure, treatment, n, lead, later = family
     values, positions, sets = (rows[name].to_numpy() for name in ("value", "position", "set"))
     effects = position_effects(
@@ -259,7 +257,7 @@ def _cell(
     return Cell(measure, treatment, n, lead, later, effects, secondary, decided, tuple(lengths))
 
 
-def _joint(rows: pl.DataFrame, group: tuple[str, str, int], log: AuditLog, inference: str, seed: int) -> Joint:
+def _joint(rows: pl.DataFrame, group: tuple[str, str, int], log: RunLog, inference: str, seed: int) -> Joint:
     measure, treatment, n = group
     part = rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment) & (pl.col("n") == n))
     value, position, language, sets, tokens = (

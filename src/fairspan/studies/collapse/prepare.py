@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
-from fairspan.design.cuts import Cuts, LengthText, cut_documents, natural_lengths
+from fairspan.design.cuts import Cuts, LengthText, Start, cut_documents, natural_lengths
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.tokens import counter_of, document_prompt
-from fairspan.errors import CorpusError, DesignError, UnsupportedModel
-from fairspan.model.fingerprint import fingerprint
-from fairspan.model.loading import DEFAULT_MODEL, load_model
-from fairspan.runs.bases import refuse_unsuited
+from fairspan.errors import CorpusError, DesignError
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import calibrations_of, name_of, run_name
+from fairspan.runs.runner import run_name
+from fairspan.runs.subject import Subject
 from fairspan.studies.collapse.classification import read_labelled
 from fairspan.studies.collapse.spec import CollapseSpec
 from fairspan.studies.collapse.words import RepeatedPair, repeated_pairs
@@ -46,55 +44,68 @@ class PreparedCollapse:
         fit: texts that are never measured, for treatments that are fitted.
     """
 
-    model: SentenceTransformer
-    name: str
+    subject: Subject
     spec: CollapseSpec
     corpus: Corpus
     cuts: Cuts
     pairs: tuple[RepeatedPair, ...]
-    counter: TokenCounter
-    prompt: str
-    fingerprint: str
     labelled: Labelled | None
     fit: FitPart
 
     @property
     def run(self) -> str:
         """The name of the run's folder."""
-        model = [self.name, self.fingerprint, calibrations_of(self.model), self.prompt, self.counter.window]
-        labelled = None if self.labelled is None else self.labelled.corpus.fingerprint
-        return run_name(self.name, self.spec.to_dict(), model, self.corpus.fingerprint, labelled, *self.fit.decisive)
+        return run_name(self)
+
+    @property
+    def decisive(self) -> list[Any]:
+        return [self.corpus.fingerprint, None if self.labelled is None else self.labelled.corpus.fingerprint]
+
+    @property
+    def header(self) -> dict[str, Any]:
+        corpus, cuts = self.corpus, self.cuts
+        by_length = {length: cuts.at(length) for length in cuts.lengths}
+        return {
+            "verb": "collapse",
+            "corpus": {
+                "name": corpus.name,
+                "fingerprint": corpus.fingerprint,
+                "languages": list(corpus.languages),
+            },
+            "lengths": [
+                {"length": length, "texts": len(texts), "tokens": float(np.mean([text.tokens for text in texts]))}
+                for length, texts in by_length.items()
+            ],
+            "paired": cuts.paired and not self.spec.natural,
+            # What a schedule of temperatures counts beside the tokens of the text.
+            "added_tokens": self.subject.counter.count_whole([""])[0],
+            "geometry": [],
+            "classification": [],
+            "fitted": None,
+            "notes": [
+                *corpus.notes,
+                *cuts.notes,
+                *(f"labelled: {note}" for note in (self.labelled.cuts.notes if self.labelled else ())),
+            ],
+        }
 
     def chosen(self) -> list[LengthText]:
         """The texts whose spectra are computed: of the same documents at every length, where they are."""
         return [text for length in self.cuts.lengths for text in self.cuts.at(length)[: self.spec.spectra]]
 
 
-def prepare_collapse(
-    model: SentenceTransformer | str | None,
-    spec: CollapseSpec,
-    *,
-    name: str | None = None,
-    progress: Progress | None = None,
-) -> PreparedCollapse:
-    """Load, read and cut, without embedding anything."""
+def prepare_collapse(subject: Subject, spec: CollapseSpec, progress: Progress | None = None) -> PreparedCollapse:
+    """Read and cut, without embedding anything."""
     progress = progress or Silent()
-    if model is None or isinstance(model, str):
-        progress.stage(f"loading {model or 'the default model'}")
-        name = name or model or DEFAULT_MODEL
-        model = load_model(model)
-    if not isinstance(model, SentenceTransformer):
-        raise UnsupportedModel(f"a study of length looks inside a SentenceTransformer, got {type(model).__name__}.")
-    for treatment in spec.treatments:
-        refuse_unsuited(model, treatment, compares_tokens=False)
-    prompt = document_prompt(model) if spec.prompt is None else spec.prompt
-    counter = counter_of(model, prompt)
+    model = subject.transformer("a study of length")
+    subject = subject.with_prompts(spec.prompt)
+    subject.refuse_unsuited(spec.treatments)
+    counter = subject.counter
     progress.stage("reading the corpus")
     try:
         corpus = Corpus.read(spec.corpus, None if spec.language is None else [spec.language], partial=True)
     except CorpusError as error:
-        hint = str(error).replace("--languages en (in Python, languages=['en'])", "--language en (language='en')")
-        raise CorpusError(hint) from None
+        raise CorpusError(str(error.args[0]).replace("[[languages=en,]]", "[[language=en]]")) from None
     language = spec.language or ("en" if "en" in corpus.languages else corpus.languages[0])
     corpus = corpus.select([language])
     progress.stage("cutting documents")
@@ -102,40 +113,32 @@ def prepare_collapse(
         cuts = natural_lengths(corpus, language, counter, documents=spec.documents, seed=spec.seed)
     else:
         lengths = spec.lengths or _reachable(corpus, language, counter)
-        cuts = cut_documents(
-            corpus,
-            language,
-            lengths,
-            counter,
-            documents=spec.documents,
-            seed=spec.seed,
-            tolerance=spec.tolerance,
-            start="beginning" if spec.start == "beginning" else "random",
-        )
+        cuts = _cut(spec, corpus, language, lengths, counter, documents=spec.documents)
     cuts = _large_enough(cuts)
     pairs = repeated_pairs(counter) if spec.probe else ()
     labelled = None if spec.labelled is None else _labelled(spec, language, cuts.lengths, counter)
     fit = _fit_part(spec, model, language, counter, cuts, labelled)
-    progress.stage("hashing the weights")
-    identity = fingerprint(model)
-    return PreparedCollapse(
-        model, name or name_of(model), spec, corpus, cuts, pairs, counter, prompt, identity, labelled, fit
-    )
+    return PreparedCollapse(subject, spec, corpus, cuts, pairs, labelled, fit)
+
+
+def _cut(
+    spec: CollapseSpec,
+    corpus: Corpus,
+    language: str,
+    lengths: Sequence[int],
+    counter: TokenCounter,
+    *,
+    documents: int,
+) -> Cuts:
+    start: Start = "beginning" if spec.start == "beginning" else "random"
+    shared: dict[str, Any] = {"documents": documents, "seed": spec.seed, "tolerance": spec.tolerance}
+    return cut_documents(corpus, language, lengths, counter, start=start, **shared)
 
 
 def _labelled(spec: CollapseSpec, language: str, lengths: Sequence[int], counter: TokenCounter) -> Labelled:
     texts = read_labelled(str(spec.labelled))
     corpus = Corpus.from_segments("labelled", [Segment(one.id, language, one.text) for one in texts])
-    cuts = cut_documents(
-        corpus,
-        language,
-        lengths,
-        counter,
-        documents=spec.labelled_documents,
-        seed=spec.seed,
-        tolerance=spec.tolerance,
-        start="beginning" if spec.start == "beginning" else "random",
-    )
+    cuts = _cut(spec, corpus, language, lengths, counter, documents=spec.labelled_documents)
     return Labelled(corpus, cuts, {one.id: one.label for one in texts})
 
 

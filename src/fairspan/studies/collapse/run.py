@@ -10,151 +10,174 @@ import numpy as np
 import polars as pl
 from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.treatment import Treatment
+from fairspan.calibration.treatment import AnyTreatment, Treatment
 from fairspan.design.cuts import Cuts, LengthText
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.encoder import ModelEncoder, Text
-from fairspan.encoding.fill import Tally, fill
-from fairspan.encoding.spectra import spectra
-from fairspan.encoding.store import Store, default_store
-from fairspan.errors import DesignError, UnsupportedModel
-from fairspan.runs.bases import base_of, embed_through
-from fairspan.runs.log import AuditLog, LogWriter
-from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import DEFAULT_RUNS, batch_budget, described, finished, write_run
+from fairspan.encoding.encoder import Text
+from fairspan.encoding.spectra import spectra as spectra_of
+from fairspan.errors import UnsupportedModel
+from fairspan.model.loading import Loading
+from fairspan.runs.log import RunLog
+from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.runner import Run, RunOptions, run_study
+from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.studies.collapse.classification import classify, training_part
 from fairspan.studies.collapse.prepare import Labelled, PreparedCollapse, prepare_collapse
 from fairspan.studies.collapse.results import by_bin, fitted, geometry
 from fairspan.studies.collapse.rows import label_rows, probe_rows, spectrum_rows, text_rows
-from fairspan.studies.collapse.spec import WORDS, CollapseSpec, make_collapse
+from fairspan.studies.collapse.spec import DEFAULT_TEMPERATURES, WORDS, make_collapse
 from fairspan.studies.collapse.words import word_means
 
 
 def collapse(
-    model: SentenceTransformer | str | None = None,
+    model: AnyModel = None,
     *,
-    spec: CollapseSpec | None = None,
+    corpus: str = "sample",
+    language: str | None = None,
+    lengths: Sequence[int] | None = None,
+    natural: bool = False,
+    temperatures: Sequence[float] = DEFAULT_TEMPERATURES,
+    treatments: Sequence[AnyTreatment] = (),
+    documents: int = 100,
+    start: str = "random",
+    tolerance: float = 0.2,
+    spectra: int = 5,
+    layers: str = "last",
+    probe: bool = True,
+    labelled: Path | str | None = None,
+    labelled_documents: int = 600,
+    fit_corpus: str | None = None,
+    prompt: str | None = None,
+    seed: int = 0,
     name: str | None = None,
+    window: int | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
     out: Path | str | None = None,
     store: Path | str | None = None,
     batch_tokens: int | None = None,
     fresh: bool = False,
-    progress: Progress | None = None,
-    **options: Any,
-) -> AuditLog:
+    progress: bool | Progress = True,
+) -> RunLog:
     """Measure how vectors of texts change with the texts' length, under several softmax temperatures.
 
     Args:
-        model: a SentenceTransformer, its name or folder, or None for the small default model.
-        spec: what to measure; or give its fields as `options`: corpus, lengths, temperatures, treatments …
-        name, out, store, batch_tokens, fresh: as in `audit`.
+        model: a SentenceTransformer, its name or folder, or None for all-MiniLM-L6-v2.
+        corpus: "sample", a folder, a file or the name of a dataset.
+        language: of the corpus; by default English if the corpus has it, otherwise its first language.
+        lengths: in tokens; every document is cut to each of them at a sentence border. By default 25, 50, 100, … as
+            far as the model reads and half of the documents reach.
+        natural: use whole documents by their own length, in bins of 100 tokens, instead of cutting them.
+        temperatures: softmax temperatures to compare; 1 is the unmodified model.
+        treatments: more treatments to compare, as in `audit`.
+        documents: number of documents at most; in each bin if `natural`.
+        start: where a cut begins: at a "random" sentence, or at the document's "beginning".
+        tolerance: how far a text may be from the length asked for, as a share of it.
+        spectra: number of texts of each length whose token signals and attention are analysed; 0 for none.
+        layers: the layers whose σ_a is computed: "last", "last_half" or "all".
+        probe: whether repeated words are embedded too.
+        labelled: a JSONL file of texts and labels to classify, cut to the same lengths.
+        labelled_documents: number of labelled texts at most.
+        fit_corpus: what whitening is fitted on; by default what `corpus` has in no measured text.
+        prompt: put before every text; by default the model's own document prompt.
+        seed: of the draw and the intervals.
+        name, window, device, dtype, trust_remote_code: as in `audit`.
+        out, store, batch_tokens, fresh, progress: as in `audit`.
 
     Returns:
         The log; `fairspan.studies.collapse.summary` reads it.
     """
-    progress = progress or Silent()
-    if spec is not None and options:
-        raise DesignError(f"{next(iter(options))} belongs to the spec: set it there, or leave spec away.")
-    prepared = prepare_collapse(model, spec or make_collapse(**options), name=name, progress=progress)
-    budget = batch_budget(prepared.model, batch_tokens)
-    folder = Path(out) if out is not None else DEFAULT_RUNS / prepared.run
-    done = finished(folder, prepared.run, fresh=fresh)
-    if done is not None:
-        return done
-
-    def work(writer: LogWriter, tally: Tally) -> None:
-        with Store(store or default_store()) as vectors:
-            _Study(prepared, vectors, writer, budget, tally, progress).run()
-
-    return write_run(folder, _header(prepared), work)
+    shown = as_progress(progress)
+    spec = make_collapse(
+        corpus=corpus,
+        language=language,
+        lengths=lengths,
+        natural=natural,
+        temperatures=temperatures,
+        treatments=treatments,
+        documents=documents,
+        start=start,
+        tolerance=tolerance,
+        spectra=spectra,
+        layers=layers,
+        probe=probe,
+        labelled=None if labelled is None else str(labelled),
+        labelled_documents=labelled_documents,
+        fit_corpus=fit_corpus,
+        prompt=prompt,
+        seed=seed,
+    )
+    loading = Loading(window, device, dtype, trust_remote_code)
+    subject = open_subject(model, name=name, loading=loading, progress=shown)
+    prepared = prepare_collapse(subject, spec, shown)
+    options = RunOptions(out, store, batch_tokens, fresh, shown)
+    return run_study(prepared, lambda run: _Study(prepared, run).measure(), options)
 
 
 class _Study:
     """One study while it runs."""
 
-    def __init__(
-        self,
-        prepared: PreparedCollapse,
-        store: Store,
-        writer: LogWriter,
-        budget: int,
-        tally: Tally,
-        progress: Progress,
-    ) -> None:
-        self.prepared, self.spec, self.store, self.writer = prepared, prepared.spec, store, writer
-        self.budget, self.tally, self.progress = budget, tally, progress
-        self.label = {"run": writer.header["run"], "model": prepared.name}
+    def __init__(self, prepared: PreparedCollapse, run: Run) -> None:
+        self.prepared, self.spec, self.run = prepared, prepared.spec, run
+        counter, labelled = prepared.subject.counter, prepared.labelled
+        self.texts = _texts([one.text for one in prepared.cuts.texts], counter)
+        self.probes = _texts([text for pair in prepared.pairs for text in pair.texts], counter)
+        self.tested = _texts([one.text for one in labelled.cuts.texts], counter) if labelled else []
+        self.chosen = prepared.chosen()
 
-    def run(self) -> None:
-        cuts, counter = self.prepared.cuts, self.prepared.counter
-        texts = _texts([one.text for one in cuts.texts], counter)
-        probes = _texts([text for pair in self.prepared.pairs for text in pair.texts], counter)
-        chosen = self.prepared.chosen()
-        labelled = self.prepared.labelled
-        tested = _texts([one.text for one in labelled.cuts.texts], counter) if labelled else []
-        total = 0
-        for treatment in self.spec.treatments:
-            total += sum(text.length for text in texts + probes + tested)
-            total += sum(one.tokens for one in chosen) if treatment.baseline is None else 0
-            total += self.prepared.fit.tokens if treatment.whitens else 0
-        self.progress.start(total)
+    def measure(self) -> None:
+        run, cuts = self.run, self.prepared.cuts
+        own = sum(text.length for text in self.texts + self.probes + self.tested)
+        looked = sum(one.tokens for one in self.chosen)
+        run.progress.start(
+            sum(
+                own + (0 if one.baseline else looked) + (self.prepared.fit.tokens if one.whitens else 0)
+                for one in self.spec.treatments
+            )
+        )
         clouds: dict[str, list[np.ndarray]] = {}
         for treatment in self.spec.treatments:
-            self.progress.stage(f"{treatment.name}: vectors")
-            encoder = self._encoder(treatment)
-            fill(
-                encoder,
-                [*texts, *probes, *tested],
-                self.store,
-                budget=self.budget,
-                tally=self.tally,
-                progress=self.progress.advance,
-            )
-            found = self.store.get(encoder.key(text) for text in texts + probes)
-            vectors = np.stack([found[encoder.key(text)] for text in texts])
-            clouds[treatment.name] = _by_length(vectors, cuts)
-            rows = [text_rows(cuts, clouds[treatment.name], treatment=treatment.name, **self.label)]
-            if probes:
-                pairs = np.stack([found[encoder.key(text)] for text in probes]).reshape(len(probes) // 2, 2, -1)
-                rows.append(probe_rows(self.prepared.pairs, pairs, treatment=treatment.name, **self.label))
-            if labelled is not None:
-                told = self.store.get(encoder.key(text) for text in tested)
-                rows.append(self._classified([told[encoder.key(text)] for text in tested], labelled, treatment.name))
-            if chosen and treatment.baseline is not None:
-                note = f"{treatment.name}: its attention is that of the model under it, and was not looked into"
-                self.writer.header["notes"].append(note)
-            elif chosen:
-                self.progress.stage(f"{treatment.name}: spectra")
-                rows += self._spectra(encoder.model, chosen, treatment.name)
-            self.writer.add(pl.concat(rows))
-        self.progress.stage("intervals")
+            rows, vectors = self._under(treatment)
+            clouds[treatment.name] = vectors
+            run.add(rows)
+        run.progress.stage("intervals")
         try:
-            means = word_means(self.prepared.model, [one.text for one in cuts.texts])
+            means = word_means(self.prepared.subject.model, [one.text for one in cuts.texts])
         except UnsupportedModel as error:
-            self.writer.header["notes"].append(f"the mean of raw word embeddings was not measured: {error}")
+            run.note(f"the mean of raw word embeddings was not measured: {error}")
         else:
             clouds[WORDS] = _by_length(means, cuts)
-            self.writer.add(text_rows(cuts, clouds[WORDS], treatment=WORDS, **self.label))
-        self.writer.header["geometry"] = geometry(clouds, cuts, seed=self.spec.seed)
-        if labelled is not None:
-            names = [treatment.name for treatment in self.spec.treatments]
-            self.writer.header["classification"] = by_bin(self.writer.rows, names, seed=self.spec.seed)
-            self.writer.header["fitted"] = fitted(
-                self.writer.rows,
-                self.spec.treatments,
-                cuts.lengths,
-                added=self.writer.header["added_tokens"],
-                seed=self.spec.seed,
-            )
-        self.progress.stop()
+            run.add(text_rows(cuts, clouds[WORDS], treatment=WORDS, **run.label))
+        seed = self.spec.seed
+        run.header["geometry"] = geometry(clouds, cuts, seed=seed)
+        if self.prepared.labelled is not None:
+            names, rows = [treatment.name for treatment in self.spec.treatments], run.writer.rows
+            added = run.header["added_tokens"]
+            run.header["classification"] = by_bin(rows, names, seed=seed)
+            run.header["fitted"] = fitted(rows, self.spec.treatments, cuts.lengths, added=added, seed=seed)
 
-    def _encoder(self, treatment: Treatment) -> ModelEncoder:
-        prepared = self.prepared
-        embed = embed_through(self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
-        base = base_of(
-            prepared.model, prepared.fingerprint, treatment, prompt=prepared.prompt, fit=prepared.fit, embed=embed
-        )
-        return ModelEncoder(base.model, treatment.for_documents, prompt=prepared.prompt, fingerprint=base.fingerprint)
+    def _under(self, treatment: Treatment) -> tuple[pl.DataFrame, list[np.ndarray]]:
+        """The rows of one treatment, and its vectors by length."""
+        run, cuts, label = self.run, self.prepared.cuts, {"treatment": treatment.name, **self.run.label}
+        run.progress.stage(f"{treatment.name}: vectors")
+        encoder = run.under(treatment).documents
+        run.fill(encoder, [*self.texts, *self.probes, *self.tested])
+        found = run.read([encoder.key(text) for text in (*self.texts, *self.probes, *self.tested)])
+        texts, probes = len(self.texts), len(self.probes)
+        vectors = _by_length(np.stack(found[:texts]), cuts)
+        rows = [text_rows(cuts, vectors, **label)]
+        if probes:
+            pairs = np.stack(found[texts : texts + probes]).reshape(probes // 2, 2, -1)
+            rows.append(probe_rows(self.prepared.pairs, pairs, **label))
+        if self.prepared.labelled is not None:
+            rows.append(self._classified(found[texts + probes :], self.prepared.labelled, treatment.name))
+        if self.chosen and treatment.baseline is not None:
+            run.note(f"{treatment.name}: its attention is that of the model under it, and was not analysed")
+        elif self.chosen:
+            run.progress.stage(f"{treatment.name}: spectra")
+            rows += self._spectra(encoder.model, self.chosen, treatment.name)
+        return pl.concat(rows), vectors
 
     def _classified(self, vectors: Sequence[np.ndarray], labelled: Labelled, treatment: str) -> pl.DataFrame:
         texts = labelled.cuts.texts
@@ -170,8 +193,8 @@ class _Study:
             [labels[number] for number in parts[1]],
             documents=(documents[0], documents[1]),
         )
-        self.writer.header["notes"] += [f"{treatment}: {note}" for note in found.notes]
-        return label_rows([texts[number] for number in parts[1]], found, treatment=treatment, **self.label)
+        self.run.header["notes"] += [f"{treatment}: {note}" for note in found.notes]
+        return label_rows([texts[number] for number in parts[1]], found, treatment=treatment, **self.run.label)
 
     def _spectra(
         self, model: SentenceTransformer, chosen: Sequence[LengthText], treatment: str
@@ -179,9 +202,7 @@ class _Study:
         try:
             return [self._spectrum_table(model, chosen, treatment)]
         except UnsupportedModel as error:
-            note = f"spectra were not measured: {error}"
-            if note not in self.writer.header["notes"]:
-                self.writer.header["notes"].append(note)
+            self.run.note(f"spectra were not measured: {error}")
             return []
 
     def _spectrum_table(
@@ -191,20 +212,20 @@ class _Study:
         layers: Any = self.spec.layers
         for text, one in zip(
             chosen,
-            spectra(model, [text.text for text in chosen], prompt=self.prepared.prompt, layers=layers),
+            spectra_of(
+                model, [text.text for text in chosen], prompt=self.prepared.subject.prompts["document"], layers=layers
+            ),
             strict=True,
         ):
             found.append(one)
-            self.progress.advance(text.tokens)
+            self.run.progress.advance(text.tokens)
         loose = sum(not one.converged for one in found)
         if loose:
-            self.writer.header["notes"].append(f"{treatment}: σ_a of {loose} texts is less exact than was asked for")
+            self.run.note(f"{treatment}: σ_a of {loose} texts is less exact than was asked for")
         unknown = next((one.no_value_norms for one in found if one.no_value_norms), None)
         if unknown:
-            note = f"Theorem 2's bound is not known: {unknown}"
-            if note not in self.writer.header["notes"]:
-                self.writer.header["notes"].append(note)
-        return spectrum_rows(chosen, found, treatment=treatment, **self.label)
+            self.run.note(f"Theorem 2's bound is not known: {unknown}")
+        return spectrum_rows(chosen, found, treatment=treatment, **self.run.label)
 
 
 def _by_length(vectors: np.ndarray, cuts: Cuts) -> list[np.ndarray]:
@@ -214,41 +235,3 @@ def _by_length(vectors: np.ndarray, cuts: Cuts) -> list[np.ndarray]:
 
 def _texts(texts: Sequence[str], counter: TokenCounter) -> list[Text]:
     return [Text(text, length) for text, length in zip(texts, counter.count_whole(texts), strict=True)]
-
-
-def _header(prepared: PreparedCollapse) -> dict[str, Any]:
-    cuts = prepared.cuts
-    details = {"window": prepared.counter.window, "prompt": prepared.prompt}
-    return {
-        "verb": "collapse",
-        "run": prepared.run,
-        "model": described(prepared.model, prepared.name, prepared.fingerprint, **details),
-        "corpus": {
-            "name": prepared.corpus.name,
-            "fingerprint": prepared.corpus.fingerprint,
-            "languages": list(prepared.corpus.languages),
-        },
-        "lengths": [
-            {
-                "length": length,
-                "texts": len(cuts.at(length)),
-                "tokens": float(np.mean([text.tokens for text in cuts.at(length)])),
-            }
-            for length in cuts.lengths
-        ],
-        "paired": cuts.paired and not prepared.spec.natural,
-        "token_unit": prepared.counter.unit,
-        # A text of so many tokens more is what a schedule of temperatures counts.
-        "added_tokens": prepared.counter.count_whole([""])[0],
-        "seed": prepared.spec.seed,
-        "spec": prepared.spec.to_dict(),
-        "geometry": [],
-        "classification": [],
-        "fitted": None,
-        "notes": [
-            *prepared.corpus.notes,
-            *cuts.notes,
-            *(f"labelled: {note}" for note in (prepared.labelled.cuts.notes if prepared.labelled else ())),
-            *prepared.fit.notes,
-        ],
-    }

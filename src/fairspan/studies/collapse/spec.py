@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from fairspan.calibration.temperature import check_temperature
-from fairspan.calibration.treatment import Treatment, as_treatment
-from fairspan.errors import DesignError
+from fairspan.calibration.treatment import AnyTreatment, Treatment, as_treatments
+from fairspan.errors import DesignError, require_list, require_whole
 
 DEFAULT_TEMPERATURES = (1.0, 0.9, 0.8)
 STARTS = ("random", "beginning")
@@ -19,25 +19,7 @@ WORDS = "words"
 
 @dataclass(frozen=True, slots=True)
 class CollapseSpec:
-    """What to measure of texts of several lengths.
-
-    Attributes:
-        corpus, language: as in an audit; one language.
-        lengths: in the model's tokens, to which every document is cut at a sentence border; None for 25, 50, 100, …
-            as far as the model reads and half of the documents reach.
-        natural: take whole documents by their own length, in bins of 100 tokens, instead of cutting them.
-        documents: how many to use at most; in each bin if `natural`.
-        start: where a cut begins: at a "random" sentence, or at the document's "beginning".
-        tolerance: how far a text may be from the length asked for, as a share of it.
-        treatments: what is compared; the first is what the others are measured against.
-        spectra: texts of each length whose token signals and attention are looked into; 0 for none.
-        layers: the layers whose σ_a is computed: "last", "last_half" or "all".
-        probe: whether repeated words are embedded too.
-        labelled: a JSONL file of texts and labels to classify, cut to the same lengths; None for none.
-        labelled_documents: how many of them at most.
-        prompt: put before every text; None for the model's own document prompt.
-        fit_corpus: what a whitening is fitted on; None for what the corpus has in no measured text.
-    """
+    """What to measure of texts of several lengths; `fairspan.collapse` says what each field means."""
 
     corpus: str = "sample"
     language: str | None = None
@@ -46,7 +28,7 @@ class CollapseSpec:
     documents: int = 100
     start: str = "random"
     tolerance: float = 0.2
-    treatments: tuple[Treatment, ...] = ()
+    treatments: tuple[Treatment, ...] = as_treatments(["none"])
     spectra: int = 5
     layers: str = "last"
     probe: bool = True
@@ -66,23 +48,16 @@ class CollapseSpec:
         if self.lengths is not None and not (self.lengths and whole):
             raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {self.lengths!r}.")
         if self.lengths is not None and self.natural:
-            raise DesignError("natural lengths are the documents' own: leave lengths away.")
+            raise DesignError("natural lengths are the documents' own: omit lengths.")
         if self.start not in STARTS:
             raise DesignError(f"start must be one of {', '.join(STARTS)}, got {self.start!r}.")
         if self.layers not in ("last", "last_half", "all"):
             raise DesignError(f"layers must be last, last_half or all, got {self.layers!r}.")
         for name, least in (("documents", 3), ("labelled_documents", 4), ("spectra", 0), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise DesignError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+            require_whole(name, getattr(self, name), least=least)
         for treatment in self.treatments:
             _refuse(treatment)
         self._refuse_idle()
-        names = [treatment.name for treatment in self.treatments]
-        twice = [name for name in names if names.count(name) > 1]
-        if not names or twice:
-            said = f"the treatment {twice[0]!r} is named twice" if twice else "name a temperature or a treatment"
-            raise DesignError(f"{said}.")
 
     def _refuse_idle(self) -> None:
         """What was changed and would do nothing is a mistake."""
@@ -97,13 +72,11 @@ class CollapseSpec:
         ):
             changed = [name for name in names if getattr(self, name) != plain[name]]
             if idle and changed:
-                raise DesignError(f"{why}, so {changed[0]} would do nothing: leave one of them away.")
+                raise DesignError(f"{why}, so {changed[0]} would do nothing: omit one of them.")
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         values = {item.name: getattr(self, item.name) for item in dataclass_fields(self)}
-        if self.fit_corpus is None:
-            del values["fit_corpus"]
         lengths = None if self.lengths is None else list(self.lengths)
         return {**values, "lengths": lengths, "treatments": [one.to_dict() for one in self.treatments]}
 
@@ -111,25 +84,19 @@ class CollapseSpec:
 def make_collapse(
     *,
     temperatures: Sequence[float] = DEFAULT_TEMPERATURES,
-    treatments: Sequence[Treatment | str | Mapping[str, Any]] = (),
+    treatments: Sequence[AnyTreatment] = (),
     lengths: Sequence[int] | None = None,
     **fields: Any,
 ) -> CollapseSpec:
-    """A spec from plain values. `treatments` come after the temperatures, of which 1 is the model as it comes."""
-    for name, value in (("temperatures", temperatures), ("treatments", treatments), ("lengths", lengths or ())):
-        if isinstance(value, str) or not isinstance(value, Iterable):
-            raise DesignError(f"{name} must be a list, got {value!r}.")
-    known = {item.name for item in dataclass_fields(CollapseSpec)} - {"treatments", "lengths"}
-    unknown = [name for name in fields if name not in known]
-    if unknown:
-        choices = ", ".join(sorted(known | {"temperatures", "treatments", "lengths"}))
-        raise DesignError(f"a study of length has no field {unknown[0]!r}. Fields: {choices}.")
-    named = [as_treatment(at_temperature(value)) for value in temperatures]
-    return CollapseSpec(
-        lengths=None if lengths is None else _sorted(lengths),
-        treatments=(*named, *(as_treatment(treatment) for treatment in treatments)),
-        **fields,
-    )
+    """A spec from plain values. `treatments` come after the temperatures, of which 1 is the unmodified model."""
+    for name, value, example in (
+        ("temperatures", temperatures, "[1.0, 0.8]"),
+        ("treatments", treatments, "['paper']"),
+        ("lengths", lengths or (), "[50, 100]"),
+    ):
+        require_list(name, value, example)
+    named = as_treatments([*(at_temperature(value) for value in temperatures), *treatments])
+    return CollapseSpec(lengths=None if lengths is None else _sorted(lengths), treatments=named, **fields)
 
 
 def _sorted(lengths: Sequence[int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.collapse.schedules import reference_reach
 from fairspan.studies.collapse.spec import temperature_of
 
@@ -34,7 +34,7 @@ class Estimate:
 class LengthSummary:
     """The results of one study."""
 
-    log: AuditLog
+    log: RunLog
 
     @property
     def lengths(self) -> list[int]:
@@ -246,7 +246,7 @@ class LengthSummary:
         }
 
 
-def summarize_length(log: AuditLog) -> LengthSummary:
+def summarize_length(log: RunLog) -> LengthSummary:
     """The results of a study's log."""
     if log.header.get("verb") != "collapse":
         raise LogError(f"the run {log.run} belongs to {log.header.get('verb')}, not to a study of length.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import query_change, query_effects
 from fairspan.studies.evaluate.summary import Arm, arms_of, require_evaluation, sorted_rows
@@ -39,7 +39,7 @@ class LengthGroup:
     change: Interval | None
 
 
-def by_length(log: AuditLog) -> list[LengthGroup]:
+def by_length(log: RunLog) -> list[LengthGroup]:
     """The first metric for the shortest and longest fifth of queries, and the mean rank of the longest documents.
 
     These are the longest fifth of those that answer a query, counted once for each query that they answer.
@@ -55,7 +55,7 @@ def by_length(log: AuditLog) -> list[LengthGroup]:
     return found
 
 
-def _groups(log: AuditLog, measure: str, column: str, names: tuple[str, ...]) -> list[LengthGroup]:
+def _groups(log: RunLog, measure: str, column: str, names: tuple[str, ...]) -> list[LengthGroup]:
     """The last of `names` is for the longest, the one before it for the shortest."""
     rows = log.rows.filter(pl.col("measure") == measure)
     tables = {arm: sorted_rows(rows, arm) for arm in arms_of(log)}

@@ -165,7 +165,9 @@ def length_chart(found: Findings) -> Chart | None:
             )
             series.append(Series(str(arm), found.summary.arms.index(arm), points))
         spans = [own[arms[0], name].tokens for name in names]
-        labels = tuple(f"{name.split()[0]}, {low}–{high} tokens" for name, (low, high) in zip(names, spans, strict=True))
+        labels = tuple(
+            f"{name.split()[0]}, {low}–{high} tokens" for name, (low, high) in zip(names, spans, strict=True)
+        )
         axis = "mean rank (lower is better)" if measure == RANK else ""
         panels.append(Panel(title, labels, tuple(series), y_label=axis))
     return Chart(

@@ -10,8 +10,8 @@ import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.report.table import Cell, Column, Table, row
-from fairspan.runs.log import AuditLog
-from fairspan.runs.pairs import treatment_pairs
+from fairspan.runs.log import RunLog
+from fairspan.runs.sides import pairs_to_compare
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate.by_length import RANK
 from fairspan.studies.evaluate.findings import change_ends, ends
@@ -37,7 +37,7 @@ class Paired:
         return str(Arm(" → ".join(self.treatments), self.index))
 
 
-def compare(first: AuditLog, second: AuditLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
+def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
     """The paired changes over all queries and by position, as tables.
 
     Args:
@@ -46,16 +46,13 @@ def compare(first: AuditLog, second: AuditLog | None = None, treatments: Sequenc
             runs each with itself.
     """
     other = second or first
-    if {log.header.get("verb") for log in (first, other)} != {"evaluate"}:
-        raise LogError("an audit and an evaluation have nothing to compare: name two runs of the same kind.")
-    found = [
-        one for pair in treatment_pairs(first, second, treatments) for one in compare_searches(first, other, pair)
-    ]
+    pairs = [(one.treatment, two.treatment) for one, two in pairs_to_compare(first, second, treatments)]
+    found = [change for pair in pairs for change in compare_searches(first, other, pair)]
     changes = _change_table(first, other, found)
     return [changes, *([_position_table(first, other, found)] if any(one.groups for one in found) else [])]
 
 
-def compare_searches(first: AuditLog, second: AuditLog, treatments: tuple[str, str]) -> list[Paired]:
+def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str]) -> list[Paired]:
     """Second minus first, on the queries that both runs asked of the same documents, index by index."""
     _refuse_other_pages(first, second)
     before, after = (_rows(log, name) for log, name in zip((first, second), treatments, strict=True))
@@ -76,13 +73,13 @@ def compare_searches(first: AuditLog, second: AuditLog, treatments: tuple[str, s
     return found
 
 
-def _rows(log: AuditLog, treatment: str) -> pl.DataFrame:
+def _rows(log: RunLog, treatment: str) -> pl.DataFrame:
     if treatment not in log.treatments:
         raise LogError(f"the run {log.run} has no treatment {treatment!r}, only {', '.join(log.treatments)}.")
     return log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") != RANK))
 
 
-def _refuse_other_pages(first: AuditLog, second: AuditLog) -> None:
+def _refuse_other_pages(first: RunLog, second: RunLog) -> None:
     """Pages are named by their place in the draw, so that other pages may have the same names."""
     tasks = [log.header["task"] for log in (first, second)]
     pages = any(task.get("positions") == "segments" for task in tasks)
@@ -93,7 +90,7 @@ def _refuse_other_pages(first: AuditLog, second: AuditLog) -> None:
         )
 
 
-def _change_table(first: AuditLog, second: AuditLog, found: Sequence[Paired]) -> Table:
+def _change_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
     rows, records = [], list[dict[str, Any]]()
     for one in found:
         change = one.change
@@ -121,7 +118,7 @@ def _change_table(first: AuditLog, second: AuditLog, found: Sequence[Paired]) ->
     )
 
 
-def _position_table(first: AuditLog, second: AuditLog, found: Sequence[Paired]) -> Table:
+def _position_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
     rows, records = [], list[dict[str, Any]]()
     for one in found:
         counts = one.change.counts.group_queries
@@ -140,7 +137,7 @@ def _position_table(first: AuditLog, second: AuditLog, found: Sequence[Paired]) 
     )
 
 
-def _named(first: AuditLog, second: AuditLog, one: Paired) -> dict[str, str]:
+def _named(first: RunLog, second: RunLog, one: Paired) -> dict[str, str]:
     return {
         "first_run": first.run,
         "second_run": second.run,
@@ -151,5 +148,5 @@ def _named(first: AuditLog, second: AuditLog, one: Paired) -> dict[str, str]:
     }
 
 
-def _sides(first: AuditLog, second: AuditLog) -> str:
+def _sides(first: RunLog, second: RunLog) -> str:
     return "" if first.run == second.run else f" ({first.run} → {second.run})"

@@ -12,7 +12,7 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.report.text import model_name
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate.advice import Advice, advice_of
@@ -43,7 +43,7 @@ class Findings:
     frames: Mapping[str, pl.DataFrame]
 
     @property
-    def log(self) -> AuditLog:
+    def log(self) -> RunLog:
         return self.summary.log
 
     @property
@@ -63,7 +63,7 @@ class Findings:
         return self.frames[name].filter(pl.col("treatment").is_in(shown), *conditions)
 
 
-def findings_of(log: AuditLog, *, lengths: bool = False) -> Findings:
+def findings_of(log: RunLog, *, lengths: bool = False) -> Findings:
     """Read a log. With `lengths`, a search by length that cannot be had is an error."""
     full = summarize_search(log)
     grid = temperature_grid(full)
@@ -76,7 +76,7 @@ def findings_of(log: AuditLog, *, lengths: bool = False) -> Findings:
     return Findings(shown, advice, kept, grid, _frames(full, advice, groups, grid))
 
 
-def _lengths(log: AuditLog, *, required: bool) -> list[LengthGroup]:
+def _lengths(log: RunLog, *, required: bool) -> list[LengthGroup]:
     try:
         return by_length(log)
     except StatisticsError:

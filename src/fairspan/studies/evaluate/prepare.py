@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
-
-from fairspan.calibration.treatment import Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.plan import choose_plans
-from fairspan.encoding.encoder import AnyEncoder, Encodes, ModelEncoder, ObjectEncoder, Text, refuse_other_spaces
-from fairspan.encoding.tokens import Characters, counter_of, document_prompt, query_prompt
+from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.errors import TaskError, UnsupportedModel
-from fairspan.model.fingerprint import fingerprint
-from fairspan.model.loading import DEFAULT_MODEL, load_model
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.evidence import read_evidence
 from fairspan.retrieval.indexes import IndexPlan, plan_index
 from fairspan.retrieval.measured import MeasuredTask, measure_task
 from fairspan.retrieval.pages import build_pages
 from fairspan.retrieval.task import Passage, RetrievalTask
-from fairspan.runs.bases import Embed, base_of, refuse_unsuited
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import calibrations_of, name_of, run_name
+from fairspan.runs.runner import run_name
+from fairspan.runs.subject import Subject
 from fairspan.studies.evaluate.spec import PAGES, EvaluationSpec
 
 BEIR = "beir:"
@@ -38,29 +32,42 @@ class PreparedEvaluation:
 
     Attributes:
         tasks: one for each index that is searched.
-        fingerprint: of the weights; None for an object of which nothing is known, whose vectors are not kept.
-        cosine: whether the model compares vectors by cosine, or by their inner product.
         fit: texts that are never searched, for treatments that are fitted.
     """
 
-    model: SentenceTransformer | Encodes
-    name: str
+    subject: Subject
     spec: EvaluationSpec
     tasks: tuple[MeasuredTask, ...]
-    counter: TokenCounter
-    query_counter: TokenCounter
-    prompts: Mapping[str, str]
-    fingerprint: str | None
-    cosine: bool
     fit: FitPart
 
     @property
     def run(self) -> str:
         """The name of the run's folder."""
-        model = [self.name, self.fingerprint, calibrations_of(self.model), dict(self.prompts), self.counter.window]
-        model.append(self.cosine)
-        tasks = [one.task.fingerprint for one in self.tasks]
-        return run_name(self.name, self.spec.to_dict(), model, tasks, *self.fit.decisive)
+        return run_name(self)
+
+    @property
+    def decisive(self) -> list[Any]:
+        return [one.task.fingerprint for one in self.tasks]
+
+    @property
+    def header(self) -> dict[str, Any]:
+        tasks = [one.task for one in self.tasks]
+        return {
+            "verb": "evaluate",
+            "task": {
+                "source": self.spec.task,
+                "names": [task.name for task in tasks],
+                "fingerprints": [task.fingerprint for task in tasks],
+                "indexes": len(tasks),
+                "queries": sum(len(task.queries) for task in tasks),
+                "documents": len({document.id for task in tasks for document in task.documents}),
+                "positions": "segments" if tasks[0].lead else "fifths" if tasks[0].evidence else None,
+                "clusters": len(self.clusters),
+            },
+            "plans": list(dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)),
+            "costs": [],
+            "notes": list(dict.fromkeys(note for task in tasks for note in task.notes)),
+        }
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -80,61 +87,27 @@ class PreparedEvaluation:
         for one in self.tasks:
             documents |= {document.id: document for document in one.task.documents}
             lengths |= one.lengths
-        return plan_index(index, list(documents.values()), lengths, self.counter, self.spec.chunk_tokens)
+        return plan_index(index, list(documents.values()), lengths, self.subject.counter, self.spec.chunk_tokens)
 
 
 def prepare_evaluation(
-    model: SentenceTransformer | Encodes | str | None,
-    spec: EvaluationSpec,
-    *,
-    name: str | None = None,
-    progress: Progress | None = None,
+    subject: Subject, spec: EvaluationSpec, progress: Progress | None = None
 ) -> PreparedEvaluation:
-    """Load, read, draw and measure, without embedding anything."""
-    progress = progress or Silent()
-    if model is None or isinstance(model, str):
-        progress.stage(f"loading {model or 'the default model'}")
-        name = name or model or DEFAULT_MODEL
-        model = load_model(model)
-    prompts = {"document": spec.prompt or "", "query": spec.query_prompt or ""}
-    counters: dict[str, TokenCounter] = {"document": Characters(), "query": Characters()}
-    identity, cosine = None, True
-    if isinstance(model, SentenceTransformer):
-        own = {"document": document_prompt(model), "query": query_prompt(model)}
-        given = {"document": spec.prompt, "query": spec.query_prompt}
-        prompts = {side: own[side] if given[side] is None else str(given[side]) for side in own}
-        counters = {side: counter_of(model, prompts[side]) for side in own}
-        cosine = _compares_by_cosine(model)
-        if any(index.startswith("late") for index in spec.indexes):
-            _refuse_late(model, cosine)
-        for treatment in spec.treatments:
-            late = any(index.startswith("late") for index in spec.indexes_of(treatment))
-            refuse_unsuited(model, treatment, compares_tokens=late)
-    else:
-        _refuse_beyond_encode(model, spec)
-    progress.stage("reading the task")
+    """Read, draw and measure, without embedding anything."""
+    subject = subject.with_prompts(spec.prompt, spec.query_prompt)
+    _refuse_similarity(subject, spec)
+    late = {one.name for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))}
+    beyond = [*(["temperature_grid"] if spec.temperature_grid else []), *filter(_is_late, spec.indexes)]
+    on_tokens = [treatment for treatment in spec.treatments if treatment.name in late]
+    subject.refuse_unsuited(spec.treatments, on_tokens=on_tokens, beyond=beyond)
+    (progress or Silent()).stage("reading the task")
+    documents, queries = subject.counters["document"], subject.counters["query"]
     tasks = tuple(
-        measure_task(task, counters["document"], counters["query"], too_long=spec.too_long or _too_long(task))
-        for task in read_tasks(spec, counters["document"])
+        measure_task(task, documents, queries, too_long=spec.too_long or _too_long(task))
+        for task in read_tasks(spec, documents)
     )
     _refuse_unknown_segments(spec, tasks)
-    fit = FitPart()
-    if isinstance(model, SentenceTransformer):
-        fit = _fit_part(spec, model, counters["document"], tasks)
-        progress.stage("hashing the weights")
-        identity = fingerprint(model)
-    return PreparedEvaluation(
-        model,
-        name or name_of(model),
-        spec,
-        tasks,
-        counters["document"],
-        counters["query"],
-        prompts,
-        identity,
-        cosine,
-        fit,
-    )
+    return PreparedEvaluation(subject, spec, tasks, _fit_part(spec, subject, tasks))
 
 
 def read_tasks(spec: EvaluationSpec, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
@@ -157,34 +130,7 @@ def read_tasks(spec: EvaluationSpec, counter: TokenCounter) -> tuple[RetrievalTa
     return (read_evidence(path, language=spec.language, documents=documents, unit=spec.unit),)
 
 
-def encoders_of(prepared: PreparedEvaluation, treatment: Treatment, embed: Embed) -> tuple[AnyEncoder, AnyEncoder]:
-    """What a treatment embeds queries with, and documents.
-
-    Args:
-        embed: embeds what a treatment is fitted on, where it is.
-    """
-    model = prepared.model
-    if not isinstance(model, SentenceTransformer):
-        encoder = ObjectEncoder(model)
-        return encoder, encoder
-    prompts, identity = prepared.prompts, prepared.fingerprint or ""
-    base = base_of(model, identity, treatment, prompt=prompts["document"], fit=prepared.fit, embed=embed)
-    queries, documents = treatment.for_queries, treatment.for_documents
-    return (
-        ModelEncoder(base.model, queries, prompt=prompts["query"], fingerprint=base.fingerprint, side="query"),
-        ModelEncoder(
-            base.model,
-            documents,
-            prompt=prompts["document"],
-            fingerprint=base.fingerprint,
-            by_segments=treatment.baskets == "segments" and documents.acts,
-        ),
-    )
-
-
-def _fit_part(
-    spec: EvaluationSpec, model: SentenceTransformer, counter: TokenCounter, tasks: Sequence[MeasuredTask]
-) -> FitPart:
+def _fit_part(spec: EvaluationSpec, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
     if not any(treatment.whitens for treatment in spec.treatments):
         return FitPart()
     source, languages = spec.fit_corpus, spec.fit_languages
@@ -195,7 +141,8 @@ def _fit_part(
     for document in {document for one in tasks for document in one.task.documents}:
         # On a page stands the beginning of a segment, whose end the corpus has as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
-    return choose_fit_part(spec.treatments, model, counter, source, languages, tested, seed=spec.design.seed)
+    model, seed = subject.model, spec.design.seed
+    return choose_fit_part(spec.treatments, model, subject.counter, source, languages, tested, seed=seed)
 
 
 def _too_long(task: RetrievalTask) -> str:
@@ -213,32 +160,18 @@ def _refuse_unknown_segments(spec: EvaluationSpec, tasks: Sequence[MeasuredTask]
         )
 
 
-def _compares_by_cosine(model: SentenceTransformer) -> bool:
-    named = str(getattr(model.similarity_fn_name, "value", model.similarity_fn_name) or "cosine")
-    if named not in ("cosine", "dot"):
+def _is_late(index: str) -> bool:
+    return index.startswith("late")
+
+
+def _refuse_similarity(subject: Subject, spec: EvaluationSpec) -> None:
+    if subject.similarity not in ("cosine", "dot"):
         raise UnsupportedModel(
-            f"this model compares vectors by {named}: only cosine and dot can be searched exactly."
+            f"this model compares vectors by {subject.similarity}: only cosine and dot can be searched exactly."
         )
-    return named == "cosine"
-
-
-def _refuse_late(model: SentenceTransformer, cosine: bool) -> None:
-    refuse_other_spaces(model)
-    if not cosine:
-        raise UnsupportedModel("late chunks have no length of their own, and this model compares by inner product.")
-
-
-def _refuse_beyond_encode(model: Any, spec: EvaluationSpec) -> None:
-    kind = type(model).__name__
-    if not callable(getattr(model, "encode", None)):
-        raise UnsupportedModel(f"{kind} has no encode(list[str]): give a SentenceTransformer or an object that has.")
-    if spec.prompt or spec.query_prompt:
-        raise UnsupportedModel(f"{kind} takes texts as they are: put the prompt before them yourself.")
-    acting = [treatment.name for treatment in spec.treatments if treatment.acts]
-    acting += ["temperature_grid"] if spec.temperature_grid else []
-    late = [index for index in spec.indexes if index.startswith("late")]
-    if acting or late:
-        raise UnsupportedModel(
-            f"{kind} is not a SentenceTransformer, so it can only be searched as it is: leave out "
-            f"{', '.join([*acting, *late])}."
-        )
+    if subject.is_open and any(map(_is_late, spec.indexes)):
+        refuse_other_spaces(subject.model)
+        if subject.similarity != "cosine":
+            raise UnsupportedModel(
+                "late chunks have no length of their own, and this model compares by inner product."
+            )

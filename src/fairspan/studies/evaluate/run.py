@@ -3,117 +3,183 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import AnyEncoder, Encodes, Text
-from fairspan.encoding.fill import Tally, fill
-from fairspan.encoding.store import Store, default_store
-from fairspan.encoding.whole import refuse_unread_end
-from fairspan.errors import TaskError, UnsupportedModel
+from fairspan.calibration.treatment import AnyTreatment, Treatment
+from fairspan.encoding.encoder import AnyEncoder, Text
+from fairspan.model.loading import Loading
 from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.search import ranks, search
-from fairspan.runs.bases import embed_through
-from fairspan.runs.log import AuditLog, LogWriter
-from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import DEFAULT_RUNS, batch_budget, described, finished, write_run
-from fairspan.studies.evaluate.prepare import PreparedEvaluation, encoders_of, prepare_evaluation
+from fairspan.runs.bases import Treated
+from fairspan.runs.log import RunLog
+from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.runner import Run, RunOptions, run_study
+from fairspan.runs.subject import AnyModel, open_subject
+from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
 from fairspan.studies.evaluate.rows import DEPTH, rank_rows, relevant_pairs, search_rows
 from fairspan.studies.evaluate.run_mteb import MTEB, evaluate_mteb
-from fairspan.studies.evaluate.spec import PAGES, EvaluationSpec, make_evaluation
+from fairspan.studies.evaluate.spec import DEFAULT_METRICS, PAGES, make_evaluation
+from fairspan.studies.evaluate.view import view_of
 
 # Two passes over the same tokens differ by rounding, here with room for half precision.
 _SAME = 1e-4
 
 
 def evaluate(
-    model: SentenceTransformer | Encodes | str | None = None,
-    task: str | None = None,
+    model: AnyModel = None,
+    task: str = PAGES,
     *,
-    spec: EvaluationSpec | None = None,
+    treatments: Sequence[AnyTreatment] | None = None,
+    temperature_grid: Sequence[float] | None = None,
+    documents_only: bool = True,
+    indexes: Sequence[str] = ("whole",),
+    cross: bool = False,
+    chunk_tokens: int = 128,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    corpus: str = "sample",
+    languages: Sequence[str] | None = None,
+    mixed: str | Sequence[str] = (),
+    partial: bool = False,
+    size: int = 4,
+    sets: int = 100,
+    orders: str = "latin",
+    editions: int | None = None,
+    distractors: int = 0,
+    query: str = "held-out",
+    query_tokens: int = 60,
+    query_language: str | None = None,
+    opening: int | None = None,
+    min_tokens: int | None = None,
+    max_tokens: int | None = None,
+    length_language: str | None = None,
+    length_ratio: float | None = None,
+    documents: Path | str | None = None,
+    language: str | None = None,
+    unit: str = "article",
+    split: str = "test",
+    too_long: str | None = None,
+    margin: float = 0.01,
+    prompt: str | None = None,
+    query_prompt: str | None = None,
+    fit_corpus: str | None = None,
+    seed: int = 0,
     name: str | None = None,
+    window: int | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
     out: Path | str | None = None,
     store: Path | str | None = None,
     batch_tokens: int | None = None,
     fresh: bool = False,
-    progress: Progress | None = None,
-    **options: Any,
-) -> AuditLog:
-    """Search a collection with a model as it is and as each treatment makes it.
+    progress: bool | Progress = True,
+) -> RunLog:
+    """Search a collection with the unmodified model and under each treatment.
 
     Args:
-        model: as in `audit`.
+        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, without treatments, any
+            object with `encode(list[str])`.
         task: "pages", the folder or file of a collection, "beir:FOLDER" or "mteb:NAME".
-        spec: what to search; or give its fields as `options`: corpus, treatments, indexes …
-        name, out, store, batch_tokens, fresh: as in `audit`.
+        treatments: what is compared, as in `audit`; the first is what the others are compared with. By default
+            "none", "retrieval" and "paper", or "none" alone with a grid of temperatures.
+        temperature_grid: measure the first treatment also with every pair of these as the temperatures of queries
+            and documents; 1 belongs to every grid.
+        documents_only: measure every treatment also with queries as the plain model embeds them.
+        indexes: what is kept of a document: "whole", "chunk-mean", "chunk-max", "late-mean", "late-max".
+        cross: measure every index under every treatment; otherwise all but "whole" under the first one only.
+        chunk_tokens: length of the longest chunk.
+        metrics: the first one decides what is advised.
+        corpus, languages, mixed, partial: of pages, as in `audit`.
+        size: number of segments per page.
+        sets: number of pages that are searched for.
+        orders: how the segments of pages are ordered, as `design` in `audit`.
+        editions: number of indexes, each with other orders; by default every segment is at every position once.
+        distractors: number of further pages, which no query asks for.
+        query: what pages are searched with: "held-out", "first-sentence" or "title".
+        query_tokens: length of the longest held-out query.
+        query_language: ask in this language, whatever the language of the page.
+        opening, min_tokens, max_tokens, length_language, length_ratio: of segments on pages, as in `audit`.
+        documents: the folder of the documents, if a collection keeps them apart from its queries.
+        language: of a collection that has several.
+        unit: what a document is in files like SQuAD's: "article" or "paragraph".
+        split: of a collection that is divided.
+        too_long: what to do with documents that the model cannot read whole: "leave-out", "shorten", "cut" or
+            "error"; by default "leave-out" if positions are known, otherwise "cut".
+        margin: a loss of quality below it counts as none.
+        prompt, query_prompt: put before documents and queries; by default the model's own.
+        fit_corpus: what whitening is fitted on; by default what the corpus of pages has on no page. Collections need
+            one.
+        seed: of pages and intervals.
+        name, window, device, dtype, trust_remote_code: as in `audit`.
+        out, store, batch_tokens, fresh, progress: as in `audit`.
 
     Returns:
         The log, with one row for each query, metric, treatment and index; `fairspan.studies.evaluate.summary` makes
         statistics of it.
     """
-    progress = progress or Silent()
-    if spec is not None and (options or task is not None):
-        given = "task" if task is not None else next(iter(options))
-        raise TaskError(f"{given} belongs to the spec: set it there, or leave spec away.")
-    spec = spec or make_evaluation(PAGES if task is None else task, **options)
+    shown = as_progress(progress)
+    spec = make_evaluation(
+        task,
+        treatments=treatments,
+        temperature_grid=temperature_grid,
+        documents_only=documents_only,
+        indexes=indexes,
+        cross=cross,
+        chunk_tokens=chunk_tokens,
+        metrics=metrics,
+        corpus=corpus,
+        languages=languages,
+        mixed=mixed,
+        partial=partial,
+        size=size,
+        sets=sets,
+        orders=orders,
+        editions=editions,
+        distractors=distractors,
+        query=query,
+        query_tokens=query_tokens,
+        query_language=query_language,
+        opening=opening,
+        min_tokens=min_tokens,
+        max_tokens=max_tokens,
+        length_language=length_language,
+        length_ratio=length_ratio,
+        documents=None if documents is None else str(documents),
+        language=language,
+        unit=unit,
+        split=split,
+        too_long=too_long,
+        margin=margin,
+        prompt=prompt,
+        query_prompt=query_prompt,
+        fit_corpus=fit_corpus,
+        seed=seed,
+    )
+    loading = Loading(window, device, dtype, trust_remote_code)
+    options = RunOptions(out, store, batch_tokens, fresh, shown)
+    subject = open_subject(model, name=name, loading=loading, progress=shown)
     if spec.task.startswith(MTEB):
-        if isinstance(model, SentenceTransformer | str | None):
-            return evaluate_mteb(model, spec, name=name, out=out, fresh=fresh, progress=progress)
-        raise UnsupportedModel(f"mteb is run with a SentenceTransformer, got {type(model).__name__}.")
-    prepared = prepare_evaluation(model, spec, name=name, progress=progress)
-    return run_evaluation(prepared, out=out, store=store, batch_tokens=batch_tokens, fresh=fresh, progress=progress)
-
-
-def run_evaluation(
-    prepared: PreparedEvaluation,
-    *,
-    out: Path | str | None = None,
-    store: Path | str | None = None,
-    batch_tokens: int | None = None,
-    fresh: bool = False,
-    progress: Progress | None = None,
-) -> AuditLog:
-    """Embed what the store does not have, search, and write the log."""
-    progress = progress or Silent()
-    budget = batch_budget(prepared.model, batch_tokens)
-    folder = Path(out) if out is not None else DEFAULT_RUNS / prepared.run
-    done = finished(folder, prepared.run, fresh=fresh or prepared.fingerprint is None)
-    if done is not None:
-        return done
-
-    def work(writer: LogWriter, tally: Tally) -> None:
-        with Store(":memory:" if prepared.fingerprint is None else store or default_store()) as vectors:
-            _Search(prepared, vectors, writer, budget, tally, progress).run()
-
-    return write_run(folder, _header(prepared), work)
+        return evaluate_mteb(subject, spec, options)
+    prepared = prepare_evaluation(subject, spec, shown)
+    return run_study(prepared, lambda run: _Search(prepared, run).measure(), options, view_of)
 
 
 class _Search:
     """One evaluation while it runs."""
 
-    def __init__(
-        self,
-        prepared: PreparedEvaluation,
-        store: Store,
-        writer: LogWriter,
-        budget: int,
-        tally: Tally,
-        progress: Progress,
-    ) -> None:
-        self.prepared, self.spec, self.store, self.writer = prepared, prepared.spec, store, writer
-        self.budget, self.tally, self.progress = budget, tally, progress
-        self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
-        self.encoders: dict[str, tuple[AnyEncoder, AnyEncoder]] = {}
+    def __init__(self, prepared: PreparedEvaluation, run: Run) -> None:
+        self.prepared, self.spec, self.run = prepared, prepared.spec, run
+        self.cosine = prepared.subject.similarity == "cosine"
+        self.treated: dict[str, Treated] = {}
 
-    def run(self) -> None:
+    def measure(self) -> None:
+        run = self.run
         queries = self.prepared.queries()
         plans = {index: self.prepared.plan(index) for index in self.spec.indexes}
         plans.setdefault("whole", self.prepared.plan("whole"))
@@ -122,52 +188,50 @@ class _Search:
         for treatment in self.spec.measured:
             total += asked + sum(plans[index].tokens for index in self.spec.indexes_of(treatment))
             total += self.prepared.fit.tokens if treatment.whitens else 0
-        self.progress.start(total)
+        run.progress.start(total)
         for treatment in self.spec.measured:
-            self.progress.stage(f"{treatment.name}: queries")
-            for_queries, for_documents = self._encoders(treatment)
-            self._fill(for_queries, queries)
+            run.progress.stage(f"{treatment.name}: queries")
+            treated = self._under(treatment)
+            run.fill(treated.queries, queries)
             twin = self.spec.twin_of(treatment)
-            if twin is not None and self._same_queries(queries, for_queries, self._encoders(twin)[0]):
-                note = f"{twin.name} leaves these queries as they are, so it is the same on documents only"
-                self.writer.header["notes"].append(note)
-                self.progress.advance(sum(plans[index].tokens for index in self.spec.indexes_of(treatment)))
+            if twin is not None and self._same_queries(queries, treated, self._under(twin)):
+                run.note(f"{twin.name} leaves these queries as they are, so it is the same on documents only")
+                run.progress.advance(sum(plans[index].tokens for index in self.spec.indexes_of(treatment)))
                 continue
             # Late chunks are read in the same pass as whole documents, which then are there already.
             for index in sorted(self.spec.indexes_of(treatment), key=lambda name: not name.startswith("late")):
-                self.progress.stage(f"{treatment.name}: {index}")
-                self._measure(treatment, plans[index], for_queries, for_documents)
-        self.progress.stop()
+                run.progress.stage(f"{treatment.name}: {index}")
+                self._index_and_search(treated, plans[index])
 
-    def _encoders(self, treatment: Treatment) -> tuple[AnyEncoder, AnyEncoder]:
-        if treatment.name not in self.encoders:
-            self.encoders[treatment.name] = encoders_of(self.prepared, treatment, self.embed)
-        return self.encoders[treatment.name]
+    def _under(self, treatment: Treatment) -> Treated:
+        if treatment.name not in self.treated:
+            self.treated[treatment.name] = self.run.under(treatment)
+        return self.treated[treatment.name]
 
-    def _same_queries(self, queries: Sequence[Text], one: AnyEncoder, other: AnyEncoder) -> bool:
+    def _same_queries(self, queries: Sequence[Text], one: Treated, other: Treated) -> bool:
         """Whether two treatments embed all queries alike, up to rounding."""
-        first, second = (np.stack(self._read([encoder.key(text) for text in queries])) for encoder in (one, other))
+        keys = [[treated.queries.key(text) for text in queries] for treated in (one, other)]
+        first, second = (np.stack(self.run.read(own)) for own in keys)
         scale = np.linalg.norm(first, axis=1)
         return bool((np.linalg.norm(first - second, axis=1) <= _SAME * scale).all())
 
-    def _measure(
-        self, treatment: Treatment, plan: IndexPlan, for_queries: AnyEncoder, for_documents: AnyEncoder
-    ) -> None:
-        self._prove_whole(for_documents, plan)
-        computed, started = self.tally.computed_tokens, time.monotonic()
-        self._fill(for_documents, plan.flat)
-        computed, seconds = self.tally.computed_tokens - computed, time.monotonic() - started
+    def _index_and_search(self, treated: Treated, plan: IndexPlan) -> None:
+        run = self.run
+        run.prove_whole(treated.documents, self._read_whole(plan))
+        computed, started = run.tally.computed_tokens, time.monotonic()
+        run.fill(treated.documents, plan.flat)
+        computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
         rows, sizes = [], []
         for measured in self.prepared.tasks:
-            made, size = self._search(measured, plan, treatment, for_queries, for_documents)
+            made, size = self._search(measured, plan, treated)
             rows.append(made)
             sizes.append(size)
         # What was found in the store took no time, so the time of all of it is told from the rest.
         took = seconds * plan.tokens / computed if computed else None
-        window = self.prepared.counter.window
-        self.writer.header["costs"].append(
+        window = self.prepared.subject.counter.window
+        run.header["costs"].append(
             {
-                "treatment": treatment.name,
+                "treatment": treated.treatment.name,
                 "index": plan.kind,
                 "documents": len(plan.texts),
                 "tokens": sum(min(text.length, window) for text in plan.flat) if window else plan.tokens,
@@ -177,24 +241,18 @@ class _Search:
                 "searched_documents": sum(len(measured.task.documents) for measured in self.prepared.tasks),
             }
         )
-        self.writer.add(pl.concat(rows))
+        run.add(pl.concat(rows))
 
     def _search(
-        self,
-        measured: MeasuredTask,
-        plan: IndexPlan,
-        treatment: Treatment,
-        for_queries: AnyEncoder,
-        for_documents: AnyEncoder,
+        self, measured: MeasuredTask, plan: IndexPlan, treated: Treated
     ) -> tuple[pl.DataFrame, tuple[int, int]]:
         task = measured.task
         # Of equal scores the later id comes first, as in trec_eval.
         names = sorted((document.id for document in task.documents), reverse=True)
-        index = self._index(names, plan, for_documents)
-        asked = self._read(
-            [for_queries.key(Text(query.text, measured.query_lengths[query.id])) for query in task.queries]
-        )
-        queries = assemble("whole", [[vector] for vector in asked], len(asked[0]), normalise=self.prepared.cosine)
+        index = self._index(names, plan, treated.documents)
+        texts = [Text(query.text, measured.query_lengths[query.id]) for query in task.queries]
+        asked = self.run.read([treated.queries.key(text) for text in texts])
+        queries = assemble("whole", [[vector] for vector in asked], len(asked[0]), normalise=self.cosine)
         depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.spec.metrics)])
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
         rows = search_rows(
@@ -203,9 +261,8 @@ class _Search:
             names,
             self.spec.metrics,
             self.prepared.clusters,
-            run=self.writer.header["run"],
-            model=self.prepared.name,
-            treatment=treatment.name,
+            **self.run.label,
+            treatment=treated.treatment.name,
             index=plan.kind,
         )
         asked_for = relevant_pairs(task, names)
@@ -217,57 +274,19 @@ class _Search:
         late = plan.kind.startswith("late")
         key = encoder.span_key if late else encoder.key
         texts = [plan.texts[name] for name in names]
-        found = self.store.get(key(text) for own in texts for text in own)
+        found = self.run.store.get(key(text) for own in texts for text in own)
         vectors = [[found[key(text)] for text in own] for own in texts]
         first = texts[0][0]
         dimension = len(vectors[0][0]) // (len(first.spans) if late else 1)
-        return assemble(plan.kind, vectors, dimension, normalise=self.prepared.cosine)
+        return assemble(plan.kind, vectors, dimension, normalise=self.cosine)
 
-    def _prove_whole(self, encoder: AnyEncoder, plan: IndexPlan) -> None:
-        """Before anything is embedded: the longest text that should be read whole really is."""
-        window = self.prepared.counter.window
+    def _read_whole(self, plan: IndexPlan) -> list[Text]:
+        """The texts that the model should read to their end."""
+        window = self.prepared.subject.counter.window
         cut = {
             document.text
             for one in self.prepared.tasks
             for document in one.task.documents
             if window is not None and one.lengths[document.id] > window
         }
-        longest = max(
-            (text for text in plan.flat if text.text not in cut), key=lambda text: text.length, default=None
-        )
-        if longest is not None and self.store.missing([encoder.key(longest)]):
-            refuse_unread_end(encoder, longest, self.tally)
-
-    def _fill(self, encoder: AnyEncoder, texts: Sequence[Text]) -> None:
-        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
-
-    def _read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
-        found = self.store.get(keys)
-        return [found[key] for key in keys]
-
-
-def _header(prepared: PreparedEvaluation) -> Mapping[str, Any]:
-    tasks = [one.task for one in prepared.tasks]
-    documents = {document.id for task in tasks for document in task.documents}
-    details = {"window": prepared.counter.window, "prompts": dict(prepared.prompts)}
-    return {
-        "verb": "evaluate",
-        "run": prepared.run,
-        "model": described(prepared.model, prepared.name, prepared.fingerprint, **details),
-        "task": {
-            "source": prepared.spec.task,
-            "names": [task.name for task in tasks],
-            "fingerprints": [task.fingerprint for task in tasks],
-            "indexes": len(tasks),
-            "queries": sum(len(task.queries) for task in tasks),
-            "documents": len(documents),
-            "positions": "segments" if tasks[0].lead else "fifths" if tasks[0].evidence else None,
-            "clusters": len(prepared.clusters),
-        },
-        "plans": list(dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)),
-        "token_unit": prepared.counter.unit,
-        "seed": prepared.spec.design.seed,
-        "spec": prepared.spec.to_dict(),
-        "costs": [],
-        "notes": [*dict.fromkeys(note for task in tasks for note in task.notes), *prepared.fit.notes],
-    }
+        return [text for text in plan.flat if text.text not in cut]

@@ -3,124 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
-from sentence_transformers import SentenceTransformer
 
-from fairspan.encoding.fill import Tally
-from fairspan.encoding.store import Store
-from fairspan.encoding.tokens import ModelTokens, counter_of, document_prompt, query_prompt
-from fairspan.errors import TaskError, UnsupportedModel
+from fairspan.errors import TaskError
 from fairspan.model.build import calibrate
-from fairspan.model.fingerprint import fingerprint
-from fairspan.model.loading import DEFAULT_MODEL, load_model
-from fairspan.runs.bases import base_of, embed_through, refuse_unsuited
 from fairspan.runs.fit_part import FitPart, choose_fit_part
-from fairspan.runs.log import AuditLog, LogWriter
-from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import (
-    DEFAULT_RUNS,
-    batch_budget,
-    calibrations_of,
-    described,
-    finished,
-    name_of,
-    run_name,
-    write_run,
-)
+from fairspan.runs.log import RunLog
+from fairspan.runs.runner import Run, RunOptions, run_study
+from fairspan.runs.subject import Subject
 from fairspan.studies.evaluate.mteb_tasks import MtebResult, find_task, run_mteb
 from fairspan.studies.evaluate.rows import ranking_rows, score_rows
 from fairspan.studies.evaluate.spec import EvaluationSpec
+from fairspan.studies.evaluate.view import view_of
 
 MTEB = "mteb:"
 # mteb rounds its scores to five places.
 _ROUNDING = 1e-5
 
 
-def evaluate_mteb(
-    model: SentenceTransformer | str | None,
-    spec: EvaluationSpec,
-    *,
-    name: str | None = None,
-    out: Path | str | None = None,
-    fresh: bool = False,
-    progress: Progress | None = None,
-    task: Any = None,
-) -> AuditLog:
+@dataclass(frozen=True, slots=True)
+class PreparedMteb:
+    """A task of mteb that is ready to run."""
+
+    subject: Subject
+    spec: EvaluationSpec
+    task: Any
+    fit: FitPart
+
+    @property
+    def name(self) -> str:
+        return str(self.task.metadata.name)
+
+    @property
+    def decisive(self) -> list[Any]:
+        return [self.name]
+
+    @property
+    def header(self) -> dict[str, Any]:
+        task = {"source": self.spec.task, "names": [self.name], "indexes": 1, "positions": None, "kind": None}
+        return {"verb": "evaluate", "task": task, "plans": [], "costs": [], "notes": []}
+
+
+def evaluate_mteb(subject: Subject, spec: EvaluationSpec, options: RunOptions, *, task: Any = None) -> RunLog:
     """Run a task of mteb under every treatment.
 
     Args:
         task: an `mteb.AbsTask` in place of the one that the spec names.
     """
-    progress = progress or Silent()
-    if model is None or isinstance(model, str):
-        progress.stage(f"loading {model or 'the default model'}")
-        name = name or model or DEFAULT_MODEL
-        model = load_model(model)
-    if not isinstance(model, SentenceTransformer):
-        raise UnsupportedModel(f"mteb is run with a SentenceTransformer, got {type(model).__name__}.")
+    subject.transformer("mteb")
     _refuse(spec)
-    prompts = {"document": document_prompt(model), "query": query_prompt(model)}
-    fit = _fit_part(spec, model, prompts["document"])
+    fit = _fit_part(spec, subject)
     languages = None if spec.language is None else [spec.language]
     task = task or find_task(spec.task.removeprefix(MTEB), languages=languages, splits=_splits(spec))
-    progress.stage("hashing the weights")
-    name, weights = name or name_of(model), fingerprint(model)
-    prompts = {"document": document_prompt(model), "query": query_prompt(model)}
-    details = {"window": ModelTokens(model).window, "prompts": prompts}
-    compared = str(model.similarity_fn_name)
-    decisive = [[name, weights, calibrations_of(model), details, compared], task.metadata.name, *fit.decisive]
-    run = run_name(name, spec.to_dict(), *decisive)
-    folder = Path(out) if out is not None else DEFAULT_RUNS / run
-    done = finished(folder, run, fresh=fresh)
-    if done is not None:
-        return done
-    details = {"window": ModelTokens(model).window, "prompts": prompts}
-    header = {
-        "verb": "evaluate",
-        "run": run,
-        "model": described(model, name, weights, **details),
-        "task": {"source": spec.task, "names": [task.metadata.name], "indexes": 1, "positions": None, "kind": None},
-        "plans": [],
-        "token_unit": "tokens",
-        "seed": spec.design.seed,
-        "spec": spec.to_dict(),
-        "costs": [],
-        "notes": [*fit.notes],
-    }
-
-    def work(writer: LogWriter, tally: Tally) -> None:
-        # mteb keeps no vectors either.
-        embed = embed_through(Store(":memory:"), budget=batch_budget(model, None), tally=tally, progress=_unseen)
-        for treatment in spec.measured:
-            progress.stage(f"{treatment.name}: {task.metadata.name}")
-            base = base_of(model, weights, treatment, prompt=prompts["document"], fit=fit, embed=embed).model
-            # With its sides: mteb says of every text which one it is on.
-            acting = treatment.calibration.acts
-            treated = calibrate(base, treatment.calibration) if acting else base
-            result = run_mteb(treated, task, folder / "mteb")
-            label = {"run": run, "model": name, "treatment": treatment.name}
-            rows = _rows(result, spec.metrics, label)
-            writer.header["task"] |= _counted(result)
-            writer.header["notes"] += _disagreements(result, rows, treatment.name)
-            writer.add(rows)
-
-    return write_run(folder, header, work)
+    prepared = PreparedMteb(subject, spec, task, fit)
+    # mteb keeps no vectors either.
+    return run_study(prepared, lambda run: _measure(prepared, run), replace(options, store=":memory:"), view_of)
 
 
-def _unseen(tokens: int) -> None:
-    """mteb counts no tokens, so neither does the bar."""
+def _measure(prepared: PreparedMteb, run: Run) -> None:
+    for treatment in prepared.spec.measured:
+        run.progress.stage(f"{treatment.name}: {prepared.name}")
+        base = run.under(treatment).model
+        # With its sides: mteb says of every text which one it is on.
+        treated = calibrate(base, treatment.calibration) if treatment.calibration.acts else base
+        result = run_mteb(treated, prepared.task, run.writer.folder / "mteb")
+        rows = _rows(result, prepared.spec.metrics, {**run.label, "treatment": treatment.name})
+        run.header["task"] |= _counted(result)
+        run.header["notes"] += _disagreements(result, rows, treatment.name)
+        run.add(rows)
 
 
-def _fit_part(spec: EvaluationSpec, model: SentenceTransformer, prompt: str) -> FitPart:
+def _fit_part(spec: EvaluationSpec, subject: Subject) -> FitPart:
     """Whoever names a corpus to fit on has to know that mteb's task is not made of it: its texts are not at hand."""
-    for treatment in spec.treatments:
-        refuse_unsuited(model, treatment, compares_tokens=False)
-    counter, seed = counter_of(model, prompt), spec.design.seed
-    fit = choose_fit_part(spec.treatments, model, counter, spec.fit_corpus, spec.fit_languages, (), seed=seed)
+    subject.refuse_unsuited(spec.treatments)
+    model, source, seed = subject.model, spec.fit_corpus, spec.design.seed
+    fit = choose_fit_part(spec.treatments, model, subject.counter, source, spec.fit_languages, (), seed=seed)
     notes = ("the texts of the task were not compared with those that were fitted on",) if fit.texts else ()
     return replace(fit, notes=(*fit.notes, *notes))
 
@@ -186,4 +146,4 @@ def _refuse(spec: EvaluationSpec) -> None:
     if by_segments:
         raise TaskError(f"mteb knows no segments: leave out {', '.join(by_segments)}.")
     if spec.prompt is not None or spec.query_prompt is not None:
-        raise TaskError("mteb takes the prompts that the model has: set model.prompts, and leave prompt away.")
+        raise TaskError("mteb takes the prompts that the model has: set model.prompts, and omit prompt.")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from fairspan.calibration.temperature import PerSide, check_temperature, dump_temperature
-from fairspan.calibration.treatment import Treatment, as_treatment
+from fairspan.calibration.treatment import AnyTreatment, Treatment, as_treatments
 from fairspan.design.design import Design
-from fairspan.errors import TaskError
+from fairspan.errors import TaskError, require_list, require_whole
 from fairspan.retrieval.indexes import INDEXES
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
@@ -26,32 +26,7 @@ DEFAULT_METRICS = ("ndcg@10", "mrr", "recall@1", "recall@10")
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSpec:
-    """What to search, with what, and under which treatments.
-
-    Attributes:
-        task: "pages", the folder or file of a collection, "beir:FOLDER" or "mteb:NAME".
-        corpus, languages, mixed, partial: as in an audit; of pages only.
-        design: pages, their orders, lengths and the seed.
-        queries: what pages are searched with.
-        documents: the folder of the documents, where a collection keeps them apart.
-        language: of a collection that holds several.
-        unit: what a document is in files like SQuAD's: "article" or "paragraph".
-        split: of a collection that is divided.
-        treatments: what is compared; the first is what the others are measured against.
-        temperature_grid: the first treatment is also measured with every pair of these as the temperatures of queries
-            and documents (LC Fig. 9). 1 belongs to every grid.
-        documents_only: measure every treatment a second time with queries as the plain model embeds them.
-        indexes: what is kept of a document. All but "whole" are measured under the first treatment alone, unless
-            `cross` is set.
-        chunk_tokens: the longest chunk.
-        metrics: of which the first decides what is advised.
-        too_long: what to do with documents that the model does not read whole: "leave-out", "shorten", "cut" or
-            "error"; None leaves them out where positions are known and has them cut elsewhere.
-        margin: a loss of quality below it counts as none.
-        prompt, query_prompt: put before documents and queries; None for the model's own.
-        fit_corpus: what a whitening is fitted on; None for what the corpus of pages has on no page. Collections need
-            one.
-    """
+    """What to search, with what, and under which treatments; `fairspan.evaluate` says what each field means."""
 
     task: str = PAGES
     corpus: str = "sample"
@@ -64,7 +39,7 @@ class EvaluationSpec:
     language: str | None = None
     unit: str = "article"
     split: str = "test"
-    treatments: tuple[Treatment, ...] = tuple(as_treatment(name) for name in DEFAULT_TREATMENTS)
+    treatments: tuple[Treatment, ...] = as_treatments(DEFAULT_TREATMENTS)
     documents_only: bool = True
     indexes: tuple[str, ...] = ("whole",)
     cross: bool = False
@@ -80,15 +55,24 @@ class EvaluationSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.task, str) or not self.task.strip():
             raise TaskError(f"a task is 'pages', a folder, 'beir:FOLDER' or 'mteb:NAME', got {self.task!r}.")
-        _require_some("treatments", [treatment.name for treatment in self.treatments])
+        for name, example in (
+            ("languages", "['en']"),
+            ("mixed", "['de:en']"),
+            ("indexes", "['whole']"),
+            ("metrics", "['mrr']"),
+            ("temperature_grid", "[1.0, 0.9]"),
+        ):
+            value = getattr(self, name)
+            if value is not None and not (name == "mixed" and isinstance(value, str)):
+                require_list(name, value, example, TaskError)
+                object.__setattr__(self, name, tuple(value))
         _require_some("indexes", self.indexes, tuple(INDEXES))
         _require_some("metrics", self.metrics)
         for metric in self.metrics:
             parse_metric(metric)
         if self.too_long is not None:
             _require_some("too_long", [self.too_long], TOO_LONG)
-        if isinstance(self.chunk_tokens, bool) or not isinstance(self.chunk_tokens, int) or self.chunk_tokens < 1:
-            raise TaskError(f"chunk_tokens must be a whole number of at least 1, got {self.chunk_tokens!r}.")
+        require_whole("chunk_tokens", self.chunk_tokens, kind=TaskError)
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < 1:
             raise TaskError(f"margin must be from 0 to below 1, got {self.margin!r}.")
         if self.temperature_grid:
@@ -140,10 +124,6 @@ class EvaluationSpec:
         """The JSON form. `treatments` are those that are measured."""
         values = {item.name: getattr(self, item.name) for item in dataclass_fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        # Named only where there is one, so that runs without keep their names.
-        for name in ("fit_corpus", "temperature_grid"):
-            if not plain[name]:
-                del plain[name]
         return {
             **plain,
             "design": self.design.to_dict(),
@@ -155,44 +135,31 @@ class EvaluationSpec:
 def make_evaluation(
     task: str = PAGES,
     *,
-    treatments: Sequence[Treatment | str | Mapping[str, Any]] | None = None,
+    treatments: Sequence[AnyTreatment] | None = None,
     size: int = 4,
+    sets: int = 100,
+    query: str = "held-out",
+    query_tokens: int = 60,
+    query_language: str | None = None,
+    editions: int | None = None,
+    distractors: int = 0,
+    temperature_grid: Sequence[float] | None = None,
     **fields: Any,
 ) -> EvaluationSpec:
-    """A spec from plain values: fields of `EvaluationSpec`, of `Design` and, as `query_…`, of `PageQueries`.
-
-    Args:
-        treatments: "none", "retrieval" and "paper", or "none" alone beside a grid of temperatures.
-        size: segments on a page.
-    """
+    """A spec from plain values: those of the pages that are drawn, and fields of `EvaluationSpec` and `Design`."""
     if treatments is None:
-        treatments = DEFAULT_TREATMENTS[:1] if fields.get("temperature_grid") else DEFAULT_TREATMENTS
-    if isinstance(treatments, str) or not isinstance(treatments, Iterable):
-        raise TaskError(f"treatments must be a list, such as ['none'], got {treatments!r}.")
-    own = {item.name for item in dataclass_fields(EvaluationSpec)} - {"design", "queries", "task", "treatments"}
-    of_design = {item.name for item in dataclass_fields(Design)} - {"sizes", *own}
-    of_queries = {"query": "kind", "query_tokens": "tokens", "query_language": "language"}
-    of_queries |= {name: name for name in ("editions", "distractors")}
-    known = {*own, *of_design, *of_queries}
-    unknown = [name for name in fields if name not in known]
-    if unknown:
-        raise TaskError(f"an evaluation has no field {unknown[0]!r}. Fields: {', '.join(sorted(known | {'size'}))}.")
-    for name in ("languages", "indexes", "metrics", "mixed", "temperature_grid"):
-        value = fields.get(name)
-        if isinstance(value, Iterable) and not isinstance(value, str):
-            fields[name] = tuple(value)
-        elif value is not None and name != "mixed":
-            raise TaskError(f"{name} must be a list, got {value!r}.")
-    if fields.get("temperature_grid") == ():
+        treatments = DEFAULT_TREATMENTS[:1] if temperature_grid else DEFAULT_TREATMENTS
+    if temperature_grid is not None and not temperature_grid:
         raise TaskError(NO_GRID)
-    design = {"sets": 100, **{name: value for name, value in fields.items() if name in of_design}}
-    queries = {of_queries[name]: value for name, value in fields.items() if name in of_queries}
+    own = {item.name for item in dataclass_fields(EvaluationSpec)}
+    of_design = {name: fields.pop(name) for name in [*fields] if name not in own}
     return EvaluationSpec(
         task=task,
-        treatments=tuple(as_treatment(treatment) for treatment in treatments),
-        design=Design(sizes=(size,), **design),
-        queries=PageQueries(**queries),
-        **{name: value for name, value in fields.items() if name in own},
+        treatments=as_treatments(treatments, error=TaskError),
+        design=Design(sizes=(size,), sets=sets, **of_design),
+        queries=PageQueries(query, query_tokens, query_language, editions, distractors),
+        temperature_grid=() if temperature_grid is None else temperature_grid,  # type: ignore[arg-type]
+        **fields,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, holm, query_change, query_effects
 
@@ -63,7 +63,7 @@ class RetrievalSummary:
         tokens_before: the first metric by the number of tokens before the evidence; empty where it is not known.
     """
 
-    log: AuditLog
+    log: RunLog
     results: tuple[Result, ...]
     tokens_before: tuple[Result, ...]
 
@@ -111,7 +111,7 @@ class RetrievalSummary:
         return replace(self, results=kept[0], tokens_before=kept[1])
 
 
-def summarize_search(log: AuditLog) -> RetrievalSummary:
+def summarize_search(log: RunLog) -> RetrievalSummary:
     """Statistics of every arm of an evaluation's log."""
     require_evaluation(log)
     rows, arms = with_plan(log.rows), arms_of(log)
@@ -127,7 +127,7 @@ def summarize_search(log: AuditLog) -> RetrievalSummary:
     return RetrievalSummary(log, tuple(results), _by_tokens_before(rows, arms, metrics[0], seed))
 
 
-def require_evaluation(log: AuditLog) -> None:
+def require_evaluation(log: RunLog) -> None:
     if log.header.get("verb") != "evaluate":
         raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not an evaluation.")
 
@@ -138,7 +138,7 @@ def with_plan(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(plan=pl.when(lead == later).then(lead).otherwise(lead + ":" + later))
 
 
-def arms_of(log: AuditLog) -> list[Arm]:
+def arms_of(log: RunLog) -> list[Arm]:
     """What was searched: whole documents first, in the order of the treatments."""
     arms = [Arm(*pair) for pair in log.rows.select("treatment", "part").unique(maintain_order=True).rows()]
     return sorted(arms, key=lambda arm: (arm.index != "whole", log.treatments.index(arm.treatment)))

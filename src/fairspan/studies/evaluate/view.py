@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import Card, Section, View
-from fairspan.runs.log import AuditLog
+from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate import charts, tables
 from fairspan.studies.evaluate.advice import BADGES
-from fairspan.studies.evaluate.comparison import compare
 from fairspan.studies.evaluate.findings import Findings, findings_of
-
-__all__ = ["compare", "view_of"]
 
 SEARCH = (
     "Every query is searched among all documents of its index by exact inner products; equal scores are always "
@@ -27,7 +24,7 @@ ADVICE = (
 )
 
 
-def view_of(log: AuditLog, *, lengths: bool = False) -> View:
+def view_of(log: RunLog, *, lengths: bool = False) -> View:
     """Everything an evaluation has to show.
 
     Args:
@@ -55,7 +52,7 @@ def view_of(log: AuditLog, *, lengths: bool = False) -> View:
     )
 
 
-def _heading(log: AuditLog) -> str:
+def _heading(log: RunLog) -> str:
     task, seconds = log.header["task"], log.header["timings"].get("seconds")
     counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
     counted += [f"{task['indexes']} indexes"] if task["indexes"] > 1 else []

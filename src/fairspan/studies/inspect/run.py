@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.treatment import DEFAULT_TREATMENTS, Treatment, as_treatment
+from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, Treatment, as_treatments
 from fairspan.corpus.marked_text import NAMES
 from fairspan.encoding.attention_profile import by_segment
 from fairspan.encoding.attention_rows import attention_rows
-from fairspan.encoding.encoder import Encodes, ModelEncoder, ObjectEncoder, Text, refuse_other_spaces
+from fairspan.encoding.encoder import AnyEncoder, Encodes, ObjectEncoder, Text, refuse_other_spaces
 from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
-from fairspan.encoding.tokens import Characters, counter_of, document_prompt
 from fairspan.encoding.whole import refuse_unread_end
 from fairspan.encoding.window import cutting
-from fairspan.errors import DesignError, EncodingError, UnsupportedModel
-from fairspan.model.loading import DEFAULT_MODEL, load_model
+from fairspan.errors import DesignError, EncodingError, UnsupportedModel, require_whole
+from fairspan.model.loading import Loading
 from fairspan.model.segments import SegmentedText
-from fairspan.runs.bases import Embed, base_of, embed_through, refuse_unsuited
-from fairspan.runs.fit_part import FitPart
-from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import batch_budget, name_of
+from fairspan.runs.bases import Embed, embed_through
+from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.subject import AnyModel, Subject, open_subject
 from fairspan.stats.cosines import representation, retention
 from fairspan.studies.inspect.inspection import Inspection, Reading, shares
 from fairspan.studies.inspect.lens import AnyDocument, Lens, Span, focus
 
-AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
-
 
 def inspect(
-    model: SentenceTransformer | Encodes | str | None,
+    model: AnyModel,
     document: AnyDocument,
     *,
     treatments: Sequence[AnyTreatment] = DEFAULT_TREATMENTS,
@@ -46,60 +40,59 @@ def inspect(
     prompt: str | None = None,
     name: str = "document",
     model_name: str | None = None,
+    window: int | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
     batch_tokens: int | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress = True,
 ) -> Inspection:
-    """Measure what each segment of one document has in its one vector, under every treatment.
+    """Measure how much of one document's vector each of its segments has, under every treatment.
 
     Args:
-        model: a SentenceTransformer, its name or folder, None for the small default model; or, without treatments,
-            any object with `encode(list[str])`.
+        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, without treatments, any
+            object with `encode(list[str])`.
         document: a text; or its segments, as texts or tables with `text`, `title` and `language`; or what
             `fairspan.corpus.document_file.read_document` read.
-        treatments: as in an audit; the first is "before".
-        borders: what a text's segments are found by: "heading", "rule", "blank", "line", "parts", or "auto".
-        parts: how many parts of about equal length a text without borders is split into; by default 4, or fewer if
-            it has fewer sentences.
-        prompt: what to put before every text; None for the model's own document prompt.
+        treatments: as in `audit`; the first is "before".
+        borders: how the segments of a text are found: "heading", "rule", "blank", "line", "parts", or "auto".
+        parts: number of parts of about equal length that a text without borders is split into; by default 4, or
+            fewer if it has fewer sentences.
+        prompt: put before every text; by default the model's own document prompt.
         name: what the result calls the document.
         model_name: what the result calls the model.
-        batch_tokens: tokens in a batch, padding included.
+        window, device, dtype, trust_remote_code: as in `audit`.
+        batch_tokens: number of tokens in a batch, padding included.
+        progress: True for a bar, False for none, or an object that shows it.
     """
-    progress = progress or Silent()
+    shown = as_progress(progress)
     chosen = _treatments(treatments)
-    if model is None or isinstance(model, str):
-        progress.stage(f"loading {model or DEFAULT_MODEL}")
-        loaded: SentenceTransformer | Encodes = load_model(model)
-        model_name = model_name or model or DEFAULT_MODEL
-    else:
-        loaded = model
-    if isinstance(loaded, SentenceTransformer):
-        prompt = document_prompt(loaded) if prompt is None else prompt
-        for treatment in chosen:
-            refuse_unsuited(loaded, treatment, compares_tokens=False)
-        lens = focus(document, counter_of(loaded, prompt), borders=borders, parts=parts)
-    else:
-        _refuse_beyond_encode(loaded, chosen)
-        prompt = ""
-        lens = focus(document, Characters(), borders=borders, parts=parts)
-    with Store(":memory:") as store:
-        progress.start(len(chosen) * sum(lens.counter.count_whole([lens.text, *lens.texts])))
-        embed = embed_through(
-            store, budget=batch_budget(loaded, batch_tokens), tally=Tally(), progress=progress.advance
-        )
-        if isinstance(loaded, SentenceTransformer):
-            look = _Look(cutting(loaded, lens.counter.window), lens, prompt, embed)
-            readings = []
-            for treatment in chosen:
-                progress.stage(treatment.name)
-                readings.append(look.under(treatment))
-            notes = tuple(look.notes)
-        else:
-            readings, notes = _as_it_comes(loaded, lens, chosen, embed)
-        progress.stop()
+    loading = Loading(window, device, dtype, trust_remote_code)
+    if parts is not None:
+        require_whole("parts", parts, least=2)
+    subject = open_subject(model, name=model_name, loading=loading, progress=shown).with_prompts(prompt)
+    subject.refuse_unsuited(chosen)
+    budget = subject.budget(batch_tokens)
+    lens = focus(document, subject.counter, borders=borders, parts=parts)
+    try:
+        with Store(":memory:") as store:
+            shown.start(len(chosen) * sum(lens.counter.count_whole([lens.text, *lens.texts])))
+            embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
+            if subject.is_open:
+                reading = replace(subject, model=cutting(subject.model, lens.counter.window))
+                look = _Look(reading, lens, embed)
+                readings = []
+                for treatment in chosen:
+                    shown.stage(treatment.name)
+                    readings.append(look.under(treatment))
+                notes = tuple(look.notes)
+            else:
+                readings, notes = _unmodified(subject.model, lens, chosen, embed)
+    finally:
+        shown.stop()
     segments = lens.segments()
     return Inspection(
-        model=model_name or name_of(loaded),
+        model=subject.name,
         document=name,
         text=lens.text,
         borders=NAMES[lens.borders],
@@ -108,7 +101,7 @@ def inspect(
         length=lens.length,
         window=lens.counter.window,
         unit=lens.counter.unit,
-        prompt=prompt,
+        prompt=subject.prompts["document"],
         outside=lens.unseen - sum(segment.unseen for segment in segments),
         notes=notes,
     )
@@ -119,39 +112,29 @@ class _Look:
     """A model that looks at one document under one treatment after another.
 
     Attributes:
-        model: cuts texts at its window.
+        subject: its model cuts texts at its window.
         notes: what a reader should know, in the order in which it was found.
     """
 
-    model: SentenceTransformer
+    subject: Subject
     lens: Lens
-    prompt: str
     embed: Embed
     notes: dict[str, None] = field(default_factory=dict)
 
     def under(self, treatment: Treatment) -> Reading:
         lens = self.lens
-        base = base_of(self.model, "", treatment, prompt=self.prompt, fit=FitPart(), embed=self.embed)
-
-        def encoder(calibration: Calibration) -> ModelEncoder:
-            by_segments = treatment.baskets == "segments" and calibration.acts
-            settings: dict[str, Any] = {"prompt": self.prompt, "fingerprint": base.fingerprint}
-            return ModelEncoder(base.model, calibration, by_segments=by_segments, **settings)
-
-        for_document = encoder(treatment.for_documents)
+        treated = self.subject.under(treatment, embed=self.embed, lasting=False)
         lengths = lens.counter.count_whole(lens.texts)
-        alone = self.embed(
-            encoder(treatment.for_segments), [Text(*own) for own in zip(lens.texts, lengths, strict=True)]
-        )
+        alone = self.embed(treated.segments, [Text(*own) for own in zip(lens.texts, lengths, strict=True)])
         with warnings.catch_warnings():
-            # What is never seen is told by the result itself.
+            # What is never seen is reported by the result itself.
             warnings.filterwarnings("ignore", message="(?s).*is longer than the model: its segments")
-            (whole,) = self.embed(for_document, [Text(lens.text, lens.length, borders=lens.starts)])
+            (whole,) = self.embed(treated.documents, [Text(lens.text, lens.length, borders=lens.starts)])
         cosines = _plain(representation(whole, alone))
         attention, elsewhere = self._attention(
-            for_document.model, by_segments=treatment.baskets == "segments" and treatment.for_documents.acts
+            treated.documents.model, by_segments=treatment.baskets == "segments" and treatment.for_documents.acts
         )
-        kept = self._retention(for_document, alone)
+        kept = self._retention(treated.documents, alone)
         return Reading(treatment.name, cosines, shares(cosines), attention, elsewhere, kept)
 
     def _attention(
@@ -164,7 +147,7 @@ class _Look:
         starts = [start for start in self.lens.starts if start < len(text)]
         given = SegmentedText.cut(text, starts) if by_segments else text
         try:
-            (row,) = attention_rows(model, [given], prompt=self.prompt)
+            (row,) = attention_rows(model, [given], prompt=self.subject.prompts["document"])
         except UnsupportedModel as error:
             self.notes[f"no attention: {str(error).rstrip('.')}"] = None
             return None, None
@@ -172,10 +155,11 @@ class _Look:
         profile = by_segment(row, _clipped(self.lens.spans, len(text)))
         return _plain(profile.segments.mean(axis=0)), float((profile.special + profile.other).mean())
 
-    def _retention(self, encoder: ModelEncoder, alone: np.ndarray) -> tuple[float | None, ...] | None:
+    def _retention(self, encoder: AnyEncoder, alone: np.ndarray) -> tuple[float | None, ...] | None:
         """τ of each segment that the model sees; None for models that are not mean-pooled."""
         prefix = self.lens.prefix
-        pooled = [module.pooling_mode for module in self.model.children() if isinstance(module, Pooling)]
+        model = self.subject.transformer("retention")
+        pooled = [module.pooling_mode for module in model.children() if isinstance(module, Pooling)]
         if pooled != ["mean"] or prefix is None:
             return None
         spans = _clipped(self.lens.spans, len(prefix))
@@ -187,7 +171,7 @@ class _Look:
             tuple(self.lens.starts[number] for number in there),
         )
         try:
-            refuse_other_spaces(self.model)
+            refuse_other_spaces(model)
             ((_, inside),) = encoder.with_spans([text])
         except (UnsupportedModel, EncodingError) as error:
             self.notes[f"no retention: {str(error).rstrip('.')}"] = None
@@ -202,7 +186,7 @@ class _Look:
             self.notes[f"{measure} is of the first {tokens:,} tokens, up to the end of a word"] = None
 
 
-def _as_it_comes(
+def _unmodified(
     model: Encodes, lens: Lens, treatments: Sequence[Treatment], embed: Embed
 ) -> tuple[list[Reading], tuple[str, ...]]:
     """Any object that embeds: nothing is known of its inside."""
@@ -217,30 +201,12 @@ def _as_it_comes(
     return [Reading(treatment.name, cosines, shares(cosines)) for treatment in treatments], tuple(notes)
 
 
-def _treatments(given: Sequence[AnyTreatment]) -> list[Treatment]:
-    if isinstance(given, str | Treatment | Calibration | Mapping) or not given:
-        raise DesignError(f"treatments must be a list, such as ['none', 'paper'], got {given!r}.")
-    chosen = [as_treatment(one) for one in given]
-    names = [treatment.name for treatment in chosen]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DesignError(f"the treatment {twice[0]!r} is named twice.")
+def _treatments(given: Sequence[AnyTreatment]) -> tuple[Treatment, ...]:
+    chosen = as_treatments(given)
     fitted = [treatment.name for treatment in chosen if treatment.whitens]
     if fitted:
-        raise DesignError(f"{fitted[0]} is fitted on a corpus, and this is one document: use fairspan audit.")
+        raise DesignError(f"{fitted[0]} is fitted on a corpus, and this is one document: use an audit.")
     return chosen
-
-
-def _refuse_beyond_encode(model: Any, treatments: Sequence[Treatment]) -> None:
-    kind = type(model).__name__
-    if not callable(getattr(model, "encode", None)):
-        raise UnsupportedModel(f"{kind} has no encode(list[str]): give a SentenceTransformer or an object that has.")
-    acting = [treatment.name for treatment in treatments if treatment.acts]
-    if acting:
-        raise UnsupportedModel(
-            f"{kind} is not a SentenceTransformer, so it can be inspected only as it comes: leave out "
-            f"{', '.join(acting)}."
-        )
 
 
 def _clipped(spans: Sequence[Span], end: int) -> list[Span]:

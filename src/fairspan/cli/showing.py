@@ -1,0 +1,27 @@
+"""Results on stdout: for people or as JSON, and into a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from fairspan.cli.options import print_json
+from fairspan.report.result import Result
+
+
+def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: str = "") -> None:
+    """Print a result, and draw the picture that stands for it."""
+    from rich.console import Console
+
+    from fairspan.report.figure import figure_bytes
+    from fairspan.report.files import write_file
+    from fairspan.report.terminal import print_view
+
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        print_view(Console(), result.view, ending=ending)
+    if picture is not None:
+        write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
+        typer.echo(f"picture: {picture}", err=as_json)

@@ -1,0 +1,87 @@
+"""What a run was made with, in words: facts for the head of a page, settings and versions for its end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from fairspan.report.downloads import json_download, row_download
+from fairspan.report.page import Pairs, Part
+from fairspan.report.text import model_name
+
+if TYPE_CHECKING:
+    from fairspan.runs.log import RunLog
+
+INFERENCES = {
+    "auto": "chosen by the number of sets and whether they share segments",
+    "cr1": "CR1 clustered errors, t with G − 1 degrees of freedom",
+    "z": "CR1 clustered errors, normal quantiles as in the published tables",
+    "cr2": "CR2 clustered errors with Satterthwaite's degrees of freedom",
+    "cr3": "CR3 clustered errors (jackknife)",
+    "wild": "wild cluster bootstrap",
+    "two-way": "two-way clusters, sets and segments",
+}
+# Bytes of a page that raw rows may take, all runs together: a page that is mailed stays under five million.
+ROOM_FOR_ROWS = 2_500_000
+
+
+def part_of(log: RunLog, label: str = "", room: int = ROOM_FOR_ROWS) -> Part:
+    """A run as a part of a page."""
+    # Where a run lies on somebody's disk is nothing to mail around.
+    statistics = {key: value for key, value in log.to_dict().items() if key != "folder"}
+    return Part(
+        label=label or model_name(log.model),
+        view=log.view,
+        facts=facts_of(log),
+        settings=settings_of(log),
+        spec=json.dumps(log.spec, ensure_ascii=False, indent=2),
+        downloads=(
+            row_download(log.run, log.rows, room),
+            json_download(f"{log.run}-statistics.json", "statistics (JSON)", statistics),
+        ),
+    )
+
+
+def facts_of(log: RunLog) -> Pairs:
+    """The few that stand under a run's title."""
+    header = log.header
+    found = [("model", model_name(log.model))]
+    task, corpus = header.get("task"), header.get("corpus")
+    if task:
+        kind, colon, place = str(task["source"]).partition(":")
+        found.append(("task", kind + colon + model_name(place) if colon else model_name(kind)))
+        counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
+        found.append(("searched", ", ".join(counted)))
+    elif corpus:
+        found.append(("corpus", model_name(str(corpus["name"]))))
+    if "documents" in header:
+        found.append(("documents", f"{header['documents']:,}"))
+    if header.get("plans") and not task:
+        found.append(("languages", ", ".join(header["plans"][:8]) + (" …" if len(header["plans"]) > 8 else "")))
+    if log.status != "complete":
+        found.append(("status", log.status))
+    found.append(("finished", str(header.get("finished") or "not yet")[:16].replace("T", " ")))
+    return tuple((name, value) for name, value in found if value)
+
+
+def settings_of(log: RunLog) -> Pairs:
+    """Everything needed to do it again: seeds, weights, versions, machine."""
+    header, spec, model = log.header, log.spec, log.header["model"]
+    window = f"{model['window']:,} {header.get('token_unit', 'tokens')}" if model.get("window") else "no limit"
+    inference = spec.get("inference")
+    found = [
+        ("run", log.run),
+        ("model", model_name(log.model)),
+        ("weights", str(model.get("fingerprint") or "not fingerprinted")),
+        ("window", window),
+        ("precision", ", ".join(str(model[name]) for name in ("dtype", "device") if model.get(name))),
+        ("seed", str(header.get("seed"))),
+        ("inference", f"{inference}: {INFERENCES.get(str(inference), '')}" if inference else ""),
+        ("margin", f"±{spec['margin']:g}" if spec.get("margin") is not None else ""),
+        ("started", str(header.get("started"))),
+        ("finished", str(header.get("finished"))),
+        ("rows", f"{header.get('rows', 0):,}"),
+        ("machine", ", ".join(f"{value}" for value in header.get("machine", {}).values()) + " cores"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())),
+    ]
+    return tuple((name, value) for name, value in found if value)

@@ -1,0 +1,51 @@
+"""`Side`: one treatment of one run, and which two of them are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairspan.errors import LogError
+from fairspan.runs.log import RunLog
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One treatment of one run."""
+
+    log: RunLog
+    treatment: str
+
+    def __post_init__(self) -> None:
+        if self.treatment not in self.log.treatments:
+            there = ", ".join(self.log.treatments)
+            raise LogError(f"the run {self.log.run} has no treatment {self.treatment!r}, only {there}.")
+
+    def __str__(self) -> str:
+        return f"{self.log.run}: {self.treatment}"
+
+
+def pairs_to_compare(
+    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
+) -> list[tuple[Side, Side]]:
+    """Two named treatments; without names, every treatment of one run against its first, or those of both runs."""
+    if second is not None and second.verb != first.verb:
+        raise LogError(f"{first.run} is an {first.verb} and {second.run} an {second.verb}: compare runs of one kind.")
+    if treatments is not None:
+        if len(treatments) != 2:
+            raise LogError(f"[[treatments]] names two treatments, such as none and paper, got {list(treatments)}.")
+        return [(Side(first, treatments[0]), Side(second or first, treatments[1]))]
+    if second is None:
+        baseline, *others = first.measured
+        if not others:
+            raise LogError(f"the run {first.run} has one treatment, {baseline}: name a second run to compare with.")
+        return [(Side(first, baseline), Side(first, other)) for other in others]
+    both = [name for name in first.measured if name in second.measured]
+    if both:
+        return [(Side(first, name), Side(second, name)) for name in both]
+    if len(first.measured) == len(second.measured) == 1:
+        return [(Side(first, first.measured[0]), Side(second, second.measured[0]))]
+    raise LogError(
+        f"the runs share no treatment ({', '.join(first.measured)}; {', '.join(second.measured)}): name one of each "
+        "with [[treatments]]."
+    )

@@ -1,0 +1,183 @@
+"""`Subject`: the model under study, loaded in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from sentence_transformers import SentenceTransformer
+
+from fairspan.calibration.treatment import Treatment
+from fairspan.design.lengths import TokenCounter
+from fairspan.encoding.encoder import Encodes
+from fairspan.encoding.tokens import Characters, counter_of, document_prompt, query_prompt
+from fairspan.errors import DesignError, UnsupportedModel, require_whole
+from fairspan.model.fingerprint import fingerprint
+from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
+from fairspan.model.transformer import calibrated_transformers
+from fairspan.runs.bases import Embed, Treated, refuse_unsuited, treat
+from fairspan.runs.fit_part import FitPart
+from fairspan.runs.progress import Progress, Silent
+
+AnyModel: TypeAlias = SentenceTransformer | Encodes | str | None
+"""A SentenceTransformer, any object with `encode(list[str])`, a name or folder; None for all-MiniLM-L6-v2."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with everything that a study asks of it.
+
+    Attributes:
+        name: what logs call it.
+        prompts: what is put before the texts of each side, "document" and "query".
+    """
+
+    name: str
+    model: SentenceTransformer | Encodes
+    prompts: Mapping[str, str]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is a SentenceTransformer; of any other object nothing is known but its vectors."""
+        return isinstance(self.model, SentenceTransformer)
+
+    @cached_property
+    def fingerprint(self) -> str | None:
+        """Of the weights; None for an object of which nothing is known, whose vectors are not kept."""
+        return fingerprint(self.model) if self.is_open else None
+
+    @cached_property
+    def counters(self) -> Mapping[str, TokenCounter]:
+        """What counts the tokens of each side, prompt included."""
+        if not self.is_open:
+            return dict.fromkeys(self.prompts, Characters())
+        return {side: counter_of(self.model, prompt) for side, prompt in self.prompts.items()}
+
+    @property
+    def counter(self) -> TokenCounter:
+        return self.counters["document"]
+
+    @property
+    def similarity(self) -> str:
+        """How the model compares vectors, such as "cosine" or "dot"."""
+        named = self.model.similarity_fn_name if isinstance(self.model, SentenceTransformer) else None
+        return str(getattr(named, "value", named) or "cosine")
+
+    @property
+    def calibrations(self) -> list[dict[str, Any]]:
+        """Those that the model has before any treatment."""
+        if not self.is_open:
+            return []
+        return [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
+
+    @property
+    def decisive(self) -> list[Any]:
+        """What of it decides a result, and so the name of a run."""
+        known = [self.name, self.fingerprint, self.calibrations, dict(self.prompts)]
+        return [*known, self.counter.window, self.similarity]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What a log says of it."""
+        known = {"name": self.name, "fingerprint": self.fingerprint}
+        if not isinstance(self.model, SentenceTransformer):
+            return known
+        parameters = list(self.model.parameters())
+        return {
+            **known,
+            "window": self.counter.window,
+            "prompts": dict(self.prompts),
+            "similarity": self.similarity,
+            "device": str(self.model.device),
+            "dtype": str(parameters[0].dtype).removeprefix("torch.") if parameters else None,
+            "calibrations": self.calibrations,
+            "parameters": sum(parameter.numel() for parameter in parameters),
+        }
+
+    def budget(self, batch_tokens: int | None) -> int:
+        """Tokens in a batch, padding included."""
+        if batch_tokens is None:
+            on_gpu = getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda"
+            return 65536 if on_gpu else 4096
+        require_whole("batch_tokens", batch_tokens)
+        return batch_tokens
+
+    def with_prompts(self, document: str | None, query: str | None = None) -> Subject:
+        """The same with these prompts; None keeps the model's own."""
+        given = {side: text for side, text in (("document", document), ("query", query)) if text is not None}
+        if not self.is_open and any(given.values()):
+            raise UnsupportedModel(
+                f"{type(self.model).__name__} takes texts as they are: put the prompt before them yourself."
+            )
+        return replace(self, prompts={**self.prompts, **given}) if given else self
+
+    def transformer(self, study: str) -> SentenceTransformer:
+        """The model, for a study that no other object will do for."""
+        if not self.is_open:
+            raise UnsupportedModel(f"{study} needs a SentenceTransformer, got {type(self.model).__name__}.")
+        return self.model
+
+    def refuse_unsuited(
+        self, treatments: Sequence[Treatment], *, on_tokens: Sequence[Treatment] = (), beyond: Sequence[str] = ()
+    ) -> None:
+        """Raise, before anything is embedded, if the model cannot be measured as was asked.
+
+        Args:
+            on_tokens: treatments under which tokens are compared with whole vectors.
+            beyond: what else was asked for that only a SentenceTransformer can do.
+        """
+        if self.is_open:
+            for treatment in treatments:
+                refuse_unsuited(self.model, treatment, compares_tokens=treatment in on_tokens)
+            return
+        left = [*(treatment.name for treatment in treatments if treatment.acts), *beyond]
+        if left:
+            raise UnsupportedModel(
+                f"{type(self.model).__name__} is not a SentenceTransformer and can only be measured as it is: omit "
+                f"{', '.join(left)}."
+            )
+
+    def under(
+        self, treatment: Treatment, *, embed: Embed, fit: FitPart | None = None, lasting: bool = True
+    ) -> Treated:
+        """The model under a treatment.
+
+        Args:
+            embed: embeds what a treatment is fitted on.
+            lasting: whether keys of vectors outlast the process; otherwise the weights are not hashed.
+        """
+        known = (self.fingerprint or "") if lasting else ""
+        return treat(Treated(self.model, known, treatment, self.prompts), fit=fit or FitPart(), embed=embed)
+
+
+def open_subject(
+    model: AnyModel = None,
+    *,
+    name: str | None = None,
+    loading: Loading | None = None,
+    progress: Progress | None = None,
+) -> Subject:
+    """The model under study.
+
+    Args:
+        name: what logs call it; by default the name that it was loaded by.
+        loading: how to load a model that is given by its name.
+    """
+    if model is None or isinstance(model, str):
+        name = name or model or DEFAULT_MODEL
+        (progress or Silent()).stage(f"loading {model or DEFAULT_MODEL}")
+        model = load_model(model, loading)
+    elif loading not in (None, Loading()):
+        changed = next(one.name for one in fields(Loading) if getattr(loading, one.name) != one.default)
+        raise DesignError(f"[[{changed}]] is for a model that is given by its name: set it on the model instead.")
+    if not isinstance(model, SentenceTransformer):
+        kind = type(model).__name__
+        if not callable(getattr(model, "encode", None)):
+            raise UnsupportedModel(
+                f"{kind} has no encode(list[str]): give a SentenceTransformer or an object with it."
+            )
+        return Subject(name or kind, model, {"document": "", "query": ""})
+    prompts = {"document": document_prompt(model), "query": query_prompt(model)}
+    return Subject(name or str(model.model_card_data.base_model or type(model).__name__), model, prompts)

@@ -1,0 +1,105 @@
+"""Logs of any study: read with what its study shows, compared with each other, and put on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fairspan.errors import LogError
+from fairspan.report.files import write_file
+from fairspan.report.page import Part, make_page
+from fairspan.report.render import require_page
+from fairspan.report.table import Table
+from fairspan.report.text import model_name
+from fairspan.report.view import Card, Section, View
+from fairspan.runs import log as logs
+from fairspan.runs.facts import ROOM_FOR_ROWS, part_of
+from fairspan.runs.log import RunLog
+
+STUDIES = ("audit", "collapse", "evaluate")
+"""Those that write logs. Each has a module `view`, and `comparison` where two runs can be compared."""
+
+
+def read_log(folder: Path | str) -> RunLog:
+    """Read the log of one run: its folder, or the run.json in it."""
+    verb = logs.read_header(logs.folder_of(folder)).get("verb")
+    if verb not in STUDIES:
+        raise LogError(f"{folder} holds a run of {verb!r}, and this fairspan knows {', '.join(STUDIES)}.")
+    return logs.read_log(folder, show=_module(verb, "view").view_of)
+
+
+def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
+    """Two treatments or two runs on the same documents or queries, as tables of paired differences."""
+    if first.verb == "collapse":
+        raise LogError(f"the run {first.run} is a study of length, and those are not compared in pairs.")
+    found: list[Table] = _module(first.verb, "comparison").compare(first, second, treatments)
+    return found
+
+
+def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None) -> Path:
+    """Write the page of one run, or of several side by side."""
+    file = Path(file)
+    require_page(file)
+    names = [log.run for log in runs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise LogError(f"the run {twice} is named twice: name each run once.")
+    if len(runs) == 1:
+        return write_file(file, make_page(title or runs[0].view.title, [part_of(runs[0])]))
+    labels = _labels(runs)
+    parts = [part_of(log, labels[log.run], ROOM_FOR_ROWS // len(runs)) for log in runs]
+    models = ", ".join(dict.fromkeys(model_name(log.model) for log in runs))
+    return write_file(file, make_page(title or f"Side by side: {models}", [_together(runs, labels), *parts]))
+
+
+def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
+    """All verdicts, profiles on common axes, and paired differences from the first run of each kind."""
+    cards = [
+        Card(f"{labels[log.run]}: {card.name}", card.badge, card.tone, card.sentences)
+        for log in runs
+        for card in log.view.cards
+    ]
+    sections: list[Section] = []
+    switch: tuple[str, ...] = ()
+    audits = [(labels[log.run], log) for log in runs if log.verb == "audit"]
+    if len(audits) > 1:
+        switch, drawn = _module("audit", "comparison").together(audits)
+        sections += drawn
+    tables, notes = _paired(runs)
+    if tables:
+        intro = "Differences are taken on the same documents or queries, so they are more precise than either side."
+        sections.append(Section("Paired differences", intro, tables=tuple(tables)))
+    view = View(
+        "Side by side", "", tuple(cards), tuple(sections), {}, notes=tuple(notes), switch=switch, all_first=True
+    )
+    return Part("Side by side", view)
+
+
+def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
+    """Every other run against the first of its kind; where that is impossible, the reason."""
+    tables: list[Table] = []
+    notes: list[str] = []
+    for verb in ("audit", "evaluate"):
+        alike = [log for log in runs if log.verb == verb]
+        for other in alike[1:]:
+            try:
+                tables += compare(alike[0], other)
+            except LogError as error:
+                notes.append(f"{alike[0].run} and {other.run} are not compared in pairs: {error}")
+    return tables, notes
+
+
+def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
+    """Short names of runs: the model and, where that does not tell them apart, what was measured and the run."""
+    kinds = {"audit": "audit", "evaluate": "search", "collapse": "length"}
+    found = [f"{model_name(log.model)}: {kinds[log.verb]}" for log in runs]
+    return {
+        log.run: name if found.count(name) == 1 else f"{name} ({log.run[-8:]})"
+        for log, name in zip(runs, found, strict=True)
+    }
+
+
+def _module(verb: str, name: str) -> Any:
+    return import_module(f"fairspan.studies.{verb}.{name}")
