@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test docs lint format bench clean
+.PHONY: demo test test-all docs lint format bench clean
 
 # pip (not another installer) and one pinned version of everything: constraints.txt.
 $(STAMP): pyproject.toml constraints.txt
@@ -30,16 +30,18 @@ demo: $(STAMP)  ## audit a small real model before and after calibration, with a
 		--picture before_after.png
 	$(BIN)/fairspan report fairspan-runs/demo --out before_after.html
 
-test: $(STAMP)  ## lint, types and tests
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
+test: lint  ## lint, types and every test that is not slow
+	$(PYTEST) -m "not slow"
+
+test-all: test  ## the same, and then the slow tests
+	$(PYTEST) -m slow
 
 docs: $(STAMP)  ## write the reference of the command line anew
 	$(BIN)/typer fairspan.cli utils docs --name fairspan --output docs/cli.md
 
-lint: $(STAMP)
+lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

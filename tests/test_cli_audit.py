@@ -5,71 +5,29 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from fairspan.cli import app, main
 from fairspan.corpus.corpus import Corpus
-from fairspan.runs.log import read_log
 from fairspan.studies.audit.summary import summarize
-from tests.tiny import tiny_model, words
+from fairspan.studies.logs import read_log
+from tests.commands import Run
+from tests.tiny import words
 
 LENGTH = 10
 SEGMENTS = 12
 
 
-@dataclass(frozen=True)
-class Said:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def last(self) -> str:
-        return self.err.strip().splitlines()[-1]
-
-
-Run = Callable[..., Said]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """The command in this process: the same `main` that the installed script calls, without its imports' seconds.
-
-    Works in a folder of its own, with a store of its own, and times forecasts briefly.
-    """
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("fairspan.studies.audit.forecast._TRIAL_SECONDS", 0.01)
-
-    def call(*typed: str | Path) -> Said:
-        monkeypatch.setattr(sys, "argv", ["fairspan", *map(str, typed)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Said(code if isinstance(code, int) else 0 if code is None else 1, out, err)
-
-    return call
-
-
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(path))
-    return path
+def model(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "mean")
 
 
 @pytest.fixture(scope="module")
@@ -122,18 +80,6 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     assert [verdict["treatment"] for verdict in said["verdicts"]] == TREATMENTS.split(",")
     assert said["cells"][0]["sets"] == 4
     assert said["cells"][0]["documents"] == 12
-
-
-def test_the_default_folder_belongs_to_the_command(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    """The same command finds its run again; another has another folder."""
-    first = run(*usual, "--json")
-    [folder] = (tmp_path / "fairspan-runs").iterdir()
-    assert json.loads(first.out)["folder"] == str(folder.relative_to(tmp_path))
-    stamp = (folder / "run.json").read_bytes()
-    assert run(*usual, "--json").out == first.out
-    assert (folder / "run.json").read_bytes() == stamp
-    assert run(*usual, "--seed", "1").code == 0
-    assert len(list((tmp_path / "fairspan-runs").iterdir())) == 2
 
 
 def test_an_audit_as_a_process_of_its_own(usual: list[str | Path], tmp_path: Path) -> None:
@@ -301,15 +247,6 @@ def test_one_folder_cannot_hold_two_audits(run: Run, model: Path, corpus: Path, 
     assert not (tmp_path / "here").exists()
 
 
-def test_another_run_s_folder_is_refused(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    assert run(*usual, "--out", "here").code == 0
-    before = (tmp_path / "here" / "run.json").read_bytes()
-    done = run(*usual, "--out", "here", "--seed", "1")
-    assert done.code == 2
-    assert "choose another folder with --out" in done.last
-    assert (tmp_path / "here" / "run.json").read_bytes() == before
-
-
 # --- mistakes
 
 
@@ -326,73 +263,35 @@ def test_another_run_s_folder_is_refused(run: Run, usual: list[str | Path], tmp_
         (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
         (["--design", "greek"], "no design 'greek'. Designs: latin, permutations, williams"),
         (["--design", "permutations", "--sizes", "9"], "use the latin design"),
-        (["--treatments", "papre"], "there is no treatment 'papre': begin with paper"),
         (["--treatments", "none,none"], "the treatment 'none' is named twice"),
         (["--treatments", ""], "at least one treatment"),
-        (["--treatments", "paper+layers=9"], "the last 9 layers, but the model has 4"),
         (["--measures", "beauty"], "representation, retention, attention, got 'beauty'"),
         (["--languages", "it"], "has no language 'it'. Languages there: "),
         (["--languages", ""], "at least one language"),
         (["--mixed", "de-en"], "lead:later, such as de:en, or 'all', got 'de-en'"),
         (["--mixed", "it:en"], "no language 'it'"),
-        (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
-        (["--corpus", "."], "holds no corpus"),
         (["--window", "20"], "no 3 segments fit into the model's 20 tokens"),
-        (["--window", "0"], "window"),
-        (["--window", "-5"], "window"),
-        (["--too-long", "cut"], "too_long must be one of redraw, error, got 'cut'"),
+        (["--too-long", "cut"], "--too-long must be one of redraw, error, got 'cut'"),
         (["--window", "34", "--too-long", "error"], "documents of 3 segments may have 30 tokens"),
         (["--min-tokens", "50"], "0 of 12 segments keep the length limits in en"),
-        (["--min-tokens", "9", "--max-tokens", "8"], "min_tokens=9 is above max_tokens=8"),
+        (["--min-tokens", "9", "--max-tokens", "8"], "--min-tokens 9 is above --max-tokens 8"),
         (["--opening", "0"], "opening must be a whole number of at least 1, got 0"),
-        (["--length-ratio", "0.7"], "give length_language as well"),
-        (["--length-language", "it"], "length_language='it' is not among the languages en"),
+        (["--length-ratio", "0.7"], "give --length-language as well"),
+        (["--length-language", "it"], "--length-language it is not among the languages en"),
         (["--margin", "0"], "margin must be between 0 and 1, got 0"),
         (["--inference", "t"], "auto, cr1, z, cr2, cr3, wild, two-way, got 't'"),
-        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
-        (["--batch-tokens", "0"], "batch"),
-        (["--batch-tokens", "-5"], "batch"),
-        (["--dtype", "int3"], "no dtype 'int3': use float32, bfloat16 or float16"),
-        (["--device", "abacus"], "abacus"),
         (["--config", "nowhere.toml"], "there is no configuration 'nowhere.toml'"),
-        (["--picture", "p.jpg"], "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),
-        (["--out", "file"], "file cannot be written"),
-        (["--store", "file/store.db"], "store"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: list[str | Path], tmp_path: Path, options: list[str], said: str
+    run: Run, usual: list[str | Path], options: list[str], said: str
 ) -> None:
     """The last option counts, so that each is added to a command that works. Progress may come before the line."""
-    (tmp_path / "file").write_text("x", encoding="utf-8")
     done = run(*usual, *options)
-    assert done.code == 2
-    assert done.out == ""
-    assert done.last.startswith("fairspan: ")
-    assert said in done.last
+    done.is_one_line(said)
     # No length that cannot be is proposed.
     assert not re.search(r"(at most|to) -\d", done.last)
-    assert done.err.count("fairspan: ") == 1
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize(
-    "options", [["--sets", "many"], ["--sets"], ["--nonsense"], ["--margin", "wide"], ["a", "b"]]
-)
-def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: list[str]) -> None:
-    done = run("audit", *options)
-    assert done.code == 2
-    assert done.out == ""
-    assert "Traceback" not in done.err
-    assert options[0] in done.err or options[-1] in done.err
-
-
-def test_a_model_that_is_not_there_is_one_line(run: Run, corpus: Path) -> None:
-    done = run("audit", "nowhere/at-all", "--corpus", corpus)
-    assert done.code == 2
-    assert done.out == ""
-    assert done.last.startswith("fairspan: nowhere/at-all could not be loaded: ")
 
 
 def test_segments_without_translation_are_refused_unless_partial(
@@ -411,33 +310,6 @@ def test_segments_without_translation_are_refused_unless_partial(
 
 
 # --- help
-
-
-def example_lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip().startswith("fairspan ")]
-
-
-@pytest.mark.parametrize("verb", [["audit"], ["corpus", "check"]])
-def test_every_example_in_help_can_be_parsed(run: Run, verb: list[str]) -> None:
-    """Against the command's own options; nothing is run."""
-    done = run(*verb, "--help")
-    assert done.code == 0
-    examples = example_lines(done.out)
-    assert len(examples) >= 3
-    for line in examples:
-        command: Any = typer.main.get_command(app)
-        typed = shlex.split(line)[1:]
-        while hasattr(command, "commands"):
-            command = command.commands[typed.pop(0)]
-        # Raises on an option that is not there or a value of the wrong kind.
-        context = command.make_context("fairspan", typed)
-        assert context.params
-
-
-def test_help_names_every_verb(run: Run) -> None:
-    said = run("--help")
-    assert said.code == 0
-    assert all(verb in said.out for verb in ("audit", "calibrate", "corpus"))
 
 
 # --- corpora

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from fairspan.cli import app
-from fairspan.runs.log import read_log
 from fairspan.studies.collapse.summary import summarize_length
-from tests.test_cli_audit import Run, example_lines, run
-from tests.tiny import tiny_model, words
-
-__all__ = ["run"]
+from fairspan.studies.logs import read_log
+from tests.commands import Run
+from tests.tiny import words
 
 DOCUMENTS = 8
 TREATMENTS = ["none", "tempscale+temperature=0.5"]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(path))
-    return path
+def model(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "mean")
 
 
 @pytest.fixture(scope="module")
@@ -78,21 +71,6 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     assert said == json.loads(json.dumps(summarize_length(read_log(tmp_path / "here")).to_dict()))
     assert [verdict["treatment"] for verdict in said["verdicts"]] == TREATMENTS
     assert [one["length"] for one in said["suggestion"]] == [10, 40]
-
-
-def test_the_default_folder_belongs_to_the_command(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    """The same command finds its run again; another has another folder; --fresh writes it anew."""
-    first = run(*usual, "--json")
-    [folder] = (tmp_path / "fairspan-runs").iterdir()
-    assert json.loads(first.out)["folder"] == str(folder.relative_to(tmp_path))
-    stamp = (folder / "run.json").read_bytes()
-    assert run(*usual, "--json").out == first.out
-    assert (folder / "run.json").read_bytes() == stamp
-    again = run(*usual, "--json", "--fresh")
-    assert again.out == first.out
-    assert (folder / "run.json").read_bytes() != stamp
-    assert run(*usual, "--seed", "1", "--json").code == 0
-    assert len(list((tmp_path / "fairspan-runs").iterdir())) == 2
 
 
 def test_the_default_command(run: Run, model: Path, tmp_path: Path) -> None:
@@ -152,15 +130,6 @@ def test_treatments_come_after_the_temperatures(run: Run, usual: list[str | Path
     ]
 
 
-def test_another_runs_folder_is_refused(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    assert run(*usual, "--out", "here").code == 0
-    before = (tmp_path / "here" / "run.json").read_bytes()
-    done = run(*usual, "--out", "here", "--seed", "1")
-    assert done.code == 2
-    assert "choose another folder with --out" in done.last
-    assert (tmp_path / "here" / "run.json").read_bytes() == before
-
-
 # --- mistakes
 
 
@@ -172,7 +141,7 @@ def test_another_runs_folder_is_refused(run: Run, usual: list[str | Path], tmp_p
         (["--temperatures", "nan"], "temperature must be a number above 0 and at most 1, got nan"),
         (["--temperatures", "warm"], "--temperatures takes numbers such as 1.0,0.9,0.8, got 'warm'"),
         (["--temperatures", "1.0,1"], "twice"),
-        (["--temperatures", ""], "name a temperature or a treatment"),
+        (["--temperatures", ""], "name at least one treatment"),
         (["--lengths", "0,10"], "lengths must be numbers of tokens"),
         (["--lengths", "ten"], "--lengths takes whole numbers such as 3,4,5, got 'ten'"),
         (["--lengths", "10.5"], "got '10.5'"),
@@ -181,56 +150,22 @@ def test_another_runs_folder_is_refused(run: Run, usual: list[str | Path], tmp_p
         (["--lengths", "10,600"], "texts of 600 tokens do not fit: the model reads 512, of which 510 are text"),
         (["--lengths", "10,300"], "none of 8 documents in 'en' has a sentence border within 20% of every length"),
         (["--natural"], "natural lengths are the documents' own"),
-        (["--treatments", "papre"], "there is no treatment 'papre'"),
         (["--treatments", "none"], "'none' is named twice"),
-        (["--treatments", "paper+layers=9"], "the last 9 layers, but the model has 4"),
         (["--documents", "2"], "documents must be a whole number of at least 3, got 2"),
         (["--spectra", "-1"], "spectra must be a whole number of at least 0, got -1"),
         (["--layers", "first"], "layers must be last, last_half or all, got 'first'"),
         (["--start", "middle"], "start must be one of random, beginning, got 'middle'"),
         (["--tolerance", "2"], "tolerance is a share of the length from 0 to below 1, got 2"),
         (["--language", "it"], "has no language 'it'"),
-        (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
-        (["--corpus", "."], "holds no corpus"),
-        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
-        (["--window", "0"], "--window takes a whole number of at least 1, got 0"),
         (["--window", "20"], "texts of 40 tokens do not fit: the model reads 20, of which 18 are text"),
-        (["--batch-tokens", "0"], "--batch-tokens takes a whole number of at least 1, got 0"),
-        (["--dtype", "int3"], "no dtype 'int3'"),
-        (["--device", "abacus"], "abacus"),
-        (["--picture", "p.jpg"], "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),
-        (["--out", "file"], "file cannot be written"),
-        (["--store", "file/store.db"], "store"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: list[str | Path], tmp_path: Path, options: list[str], said: str
+    run: Run, usual: list[str | Path], options: list[str], said: str
 ) -> None:
     """The last option counts, so that each is added to a command that works. Progress may come before the line."""
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    done = run(*usual, *options)
-    assert done.code == 2
-    assert done.out == ""
-    assert done.last.startswith("fairspan: ")
-    assert said in done.last
-    assert done.err.count("fairspan: ") == 1
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize("options", [["--documents", "many"], ["--lengths"], ["--nonsense"], ["a", "b"]])
-def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: list[str]) -> None:
-    done = run("collapse", *options)
-    assert done.code == 2
-    assert done.out == ""
-    assert "Traceback" not in done.err
-
-
-def test_a_model_that_is_not_there_is_one_line(run: Run, corpus: Path) -> None:
-    done = run("collapse", "nowhere/at-all", "--corpus", corpus)
-    assert done.code == 2
-    assert done.out == ""
-    assert done.last.startswith("fairspan: nowhere/at-all could not be loaded: ")
+    run(*usual, *options).is_one_line(said)
 
 
 def test_advice_about_a_language_names_an_option_that_is_there(
@@ -256,36 +191,7 @@ def test_advice_about_lengths_is_not_what_was_done(run: Run, model: Path, tmp_pa
     assert "leave lengths out" not in done.last
 
 
-def test_an_interrupt_is_one_line(run: Run, usual: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*args: Any, **options: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("fairspan.studies.collapse.run.spectra", stopped)
-        done = run(*usual, "--out", "here")
-    assert done.code == 130
-    assert done.out == ""
-    assert "Traceback" not in done.err
-    assert json.loads(Path("here/run.json").read_text(encoding="utf-8"))["status"] == "interrupted"
-    assert run(*usual, "--out", "here").code == 0
-
-
 # --- help
-
-
-def test_every_example_in_help_can_be_parsed(run: Run) -> None:
-    """Against the command's own options; nothing is run."""
-    done = run("collapse", "--help")
-    assert done.code == 0
-    examples = example_lines(done.out)
-    assert len(examples) >= 3
-    assert any(line == "fairspan collapse" for line in examples)
-    for line in examples:
-        command: Any = typer.main.get_command(app)
-        typed = shlex.split(line)[1:]
-        while hasattr(command, "commands"):
-            command = command.commands[typed.pop(0)]
-        assert command.make_context("fairspan", typed).params
 
 
 def test_help_says_what_is_the_default(run: Run) -> None:

@@ -13,26 +13,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import typer
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 import fairspan
-from fairspan.cli import app
 from fairspan.errors import UnsupportedModel
-from fairspan.runs.log import RunLog, read_log
+from fairspan.runs.log import RunLog
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.evaluate.summary import summarize_search
-from tests.test_cli_audit import Run, example_lines, run
+from fairspan.studies.logs import read_log
+from tests.commands import Run
 from tests.test_evaluate import B8, Collection, in_beir, ranked, text_of, unit, worth, write_lines
 from tests.test_mteb import DOCUMENTS, QUERIES, RELEVANT, mteb, search, sts_task
 from tests.tiny import tiny_model, words
 
-__all__ = ["mteb", "run", "search"]
+__all__ = ["mteb", "search"]
 
 SEGMENTS = 12
 TREATMENTS = f"none,{B8}"
@@ -40,10 +39,8 @@ ONLY = "+sides=document"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "cls").save_pretrained(str(path))
-    return path
+def model(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "cls")
 
 
 @pytest.fixture(scope="module")
@@ -122,20 +119,6 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     assert {(one["treatment"], one["metric"]) for one in said["results"]} == {
         (name, metric) for name in ("none", B8, B8 + ONLY) for metric in ("ndcg@10", "mrr")
     }
-
-
-def test_the_default_folder_belongs_to_the_command(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    """The same command finds its run again; another has another folder."""
-    first = run(*usual, "--json")
-    [folder] = (tmp_path / "fairspan-runs").iterdir()
-    assert json.loads(first.out)["folder"] == str(folder.relative_to(tmp_path))
-    stamp = (folder / "run.json").read_bytes()
-    assert run(*usual, "--json").out == first.out
-    assert (folder / "run.json").read_bytes() == stamp
-    assert run(*usual, "--seed", "1").code == 0
-    assert run(*usual, "--fresh").code == 0
-    assert len(list((tmp_path / "fairspan-runs").iterdir())) == 2
-    assert (folder / "run.json").read_bytes() != stamp
 
 
 def test_every_option_reaches_the_spec(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
@@ -225,15 +208,6 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_embedded(
 # --- mistakes
 
 
-def assert_one_line(done: Any, said: str) -> None:
-    assert done.code == 2, done.err
-    assert done.out == ""
-    assert done.last.startswith("fairspan: ")
-    assert said in done.last
-    assert done.err.count("fairspan: ") == 1
-    assert "Traceback" not in done.err
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -241,15 +215,13 @@ def assert_one_line(done: Any, said: str) -> None:
         (["--metrics", ""], "metrics must name at least one"),
         (["--metrics", "mrr,mrr"], "metrics names 'mrr' twice"),
         (["--indexes", "whole,chunks"], "indexes must be among whole, chunk-mean, chunk-max, late-mean, late-max"),
-        (["--treatments", "none,papre"], "there is no treatment 'papre': begin with paper"),
-        (["--treatments", "none,none"], "treatments names 'none' twice"),
-        (["--treatments", "none,paper+layers=9"], "the last 9 layers, but the model has 4"),
+        (["--treatments", "none,none"], "the treatment 'none' is named twice"),
         (["--treatments", "paper+baskets=words"], "baskets must be one of tokens, segments, got 'words'"),
         (["--size", "1"], "sizes must be a whole number of at least 2, got 1"),
         (["--size", "13"], "the corpus has 12 segments in en, and a document of 13 needs 13"),
         (["--size", "7"], "only one page of 7 can be made without using a segment twice"),
         (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
-        (["--editions", "4"], "4 editions were asked for, and sets of 3 segments are told in 3 latin orders"),
+        (["--editions", "4"], "4 editions were asked for, and sets of 3 segments have 3 latin orders"),
         (["--editions", "0"], "editions of page queries must be a whole number of at least 1, got 0"),
         (["--distractors", "3"], "3 more documents of 3 segments were asked for, and the 0 segments that are left"),
         (["--query", "body"], "queries must be one of held-out, first-sentence, title, got 'body'"),
@@ -257,38 +229,25 @@ def assert_one_line(done: Any, said: str) -> None:
         (["--query-language", "fr"], "has no language 'fr'"),
         (["--languages", "fr"], "has no language 'fr'. Languages there: "),
         (["--mixed", "it-en"], "lead:later, such as de:en, or 'all', got 'it-en'"),
-        (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
-        (["--corpus", "empty"], "holds no corpus"),
-        (["--corpus", "blank"], "en.jsonl is empty: it needs one segment a line"),
         (
             ["--indexes", "chunk-max", "--chunk-tokens", "511"],
             "chunk_tokens must be at least 1 and at most 510, which",
         ),
-        (["--chunk-tokens", "0"], "chunk_tokens must be a whole number of at least 1, got 0"),
+        (["--chunk-tokens", "0"], "--chunk-tokens must be a whole number of at least 1, got 0"),
         (["--too-long", "redraw"], "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
         (["--opening", "50"], "no page can be searched: all 12 segments of articles have fewer than 8 tokens left"),
         (["--opening", "0"], "opening must be a whole number of at least 1, got 0"),
         (["--min-tokens", "90"], "0 of 12 segments keep the length limits in en"),
         (["--window", "20"], "no 3 segments fit into the model's 20 tokens"),
-        (["--window", "0"], "--window takes a whole number of at least 1, got 0"),
         (["--margin", "1"], "margin must be from 0 to below 1, got 1"),
-        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
-        (["--batch-tokens", "0"], "--batch-tokens takes a whole number of at least 1, got 0"),
-        (["--dtype", "int3"], "no dtype 'int3': use float32, bfloat16 or float16"),
-        (["--out", "file"], "file cannot be written"),
-        (["--store", "file/store.db"], "store"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: list[str | Path], tmp_path: Path, options: list[str], said: str
+    run: Run, usual: list[str | Path], options: list[str], said: str
 ) -> None:
     """The last option counts, so that each is added to a command that works."""
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "blank").mkdir()
-    (tmp_path / "blank" / "en.jsonl").write_text("", encoding="utf-8")
-    assert_one_line(run(*usual, *options), said)
+    run(*usual, *options).is_one_line(said)
 
 
 @pytest.mark.parametrize(
@@ -327,51 +286,19 @@ def test_a_mistake_about_a_task_is_one_line(
     (tmp_path / "empty").mkdir()
     known = {"beir": beir, "questions": questions}
     done = run("evaluate", model, known.get(task, task), "--treatments", "none", "--metrics", "mrr", *options)
-    assert_one_line(done, said)
+    done.is_one_line(said)
 
 
 def test_without_mteb_its_tasks_are_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mteb", None)
-    assert_one_line(run("evaluate", model, "mteb:SciFact"), "pip install 'fairspan[mteb]'")
+    run("evaluate", model, "mteb:SciFact").is_one_line("pip install 'fairspan[mteb]'")
 
 
 def test_an_unknown_task_of_mteb_is_one_line(run: Run, model: Path, mteb: ModuleType) -> None:
-    assert_one_line(run("evaluate", model, "mteb:NFCorpu"), "mteb has no task 'NFCorpu': did you mean 'NFCorpus'?")
-
-
-def test_a_model_that_is_not_there_is_one_line(run: Run, corpus: Path) -> None:
-    assert_one_line(run("evaluate", "nowhere/at-all", "pages"), "nowhere/at-all could not be loaded: ")
-
-
-@pytest.mark.parametrize("options", [["--sets", "many"], ["--sets"], ["--nonsense"], ["--margin", "wide"]])
-def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: list[str]) -> None:
-    done = run("evaluate", *options)
-    assert done.code == 2
-    assert done.out == ""
-    assert "Traceback" not in done.err
-    assert options[0] in done.err or options[-1] in done.err
-
-
-def test_another_run_s_folder_is_refused(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    assert run(*usual, "--out", "here").code == 0
-    before = (tmp_path / "here" / "run.json").read_bytes()
-    assert_one_line(run(*usual, "--out", "here", "--seed", "1"), "choose another folder with --out")
-    assert (tmp_path / "here" / "run.json").read_bytes() == before
+    run("evaluate", model, "mteb:NFCorpu").is_one_line("mteb has no task 'NFCorpu': did you mean 'NFCorpus'?")
 
 
 # --- help
-
-
-def test_every_example_in_help_can_be_parsed(run: Run) -> None:
-    done = run("evaluate", "--help")
-    assert done.code == 0
-    examples = example_lines(done.out)
-    assert len(examples) >= 5
-    for line in examples:
-        verb, *typed = shlex.split(line)[1:]
-        command: Any = typer.main.get_command(app)
-        context = command.commands[verb].make_context("fairspan", typed)
-        assert context.params
 
 
 def test_help_names_the_choices(run: Run) -> None:
@@ -430,8 +357,9 @@ def test_a_search_of_mteb_by_hand(small: SentenceTransformer, search: Callable[.
             found = values(log, name, metric)
             assert set(found) == {f"test/default/{query}" for query in QUERIES}
             for query, text in QUERIES.items():
-                ranking = ranked(unit(for_queries.encode_query(text)), documents)
-                assert found[f"test/default/{query}"] == pytest.approx(worth(metric, ranking, RELEVANT[query]))
+                possible = ranked(unit(for_queries.encode_query(text)), documents)
+                worths = [worth(metric, ranking, RELEVANT[query]) for ranking in possible]
+                assert any(found[f"test/default/{query}"] == pytest.approx(one) for one in worths)
     assert log.notes == []
     assert (log.status, log.header["task"]["kind"], log.header["task"]["queries"]) == ("complete", "search", 5)
     assert log.header["task"]["mteb"]["type"] == "Retrieval"
@@ -574,5 +502,5 @@ def test_an_object_is_refused_by_mteb() -> None:
         def encode(self, sentences: list[str], /) -> Any:
             return [[1.0]] * len(sentences)
 
-    with pytest.raises(UnsupportedModel, match="mteb is run with a SentenceTransformer, got Encodes"):
+    with pytest.raises(UnsupportedModel, match="mteb needs a SentenceTransformer, got Encodes"):
         evaluate(Encodes(), "mteb:SciFact")

@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,20 +15,18 @@ from typing import Any
 
 import pytest
 import typer
+from fairspan.report.inspection_page import colour_range, decimal, inspection_page, percent, save_inspection_page
+from fairspan.report.inspection_picture import draw_inspection, save_inspection_picture
+from fairspan.report.inspection_terminal import print_inspection
 from rich.cells import cell_len
 from rich.console import Console
 
 from fairspan.cli import app
 from fairspan.errors import LogError
-from fairspan.report.inspection_page import colour_range, decimal, inspection_page, percent, save_inspection_page
-from fairspan.report.inspection_picture import draw_inspection, save_inspection_picture
-from fairspan.report.inspection_terminal import print_inspection
 from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading, shares
 from tests.browser import chromium, opened
-from tests.test_cli_audit import Run, example_lines, run
-from tests.tiny import tiny_model, words
-
-__all__ = ["run"]
+from tests.commands import Run, example_lines
+from tests.tiny import words
 
 EVIL_TITLE = "<img src=x onerror=alert(1)>"
 EVIL_TEXT = "</script><script>alert(2)</script> & \u2028 {{ 7*7 }} $x^2$ [bold] end"
@@ -70,10 +68,8 @@ def made(**changes: Any) -> Inspection:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(path))
-    return path
+def model(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "mean")
 
 
 @pytest.fixture
@@ -140,14 +136,14 @@ def test_a_picture_and_a_page_are_written_beside_the_json(run: Run, model: Path,
     [
         (["nowhere.txt"], "there is no file nowhere.txt"),
         (["page.md", "--borders", "chapter"], "borders must be one of auto, heading"),
-        (["page.md", "--parts", "0"], "--parts takes a whole number"),
+        (["page.md", "--parts", "0"], "--parts must be a whole number of at least 2"),
         (["page.md", "--parts", "1"], "at least 2"),
         (["page.md", "--parts", "2", "--borders", "blank"], "leave one of them out"),
         (["page.md", "--picture", "a.gif"], "a picture is one of"),
         (["page.md", "--html", "a.pdf"], "a page is an .html file"),
-        (["page.md", "--treatments", "whitening"], "use fairspan audit"),
+        (["page.md", "--treatments", "whitening"], "run an audit"),
         (["page.md", "--treatments", "peper"], "there is no treatment 'peper'"),
-        (["page.md", "--window", "0"], "--window takes"),
+        (["page.md", "--window", "0"], "--window must be"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

@@ -20,19 +20,19 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 import fairspan
 from fairspan.design.cuts import Cuts
 from fairspan.encoding.spectra import spectra
-from fairspan.errors import DesignError, EncodingError, FairspanError, UnsupportedModel
+from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import RunLog, read_log
+from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import open_subject
-from fairspan.stats.geometry import centroid_distance, effective_rank, mean_cosine
 from fairspan.studies.audit.run import audit
 from fairspan.studies.collapse import prepare as collapse_prepared
 from fairspan.studies.collapse.run import WORDS, collapse, prepare_collapse
 from fairspan.studies.collapse.spec import at_temperature, make_collapse
 from fairspan.studies.collapse.summary import summarize_length
 from fairspan.studies.collapse.words import repeated_pairs
-from tests.test_audit import forbid_encoding, header_of, stop_after
+from tests.commands import forbid_encoding, header_of
+from tests.test_geometry import distance_by_hand, pairs_mean, rank_by_svd
 from tests.tiny import tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -190,7 +190,7 @@ def test_rows_are_mean_cosines_with_all_others(done: Done) -> None:
 def test_geometry_is_that_of_the_same_vectors(done: Done) -> None:
     """Ranks are of order 5 and their singular values are smaller than the vectors: ten times the tolerance."""
     summary = summarize_length(done.log)
-    functions = {"cosine": mean_cosine, "distance": centroid_distance, "rank": effective_rank}
+    functions = {"cosine": pairs_mean, "distance": distance_by_hand, "rank": rank_by_svd}
     assert summary.measures == list(functions)
     for measure, function in functions.items():
         for treatment in ("none", STRONG):
@@ -246,7 +246,7 @@ def test_word_control_by_hand(done: Done) -> None:
         rows = chosen(done.log, "cosine", WORDS, length)
         assert rows["value"].mean() == pytest.approx(pairwise_mean(means), abs=1e-9)
         assert summarize_length(done.log).value(WORDS, "rank", length).estimate == pytest.approx(  # type: ignore[union-attr]
-            effective_rank(np.stack(means)), abs=1e-9
+            rank_by_svd(np.stack(means)), abs=1e-9
         )
 
 
@@ -627,17 +627,6 @@ def test_a_model_without_attention_is_a_note(study: Study) -> None:
     assert any("attention" in note for note in log.notes)
 
 
-def test_a_model_that_gives_nan_is_one_line(make_tiny: Make, study: Study, tmp_path: Path) -> None:
-    model = copy_sharing_weights(make_tiny("bert", "mean"))
-    parameter = next(model.parameters())
-    parameter.data = torch.full_like(parameter.data, torch.nan)
-    with pytest.raises(EncodingError, match="holds NaN or infinity") as error:
-        study(model)
-    assert "\n" not in str(error.value)
-    header = header_of(tmp_path / "run")
-    assert (header["status"], header["error"]) == ("failed", str(error.value))
-
-
 def test_only_a_sentence_transformer(corpus: str) -> None:
     class Encodes:
         def encode(self, texts: list[str]) -> Any:
@@ -650,16 +639,6 @@ def test_only_a_sentence_transformer(corpus: str) -> None:
 # --- what the same call finds again
 
 
-def test_a_complete_run_returns_at_once(make_tiny: Make, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_tiny("bert", "mean")
-    first = study(model, spectra=1, probe=True)
-    assert read_log(first.folder).rows.equals(first.rows)
-    forbid_encoding(monkeypatch)
-    second = study(model, spectra=1, probe=True)
-    assert second.rows.equals(first.rows)
-    assert second.header == json.loads(json.dumps(first.header))
-
-
 def test_the_same_call_gives_the_same_numbers(make_tiny: Make, study: Study, tmp_path: Path) -> None:
     """Another folder and another store; intervals come from the seed alone."""
     model = make_tiny("bert", "mean")
@@ -667,63 +646,6 @@ def test_the_same_call_gives_the_same_numbers(make_tiny: Make, study: Study, tmp
     second = study(model, spectra=1, out=tmp_path / "again", store=tmp_path / "again.sqlite")
     assert second.rows.equals(first.rows)
     assert second.header["geometry"] == first.header["geometry"]
-
-
-def test_lost_rows_are_measured_again(make_tiny: Make, study: Study, tmp_path: Path) -> None:
-    model = make_tiny("bert", "mean")
-    first = study(model)
-    (tmp_path / "run" / "rows.parquet").unlink()
-    again = study(model)
-    assert again.rows.equals(first.rows)
-    assert again.header["geometry"] == first.header["geometry"]
-    assert again.header["timings"]["texts_computed"] == 0
-    assert again.notes == first.notes
-
-
-def test_fresh_measures_again(make_tiny: Make, study: Study, tmp_path: Path) -> None:
-    model = make_tiny("bert", "mean")
-    first = study(model)
-    first.rows.with_columns(value=0.0).write_parquet(tmp_path / "run" / "rows.parquet")
-    assert (study(model).rows["value"] == 0).all()
-    assert study(model, fresh=True).rows.equals(first.rows)
-
-
-@pytest.mark.parametrize("fresh", [False, True])
-def test_another_runs_folder_is_refused(make_tiny: Make, study: Study, fresh: bool) -> None:
-    model = make_tiny("bert", "mean")
-    before = study(model)
-    with pytest.raises(DesignError, match=f"holds the run {before.run}, which asked for something else"):
-        study(model, seed=1, fresh=fresh)
-    assert read_log(before.folder).rows.equals(before.rows)
-
-
-def test_an_interrupted_run_goes_on(
-    make_tiny: Make, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped in its second treatment: the first one's rows are on disk, and nothing is embedded twice."""
-    model, options = make_tiny("bert", "mean"), {"temperatures": [1.0, 0.5], "batch_tokens": 50}
-    undisturbed = study(model, **options, out=tmp_path / "other", store=tmp_path / "other.sqlite")
-    total = undisturbed.header["timings"]["texts_computed"]
-    assert total == 2 * 2 * 5
-    with monkeypatch.context() as patch:
-        stop_after(patch, 6, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            study(model, **options)
-    header = header_of(tmp_path / "run")
-    assert header["status"] == "interrupted"
-    part = read_log(tmp_path / "run")
-    assert set(part.rows["treatment"]) == {"none"}
-    with pytest.raises(FairspanError, match="interrupted and has no results yet"):
-        summarize_length(part)
-    done = header["timings"]["texts_computed"]
-    assert total / 2 < done < total
-    log = study(model, **options)
-    assert (log.header["timings"]["texts_from_store"], log.header["timings"]["texts_computed"]) == (
-        done,
-        total - done,
-    )
-    assert log.rows.equals(undisturbed.rows)
-    assert log.header["geometry"] == undisturbed.header["geometry"]
 
 
 def test_vectors_are_shared_with_an_audit(make_tiny: Make, study: Study, corpus: str, tmp_path: Path) -> None:
@@ -787,27 +709,6 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
     assert len({name(), *again}) == 1 + len(again)
 
 
-def test_the_default_folder_and_store(
-    make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "store.sqlite"))
-    asked = {
-        "corpus": corpus,
-        "lengths": [10, 20],
-        "documents": 5,
-        "spectra": 0,
-        "probe": False,
-        "temperatures": [1.0],
-    }
-    log = fairspan.collapse(make_tiny("bert", "mean"), **asked, name="mine")
-    assert log.folder == Path("fairspan-runs") / log.run
-    assert set(log.rows["model"]) == {"mine"}
-    assert (tmp_path / "store.sqlite").exists()
-    forbid_encoding(monkeypatch)
-    assert collapse(make_tiny("bert", "mean"), **asked, name="mine").rows.equals(log.rows)
-
-
 def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> None:
     class Recorder:
         def __init__(self) -> None:
@@ -844,7 +745,6 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> No
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"size": 3}, "a study of length has no field 'size'. Fields: corpus, "),
         ({"lengths": []}, "lengths must be numbers of tokens"),
         ({"lengths": [0, 10]}, "lengths must be numbers of tokens"),
         ({"lengths": [10.5]}, "lengths must be numbers of tokens"),
@@ -860,13 +760,13 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> No
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"temperatures": [1.0, 1]}, "'none' is named twice"),
         ({"temperatures": [1.0], "treatments": ["none"]}, "'none' is named twice"),
-        ({"temperatures": []}, "name a temperature or a treatment"),
-        ({"temperatures": 0.9}, "temperatures must be a list, got 0.9"),
-        ({"temperatures": "0.9"}, "temperatures must be a list, got '0.9'"),
+        ({"temperatures": []}, "name at least one treatment"),
+        ({"temperatures": 0.9}, "temperatures must be a list, such as [1.0, 0.8], got 0.9"),
+        ({"temperatures": "0.9"}, "temperatures must be a list, such as [1.0, 0.8], got '0.9'"),
         ({"temperatures": [0.0]}, "temperature must be a number above 0 and at most 1, got 0.0"),
         ({"temperatures": [1.1]}, "temperature must be a number above 0 and at most 1, got 1.1"),
         ({"temperatures": [float("nan")]}, "temperature must be a number above 0 and at most 1, got nan"),
-        ({"treatments": "paper"}, "treatments must be a list, got 'paper'"),
+        ({"treatments": "paper"}, "treatments must be a list, such as ['paper'], got 'paper'"),
         ({"treatments": ["papre"]}, "there is no treatment 'papre'"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
@@ -902,12 +802,6 @@ def test_labelled_texts_that_are_not_there(make_tiny: Make, study: Study, tmp_pa
         study(make_tiny("bert", "mean"), labelled="nowhere.jsonl")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("tokens", [0, -1])
-def test_batches_of_no_tokens_are_refused(make_tiny: Make, study: Study, tokens: int) -> None:
-    with pytest.raises(DesignError, match="batch_tokens"):
-        study(make_tiny("bert", "mean"), batch_tokens=tokens)
 
 
 def test_the_spec_is_in_the_log_as_json(make_tiny: Make, study: Study) -> None:

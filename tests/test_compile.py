@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +23,14 @@ from tests.tiny import words
 def test_a_calibrated_transformer_is_one_graph(
     make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str, settings: dict[str, Any]
 ) -> None:
-    """`fullgraph` raises at the first break. The eager backend runs the captured graph as it is: the same numbers."""
-    fair = fairspan.calibrate(make_tiny(architecture, pooling), basket_size=7, **settings)
+    """`fullgraph` raises at the first break. The eager backend runs the captured graph as it is, in other blocks of
+    rows: in float64 the same numbers up to some hundred roundings.
+    """
+    fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, pooling)).double(), basket_size=7, **settings)
     features = fair.preprocess([words(40), words(12, seed=1)])
     torch._dynamo.reset()
     with torch.inference_mode():
         wanted = fair(dict(features))["sentence_embedding"]
         graph = torch.compile(fair[0], backend="eager", fullgraph=True)
         got = fair[1](graph(dict(features)))["sentence_embedding"]
-    assert torch.allclose(got, wanted, atol=1e-6)
+    assert torch.allclose(got, wanted, rtol=0, atol=1e-12)

@@ -25,7 +25,8 @@ from fairspan.design.plan import LanguagePlan, language_plans, languages_of
 from fairspan.design.sets import draw_sets
 from fairspan.errors import DesignError
 
-SIZES = range(2, 8)
+SIZES = st.integers(2, 12)
+SEEDS = st.integers(0, 2**32)
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,7 @@ def one_line(action: Callable[[], object]) -> str:
 # --- orders
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("seed", range(5))
+@given(n=SIZES, seed=SEEDS)
 def test_latin_puts_every_segment_once_at_every_position(n: int, seed: int) -> None:
     table = orders("latin", n, np.random.default_rng(seed))
     assert table.shape == (n, n)
@@ -97,8 +97,7 @@ def test_latin_puts_every_segment_once_at_every_position(n: int, seed: int) -> N
     ) == Counter((segment, position) for segment in range(n) for position in range(n))
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("seed", range(5))
+@given(n=SIZES, seed=SEEDS)
 def test_williams_is_latin_and_balanced_for_neighbours(n: int, seed: int) -> None:
     """n orders of an even number of segments, each ordered pair of neighbours once; 2n of an odd one, each twice."""
     times = 1 if n % 2 == 0 else 2
@@ -110,16 +109,15 @@ def test_williams_is_latin_and_balanced_for_neighbours(n: int, seed: int) -> Non
     assert neighbours == {(a, b): times for a in range(n) for b in range(n) if a != b}
 
 
-@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n", range(2, 8))
 def test_permutations_are_all_and_different(n: int) -> None:
     table = orders("permutations", n, np.random.default_rng(0)).tolist()
     assert len(table) == len({tuple(order) for order in table}) == factorial(n)
     assert all(sorted(order) == list(range(n)) for order in table)
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("design", DESIGNS)
-def test_orders_are_counted_without_building_documents(design: str, n: int) -> None:
+@given(n=st.integers(2, 8), design=st.sampled_from(DESIGNS))
+def test_orders_are_counted_without_building_documents(n: int, design: str) -> None:
     wanted = {"latin": n, "williams": n if n % 2 == 0 else 2 * n, "permutations": factorial(n)}[design]
     assert order_count(design, n) == wanted
 
@@ -174,8 +172,7 @@ def test_a_small_corpus_gives_every_set_that_it_has(segments: int, n: int, count
     assert found == [min(count, comb(segments, n))] * 10
 
 
-@pytest.mark.parametrize("count", [12, 13, 24, 40, 60])
-@pytest.mark.parametrize("seed", range(4))
+@given(count=st.integers(12, 60), seed=SEEDS)
 def test_segments_are_shared_out_evenly(count: int, seed: int) -> None:
     """48 segments make whole deals of 12 sets of 4: nobody is used twice more than another."""
     draw = draw_sets(names(48), 4, count, np.random.default_rng(seed))
@@ -501,7 +498,7 @@ def test_too_few_segments_are_one_line() -> None:
     assert "3 to 3 tokens" in said
 
 
-@pytest.mark.parametrize("seed", range(10))
+@given(seed=SEEDS)
 def test_five_segments_are_enough_for_two_sets_of_four(seed: int) -> None:
     """They have five sets of four."""
     made = build(even_corpus(5), Design(sets=2, seed=seed))

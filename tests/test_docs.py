@@ -1,4 +1,4 @@
-"""Every Python block of the documentation runs, with a tiny model in place of the named ones."""
+"""Every Python block of the documentation runs, with a tiny model for the named ones, and prints what it shows."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ def python_blocks(page: Path) -> str:
     return "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL))
 
 
+def prints(*values: object, shown: str) -> None:
+    assert " ".join(map(str, values)) == shown
+
+
+def without_prints(code: str) -> str:
+    """`print(x)  # shown` becomes a check that x is printed as shown; other prints stay."""
+    return re.sub(
+        r"^print\((.*)\)  # (.*)$", lambda line: f"prints({line[1]}, shown={line[2]!r})", code, flags=re.MULTILINE
+    )
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name)
 def test_code_on_a_page_runs(
     page: Path, make_tiny: Callable[..., SentenceTransformer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -43,15 +54,50 @@ def test_code_on_a_page_runs(
     model = make_tiny("bert", "cls")
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda name: model)
     monkeypatch.chdir(tmp_path)
-    names = {"model": model, "pages": ["w1 w2", "w3"], "folder": str(tmp_path / "saved")}
-    exec(compile(python_blocks(page), str(page), "exec"), names)
+    names = {"model": model, "pages": ["w1 w2", "w3"], "folder": str(tmp_path / "saved"), "prints": prints}
+    exec(compile(without_prints(python_blocks(page)), str(page), "exec"), names)
+    named = frames_named(page)
+    if named:
+        measured = set(names["log"].view.frames)
+        assert measured <= set(named)
+        assert all(", if " in named[name] or ", with " in named[name] for name in set(named) - measured)
+
+
+def frames_named(page: Path) -> dict[str, str]:
+    """A page's table of frames: names and what they hold. Frames that not every run has say when they are there."""
+    text = page.read_text(encoding="utf-8")
+    tables = re.findall(r"^\| frame \|.*\n\|---\|---\|\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
+    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", "".join(tables), flags=re.MULTILINE))
+
+
+def test_a_shown_value_is_checked() -> None:
+    code = without_prints("x = 1\nprint(x, 2)  # 1 2\nprint(x)\n")
+    exec(code, {"prints": prints})
+    with pytest.raises(AssertionError):
+        exec(code.replace("x = 1", "x = 3"), {"prints": prints})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_on_a_page_exist(page: Path) -> None:
+    """docs/cli.md is generated from the commands."""
+    known = set(re.findall(r"`[^`]*`", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
+    known = {option for code in known for option in re.findall(r"--[a-z][a-z-]*", code)}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page.read_text(encoding="utf-8"))) <= known
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+            there = page.parent / target if target else page
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub links to them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize(

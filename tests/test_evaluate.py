@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +26,7 @@ from fairspan.corpus.segment import Segment
 from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
 from fairspan.model.weights import copy_sharing_weights
-from fairspan.runs.log import FORMAT, RunLog, read_log
+from fairspan.runs.log import FORMAT, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit
@@ -36,20 +34,19 @@ from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
 from fairspan.studies.evaluate.summary import summarize_search
-from tests.test_audit import forbid_encoding, stop_after
-from tests.test_audit_faults import Commands, assert_sound, commands, header_of, stored, wait_for
+from fairspan.studies.logs import read_log
+from tests.commands import header_of
 from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 Evaluate = Callable[..., RunLog]
 
-__all__ = ["commands"]
 
 METRICS = ("ndcg@10", "ndcg@3", "mrr", "mrr@2", "recall@1", "recall@3")
 B8 = "paper+basket_size=8"
-# Float32 sums in padded batches are split otherwise than for a text alone: a few roundings (6e-8 each) through four
-# layers. Two documents whose cosines are nearer than this could change places.
-BY_PADDING = 1e-6
+# Float32 sums in padded batches, or on another CPU, are split otherwise than for a text alone: some dozens of
+# roundings (6e-8 each) through four layers. Two documents whose cosines are nearer than this may change places.
+BY_PADDING = 1e-5
 
 
 # Collections, small enough to be searched by hand. One token a word; a sentence ends in a full stop of its own.
@@ -241,14 +238,24 @@ def held(index: str, text: str, embed: Embed, late: Callable[[str], list[np.ndar
 
 def ranked(
     query: np.ndarray, vectors: Mapping[str, Sequence[np.ndarray]], exact: Sequence[set[str]] = ()
-) -> list[str]:
-    """Ids by their best inner product; of equal scores the later id comes first. `exact` are texts that are the same:
-    all other scores have to be further apart than rounding."""
+) -> list[list[str]]:
+    """Ids by their best inner product, in every order that rounding allows, that of the scores themselves first.
+
+    `exact` are pairs of the same text, of which the later id comes first. All other neighbours may change places only
+    if their scores are nearer than rounding, which few are.
+    """
     scores = {id: max(float(query @ vector) for vector in own) for id, own in vectors.items()}
     order = sorted(scores, key=lambda id: (scores[id], id), reverse=True)
+    runs: list[list[str]] = [order[:1]]
     for one, other in pairwise(order):
-        assert abs(scores[one] - scores[other]) > BY_PADDING or {one, other} in exact, "the premise"
-    return order
+        if scores[one] - scores[other] > BY_PADDING:
+            runs.append([])
+        runs[-1].append(other)
+    found = [[id for run in orders for id in run] for orders in product(*(permutations(run) for run in runs))]
+    pairs = [(max(pair), min(pair)) for pair in exact]
+    found = [one for one in found if all(one.index(later) < one.index(earlier) for later, earlier in pairs)]
+    assert len(found) <= 24, "the premise: nearly all documents can be told apart"
+    return found
 
 
 def worth(metric: str, ranking: Sequence[str], gains: Mapping[str, float]) -> float:
@@ -286,19 +293,22 @@ def assert_searched(
 ) -> None:
     """Every row of a collection that has one index: all metrics, and the rank of every relevant document."""
     vectors = {id: read(text) for id, text in collection.documents.items()}
-    rankings = {id: ranked(unit(asked(text)), vectors, exact) for id, text in collection.queries.items()}
+    chosen = (pl.col("treatment") == treatment) & (pl.col("part") == index) & (pl.col("measure") == "rank")
+    ranks: dict[str, dict[str, float]] = {id: {} for id in collection.queries}
+    for query, document, rank in rows.filter(chosen).select("query", "document", "value").rows():
+        assert document not in ranks[query], "no row is there twice"
+        ranks[query][document] = rank
+    rankings = {}
+    for id, text in collection.queries.items():
+        answers = [document for document, gain in collection.relevant[id].items() if gain > 0]
+        possible = ranked(unit(asked(text)), vectors, exact)
+        fitting = [one for one in possible if ranks[id] == {answer: 1.0 + one.index(answer) for answer in answers}]
+        assert fitting, (id, ranks[id], possible)
+        rankings[id] = fitting[0]
     for metric in metrics:
         found = {key[3]: value for key, value in values(rows, treatment, metric, index).items()}
         expected = {id: worth(metric, rankings[id], collection.relevant[id]) for id in collection.queries}
         assert found == pytest.approx(expected, abs=1e-12)
-    chosen = (pl.col("treatment") == treatment) & (pl.col("part") == index) & (pl.col("measure") == "rank")
-    ranks = rows.filter(chosen).select("query", "document", "value").rows()
-    assert sorted(ranks) == sorted(
-        (id, document, 1.0 + rankings[id].index(document))
-        for id in collection.queries
-        for document, gain in collection.relevant[id].items()
-        if gain > 0
-    )
 
 
 def sided(plain: SentenceTransformer, fair: SentenceTransformer) -> dict[str, tuple[SentenceTransformer, ...]]:
@@ -348,9 +358,9 @@ def test_documents_of_one_text_are_ranked_by_their_ids(
     asked, read = embedder(model.encode_query), embedder(model.encode_document)
     vectors = {id: [unit(read(text))] for id, text in graded.documents.items()}
     for query, value in values(log.rows, "none", "mrr").items():
-        ranking = ranked(unit(asked(graded.queries[query[3]])), vectors, [{"d03", "d14"}])
-        assert ranking.index("d14") + 1 == ranking.index("d03")
-        assert value == worth("mrr", ranking, graded.relevant[query[3]])
+        possible = ranked(unit(asked(graded.queries[query[3]])), vectors, [{"d03", "d14"}])
+        assert possible[0].index("d14") + 1 == possible[0].index("d03")
+        assert value in {worth("mrr", ranking, graded.relevant[query[3]]) for ranking in possible}
 
 
 def test_what_the_rows_of_a_beir_folder_say(
@@ -751,9 +761,9 @@ def test_chunks_of_an_object(tmp_path: Path, measured: Evaluate) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"treatments": ["none", "paper"]}, "leave out paper."),
-        ({"indexes": ["whole", "late-max"]}, "leave out late-max."),
-        ({"treatments": ["tempscale"], "indexes": ["late-mean"]}, "leave out tempscale, late-mean."),
+        ({"treatments": ["none", "paper"]}, "omit paper."),
+        ({"indexes": ["whole", "late-max"]}, "omit late-max."),
+        ({"treatments": ["tempscale"], "indexes": ["late-mean"]}, "omit tempscale, late-mean."),
     ],
 )
 def test_what_objects_cannot(beir: str, measured: Evaluate, options: dict[str, Any], named: str) -> None:
@@ -1024,71 +1034,6 @@ def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None
     assert header["rows"] == log.rows.height
 
 
-def forbid_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    forbid_encoding(monkeypatch)
-    monkeypatch.setattr(SentenceTransformer, "encode_query", lambda *_, **__: pytest.fail("a query was embedded"))
-
-
-def test_a_complete_run_returns_at_once(make_tiny: Make, measured: Evaluate, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_tiny()
-    first = measured(model, treatments=["none", B8])
-    forbid_all(monkeypatch)
-    second = measured(model, treatments=["none", B8])
-    assert second.rows.equals(first.rows)
-    assert second.header == json.loads(json.dumps(first.header))
-
-
-def test_fresh_measures_again(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None:
-    """Rows that were changed are believed, until they are measured again. Vectors still come from the store."""
-    model = make_tiny()
-    first = measured(model)
-    first.rows.with_columns(value=0.0).write_parquet(tmp_path / "run" / "rows.parquet")
-    assert (measured(model).rows["value"] == 0).all()
-    again = measured(model, fresh=True)
-    assert again.rows.equals(first.rows)
-    assert again.header["timings"]["texts_computed"] == 0
-    assert again.header["timings"]["texts_from_store"] == first.header["timings"]["texts_computed"]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"seed": 1},
-        {"size": 2},
-        {"treatments": [B8]},
-        {"margin": 0.05},
-        {"languages": ["it"]},
-        {"prompt": "w1 "},
-        {"query_prompt": "w1 "},
-        {"query": "title"},
-        {"editions": 1},
-        {"metrics": ["mrr"]},
-        {"indexes": ["whole", "chunk-max"]},
-        {"documents_only": False},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_another_spec_in_the_same_folder_is_refused(
-    make_tiny: Make, measured: Evaluate, tmp_path: Path, other: dict[str, Any]
-) -> None:
-    model = make_tiny("bert", "mean")
-    before = measured(model)
-    for fresh in (False, True):
-        with pytest.raises(DesignError, match=f"holds the run {before.run}, which asked for something else") as error:
-            measured(model, **other, fresh=fresh)
-        assert "\n" not in str(error.value)
-    assert read_log(tmp_path / "run").rows.equals(before.rows)
-
-
-def test_the_folder_of_an_audit_is_refused(make_tiny: Make, measured: Evaluate, corpus: str, tmp_path: Path) -> None:
-    model = make_tiny("bert", "mean")
-    options = {"corpus": corpus, "sizes": [3], "sets": 3, "treatments": ["none"], "store": tmp_path / "s.sqlite"}
-    before = audit(model, **options, out=tmp_path / "run")
-    with pytest.raises(DesignError, match="asked for something else"):
-        measured(model)
-    assert read_log(tmp_path / "run").rows.equals(before.rows)
-
-
 def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir: str) -> None:
     """Made of all that decides the result, and of nothing else."""
     model = make_tiny("bert", "mean")
@@ -1162,58 +1107,6 @@ def test_a_changed_collection_is_another_run(make_tiny: Make, graded: Collection
             file.unlink()
         (tmp_path / "tiny" / "qrels").rmdir()
     assert len(set(runs)) == 4
-
-
-def test_an_interrupted_run_goes_on(
-    make_tiny: Make, measured: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Batches of 60 tokens, stopped in the second treatment; then complete, with the bits of an undisturbed run."""
-    model = make_tiny("bert", "mean")
-    options: dict[str, Any] = {"batch_tokens": 60, "treatments": ["none", B8], "indexes": ["whole", "late-max"]}
-    undisturbed = measured(model, **options, store=tmp_path / "other.sqlite", out=tmp_path / "other")
-    total = undisturbed.header["timings"]["texts_computed"]
-    with monkeypatch.context() as patch:
-        stop_after(patch, 4, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            measured(model, **options)
-    header = header_of(tmp_path / "run")
-    assert header["status"] == "interrupted"
-    done = header["timings"]["texts_computed"]
-    assert 0 < done < total
-    assert header["rows"] > 0, "what was searched before is on disk"
-    log = measured(model, **options)
-    assert (log.status, log.header["error"]) == ("complete", None)
-    assert log.header["timings"]["texts_computed"] == total - done
-    assert log.rows.equals(undisturbed.rows.with_columns(run=pl.lit(log.run)))
-    assert log.notes == undisturbed.notes
-    assert len(log.header["costs"]) == len(undisturbed.header["costs"])
-
-
-def test_a_failed_run_says_why_and_goes_on(
-    make_tiny: Make, measured: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Queries fail, of which the second treatment has others: the rows of the first one are on disk."""
-    model, options = make_tiny("bert", "cls"), {"treatments": ["none", B8]}
-    plain, count = SentenceTransformer.encode_query, [0]
-
-    def failing(self: SentenceTransformer, *args: Any, **more: Any) -> Any:
-        count[0] += 1
-        if count[0] > 1:
-            raise ValueError("a bad\nbatch")
-        return plain(self, *args, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceTransformer, "encode_query", failing)
-        with pytest.raises(EncodingError, match="the model failed on a batch") as error:
-            measured(model, **options)
-    assert "\n" not in str(error.value)
-    header = header_of(tmp_path / "run")
-    assert (header["status"], header["error"]) == ("failed", str(error.value))
-    part = read_log(tmp_path / "run").rows
-    assert set(part["treatment"]) == {"none"}
-    log = measured(model, **options)
-    assert log.status == "complete"
-    assert values(log.rows, "none", "mrr") == values(part, "none", "mrr")
 
 
 @pytest.mark.parametrize("side", ["query", "document"])
@@ -1359,12 +1252,12 @@ def test_progress_ends_at_what_it_announced(
         ({"metrics": ["recall@0"]}, "there is no metric 'recall@0'"),
         ({"metrics": []}, "metrics must name at least one"),
         ({"metrics": ["mrr", "mrr"]}, "metrics names 'mrr' twice"),
-        ({"metrics": "mrr"}, "metrics must be a list, got 'mrr'"),
+        ({"metrics": "mrr"}, "metrics must be a list, such as \\['mrr'\\], got 'mrr'"),
         ({"indexes": ["chunks"]}, "indexes must be among whole, chunk-mean, chunk-max, late-mean, late-max, got"),
         ({"indexes": []}, "indexes must name at least one of whole"),
-        ({"treatments": []}, "treatments must name at least one"),
-        ({"treatments": ["none", "none"]}, "treatments names 'none' twice"),
-        ({"treatments": "none"}, r"treatments must be a list, such as \['none'\]"),
+        ({"treatments": []}, "name at least one treatment"),
+        ({"treatments": ["none", "none"]}, "the treatment 'none' is named twice"),
+        ({"treatments": "none"}, r"treatments must be a list, such as \['none', 'paper'\]"),
         ({"treatments": ["papre"]}, "there is no treatment 'papre'"),
         ({"too_long": "redraw"}, "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
         ({"chunk_tokens": 0}, "chunk_tokens must be a whole number of at least 1, got 0"),
@@ -1374,8 +1267,6 @@ def test_progress_ends_at_what_it_announced(
         ({"size": 1}, "sizes must be a whole number of at least 2, got 1"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
         ({"query": "half"}, "queries must be one of held-out, first-sentence, title, got 'half'"),
-        ({"sizes": [3]}, "an evaluation has no field 'sizes'. Fields: chunk_tokens, corpus, cross"),
-        ({"measures": ["retention"]}, "an evaluation has no field 'measures'"),
     ],
     ids=lambda value: "-".join(f"{k}" for k in value) if isinstance(value, dict) else "",
 )
@@ -1396,12 +1287,6 @@ def test_a_spec_is_json(corpus: str) -> None:
     assert (
         {"task", "corpus", "metrics", "indexes", "margin"} < set(written) <= set(EvaluationSpec.__dataclass_fields__)
     )
-
-
-@pytest.mark.parametrize("tokens", [0, -1])
-def test_batches_of_no_tokens_are_refused(make_tiny: Make, measured: Evaluate, tokens: int) -> None:
-    with pytest.raises(FairspanError, match="batch_tokens must be a whole number of at least 1"):
-        measured(make_tiny(), batch_tokens=tokens)
 
 
 def test_segment_baskets_need_segments(make_tiny: Make, beir: str, measured: Evaluate) -> None:
@@ -1446,83 +1331,3 @@ def test_a_model_that_comes_calibrated_is_searched_as_it_is(
 
 def test_the_function_has_its_public_name() -> None:
     assert fairspan.evaluate is evaluate
-
-
-# Killed.
-
-KILLED = pytest.mark.skipif(sys.platform != "linux", reason="forks and signals as Linux has them")
-ARTICLES, SETS = 32, 8
-OPTIONS = ["--sets", str(SETS), "--size", "4", "--treatments", f"none,{B8}", "--indexes", "whole,late-max"]
-OPTIONS += ["--metrics", "mrr", "--chunk-tokens", "24", "--corpus", "corpus", "--batch-tokens", "300", "--json"]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model and a corpus."""
-    from tests.tiny import tiny_model
-
-    place = tmp_path_factory.mktemp("place")
-    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(place / "model"))
-    (place / "corpus").mkdir()
-    write_lines(place / "corpus" / "en.jsonl", [{"id": f"s{n:02}", "text": text_of(n, 6)} for n in range(ARTICLES)])
-    return place
-
-
-@pytest.fixture(scope="module")
-def undisturbed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    model = SentenceTransformer(str(place / "model"), device="cpu")
-    return evaluate(
-        model,
-        "pages",
-        name="model",
-        corpus=str(place / "corpus"),
-        size=4,
-        sets=SETS,
-        treatments=["none", B8],
-        indexes=["whole", "late-max"],
-        metrics=["mrr"],
-        chunk_tokens=24,
-        batch_tokens=300,
-        out=folder / "run",
-        store=folder / "store.sqlite",
-    )
-
-
-def typed(folder: Path) -> list[str]:
-    return ["evaluate", "model", "pages", *OPTIONS, "--out", str(folder / "run"), "--store", str(folder / "s.sqlite")]
-
-
-@KILLED
-@pytest.mark.slow
-def test_killed_it_ends_with_the_same_bits(
-    commands: Commands, place: Path, undisturbed: RunLog, tmp_path: Path
-) -> None:
-    """SIGKILL among the first queries and in the second treatment; then the same command."""
-    store = tmp_path / "s.sqlite"
-    total = stored(undisturbed.folder.parent / "store.sqlite")
-    for amount in (5, 2 * total // 3):
-        started = commands.start(place, *typed(tmp_path))
-        wait_for(store, amount)
-        started.signal(signal.SIGKILL)
-        assert started.wait().code == -signal.SIGKILL, "it was over before it could be killed"
-        assert header_of(tmp_path / "run")["status"] == "running"
-    assert_sound(store)
-    ended = commands.start(place, *typed(tmp_path)).wait()
-    assert ended.code == 0, ended.stderr
-    rows = pl.read_parquet(tmp_path / "run" / "rows.parquet")
-    expected = undisturbed.rows
-    assert rows.drop("value", "run").equals(expected.drop("value", "run"))
-    assert rows["value"].to_numpy().tobytes() == expected["value"].to_numpy().tobytes()
-    assert stored(store) == total
-    assert header_of(tmp_path / "run")["timings"]["texts_from_store"] > 0
-
-
-@KILLED
-@pytest.mark.slow
-def test_interrupted_it_says_so_in_one_line(commands: Commands, place: Path, tmp_path: Path) -> None:
-    started = commands.start(place, *typed(tmp_path))
-    wait_for(tmp_path / "s.sqlite", 20)
-    started.signal(signal.SIGINT)
-    started.wait().failed_in_one_line("interrupted. What was computed is kept", code=130)
-    assert header_of(tmp_path / "run")["status"] == "interrupted"

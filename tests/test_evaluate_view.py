@@ -21,6 +21,8 @@ from fairspan.errors import LogError, StatisticsError
 from fairspan.report.chart import Chart
 from fairspan.report.figure import draw
 from fairspan.report.frames import to_csv, to_records
+from fairspan.report.latex import to_latex
+from fairspan.report.markdown import to_markdown
 from fairspan.report.page import Part, make_page
 from fairspan.report.table import Table
 from fairspan.report.terminal import print_view
@@ -851,8 +853,8 @@ def test_positions_that_are_not_known(tmp_path: Path) -> None:
     assert " by " not in printed(shown)
 
 
-def test_figures_and_page(evaluation: RunLog) -> None:
-    """Every chart can be drawn, and the page has one panel for each."""
+def test_figures_tables_and_page(evaluation: RunLog) -> None:
+    """Every chart can be drawn and every table written, and the page has one figure for each panel."""
     pytest.importorskip("matplotlib")
     shown = view_of(evaluation)
     names = [one.name for one in shown.charts()]
@@ -863,6 +865,9 @@ def test_figures_and_page(evaluation: RunLog) -> None:
         assert isinstance(one, Chart)
         assert len(draw(one).axes) >= len(one.panels)
         panels += len(one.panels)
+    for one_table in shown.tables():
+        assert to_latex(one_table).count("tabular") >= 2
+        assert to_markdown(one_table).count("\n| ") >= 2 + len(one_table.rows)
     page = make_page(shown.title, [Part("m: search", shown, settings=(("seed", "0"),))])
     assert page.count('<figure class="panel"') == panels
     assert all(paragraph[:40] in page for paragraph in shown.methods)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.report.figures import NamedFigure, attention, length, profiles, style
+from fairspan.report.figures.of_run import figures_of, write_figures
 from rich.console import Console
 
-from fairspan.errors import LogError, MissingExtra
-from fairspan.report.figures import NamedFigure, attention, fonts, length, profiles, search, style
-from fairspan.report.figures.of_run import figures_of, write_figures
+from fairspan.errors import LogError
 from fairspan.report.terminal import print_summary
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.attention import AttentionSummary, layer_groups, summarize_attention
 from fairspan.studies.audit.summary import Summary, summarize
-from fairspan.studies.evaluate.by_length import by_length
-from fairspan.studies.evaluate.summary import Arm, summarize_search
 from tests import test_length_report as studies
-from tests import test_retrieval_report as searches
 from tests.test_report import simulated_log, simulated_rows
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -164,20 +160,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> studies.LengthSummary:
         geometry=entries,
         classification=told,
     )
-
-
-@pytest.fixture(scope="module")
-def evaluation(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
-    """Three treatments, a second index, queries of several lengths, and ranks of documents of several lengths."""
-    rows = searches.rows_of(
-        searches.usual, plans=[("en", "en"), ("de", "de")], indexes=[("none", "chunk-max")], clusters=15
-    )
-    lengths = 5 + 3 * pl.col("set") + pl.col("position").fill_null(0)
-    rows = rows.with_columns(query_tokens=lengths.cast(pl.Int32), tokens=(100 + 40 * pl.col("set")).cast(pl.Int32))
-    ranks = rows.with_columns(measure=pl.lit("rank"), value=1 + 10 * pl.col("value"))
-    found = searches.log_of(tmp_path_factory.mktemp("evaluation") / "run", rows)
-    costs = [{**cost, "bytes": cost["vectors"] * 1536} for cost in found.header["costs"]]
-    return RunLog(found.folder, {**found.header, "costs": costs}, pl.concat([found.rows, ranks]))
 
 
 # --- reading figures back
@@ -527,58 +509,13 @@ def test_a_length_without_a_value_leaves_a_gap(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, [0.5, 0.6, np.nan, 0.8])
 
 
-# --- search
-
-
-def test_quality_stands_above_the_size_of_each_index(evaluation: RunLog) -> None:
-    summary = summarize_search(evaluation)
-    figure = search.draw_indexes(summary)
-    axes, strip = figure.axes
-    names = [label.get_text() for label in axes.get_xticklabels()]
-    assert names == ["whole", "chunk-max"]
-    sizes = {cost["index"]: cost["bytes"] for cost in evaluation.header["costs"]}
-    assert [bar.get_height() for bar in strip.containers[0]] == [sizes[name] for name in names]
-    assert [text.get_text() for text in strip.texts] == ["61.4 kB", "266 kB (4.3×)"]
-    drawn = curves_of(axes)
-    for arm in summary.arms:
-        x, y, ends = drawn[str(Arm(arm.treatment, "whole"))]
-        place = np.flatnonzero(np.round(x) == names.index(arm.index))
-        overall = summary.result(arm, "ndcg@10").effects.overall
-        assert y[place] == pytest.approx(overall.estimate)
-        assert ends[place[0]] == pytest.approx((overall.low, overall.high))
-    assert_legible(figure)
-
-
-def test_quality_by_tokens_before_and_by_length(evaluation: RunLog) -> None:
-    summary = summarize_search(evaluation)
-    figure = search.draw_runs(summary)
-    drawn = curves_of(figure.axes[0])
-    results = {result.arm: result for result in summary.runs}
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == list(summary.runs[0].groups)
-    for arm in summary.shown(7):
-        _, y, ends = drawn[str(arm)]
-        np.testing.assert_allclose(y, [mean.estimate for mean in results[arm].effects.groups])
-        np.testing.assert_allclose(ends, [(mean.low, mean.high) for mean in results[arm].effects.groups])
-    assert_legible(figure)
-    groups = by_length(evaluation)
-    figure = search.draw_by_length(summary, groups)
-    for axes, measure in zip(figure.axes, ("ndcg@10", "rank"), strict=True):
-        bars = bars_of(axes)
-        for arm in summary.shown(7):
-            own = [one for one in groups if (one.arm, one.measure) == (arm, measure)]
-            np.testing.assert_allclose(bars[str(arm)][0], [one.value.estimate for one in own])
-            np.testing.assert_allclose(bars[str(arm)][1], [(one.value.low, one.value.high) for one in own])
-    assert_legible(figure)
-
-
 # --- all figures of a run
 
 
-def test_every_verb_has_its_figures(log: RunLog, study: studies.LengthSummary, evaluation: RunLog) -> None:
+def test_every_verb_has_its_figures(log: RunLog, study: studies.LengthSummary) -> None:
     names = {
         "audit": [one.name for one in figures_of(log)],
         "collapse": [one.name for one in figures_of(study.log)],
-        "evaluate": [one.name for one in figures_of(evaluation)],
     }
     assert names["audit"] == [
         "representation-profiles",
@@ -589,13 +526,10 @@ def test_every_verb_has_its_figures(log: RunLog, study: studies.LengthSummary, e
         f"length-{what}"
         for what in ("similarity", "geometry", "sigma", "filter-rates", "repeated-words", "classification")
     ]
-    assert names["evaluate"] == [f"search-by-{what}" for what in ("position", "tokens-before", "index", "length")]
 
 
-def test_all_figures_are_legible_and_told_in_a_sentence(
-    log: RunLog, study: studies.LengthSummary, evaluation: RunLog
-) -> None:
-    for named in [*figures_of(log), *figures_of(study.log), *figures_of(evaluation)]:
+def test_all_figures_are_legible_and_told_in_a_sentence(log: RunLog, study: studies.LengthSummary) -> None:
+    for named in [*figures_of(log), *figures_of(study.log)]:
         assert isinstance(named, NamedFigure)
         assert named.caption[0].isupper() or named.caption.startswith("ndcg"), named.caption
         assert named.caption.endswith(".")
@@ -609,42 +543,6 @@ def test_given_statistics_are_used(log: RunLog, summary: Summary, monkeypatch: p
 
     monkeypatch.setattr("fairspan.report.figures.of_run.summarize", fail)
     assert figures_of(log, summary=summary)
-
-
-def test_files_are_the_same_each_time(study: studies.LengthSummary, tmp_path: Path) -> None:
-    log = audit_log(
-        tmp_path / "run", plans=[("en", "en")], sizes=(3,), treatments=TREATMENTS[:2], measures=["representation"]
-    )
-    kinds = ("svg", "png", "pdf")
-    first, second = (write_figures(log, tmp_path / folder, kinds) for folder in ("a", "b"))
-    assert [file.name for file in first] == [f"{one.name}.{kind}" for one in figures_of(log) for kind in kinds]
-    for one, other in zip(first, second, strict=True):
-        data = one.read_bytes()
-        assert data == other.read_bytes(), one.name
-        for dated in (b"CreationDate", b"dc:date", b"matplotlib.org"):
-            assert dated not in data, (one.name, dated)
-    figure = length.draw_geometry(study, ["cosine"])
-    # The order in which a figure goes into files, and whether it was drawn before, makes no difference.
-    before = style.figure_bytes(figure, "svg")
-    style.figure_bytes(figure, "png")
-    assert style.figure_bytes(figure, "svg") == before
-    assert style.figure_bytes(length.draw_geometry(study, ["cosine"]), "svg") == before
-
-
-def test_text_of_an_svg_stays_text(summary: Summary) -> None:
-    figure = profiles.draw_profiles(summary)
-    drawn = style.figure_bytes(figure, "svg").decode()
-    for text in ("position", "zh:en, n = 3", "representation", "tokens"):
-        assert text in drawn
-
-
-def test_other_formats_are_refused_in_one_line(log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LogError, match=r"^a picture is one of .png, .svg, .pdf, got '.gif'.$"):
-        write_figures(log, tmp_path / "out", ["svg", "gif"])
-    assert not (tmp_path / "out").exists()
-    monkeypatch.setattr("fairspan.report.figures.style.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"pip install 'fairspan\[report\]'"):
-        write_figures(log, tmp_path / "out")
 
 
 def test_a_verb_without_figures_is_one_line(log: RunLog) -> None:
@@ -688,98 +586,3 @@ def test_one_set_has_means_and_no_intervals(tmp_path: Path) -> None:
     np.testing.assert_allclose(ends, np.stack([means, means], axis=1))
     text = json.dumps(summarize_attention(log).to_dict(), allow_nan=False)
     assert '"low": null' in text
-
-
-def test_one_cluster_of_queries(tmp_path: Path) -> None:
-    log = searches.log_of(tmp_path / "run", searches.rows_of(searches.usual, clusters=1))
-    figures = {named.name: named.draw() for named in figures_of(log)}
-    [axes] = figures["search-overall"].axes
-    for arm in summarize_search(log).shown(7):
-        own = log.rows.filter((pl.col("treatment") == arm.treatment) & (pl.col("part") == arm.index))
-        [(heights, _)] = [bars for label, bars in bars_of(axes).items() if label.startswith(f"{arm} (")]
-        assert heights.tolist() == pytest.approx([own["value"].mean()])
-
-
-# --- looks
-
-
-def lightness(colour: str) -> float:
-    """CIE L* (0 black, 100 white) of an sRGB colour, which is what is left of it in grey."""
-    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)]
-    y = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return 116 * (y ** (1 / 3) if y > 216 / 24389 else (24389 / 27 * y + 16) / 116) - 16
-
-
-def test_treatments_are_told_apart_in_grey() -> None:
-    """In bars by hatch or by at least 15 of 100 in lightness; on lines by their markers. Premise: white is 100."""
-    assert lightness("#ffffff") == pytest.approx(100)
-    assert lightness("#777777") == pytest.approx(50, abs=0.5)
-    looks = [style.look_of(number) for number in range(len(style.COLOURS))]
-    for one, other in combinations(looks, 2):
-        assert one.hatch != other.hatch or abs(lightness(one.colour) - lightness(other.colour)) >= 15
-        assert one.marker != other.marker
-    assert all(lightness(look.colour) <= 75 for look in looks)
-
-
-def test_colours_are_okabe_s_and_ito_s() -> None:
-    theirs = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000"}
-    assert set(style.COLOURS[1:]) <= theirs
-
-
-def test_settings_outside_a_figure_stay(summary: Summary, tmp_path: Path) -> None:
-    before = dict(matplotlib.rcParams)
-    style.write_figure(profiles.draw_profiles(summary), tmp_path / "p.svg")
-    assert dict(matplotlib.rcParams) == before
-
-
-# --- fonts
-
-SCRIPTS = {"校准 中文": "fonts-noto-cjk", "보정 한국어": "fonts-noto-cjk", "हिन्दी क्षत्रिय": "fonts-noto-core"}
-
-
-def named_so(folder: Path, names: Iterable[str]) -> RunLog:
-    tables = [simulated_rows(lambda p, s: 0.6 - 0.05 * p, treatment=name, sets=4) for name in names]
-    return simulated_log(folder, tables, [{"name": name, "preset": "paper"} for name in names])
-
-
-@pytest.mark.parametrize("name", list(SCRIPTS))
-def test_names_in_other_scripts_are_shown(name: str, tmp_path: Path) -> None:
-    """No font that is chosen lacks a character, and matplotlib, asked to draw them, says nothing of boxes."""
-    wanted = fonts.needed(name)
-    assert wanted, "DejaVu Sans shows all of it: the premise is gone"
-    _, missing = fonts.families_for(frozenset(wanted))
-    if missing:
-        pytest.skip(f"no installed font shows {name}: {SCRIPTS[name]}")
-    figure = figures_of(named_so(tmp_path / "run", [name]))[0].draw()
-    with warnings.catch_warnings(), style.house_style():
-        warnings.simplefilter("error")
-        figure.savefig(io.BytesIO(), format="png")
-    [text] = [one for one in figure.legends[0].get_texts() if name in one.get_text()]
-    from matplotlib.font_manager import fontManager
-
-    chain = fontManager._find_fonts_by_props(text.get_fontproperties())
-    files = [(str(getattr(one, "path", one)), getattr(one, "face_index", 0)) for one in chain]
-    shown = frozenset[int]().union(*(fonts._code_points(*file) for file in files))
-    assert {ord(character) for character in name if character != " "} <= shown
-
-
-def test_what_no_font_shows_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairspan.report.figures.fonts.FAMILIES", ())
-    fonts.families_for.cache_clear()
-    try:
-        named = figures_of(named_so(tmp_path / "run", ["校准 हिन्दी"]))[0]
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            style.write_figure(named.draw(), tmp_path / "p.png")
-        [warning] = caught
-        text = str(warning.message)
-        assert "\n" not in text
-        assert "install fonts-noto-core and fonts-noto-cjk" in text
-    finally:
-        fonts.families_for.cache_clear()
-
-
-def test_a_dollar_sign_is_no_formula(tmp_path: Path) -> None:
-    figure = figures_of(named_so(tmp_path / "run", ["a$_b$c"]))[0].draw()
-    assert b"a$_b$c" in style.figure_bytes(figure, "svg")

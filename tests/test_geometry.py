@@ -12,22 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairspan.errors import StatisticsError
-from fairspan.stats.geometry import (
-    MEASURES,
-    centroid_cosine_distance,
-    centroid_distance,
-    effective_rank,
-    mean_cosine,
-    replicate,
-    slope_weights,
-)
+from fairspan.stats.geometry import MEASURES, replicate, slope_weights
 
-ALONE: dict[str, Callable[..., float]] = {
-    "cosine": mean_cosine,
-    "distance": centroid_distance,
-    "cosine_distance": centroid_cosine_distance,
-    "rank": effective_rank,
-}
+
+def measured(measure: str, vectors: object) -> float:
+    """As observed."""
+    return float(replicate([vectors], measure, rng=np.random.default_rng(0), draws=1).estimates[0])  # type: ignore[list-item]
 
 
 def cloud(count: int, dimensions: int = 8, seed: int = 0, common: float = 0.7) -> np.ndarray:
@@ -66,9 +56,9 @@ def distance_by_hand(vectors: np.ndarray, documents: np.ndarray | None = None) -
     return float(np.mean(found))
 
 
-def rank_by_svd(vectors: np.ndarray, centred: bool = True) -> float:
-    rows = unit(vectors)
-    values = np.linalg.svd(rows - rows.mean(0) if centred else rows, compute_uv=False)
+def rank_by_svd(vectors: np.ndarray) -> float:
+    rows = unit_fast(vectors)
+    values = np.linalg.svd(rows - rows.mean(0), compute_uv=False)
     values = values[values > 1e-6]
     shares = values / values.sum()
     return float(np.prod(shares**-shares))
@@ -90,17 +80,14 @@ def one_line(action: Callable[[], object]) -> str:
 @settings(max_examples=60, deadline=None)
 def test_mean_cosine_is_that_of_all_pairs(count: int, dimensions: int, seed: int) -> None:
     vectors = cloud(count, dimensions, seed)
-    assert mean_cosine(vectors) == pytest.approx(pairs_mean(vectors), abs=1e-12)
-    expected = 1 - np.sqrt(max(0.0, pairs_mean(vectors)))
-    # Where the mean cosine is 0 up to rounding, its root is the root of that rounding.
-    assert centroid_cosine_distance(vectors) == pytest.approx(expected, abs=1e-7)
+    assert measured("cosine", vectors) == pytest.approx(pairs_mean(vectors), abs=1e-12)
 
 
 @given(st.integers(3, 12), st.integers(1, 6), st.integers(0, 10_000))
 @settings(max_examples=60, deadline=None)
 def test_distances_are_to_the_other_documents(count: int, dimensions: int, seed: int) -> None:
     vectors = cloud(count, dimensions, seed)
-    assert centroid_distance(vectors) == pytest.approx(distance_by_hand(vectors), abs=1e-7)
+    assert measured("distance", vectors) == pytest.approx(distance_by_hand(vectors), abs=1e-7)
 
 
 def test_distances_are_the_plain_ones_but_for_the_number_of_documents() -> None:
@@ -111,64 +98,53 @@ def test_distances_are_the_plain_ones_but_for_the_number_of_documents() -> None:
     many = unit(cloud(2000, 50, common=0.4))
     centre = many.mean(0)
     euclidean = np.linalg.norm(many - centre, axis=1).mean()
-    assert centroid_distance(many) == pytest.approx(euclidean, rel=1e-3)
-    cosines = np.mean([1 - cosine(row, centre) for row in many])
-    assert centroid_cosine_distance(many) == pytest.approx(cosines, rel=2e-3)
+    assert measured("distance", many) == pytest.approx(euclidean, rel=1e-3)
     rng = np.random.default_rng(1)
     few = [many[rng.choice(2000, 20, replace=False)] for _ in range(300)]
     plain = np.mean([np.linalg.norm(rows - rows.mean(0), axis=1).mean() for rows in few])
     assert plain < euclidean - 0.02, "the premise: a document's share of its own centroid"
-    assert np.mean([centroid_distance(rows) for rows in few]) == pytest.approx(euclidean, abs=0.006)
+    assert np.mean([measured("distance", rows) for rows in few]) == pytest.approx(euclidean, abs=0.006)
 
 
 @pytest.mark.parametrize(("count", "dimensions"), [(5, 20), (20, 5), (9, 9), (40, 8)])
-@pytest.mark.parametrize("centred", [True, False])
-def test_effective_rank_is_that_of_numpys_singular_values(count: int, dimensions: int, centred: bool) -> None:
+def test_effective_rank_is_that_of_numpys_singular_values(count: int, dimensions: int) -> None:
     vectors = cloud(count, dimensions, 3)
-    assert effective_rank(vectors, centred=centred) == pytest.approx(rank_by_svd(vectors, centred), rel=1e-6)
+    assert measured("rank", vectors) == pytest.approx(rank_by_svd(vectors), rel=1e-6)
 
 
 def test_effective_ranks_that_are_known() -> None:
     """k orthogonal directions, each as often, have rank k; centring takes one away."""
-    assert effective_rank(np.tile(np.eye(6), (3, 1)), centred=False) == pytest.approx(6)
-    assert effective_rank(np.tile(np.eye(6), (3, 1))) == pytest.approx(5)
-    both_ways = np.vstack([np.eye(6), -np.eye(6)])
-    assert effective_rank(both_ways) == pytest.approx(6)
-    assert effective_rank([[1.0, 1], [2, 2], [0.5, 0.5]], centred=False) == pytest.approx(1)
+    assert measured("rank", np.tile(np.eye(6), (3, 1))) == pytest.approx(5)
+    assert measured("rank", np.vstack([np.eye(6), -np.eye(6)])) == pytest.approx(6)
 
 
 def test_norms_do_not_matter() -> None:
     vectors = cloud(7)
     huge = vectors * np.array([1e-200, 1e200, 1, 1e-30, 3, 1e150, 1e-150])[:, None]
-    for alone in ALONE.values():
-        assert alone(huge) == pytest.approx(alone(vectors), rel=1e-9)
+    for measure in MEASURES:
+        assert measured(measure, huge) == pytest.approx(measured(measure, vectors), rel=1e-9)
 
 
 def test_identical_vectors() -> None:
     same = np.tile(np.array([[0.3, -0.2, 0.7]], np.float32), (9, 1))
-    expected = {"cosine": 1.0, "distance": 0.0, "cosine_distance": 0.0, "rank": 0.0}
+    expected = {"cosine": 1.0, "distance": 0.0, "rank": 0.0}
     for measure in MEASURES:
         # A distance is the root of a squared one that is 0 up to rounding.
-        assert ALONE[measure](same) == pytest.approx(expected[measure], abs=1e-7)
+        assert measured(measure, same) == pytest.approx(expected[measure], abs=1e-7)
         (found,) = replicate([same], measure, rng=np.random.default_rng(0), draws=99).intervals()
         assert [found.low, found.high] == pytest.approx([expected[measure]] * 2, abs=1e-7)
-    assert effective_rank(same, centred=False) == pytest.approx(1)
 
 
 # --- samples
 
 
-@pytest.mark.parametrize("measure", ["cosine", "distance", "cosine_distance"])
+@pytest.mark.parametrize("measure", ["cosine", "distance"])
 def test_samples_are_clouds_with_copies(measure: str) -> None:
     """Each draw written out as rows, some of them copies; only pairs of different documents count."""
     vectors = cloud(9)
     drawn = replicate([vectors], measure, rng=np.random.default_rng(4), draws=50).drawn[:, 0]
     multiples = np.random.default_rng(4).multinomial(9, np.full(9, 1 / 9), 50)
-    by_hand = {
-        "cosine": pairs_mean,
-        "distance": distance_by_hand,
-        "cosine_distance": lambda rows, names: 1 - np.sqrt(max(0.0, pairs_mean(rows, names))),
-    }[measure]
+    by_hand = {"cosine": pairs_mean, "distance": distance_by_hand}[measure]
     expected = [by_hand(vectors[rows], rows) for rows in (np.repeat(np.arange(9), row) for row in multiples)]
     assert drawn == pytest.approx(np.array(expected), abs=1e-7)
 
@@ -177,12 +153,12 @@ def test_samples_are_clouds_with_copies(measure: str) -> None:
 def test_paired_gaps_are_those_without_each_document(measure: str) -> None:
     first, second = cloud(8), cloud(8, seed=1)
     found = replicate([first, second], measure, rng=np.random.default_rng(0), draws=9)
-    values = np.array([[ALONE[measure](np.delete(rows, i, axis=0)) for rows in (first, second)] for i in range(8)])
+    values = np.array([[measured(measure, np.delete(rows, i, axis=0)) for rows in (first, second)] for i in range(8)])
     gaps = values.mean(0) - values
     # The ranks leave documents out in a random order.
     order = np.lexsort(np.round(gaps, 9).T), np.lexsort(np.round(found.gaps, 9).T)
     assert found.gaps[order[1]] == pytest.approx(gaps[order[0]], abs=1e-7)
-    assert found.estimates == pytest.approx([ALONE[measure](first), ALONE[measure](second)], abs=1e-9)
+    assert found.estimates == pytest.approx([measured(measure, first), measured(measure, second)], abs=1e-9)
 
 
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,14 +199,14 @@ def test_differences_and_slopes_are_paired() -> None:
     clouds = [first, first + 0.1 + 0.05 * rng.normal(size=first.shape), first + 0.2]
     found = replicate(clouds, rng=np.random.default_rng(1))
     change = found.difference(2)
-    assert change.estimate == pytest.approx(mean_cosine(clouds[2]) - mean_cosine(first))
+    assert change.estimate == pytest.approx(pairs_mean(clouds[2]) - pairs_mean(first))
     assert change.low < change.estimate < change.high
     apart = replicate(clouds, rng=np.random.default_rng(1), paired=False).difference(2)
     assert apart.estimate == pytest.approx(change.estimate)
     assert change.high - change.low < 0.5 * (apart.high - apart.low)
     lengths = [50, 100, 400]
-    slope = found.slope(lengths)
-    expected = np.polyfit(np.log2(lengths), [mean_cosine(rows) for rows in clouds], 1)[0]
+    slope = found.contrast(slope_weights(lengths))
+    expected = np.polyfit(np.log2(lengths), [pairs_mean(rows) for rows in clouds], 1)[0]
     assert slope.estimate == pytest.approx(expected)
     assert slope.low < expected < slope.high
 
@@ -274,7 +250,7 @@ def test_a_few_seconds_for_a_real_study() -> None:
     """200 documents, 5 lengths, 384 dimensions, 1999 draws, every measure but the rank: 0.7 s on one core."""
     clouds = [cloud(200, 384, seed) for seed in range(5)]
     began = time.process_time()
-    for measure in ("cosine", "distance", "cosine_distance"):
+    for measure in ("cosine", "distance"):
         replicate(clouds, measure, rng=np.random.default_rng(0))
     assert time.process_time() - began < 8
 
@@ -309,15 +285,17 @@ def collapsed(count: int, rng: np.random.Generator) -> np.ndarray:
 POPULATIONS = {"uneven": uneven, "topics": topics}
 
 
+def cosine_of_many(vectors: np.ndarray) -> float:
+    """c = ‖μ‖², less the share of every vector in the mean."""
+    square = float((unit_fast(vectors).mean(0) ** 2).sum())
+    return square - (1 - square) / (len(vectors) - 1)
+
+
 def truth_of(draw: Callable[[int, np.random.Generator], np.ndarray], rng: np.random.Generator) -> dict[str, float]:
-    """From 200,000 vectors: c = ‖μ‖², less the share of every vector in the mean."""
+    """From 200,000 vectors."""
     many = unit_fast(draw(200_000, rng))
-    centre = many.mean(0)
-    square = float(centre @ centre)
-    return {
-        "cosine": square - (1 - square) / len(many),
-        "distance": float(np.linalg.norm(many - centre, axis=1).mean()),
-    }
+    distances = np.linalg.norm(many - many.mean(0), axis=1)
+    return {"cosine": cosine_of_many(many), "distance": float(distances.mean())}
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
@@ -361,12 +339,15 @@ def test_paired_differences_and_slopes_cover() -> None:
         documents = topics(count, rng)
         return [documents + pull * FIRST + 0.05 * rng.normal(size=documents.shape) for pull in pulls]
 
-    means = [mean_cosine(vectors) for vectors in draw(100_000)]
+    means = [cosine_of_many(vectors) for vectors in draw(100_000)]
     truth = {"difference": means[3] - means[0], "slope": float(np.polyfit(np.log2(lengths), means, 1)[0])}
     hits = dict.fromkeys(truth, 0)
     for _ in range(300):
         replicates = replicate(draw(60), rng=rng, draws=499)
-        for name, found in (("difference", replicates.difference(3)), ("slope", replicates.slope(lengths))):
+        for name, found in (
+            ("difference", replicates.difference(3)),
+            ("slope", replicates.contrast(slope_weights(lengths))),
+        ):
             hits[name] += found.low <= truth[name] <= found.high
     assert all(0.91 <= count / 300 <= 0.98 for count in hits.values()), hits
 
@@ -398,15 +379,15 @@ def test_rank_intervals_cover_and_samples_would_not() -> None:
     small (Efron and Stein 1981), so that only the lower limit is asked for. Bootstrap samples lie below altogether.
     """
     rng = np.random.default_rng(2)
-    truth = np.mean([effective_rank(topics(60, rng)) for _ in range(300)])
+    truth = np.mean([rank_by_svd(topics(60, rng)) for _ in range(300)])
     hits = 0
     for _ in range(100):
         (found,) = replicate([topics(60, rng)], "rank", rng=rng).intervals()
         hits += found.low <= truth <= found.high
     assert hits >= 91
     vectors = topics(60, rng)
-    samples = [effective_rank(vectors[rng.integers(0, 60, 60)]) for _ in range(99)]
-    assert max(samples) < min(truth, effective_rank(vectors))
+    samples = [rank_by_svd(vectors[rng.integers(0, 60, 60)]) for _ in range(99)]
+    assert max(samples) < min(truth, rank_by_svd(vectors))
 
 
 # --- refusals
@@ -416,24 +397,23 @@ def test_what_has_no_spread_is_refused() -> None:
     rng = np.random.default_rng(0)
     vectors = cloud(5)
     for measure in MEASURES:
-        assert "got 1" in one_line(lambda measure=measure: ALONE[measure](vectors[:1]))
         assert "got 1" in one_line(lambda measure=measure: replicate([vectors[:1]], measure, rng=rng))
-    assert "at least 3" in one_line(lambda: centroid_distance(vectors[:2]))
+    assert "at least 3" in one_line(lambda: measured("distance", vectors[:2]))
     for value in (np.nan, np.inf):
         bad = vectors.copy()
         bad[3, 1] = value
-        assert "1 of 5 vectors are not finite, the first in row 3" in one_line(lambda bad=bad: mean_cosine(bad))
+        assert "1 of 5 vectors are not finite, the first in row 3" in one_line(
+            lambda bad=bad: measured("cosine", bad)
+        )
     zero = vectors.copy()
     zero[2:4] = 0
     assert "2 of 5 vectors are zero and have no direction, the first in row 2" in one_line(
-        lambda: effective_rank(zero)
+        lambda: measured("rank", zero)
     )
-    assert "shape (5,)" in one_line(lambda: mean_cosine(vectors[:, 0]))
-    assert "shape (5, 0)" in one_line(lambda: mean_cosine(vectors[:, :0]))
+    assert "shape (5,)" in one_line(lambda: measured("cosine", vectors[:, 0]))
+    assert "shape (5, 0)" in one_line(lambda: measured("cosine", vectors[:, :0]))
     assert "no vectors" in one_line(lambda: replicate([], rng=rng))
-    assert "'cosine', 'distance', 'cosine_distance', 'rank', got 'angle'" in one_line(
-        lambda: replicate([vectors], "angle", rng=rng)
-    )
+    assert "'cosine', 'distance', 'rank', got 'angle'" in one_line(lambda: replicate([vectors], "angle", rng=rng))
     assert "got 0" in one_line(lambda: replicate([vectors], rng=rng, draws=0))
 
 
@@ -453,6 +433,6 @@ def test_too_few_documents_leave_no_interval() -> None:
     """Of two documents every other sample holds only one, and of three few hold all."""
     for measure, count in (("cosine", 2), ("distance", 3)):
         (found,) = replicate([cloud(count)], measure, rng=np.random.default_rng(0)).intervals()
-        assert found.estimate == pytest.approx(ALONE[measure](cloud(count)))
+        assert found.estimate == pytest.approx(measured(measure, cloud(count)))
         assert np.isnan([found.low, found.high]).all()
         assert "one in ten" in found.reason

@@ -147,7 +147,7 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
     whole, first = np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0])
     assert found.readings[0].representation[0] == pytest.approx(cosine(whole, first), abs=1e-5)
     assert (found.unit, found.window) == ("characters", None)
-    with pytest.raises(UnsupportedModel, match="leave out paper"):
+    with pytest.raises(UnsupportedModel, match="omit paper"):
         fairspan.inspect(Letters(), ["a", "b"])
     with pytest.raises(UnsupportedModel, match=r"has no encode"):
         fairspan.inspect(object(), ["a", "b"], treatments=["none"])  # type: ignore[arg-type]
@@ -492,7 +492,7 @@ def test_a_file_that_is_not_there_and_a_folder_are_told(tmp_path: Path) -> None:
         (["w1", "w2"], {"treatments": ["whitening"]}, "fitted on a corpus"),
         (["w1", "w2"], {"treatments": ["none", "none"]}, "named twice"),
         (["w1", "w2"], {"treatments": "none"}, "must be a list"),
-        (["w1", "w2"], {"treatments": []}, "must be a list"),
+        (["w1", "w2"], {"treatments": []}, "name at least one treatment"),
         (["w1", "w2"], {"treatments": ["peper"]}, "there is no treatment"),
         (["w1", " "], {}, "segment 2: 'text' is empty"),
     ],

@@ -15,29 +15,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from fairspan.report.page.page import make_page, write_page
 from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from fairspan.cli import app
-from fairspan.cli.evaluate import _groups
-from fairspan.errors import LogError, StatisticsError
-from fairspan.report.page.charts import Series, domain_of, on_log_axis, point, ticks
-from fairspan.report.page.downloads import row_download
-from fairspan.report.page.page import make_page, write_page
-from fairspan.report.page.render import as_json
-from fairspan.report.page.sections import heat_map
-from fairspan.runs.log import RunLog, read_log
+from fairspan.errors import LogError
+from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
-from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.attention import summarize_attention
 from fairspan.studies.audit.summary import summarize
-from fairspan.studies.evaluate.summary import summarize_search
+from fairspan.studies.logs import read_log
+from tests.searches import PLANS, log_of, rows_of, usual
 from tests.test_figures import audit_log
 from tests.test_length_report import spectrum_row, study_of
 from tests.test_report import simulated_log, simulated_rows
-from tests.test_retrieval_report import PLANS, log_of, rows_of, usual
 
 EVIL = "<img src=x onerror=alert(1)>"
 TREATMENTS = ("none", "paper", "retrieval")
@@ -167,25 +159,6 @@ def test_one_language_has_no_heat_map(tmp_path: Path) -> None:
     assert "data-heat=" not in make_page([audited(tmp_path / "r", languages=("en",))])
 
 
-def test_a_search_by_position(logs: dict[str, RunLog]) -> None:
-    summary = summarize_search(logs["evaluate"])
-    page = make_page([logs["evaluate"]])
-    charts = charts_in(page)
-    assert {chart["title"] for chart in charts} >= {"all queries", "en", "de", "de:en"}
-    for chart in charts[: len(summary.plans)]:
-        plan = "" if chart["title"] == "all queries" else chart["title"]
-        for series, arm in zip(chart["series"], summary.arms, strict=True):
-            result = summary.result(arm, "ndcg@10", plan)
-            assert [p["v"] for p in series["points"]] == [mean.estimate for mean in result.effects.groups]
-            assert [p["lo"] for p in series["points"]] == [mean.low for mean in result.effects.groups]
-    text = Parsed(page).text
-    assert all(advice.treatment in text for advice in summary.advice)
-    overall = next(chart for chart in charts if chart["x_label"] == "metric")
-    assert [p["v"] for p in overall["series"][0]["points"]] == [
-        summary.result(summary.baseline, metric).effects.overall.estimate for metric in ("ndcg@10", "mrr")
-    ]
-
-
 def test_a_study_of_length(logs: dict[str, RunLog]) -> None:
     """Curves of the treatments on one axis, the raw words on another, spectra with their bounds dashed."""
     charts = {
@@ -274,110 +247,9 @@ def test_rows_and_statistics_travel_in_the_page(logs: dict[str, RunLog]) -> None
     assert "folder" not in json.loads(statistics)
 
 
-def test_rows_that_are_too_many_are_named(logs: dict[str, RunLog]) -> None:
-    download = row_download(logs["audit"], 100)
-    assert not download.content
-    assert "rows.parquet" in download.reason
-
-
 def test_where_a_run_lies_is_not_told(logs: dict[str, RunLog]) -> None:
     for log in logs.values():
         assert str(log.folder) not in make_page([log])
-
-
-# What must not happen.
-
-
-def test_nothing_is_fetched(logs: dict[str, RunLog]) -> None:
-    for log in logs.values():
-        page = make_page([log])
-        for tag, attributes in Parsed(page).elements:
-            assert tag not in ("img", "iframe", "object", "embed", "video", "audio"), tag
-            source = attributes.get("src") or attributes.get("href") or ""
-            assert source.startswith(("#", "data:,")) or not source
-        assert "@import" not in page
-        assert "url(" not in page
-
-
-@pytest.mark.parametrize("evil", [EVIL, "</script><script>alert(1)</script>", "\"'><b>x", "{{ 7 * 7 }}", "<!--"])
-def test_markup_stays_text(tmp_path: Path, evil: str) -> None:
-    """In the names of model, corpus, treatment, language and run, and in notes."""
-    rows = simulated_rows(lambda p, s: 0.5 - 0.1 * p, sets=5, plan=(evil, evil))
-    log = simulated_log(
-        tmp_path / "r",
-        [rows],
-        run=evil,
-        model={"name": evil, "fingerprint": evil},
-        corpus={"name": evil, "fingerprint": "f"},
-        notes=[evil],
-        plans=[evil],
-    )
-    page = make_page([log], title=evil)
-    clean = Parsed(make_page([audited(tmp_path / "clean", sizes=(3,), languages=("en",))]))
-    parsed = Parsed(page)
-    kinds = {tag for tag, _ in clean.elements} | {"p"}
-    assert {tag for tag, _ in parsed.elements} <= kinds
-    assert not [name for _, attributes in parsed.elements for name in attributes if name.startswith("on")]
-    assert parsed.text.count(" ".join(evil.split())) >= 4
-    assert charts_in(page)[0]["title"] == evil
-
-
-@given(st.text())
-def test_json_in_a_script_stays_in_it(text: str) -> None:
-    made = str(as_json({"a": text}))
-    assert json.loads(made) == {"a": text}
-    assert not set("<>&\u2028\u2029") & set(made)
-
-
-def test_numbers_that_are_none_of_json_are_refused() -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        as_json(float("nan"))
-
-
-# Pieces.
-
-
-@given(st.floats(-100, 100), st.floats(0.001, 100))
-def test_ticks_are_round_and_few(low: float, reach: float) -> None:
-    found = ticks(low, low + reach)
-    assert 2 <= len(found) <= 12
-    steps = np.diff(found)
-    np.testing.assert_allclose(steps, steps[0], rtol=1e-6)
-    assert low - 1e-6 <= found[0] <= found[-1] <= low + reach + 1e-6
-
-
-def test_an_axis_holds_every_interval_and_the_foot_of_bars() -> None:
-    series = Series("a", 0, (point(Interval(0.4, 0.3, 0.52), ""), None, point(Interval(-0.1, np.nan, np.nan), "")))
-    low, high = domain_of([[series]], zero=True)
-    assert low <= -0.1
-    assert high >= 0.52
-    assert domain_of([[]], zero=False) == (0.0, 1.0)
-    flat = Series("a", 0, (point(Interval(0.4, 0.4, 0.4), ""),))
-    assert domain_of([[flat]], zero=False)[0] < 0.4
-
-
-def test_a_point_without_a_number_is_none() -> None:
-    assert point(None, "") is None
-    assert point(Interval(np.nan, np.nan, np.nan), "") is None
-    found = point(Interval(-0.1234, np.nan, 1.0), "x")
-    assert found is not None
-    assert (found.shown, found.low, found.high) == ("−0.123", None, 1.0)
-
-
-def test_a_log_axis() -> None:
-    assert on_log_axis([50, 100, 200]) == pytest.approx((0, 0.5, 1))
-    assert on_log_axis([7]) == (0.5,)
-    assert on_log_axis([0, 1, 2]) == (0, 0.5, 1)
-
-
-def test_heat_levels_are_on_one_scale() -> None:
-    found = heat_map("t", "c", ["1", "2"], [("en", [[0.2, 0.6], [0.4, None]]), ("de", [[None, None], [0.3, 0.3]])])
-    cells = [cell for _, row in found.rows for cell in row]
-    assert cells[0] is not None
-    assert (cells[0].levels, cells[0].shown) == ((0.0, 1.0), ("0.200", "0.600"))
-    assert cells[1] is not None
-    assert (cells[1].levels, cells[1].shown) == ((0.5, 0.0), ("0.400", "–"))
-    assert cells[2] is None
 
 
 # The command.
@@ -440,18 +312,6 @@ def test_a_page_that_cannot_be_written(logs: dict[str, RunLog], tmp_path: Path) 
     (tmp_path / "file").write_text("")
     with pytest.raises(LogError, match="cannot be written"):
         write_page([logs["audit"]], tmp_path / "file" / "page.html")
-
-
-def test_one_cluster_of_queries_has_a_page(tmp_path: Path) -> None:
-    """Means without intervals, and no search by length, which is only missed by who asks for it."""
-    rows = rows_of(usual, clusters=1)
-    rows = rows.with_columns(query_tokens=pl.int_range(pl.len(), dtype=pl.Int32) % 7 + 3)
-    log = log_of(tmp_path / "r", rows)
-    charts = charts_in(make_page([log]))
-    assert all(p["lo"] is None for chart in charts for series in chart["series"] for p in series["points"])
-    with pytest.raises(StatisticsError):
-        _groups(log, asked=True)
-    assert _groups(log, asked=False) == []
 
 
 # Attention.

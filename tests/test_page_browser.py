@@ -1,22 +1,25 @@
-"""The page of a run in headless Chromium, opened from disk with the network off."""
+"""A page in headless Chromium, opened from disk with the network off."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
-from fairspan.report.page.page import write_page
-from fairspan.runs.log import RunLog
-from fairspan.studies.audit.summary import summarize
+from fairspan.report.files import write_file
+from fairspan.report.page import Part, make_page
+from fairspan.report.view import Section
 from tests.browser import chromium, opened
-from tests.test_page import EVIL, TREATMENTS, audited, searched, studied
-from tests.test_report import simulated_log, simulated_rows
+from tests.report_example import EVIL, FRAME, LABELS, TREATMENTS, heat, hostile_table, page, profiles, rows, view
 
 pytestmark = pytest.mark.slow
+
+LONG = tuple(f"a long name of a treatment, {'x' * 60}={k}" for k in range(4))
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +29,21 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
-    folder = tmp_path_factory.mktemp("logs")
-    return {"audit": audited(folder / "a"), "evaluate": searched(folder / "e"), "collapse": studied(folder / "c")}
-
-
-@pytest.fixture(scope="module")
-def pages(logs: dict[str, RunLog], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The example, the same with hostile names, and long names with bars below zero."""
     folder = tmp_path_factory.mktemp("pages")
-    return {name: write_page([log], folder / f"{name}.html") for name, log in logs.items()}
+    sections = (
+        Section("Bars", charts=(profiles(treatments=LONG, plans=("en",), shift=-0.6, strip=6e7),)),
+        Section("Rows", charts=(rows(treatments=LONG[:2], shift=-0.25),)),
+        Section("Table", tables=(hostile_table(["a", "b" * 40]),)),
+    )
+    cards = tuple(replace(view().cards[0], name=name) for name in LONG)
+    long = replace(view(), switch=LONG, sections=sections, cards=cards)
+    made = {"plain": page(), "hostile": page(hostile=True), "long": make_page("long", [Part("p", long)])}
+    return {name: write_file(folder / f"{name}.html", text) for name, text in made.items()}
 
 
-@pytest.mark.parametrize("name", ["audit", "evaluate", "collapse"])
+@pytest.mark.parametrize("name", ["plain", "hostile", "long"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_opens_from_disk_and_asks_for_nothing(
@@ -45,133 +51,177 @@ def test_it_opens_from_disk_and_asks_for_nothing(
 ) -> None:
     """No word on the console, no request but for the file, nothing wider than the screen, a mark in each chart."""
     with opened(browser, pages[name], width=width, dark=dark) as found:
-        page = found.page
-        assert page.locator("svg").count() == page.locator("figure.panel").count() > 0
-        assert page.locator("figure.panel:not(:has([data-mark]))").count() == 0
-        assert page.evaluate("document.documentElement.scrollWidth") == width
+        shown = found.page
+        assert shown.locator(".drawn").count() == shown.locator("figure.panel").count() > 0
+        assert shown.locator("figure.panel:not(:has([data-mark]))").count() == 0
+        shown.get_by_role("radio", name="all, side by side").check()
+        assert shown.evaluate("document.documentElement.scrollWidth") == width
         assert not found.complaints
         assert found.requests == [pages[name].resolve().as_uri()]
 
 
-def shown(page: Any) -> list[tuple[str, int, float, str]]:
-    """Series, place, value and height in pixels of every bar, chart by chart."""
-    return page.evaluate(
-        """() => [...document.querySelectorAll("[data-chart] [data-mark]")].map((mark) => [
-            mark.dataset.series, Number(mark.dataset.place), Number(mark.dataset.value),
-            mark.querySelector("rect").getBoundingClientRect().height])"""
+def bars(shown: Any) -> list[tuple[str, int, float, float, float]]:
+    """Series, place, value, top and height in pixels of every bar, chart by chart."""
+    return shown.evaluate(
+        """() => [...document.querySelectorAll("[data-chart] [data-mark]:has(rect)")].map((mark) => {
+            const box = mark.querySelector("rect").getBoundingClientRect();
+            const own = mark.closest("svg").getBoundingClientRect();
+            return [mark.dataset.series, Number(mark.dataset.place), Number(mark.dataset.value),
+                box.top - own.top, box.height];
+        })"""
     )
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_switch_sets_the_bars_to_the_numbers_of_the_log(
-    browser: Any, pages: dict[str, Path], logs: dict[str, RunLog], place: int
-) -> None:
-    """Values, heights and labels are those of the treatment chosen; the dashed lines stay those of the first."""
-    summary = summarize(logs["audit"])
-    expected = [
-        (cell.treatment, p, mean)
-        for n in (3, 4)
-        for plan in ("en", "zh")
-        for cell in summary.cells
-        if (cell.n, cell.plan, cell.treatment) == (n, plan, TREATMENTS[place])
-        for p, mean in enumerate(cell.effects.means.estimate)
+def expected_bars(treatment: int) -> list[tuple[str, int, float]]:
+    return [
+        (one.name, place, point.estimate)
+        for panel in profiles().shown
+        for one in panel.series
+        if one.number == treatment
+        for place, point in enumerate(one.points)
+        if point
     ]
-    with opened(browser, pages["audit"]) as found:
-        page = found.page
-        page.get_by_role("radio", name=TREATMENTS[place], exact=True).check()
-        bars = shown(page)
-        assert [(name, p) for name, p, *_ in bars] == [(name, p) for name, p, _ in expected]
-        assert [value for *_, value, _ in bars] == pytest.approx([mean for *_, mean in expected], abs=1e-12)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_switch_sets_the_bars_to_the_data(browser: Any, pages: dict[str, Path], place: int) -> None:
+    """Values, heights and labels are those of the treatment chosen; the dashed lines stay those of the first."""
+    expected = expected_bars(place)
+    with opened(browser, pages["plain"]) as found:
+        shown = found.page
+        shown.get_by_role("radio", name=TREATMENTS[place], exact=True).check()
+        drawn = bars(shown)
+        assert [(name, p, value) for name, p, value, *_ in drawn] == expected
         # All panels share one axis and one size, so that heights are proportional to values.
-        scale = bars[0][3] / bars[0][2]
-        assert [height for *_, height in bars] == pytest.approx([mean * scale for *_, mean in expected], abs=0.6)
-        values = page.locator("text.value").all_text_contents()
-        assert values == [f"{mean:.3f}" for *_, mean in expected]
-        ghosts = page.evaluate("[...document.querySelectorAll('.ghost')].map((line) => Number(line.dataset.before))")
-        first = [mean for cell in summary.cells if cell.treatment == "none" for mean in cell.effects.means.estimate]
-        assert ghosts == pytest.approx(first if place else [], abs=1e-12)
+        scale = drawn[0][4] / drawn[0][2]
+        assert [height for *_, height in drawn] == pytest.approx([value * scale for *_, value in expected], abs=0.6)
+        values = shown.locator("text.value").all_text_contents()
+        assert values == [f"{value:.3f}" for *_, value in expected]
+        ghosts = shown.evaluate(
+            "[...document.querySelectorAll('svg [data-before]')].map((n) => Number(n.dataset.before))"
+        )
+        assert ghosts == ([value for *_, value in expected_bars(0)] if place else [])
+
+
+def test_bars_below_zero_hang_from_it(browser: Any, pages: dict[str, Path]) -> None:
+    """Every bar begins or ends at the same height."""
+    with opened(browser, pages["long"]) as found:
+        drawn = bars(found.page)
+        assert min(value for _, _, value, *_ in drawn) < -0.2
+        foot = [top if value < 0 else top + height for _, _, value, top, height in drawn]
+        assert foot == pytest.approx([foot[0]] * len(foot), abs=0.6)
 
 
 def test_everything_side_by_side(browser: Any, pages: dict[str, Path]) -> None:
-    with opened(browser, pages["audit"]) as found:
+    with opened(browser, pages["plain"]) as found:
         found.page.get_by_role("radio", name="all, side by side").check()
-        names = [name for name, *_ in shown(found.page)]
+        names = [name for name, *_ in bars(found.page)]
         assert {name: names.count(name) for name in TREATMENTS} == dict.fromkeys(TREATMENTS, 14)
 
 
-def test_the_heat_map_follows_the_switch(browser: Any, pages: dict[str, Path], logs: dict[str, RunLog]) -> None:
-    joint = {(one.n, one.treatment): one.model for one in summarize(logs["audit"]).joint}
-    with opened(browser, pages["audit"]) as found:
-        for name in TREATMENTS:
+def test_heat_maps_follow_the_switch(browser: Any, pages: dict[str, Path]) -> None:
+    cells = [cell for _, row in heat().rows for cell in row if cell]
+    with opened(browser, pages["plain"]) as found:
+        for place, name in enumerate(TREATMENTS):
             found.page.get_by_role("radio", name=name, exact=True).check()
-            cells = found.page.locator("[data-heat]").all_inner_texts()
-            assert cells == [
-                f"{joint[n, name].mean((p, language)).estimate:.3f}"
-                for n in (3, 4)
-                for language in ("en", "zh")
-                for p in range(1, n + 1)
-            ]
+            numbers = found.page.locator("[data-heat]").all_inner_texts()
+            assert numbers == [f"{cell.values[place]:.3f}" for cell in cells]
+            levels = found.page.locator("[data-heat]").evaluate_all(
+                "(cells) => cells.map((cell) => Number(cell.style.getPropertyValue('--v')))"
+            )
+            assert levels == [heat().level(cell.values[place]) for cell in cells]
+            assert found.page.locator("[data-entry]").inner_text() == f"({name})"
 
 
-def test_the_keyboard_reaches_every_bar(browser: Any, pages: dict[str, Path]) -> None:
+def test_rows_are_horizontal_bars(browser: Any, pages: dict[str, Path]) -> None:
+    """Labels in full, widths proportional to values, an unknown one, the first treatment marked in the second."""
+    with opened(browser, pages["plain"]) as found:
+        shown = found.page
+        panels = shown.locator("figure.panel:has(.rows)")
+        assert panels.count() == 2
+        for number, panel in enumerate(rows().panels):
+            own = panels.nth(number)
+            assert own.locator(".row-label").all_inner_texts() == list(LABELS)
+            known = [one for one in panel.series[0].points if one]
+            found_bars = own.locator("[data-mark]").evaluate_all(
+                "(marks) => marks.map((m) => [Number(m.dataset.value), m.getBoundingClientRect().width])"
+            )
+            assert [value for value, _ in found_bars] == [one.estimate for one in known]
+            scale = found_bars[0][1] / found_bars[0][0]
+            widths = [abs(one.estimate) * scale for one in known]
+            assert [width for _, width in found_bars] == pytest.approx(widths, abs=0.6)
+            assert own.locator(".row-number").nth(2).inner_text() == "–"
+        assert shown.locator("[data-before].row-before").count() == 3
+
+
+def test_lines_fade_and_leave_gaps(browser: Any, pages: dict[str, Path]) -> None:
+    """The one that is chosen stands out; nothing is drawn across a point that is unknown."""
+    with opened(browser, pages["plain"]) as found:
+        shown = found.page
+        layers = "document.querySelector('figure.panel svg:has(circle)').querySelectorAll('g[opacity]')"
+        faded = f"[...{layers}].map((g) => g.getAttribute('opacity'))"
+        for name, expected in {
+            "paper": ["0.25", "1", "1"],
+            "all, side by side": ["1", "1", "1"],
+            # This chart does not have it.
+            "retrieval": ["1", "1", "1"],
+        }.items():
+            shown.get_by_role("radio", name=name, exact=True).check()
+            assert shown.evaluate(faded) == expected
+        strokes = shown.evaluate(f"[...{layers}].map((g) => g.querySelector('path').getAttribute('d'))")
+        assert [stroke.count("M") for stroke in strokes] == [1, 2, 1]
+
+
+def test_the_keyboard_reaches_every_mark(browser: Any, pages: dict[str, Path]) -> None:
     """One stop a chart, arrows from bar to bar, the value told; the switch by arrows as well."""
-    with opened(browser, pages["audit"]) as found:
-        page = found.page
-        page.locator("figure.panel").first.locator("[tabindex='0']").focus()
-        tip = page.locator("#tip")
-        assert "position 1" in tip.inner_text()
-        page.keyboard.press("ArrowRight")
+    with opened(browser, pages["plain"]) as found:
+        shown = found.page
+        shown.locator("figure.panel").first.locator("[tabindex='0']").focus()
+        tip = shown.locator("#tip")
+        assert tip.inner_text() == "position 1\n0.730 [0.700, 0.760]"
+        shown.keyboard.press("ArrowRight")
         told = tip.inner_text()
-        assert "position 2" in told
-        assert "against position 1: −" in told
-        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == told.replace("\n", "; ")
-        page.keyboard.press("Tab")
-        chart = page.evaluate("document.activeElement.closest('figure').dataset.chart")
+        assert told.startswith("position 2")
+        assert shown.evaluate("document.activeElement.getAttribute('aria-label')") == told.replace("\n", "; ")
+        shown.keyboard.press("Escape")
+        assert tip.is_hidden()
+        shown.keyboard.press("Tab")
+        chart = shown.evaluate("document.activeElement.closest('figure').dataset.chart")
         assert chart.endswith("-1"), "the next stop is the next chart"
-        page.get_by_role("radio", name="none", exact=True).focus()
-        page.keyboard.press("ArrowDown")
-        assert {name for name, *_ in shown(page)} == {"paper"}
+        stops = shown.locator("figure.panel:has([tabindex='0'])").count()
+        assert stops == shown.locator("figure.panel").count()
+        shown.get_by_role("radio", name="none", exact=True).focus()
+        shown.keyboard.press("ArrowDown")
+        assert {name for name, *_ in bars(shown)} == {"paper"}
 
 
-def test_pointing_at_a_bar_tells_its_interval(browser: Any, pages: dict[str, Path], logs: dict[str, RunLog]) -> None:
-    means = summarize(logs["audit"]).cells[0].effects.means
-    with opened(browser, pages["audit"]) as found:
-        found.page.locator("[data-mark]").first.hover()
-        told = found.page.locator("#tip").inner_text()
-        assert f"{means.estimate[0]:.3f} [{means.low[0]:.3f}, {means.high[0]:.3f}]" in told
-
-
-def test_rows_are_saved_as_they_are(browser: Any, pages: dict[str, Path], logs: dict[str, RunLog]) -> None:
-    with opened(browser, pages["audit"]) as found:
+def test_files_are_saved_as_they_are(browser: Any, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["plain"]) as found:
         with found.page.expect_download() as waiting:
             found.page.get_by_role("button", name="raw rows").click()
-        assert waiting.value.suggested_filename == f"{logs['audit'].run}-rows.csv"
-        saved = pl.read_csv(waiting.value.path())
-        assert saved["value"].to_list() == logs["audit"].rows["value"].to_list()
+        assert waiting.value.suggested_filename == "run-rows.csv"
+        saved = pl.read_csv(waiting.value.path(), schema_overrides=FRAME.schema)
+        assert_frame_equal(saved, FRAME)
 
 
-def test_markup_in_names_stays_text(browser: Any, tmp_path: Path) -> None:
-    """As a title, a language, a note, the names of model and corpus: nothing runs, nothing is loaded."""
-    rows = simulated_rows(lambda p, s: 0.5 - 0.1 * p, sets=5, plan=(EVIL, EVIL))
-    named = {"name": EVIL, "fingerprint": "f"}
-    log = simulated_log(tmp_path / "r", [rows], model=named, corpus=named, notes=[EVIL], plans=[EVIL])
-    file = write_page([log], tmp_path / "page.html", title=EVIL)
-    with opened(browser, file) as found:
-        page = found.page
-        page.locator("[data-mark]").first.hover()
-        assert page.locator("h1").inner_text() == EVIL
-        assert page.title() == EVIL
-        assert EVIL in page.locator("figcaption").first.inner_text()
-        assert page.locator("img").count() == 0
+def test_markup_in_names_stays_text(browser: Any, pages: dict[str, Path]) -> None:
+    """As a title, a treatment, a note, a cell: nothing runs, nothing is loaded."""
+    with opened(browser, pages["hostile"]) as found:
+        shown = found.page
+        shown.locator("[data-mark]").first.hover()
+        assert shown.locator("h1").inner_text() == EVIL
+        assert shown.title() == EVIL
+        shown.get_by_role("radio", name=EVIL, exact=True).check()
+        assert EVIL in shown.locator(".legend").last.inner_text()
+        assert shown.locator(".verdict h3 span").first.inner_text() == EVIL
+        assert shown.locator("img").count() == 0
         assert not found.complaints
         assert len(found.requests) == 1
 
 
-def test_a_script_that_slipped_in_would_not_run(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+def test_a_script_that_slipped_in_would_not_run(browser: Any, tmp_path: Path) -> None:
     """The page's policy names its own scripts by their hashes."""
-    text = pages["audit"].read_text("utf-8").replace("</main>", f"{EVIL}<script>alert(2)</script></main>")
-    file = tmp_path / "page.html"
-    file.write_text(text, "utf-8")
+    file = write_file(tmp_path / "page.html", page().replace("</main>", f"{EVIL}<script>alert(2)</script></main>"))
     with opened(browser, file) as found:
         assert not [told for told in found.complaints if told.startswith("dialog")]
         assert len([told for told in found.complaints if "Content Security Policy" in told]) >= 2
@@ -179,36 +229,35 @@ def test_a_script_that_slipped_in_would_not_run(browser: Any, pages: dict[str, P
 
 
 def test_themes(browser: Any, pages: dict[str, Path]) -> None:
-    """As the system at first, then by the button; text keeps its contrast in both."""
-    with opened(browser, pages["audit"], dark=True) as found:
-        page = found.page
+    """As the system at first, then by the button."""
+    with opened(browser, pages["plain"], dark=True) as found:
+        shown = found.page
         backgrounds = []
         for _ in range(3):
-            backgrounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-            page.get_by_role("button", name="Theme").click()
+            backgrounds.append(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
+            shown.get_by_role("button", name="Theme").click()
         assert backgrounds == ["rgb(20, 23, 26)", "rgb(255, 255, 255)", "rgb(20, 23, 26)"]
 
 
 def test_paper_shows_all_treatments_and_open_tables(browser: Any, pages: dict[str, Path]) -> None:
-    with opened(browser, pages["audit"]) as found:
-        page = found.page
-        page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert {name for name, *_ in shown(page)} == set(TREATMENTS)
-        assert page.locator("details:not([open])").count() == 0
-        page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert {name for name, *_ in shown(page)} == {"none"}
-        assert len(page.pdf()) > 20_000
+    with opened(browser, pages["plain"]) as found:
+        shown = found.page
+        assert shown.locator("details:not([open])").count() > 0
+        shown.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert {name for name, *_ in bars(shown)} == set(TREATMENTS)
+        assert shown.locator("details:not([open])").count() == 0
+        shown.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert {name for name, *_ in bars(shown)} == {"none"}
+        assert len(shown.pdf()) > 20_000
 
 
-def test_lines_of_a_study(browser: Any, pages: dict[str, Path]) -> None:
-    """All at first; the one that is chosen stands out."""
-    with opened(browser, pages["collapse"]) as found:
-        page = found.page
-        first = page.locator("figure.panel").first
-        layers = "document.querySelector('figure.panel svg').querySelectorAll('g[opacity]')"
-        faded = f"[...{layers}].map((g) => g.getAttribute('opacity'))"
-        assert page.evaluate(faded) == ["1", "1"]
-        page.get_by_role("radio", name="tempscale").check()
-        assert page.evaluate(faded) == ["0.25", "1"]
-        values = first.locator("[data-mark]").evaluate_all("(marks) => marks.map((m) => Number(m.dataset.value))")
-        assert values == [0.2, 0.3, 0.5, 0.2, 0.25, 0.3]
+def test_a_wide_table_scrolls_by_itself(browser: Any, pages: dict[str, Path]) -> None:
+    """Premise: it is wider than the screen. A shadow says that it goes on, and the keys can scroll it."""
+    with opened(browser, pages["plain"], width=390) as found:
+        table = found.page.locator(".scroll:has(td.wrap)").first
+        assert table.evaluate("(node) => node.scrollWidth > node.clientWidth")
+        assert "local, local, scroll, scroll" in table.evaluate(
+            "(node) => getComputedStyle(node).backgroundAttachment"
+        )
+        table.focus()
+        assert table.evaluate("(node) => document.activeElement === node")

@@ -478,7 +478,7 @@ def test_queries_that_cannot_be(values: dict[str, Any], said: str) -> None:
         ({"sizes": (3, 4)}, r"pages have one size, such as 4 segments, got \[3, 4\]"),
         (
             {"queries": PageQueries(editions=4)},
-            "4 editions were asked for, and sets of 3 segments are told in 3 latin",
+            "4 editions were asked for, and sets of 3 segments have 3 latin",
         ),
         ({"corpus": make_corpus(5)}, "only one page of 3 can be made without using a segment twice"),
         ({"corpus": make_corpus(3)}, "only one"),

@@ -65,13 +65,12 @@ def said_by_transformers(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings(DEBERTA_IMPORTS)
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("architecture", UNSUPPORTED)
 def test_an_architecture_with_attention_of_its_own_is_named_and_others_are_suggested(
-    make_tiny: Make, tmp_path: Path, architecture: str, pooling: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, architecture: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The plain model works; calibrating would change nothing in it, so it is refused, once and only once."""
-    model = tiny_model(tmp_path, architecture, pooling, **UNSUPPORTED[architecture])
+    model = tiny_model(tmp_path, architecture, "cls", **UNSUPPORTED[architecture])
     before = model.encode(words(20))
     assert np.isfinite(before).all()
     with said_by_transformers(caplog):
@@ -235,12 +234,6 @@ def test_errors_are_caught_by_what_they_are() -> None:
 
 # Odd texts
 
-KINDS = [
-    pytest.param("bert", "cls", {}, id="bert-cls"),
-    pytest.param("bert", "mean", {}, id="bert-mean"),
-    pytest.param("mpnet", "mean", {}, id="mpnet-mean"),
-    pytest.param("qwen3", "lasttoken", {"padding_side": "left"}, id="qwen3-lasttoken-left"),
-]
 # For texts of nothing but special tokens, of one basket and of none, every way to share is a case of its own.
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -266,13 +259,11 @@ ODD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
 def test_odd_texts_give_what_a_plain_model_gives(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any], settings: dict[str, Any]
+    representative: SentenceTransformer, settings: dict[str, Any]
 ) -> None:
     """The type, shape and dtype of the plain model's answer, filled with numbers."""
-    plain = make_tiny(architecture, pooling, **options)
-    fair = fairspan.calibrate(plain, basket_size=16, **settings)
+    plain, fair = representative, fairspan.calibrate(representative, basket_size=16, **settings)
     for case, texts in ODD.items():
         expected, vectors = plain.encode(texts), fair.encode(texts)
         assert type(vectors) is type(expected), case
@@ -281,13 +272,9 @@ def test_odd_texts_give_what_a_plain_model_gives(
     assert fair.encode([], convert_to_tensor=True).shape == plain.encode([], convert_to_tensor=True).shape
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
-def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
-) -> None:
+def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(representative: SentenceTransformer) -> None:
     """Whitespace is the empty text, a long text is its beginning, and short texts are left alone if asked."""
-    plain = make_tiny(architecture, pooling, **options)
-    fair = fairspan.calibrate(plain, basket_size=16)
+    plain, fair = representative, fairspan.calibrate(representative, basket_size=16)
     assert np.array_equal(fair.encode(" \n"), fair.encode(""))
     assert np.array_equal(fair.encode(LONG), fair.encode(" ".join(LONG.split()[:510])))
     assert not np.array_equal(fair.encode(LONG), fair.encode(" ".join(LONG.split()[:509])))

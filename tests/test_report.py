@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.report.figures.profiles import draw_profiles, save_picture
+from fairspan.report.tables import coefficient_table, show
 from rich.console import Console
 
 from fairspan.errors import FairspanError, LogError
-from fairspan.report.figures.profiles import draw_profiles, save_picture
-from fairspan.report.tables import coefficient_table, show
 from fairspan.report.terminal import print_summary
-from fairspan.runs.log import FORMAT, LogWriter, RunLog, read_log
+from fairspan.runs.log import FORMAT, LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.stats.positions import marker, position_effects
 from fairspan.studies.audit.spec import make_spec
 from fairspan.studies.audit.summary import Summary, summarize
+from fairspan.studies.logs import read_log
 
 Plan = tuple[str, str]
 Value = Callable[[int, int], float]

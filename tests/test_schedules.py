@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import combinations_with_replacement, groupby
 
 import numpy as np
 import pytest
@@ -14,21 +13,19 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 from fairspan import Calibration, LengthSchedule, calibrate
+from fairspan.calibration.temperature import PLAIN
 from fairspan.errors import CalibrationError, FairspanError, StatisticsError
 from fairspan.model.plans import _inverse_temperature
+from fairspan.stats.theorems import theorem_3_bound
 from fairspan.studies.collapse.classification import training_part
 from fairspan.studies.collapse.schedules import (
-    PLAIN,
     FittedSchedule,
     Split,
     fit_schedule,
-    keep_reference,
     keeping_temperature,
-    predicted_sigma_a,
     reference_reach,
     split,
 )
-from fairspan.studies.collapse.schedules.fitting import _fall, _Gains, _student
 
 GRID = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 EDGES = (0, 100, 200, 400)
@@ -51,14 +48,9 @@ def one_line(action: Callable[[], object], kind: type[FairspanError]) -> str:
 # Theorem 3
 
 
-def test_the_prediction_is_that_of_the_spectra() -> None:
-    from fairspan.attention.spectrum import theorem_3_bound
-
+def test_the_prediction_is_theorem_3s() -> None:
     lengths, spreads = np.meshgrid([2, 10, 100, 4000], [0.1, 1.0, 3.0])
-    found = predicted_sigma_a(lengths, spreads)
-    np.testing.assert_allclose(found, np.vectorize(by_hand)(lengths, spreads), rtol=1e-12)
-    theirs = theorem_3_bound(torch.from_numpy(lengths), torch.from_numpy(spreads)).numpy()
-    np.testing.assert_allclose(found, theirs, rtol=1e-12)
+    np.testing.assert_allclose(theorem_3_bound(lengths, spreads), np.vectorize(by_hand)(lengths, spreads), rtol=1e-12)
 
 
 def test_a_temperature_divides_sigma_s(make_tiny: Callable[..., SentenceTransformer]) -> None:
@@ -92,23 +84,6 @@ def test_the_temperature_solves_the_equation(reference: int, longer: float, know
         assert by_hand(length, 1e6) <= target * (1 + 1e-12), "no attention, however sharp, gets there"
 
 
-@pytest.mark.parametrize("reference", [2, 100, 512])
-@pytest.mark.parametrize("sigma_s", [0.2, 0.5, 1.0, 1.4])
-def test_every_step_keeps_the_reference_where_it_is_reached(sigma_s: float, reference: int) -> None:
-    lengths = [1, 10_000]
-    schedule = keep_reference(lengths, sigma_s, reference)
-    reach = reference_reach(lengths, sigma_s, reference)
-    target = by_hand(reference, sigma_s)
-    assert schedule.at(reference) == 1
-    assert schedule.at(1) == 1
-    assert schedule.steps[-1] == (reach.reach + 1, 0.5), "what least does not reach takes least"
-    for tokens, tau in schedule.steps[:-1]:
-        assert reference < tokens <= reach.reach
-        assert by_hand(tokens, sigma_s / tau) == pytest.approx(target, rel=1e-9)
-    for tokens in range(reference + 1, reach.reach + 1):
-        assert abs(schedule.at(tokens) - float(keeping_temperature(tokens, sigma_s, target))) < 0.01
-
-
 @pytest.mark.parametrize("least", [0.1, 0.5, 0.8, 1.0])
 @pytest.mark.parametrize("sigma_s", [0.3, 1.0, 2.0])
 def test_how_far_it_reaches(sigma_s: float, least: float) -> None:
@@ -130,35 +105,19 @@ def test_the_limit_is_as_documented(sigma_s: float, times: float) -> None:
     assert reference_reach([10], sigma_s, 100_000).limit / 100_000 == pytest.approx(times, abs=1e-3)
 
 
-def test_temperatures_fall_with_length_and_reach_less_far_the_sharper_attention_is() -> None:
-    steps = keep_reference([10, 1000], 0.5, 200).steps
-    assert len(steps) > 20
-    assert [tau for _, tau in steps] == sorted({tau for _, tau in steps}, reverse=True)
+def test_the_sharper_attention_is_the_less_far_temperatures_reach() -> None:
     limits = [reference_reach([10, 1000], sigma_s, 200).limit for sigma_s in (0.2, 0.5, 1.0, 1.5, 3.0)]
     assert limits == sorted(set(limits), reverse=True)
     assert limits[-1] == 200, "at a σ_s of 3 nothing is left to sharpen"
-    assert keep_reference([10, 1000], 3.0, 200) == LengthSchedule([(201, 0.5)])
-
-
-def test_a_sigma_s_that_rises_with_length_asks_for_less() -> None:
-    flat = keep_reference([100, 200], [0.5, 0.5], 100)
-    rising = keep_reference([100, 200], [0.5, 0.8], 100)
-    assert all(rising.at(tokens) > flat.at(tokens) for tokens in (110, 120, 130))
-    assert reference_reach([100, 200], [0.5, 0.8], 100).limit == reference_reach([100, 200], 0.5, 100).limit
-    middle = 0.5 + 0.3 * math.log(1.2) / math.log(2)
-    assert rising.at(120) == pytest.approx(float(keeping_temperature(120, middle, by_hand(100, 0.5))), abs=0.01)
-
-
-def test_least_of_one_and_coarse_steps() -> None:
-    assert keep_reference([10, 1000], 1.0, 100, least=1.0) == PLAIN
-    few = keep_reference([10, 1000], 0.5, 100, resolution=0.2).steps
-    assert 2 <= len(few) <= 4
-    assert few[-1][1] == 0.5
+    # A σ_s that rises with length changes what a temperature reaches, but not what any would.
+    flat, rising = (reference_reach([100, 200], [0.5, last], 100) for last in (0.5, 0.8))
+    assert rising.reach > flat.reach
+    assert rising.limit == flat.limit
 
 
 def test_a_model_takes_the_steps_as_the_schedule_says() -> None:
     """Special tokens counted: the plan counts every token that is not padding."""
-    schedule = keep_reference([10, 1000], 0.5, 40)
+    schedule = LengthSchedule([(41, 0.9), (45, 0.8), (50, 0.7), (60, 0.5)])
     assert Calibration.from_json(Calibration(strength=0, temperature=schedule).to_json()).temperature == schedule
     lengths = [1, 40, 41, 45, 50, 60, 200]
     valid = torch.arange(200) < torch.tensor(lengths)[:, None]
@@ -170,7 +129,7 @@ def test_a_model_takes_the_steps_as_the_schedule_says() -> None:
 
 def test_what_cannot_be_derived_is_refused() -> None:
     def said(*given: object, **more: float) -> str:
-        return one_line(lambda: keep_reference(*given, **more), CalibrationError)  # type: ignore[arg-type]
+        return one_line(lambda: reference_reach(*given, **more), CalibrationError)  # type: ignore[arg-type]
 
     assert "above 0 and at most 1" in said([10, 100], 1.0, 50, least=0.0)
     assert "that rise" in said([100, 10], 1.0, 50)
@@ -179,7 +138,6 @@ def test_what_cannot_be_derived_is_refused() -> None:
     assert "above 0" in said([10, 100], 0.0, 50)
     assert "at least 2 tokens" in said([10, 100], 1.0, 1)
     assert "from 10 to 100 tokens" in said([10, 100], [1.0, 1.0], 200)
-    assert "resolution" in said([10, 100], 1.0, 50, resolution=0.0)
 
 
 # Held-out data
@@ -245,10 +203,9 @@ def fit(
     return fit_schedule(scores, lengths, GRID, EDGES, rng=rng, documents=documents, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("monotone", [False, True])
-def test_a_planted_optimum_is_found(monotone: bool) -> None:
+def test_a_planted_optimum_is_found() -> None:
     scores, lengths, documents = planted((1.0, 0.9, 0.8, 0.6), 100, np.random.default_rng(0))
-    found = fit(scores, lengths, documents, monotone=monotone)
+    found = fit(scores, lengths, documents)
     assert found.schedule == LengthSchedule([(100, 0.9), (200, 0.8), (400, 0.6)])
     assert found.acts
     assert not found.notes
@@ -265,22 +222,20 @@ def test_a_planted_optimum_is_found(monotone: bool) -> None:
         EDGES,
         rng=np.random.default_rng(0),
         documents=documents,
-        monotone=monotone,
         draws=399,
     )
     assert again == found, "temperatures may come in any order"
 
 
-@pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize("kind", ["normal", "hits"])
-def test_noise_gives_no_schedule(kind: str, monotone: bool) -> None:
+def test_noise_gives_no_schedule(kind: str) -> None:
     """At least 90 % of seeds, with 20 chances each to be taken in; with a bound for one chance it is about half."""
     plain = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
         noise = rng.normal(size=(160, 6))
         scores = noise if kind == "normal" else (noise > -0.8) * 1.0
-        found = fit(scores, np.repeat(LENGTHS, 40), ids(40) * 4, seed, draws=299, monotone=monotone)
+        found = fit(scores, np.repeat(LENGTHS, 40), ids(40) * 4, seed, draws=299)
         assert found.acts == (found.schedule != PLAIN)
         plain += not found.acts
     assert plain >= 180
@@ -298,46 +253,10 @@ def test_the_best_is_passed_over_for_what_is_supported() -> None:
     assert found.schedule == LengthSchedule([(100, 0.9), (200, 1.0)])
 
 
-def test_temperatures_may_rise_with_length_unless_told_otherwise() -> None:
+def test_temperatures_may_rise_with_length() -> None:
     scores, lengths, documents = planted((1.0, 0.7, 1.0, 0.7), 100, np.random.default_rng(0))
-    free = fit(scores, lengths, documents)
-    assert free.schedule == LengthSchedule([(100, 0.7), (200, 1.0), (400, 0.7)])
-    falling = fit(scores, lengths, documents, monotone=True)
-    taken = [one.temperature for one in falling.bins]
-    assert taken == sorted(taken, reverse=True)
-    assert taken[0] == 1
-    assert taken[-1] < 1
-    total = [scores[lengths == n].sum(0) for n in LENGTHS]
-    sequences = [(1.0, *rest) for rest in combinations_with_replacement(GRID, 3)]
-    best = max(sequences, key=lambda one: sum(row[GRID.index(t)] for row, t in zip(total, one, strict=True)))
-    assert tuple(taken) == best, "every step of this one is supported"
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_falling_sequence_is_the_best_of_all(seed: int) -> None:
-    """Against all falling sequences of five bins and four temperatures, supported or not at random."""
-    rng = np.random.default_rng(seed)
-    runs = tuple((a, b) for a in range(5) for b in range(a, 5))
-    total, low = rng.normal(size=(5, 4)), rng.normal(size=(len(runs), 4))
-    total[:, 0] = low[:, 0] = 0
-    low[rng.random(low.shape) < 0.1] = np.nan
-    filler = np.zeros(len(runs), np.int64)
-
-    def allowed(sequence: tuple[int, ...]) -> bool:
-        first = 0
-        for place, same in groupby(sequence):
-            last = first + len(list(same)) - 1
-            if place and not low[runs.index((first, last)), place] > 0:
-                return False
-            first = last + 1
-        return True
-
-    def gain(sequence: tuple[int, ...]) -> float:
-        return sum(total[number, place] for number, place in enumerate(sequence))
-
-    wanted = max(filter(allowed, combinations_with_replacement(range(4), 5)), key=gain)
-    found = _fall(_Gains(runs, filler, np.zeros_like(low), low, total, filler[:5]))
-    assert tuple(found) == wanted
+    found = fit(scores, lengths, documents)
+    assert found.schedule == LengthSchedule([(100, 0.7), (200, 1.0), (400, 0.7)])
 
 
 def test_the_fit_never_sees_the_test_part() -> None:
@@ -383,20 +302,11 @@ def test_a_bound_of_one_comparison_is_students(count: int) -> None:
     assert found.low == pytest.approx(gain.mean() - stats.t.ppf(0.95, count - 1) * error, abs=0.084 * error)
 
 
-def test_students_quantiles() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    for z, freedom in ((1.64, 29), (3.0, 29), (3.5, 100)):
-        wanted = stats.t.ppf(stats.norm.cdf(z), freedom)
-        assert float(_student(z, np.array(freedom))) == pytest.approx(wanted, rel=2e-3)
-
-
-def test_bins_of_few_documents_keep_1_or_join_their_neighbours() -> None:
+def test_bins_of_few_documents_keep_1() -> None:
     scores, lengths, documents = planted((1.0, 1.0, 0.7, 0.7), 100, np.random.default_rng(0))
     few = np.r_[:300, 300:310]
-    given = scores[few], lengths[few], [documents[row] for row in few]
-    alone, joined = fit(*given), fit(*given, monotone=True)
+    alone = fit(scores[few], lengths[few], [documents[row] for row in few])
     assert alone.schedule == LengthSchedule([(200, 0.7), (400, 1.0)])
-    assert joined.schedule == LengthSchedule([(200, 0.7)])
     assert alone.notes == ("the bin from 400 tokens has 10 documents, too few to be fitted by itself",)
     assert math.isnan(alone.bins[-1].low)
     assert alone.bins[-1].best == 0.7

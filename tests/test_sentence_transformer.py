@@ -26,7 +26,7 @@ from torch import Tensor, nn
 import fairspan
 from fairspan.calibration.calibration import PRESETS
 from fairspan.model import CalibratedTransformer
-from tests.tiny import HIDDEN, tiny_tokenizer, words
+from tests.tiny import HIDDEN, REPRESENTATIVES, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
 
@@ -39,12 +39,6 @@ PROMPTS = {"query": "w1 w2 w3 ", "document": "w4 ", "clustering": "w5 w6 "}
 ROUNDING = 1e-5
 DIFFERENT = 1e-2
 
-KINDS = [
-    pytest.param("bert", "cls", {}, id="bert-cls"),
-    pytest.param("bert", "mean", {}, id="bert-mean"),
-    pytest.param("mpnet", "mean", {}, id="mpnet-mean"),
-    pytest.param("qwen3", "lasttoken", {"padding_side": "left"}, id="qwen3-lasttoken-left"),
-]
 ONE_TOKEN_KINDS = [
     pytest.param("bert", "cls", {}, id="bert-cls"),
     pytest.param("bert", "lasttoken", {}, id="bert-lasttoken"),
@@ -69,6 +63,11 @@ class Rebuild(nn.Module):
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         return self.rebuild(features)
+
+
+@pytest.fixture
+def plain(representative: SentenceTransformer) -> SentenceTransformer:
+    return representative
 
 
 def calibrate(model: SentenceTransformer, *args: Any, **fields: Any) -> SentenceTransformer:
@@ -113,12 +112,8 @@ def left_alone(plain: SentenceTransformer, vectors: np.ndarray, untouched: np.nd
 # What encode returns
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
-def test_a_single_string_gives_the_vector_that_it_has_in_a_list(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
-) -> None:
+def test_a_single_string_gives_the_vector_that_it_has_in_a_list(plain: SentenceTransformer) -> None:
     """`encode` takes one string for one vector and a list for a matrix, and calibration has acted on both."""
-    plain = make_tiny(architecture, pooling, **options)
     fair = calibrate(plain)
     together = fair.encode(TEXTS)
     assert together.shape == (len(TEXTS), HIDDEN)
@@ -130,12 +125,9 @@ def test_a_single_string_gives_the_vector_that_it_has_in_a_list(
         assert distance(alone, vector) < ROUNDING
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
-def test_batch_size_and_order_of_the_texts_do_not_matter(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
-) -> None:
+def test_batch_size_and_order_of_the_texts_do_not_matter(plain: SentenceTransformer) -> None:
     """Padding is in no basket, so a text's neighbours in its batch cannot change its vector."""
-    fair = calibrate(make_tiny(architecture, pooling, **options), "retrieval", temperature=0.8)
+    fair = calibrate(plain, "retrieval", temperature=0.8)
     expected = fair.encode(TEXTS, batch_size=len(TEXTS))
     for batch_size in (1, 2, 4):
         assert distance(fair.encode(TEXTS, batch_size=batch_size), expected) < ROUNDING
@@ -303,12 +295,12 @@ def without_prompt_in_pooling(model: SentenceTransformer) -> SentenceTransformer
     return SentenceTransformer(modules=[transformer, pooled], prompts=dict(PROMPTS), device="cpu")
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), [*KINDS, *ONE_TOKEN_KINDS[1:2]])
+@pytest.mark.parametrize(("architecture", "pooling", "side"), [*REPRESENTATIVES, ("bert", "lasttoken", "right")])
 def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+    make_tiny: Make, architecture: str, pooling: str, side: str
 ) -> None:
     """With `include_prompt=False` the vector is what pooling the tokens behind the prompt by hand gives."""
-    plain = without_prompt_in_pooling(make_tiny(architecture, pooling, **options))
+    plain = without_prompt_in_pooling(make_tiny(architecture, pooling, padding_side=side))
     fair = calibrate(plain)
     assert distance(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) > DIFFERENT
     tokens = fair.encode_query(TEXTS, output_value="token_embeddings", batch_size=1)
@@ -322,12 +314,12 @@ def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
     assert distance(fair.encode_query(TEXTS, batch_size=1), by_hand) < ROUNDING
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), [*KINDS, *ONE_TOKEN_KINDS[1:2]])
+@pytest.mark.parametrize(("architecture", "pooling", "side"), [*REPRESENTATIVES, ("bert", "lasttoken", "right")])
 def test_pooling_may_be_told_to_leave_the_prompt_out_after_calibrating(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
+    make_tiny: Make, architecture: str, pooling: str, side: str
 ) -> None:
     """`set_pooling_include_prompt` belongs to SentenceTransformer, and its order with `calibrate` is free."""
-    plain = make_tiny(architecture, pooling, **options)
+    plain = make_tiny(architecture, pooling, padding_side=side)
     before = calibrate(without_prompt_in_pooling(plain))
     after = calibrate(with_prompts(plain))
     after.set_pooling_include_prompt(False)
@@ -348,12 +340,10 @@ def test_the_pooling_mode_may_be_changed_after_calibrating(make_tiny: Make, earl
 
 
 @pytest.mark.parametrize("sides", ["document", "query", "both"])
-@pytest.mark.parametrize(("architecture", "pooling", "options"), [KINDS[0], KINDS[2]])
 def test_only_the_named_side_is_calibrated_and_plain_encode_is_a_document(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any], sides: str
+    plain: SentenceTransformer, sides: str
 ) -> None:
     """On the other side the vectors are the plain model's."""
-    plain = make_tiny(architecture, pooling, **options)
     fair = calibrate(plain, sides=sides)
     untouched, calibrated = plain.encode(TEXTS), calibrate(plain).encode(TEXTS)
     assert distance(untouched, calibrated) > DIFFERENT
@@ -456,16 +446,11 @@ def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
 
 
 @pytest.mark.parametrize("duplicate", [pytest.param(copy.deepcopy, id="deepcopy"), pytest.param(None, id="pickle")])
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
 def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
-    make_tiny: Make,
-    architecture: str,
-    pooling: str,
-    options: dict[str, Any],
-    duplicate: Callable[[Any], Any] | None,
+    plain: SentenceTransformer, duplicate: Callable[[Any], Any] | None
 ) -> None:
     """`copy.deepcopy` and `pickle` carry the calibration along, and the duplicate shares nothing."""
-    fair = calibrate(make_tiny(architecture, pooling, **options), "retrieval", sides="document")
+    fair = calibrate(plain, "retrieval", sides="document")
     expected = fair.encode_query(TEXTS), fair.encode_document(TEXTS)
     other = duplicate(fair) if duplicate else pickle.loads(pickle.dumps(fair))
     assert same(other.encode_query(TEXTS), expected[0])
@@ -499,19 +484,11 @@ def test_a_compiled_model_gives_the_same_vectors(make_tiny: Make, pooling: str) 
         torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("fields", [{}, {"strength": 0.5, "bos": "original"}])
-@pytest.mark.parametrize(("architecture", "pooling", "options"), [KINDS[0], KINDS[1], KINDS[3]])
+@pytest.mark.parametrize(("training", "fields"), [(False, {}), (True, {"strength": 0.5, "bos": "original"})])
 def test_a_calibrated_model_can_be_trained(
-    make_tiny: Make,
-    architecture: str,
-    pooling: str,
-    options: dict[str, Any],
-    fields: dict[str, Any],
-    training: bool,
+    plain: SentenceTransformer, fields: dict[str, Any], training: bool
 ) -> None:
     """Gradients reach every weight that the plain model's gradients reach, with and without dropout."""
-    plain = make_tiny(architecture, pooling, **options)
     reached = []
     for model in (copy.deepcopy(plain), copy.deepcopy(calibrate(plain, **fields))):
         model.train(training)
@@ -545,12 +522,8 @@ def test_a_pool_of_processes_gives_the_vectors_of_one(make_tiny: Make) -> None:
 # Several models side by side
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
-def test_two_calibrations_of_one_model_are_independent(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
-) -> None:
+def test_two_calibrations_of_one_model_are_independent(plain: SentenceTransformer) -> None:
     """Each keeps its own vectors, settings and limits, whatever is done with the other."""
-    plain = make_tiny(architecture, pooling, **options)
     one, other = calibrate(plain), calibrate(plain, basket_size=64, temperature=0.7)
     vectors = one.encode(TEXTS), other.encode(TEXTS)
     assert distance(*vectors) > DIFFERENT
@@ -561,12 +534,8 @@ def test_two_calibrations_of_one_model_are_independent(
     assert "w9 " not in one.prompts.values()
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
-def test_calibrating_a_calibrated_model_replaces_its_calibration(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
-) -> None:
+def test_calibrating_a_calibrated_model_replaces_its_calibration(plain: SentenceTransformer) -> None:
     """The second calibration is the only one, also when it is "none", and the first model keeps its own."""
-    plain = make_tiny(architecture, pooling, **options)
     first = calibrate(plain)
     vectors = first.encode(TEXTS)
     again = calibrate(first, basket_size=64, strength=0.5)
@@ -595,12 +564,8 @@ def test_threads_with_different_calibrations_and_the_original_do_not_disturb_eac
 # The model that was calibrated
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
-def test_the_copy_shares_the_memory_of_every_weight(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
-) -> None:
+def test_the_copy_shares_the_memory_of_every_weight(plain: SentenceTransformer) -> None:
     """A calibrated model costs no second set of weights, yet its parameters are objects of its own."""
-    plain = make_tiny(architecture, pooling, **options)
     fair = calibrate(plain)
     mine, theirs = dict(fair.named_parameters()), dict(plain.named_parameters())
     assert mine.keys() == theirs.keys()
@@ -612,12 +577,9 @@ def test_the_copy_shares_the_memory_of_every_weight(
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(("architecture", "pooling", "options"), [KINDS[0], KINDS[2]])
-def test_the_original_is_as_it_was(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any], training: bool
-) -> None:
+def test_the_original_is_as_it_was(plain: SentenceTransformer, training: bool) -> None:
     """Its classes, mode, attention, configuration, limits and prompts, and its vectors bit for bit."""
-    plain = copy.deepcopy(make_tiny(architecture, pooling, **options))
+    plain = copy.deepcopy(plain)
     vectors = plain.encode(TEXTS)
     plain.train(training)
 
@@ -655,12 +617,8 @@ def test_calibrating_draws_no_random_numbers(make_tiny: Make, training: bool) ->
 # Presets
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "options"), KINDS)
-def test_a_calibration_that_does_nothing_gives_the_plain_vectors_bit_for_bit(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
-) -> None:
+def test_a_calibration_that_does_nothing_gives_the_plain_vectors_bit_for_bit(plain: SentenceTransformer) -> None:
     """Strength 0 and temperature 1 leave every number as it was."""
-    plain = make_tiny(architecture, pooling, **options)
     fair = fairspan.calibrate(plain, temperature=1, strength=0)
     assert isinstance(fair[0], CalibratedTransformer)
     for encode in ("encode", "encode_query", "encode_document"):

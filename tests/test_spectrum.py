@@ -23,17 +23,14 @@ from fairspan.attention.layers import count_layers, route_attention
 from fairspan.attention.probes import find_signals, find_value_weights
 from fairspan.attention.spectrum import (
     TextAttention,
-    dc,
-    hc,
     sigma_a,
     sigma_s,
     signal_norms,
-    theorem_2_bound,
-    theorem_3_bound,
     value_norms,
 )
 from fairspan.encoding.spectra import Spectrum, spectra
 from fairspan.errors import CalibrationError, UnsupportedModel
+from fairspan.stats.theorems import theorem_2_bound, theorem_3_bound
 from tests.spectrum_by_matrices import Matrices, matrices
 from tests.test_attention_profile import LargestTensor, eager
 from tests.tiny import ARCHITECTURES, HEADS, HIDDEN, LAYERS, tiny_model, tiny_tokenizer, words
@@ -139,13 +136,16 @@ def test_one_token(make_tiny: Make, architecture: str) -> None:
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert", "qwen3", "mistral", "t5", "mpnet"])
 def test_eager_attention_has_the_same_spectrum(make_tiny: Make, architecture: str) -> None:
-    """Of transformers' own float32 weights, whose rounding σ_a shows: they came within 2e-6 of each other."""
+    """Of transformers' own float32 weights. A weight that went through four layers is off by a hundred roundings at
+    most, so A by that share of ‖A‖_F ≤ √L, since rows sum to 1, and σ_a by no more than A (Weyl).
+    """
     model = make_tiny(architecture, "mean")
     weights, valid = eager(model, TEXTS)
     for one, layers, real in zip(all_layers(model, TEXTS), weights.double(), valid.bool(), strict=True):
         for layer, heads in enumerate(layers):
             own = heads[:, real][:, :, real].numpy()
-            assert one.sigma_a_of_heads[layer] == pytest.approx(Matrices(own, own).sigma_a, rel=2e-5, abs=2e-5)
+            off = 100 * 2.0**-24 * math.sqrt(own.shape[-1])
+            assert one.sigma_a_of_heads[layer] == pytest.approx(Matrices(own, own).sigma_a, abs=off)
 
 
 def test_real_weights(minilm: SentenceTransformer) -> None:
@@ -170,14 +170,17 @@ def test_dtypes(make_tiny: Make, dtype: torch.dtype) -> None:
 def test_batches_and_blocks_do_not_show(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, architecture: str, pooling: str
 ) -> None:
-    """Blocks of a few rows of one head, recomputed for each pass, give what a kept matrix gives."""
-    fair = fairspan.calibrate(make_tiny(architecture, pooling), basket_size=16)
+    """Blocks of a few rows of one head, recomputed for each pass, give what a kept matrix gives.
+
+    One text alone takes other kernels of SDPA than a padded batch. In float64 their rounding, 1e-16 in each of some
+    hundred sums, stays below the residual that ends each search, 1e-6.
+    """
+    fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, pooling)).double(), basket_size=16)
     together = all_layers(fair, TEXTS)
     monkeypatch.setattr(spectrum, "_WEIGHTS_AT_A_TIME", 1000)
     for one, other in zip(all_layers(fair, TEXTS, batch_tokens=1), together, strict=True):
-        # One text alone takes other kernels of SDPA, in float32, than a padded batch.
-        assert one.sigma_a_of_heads == pytest.approx(other.sigma_a_of_heads, rel=1e-5)
-        assert one.sigma_s_of_heads == pytest.approx(other.sigma_s_of_heads, rel=1e-5)
+        assert one.sigma_a_of_heads == pytest.approx(other.sigma_a_of_heads, rel=1e-6)
+        assert one.sigma_s_of_heads == pytest.approx(other.sigma_s_of_heads, rel=1e-12)
 
 
 def test_chosen_layers(make_tiny: Make) -> None:
@@ -297,32 +300,32 @@ def test_no_tensor_grows_with_the_square_of_the_length(
 # Signals
 
 
-def test_dc_and_hc_by_hand() -> None:
-    x = torch.tensor([[1.0, 0.0], [3.0, 4.0]])
-    assert dc(x).tolist() == [[2, 2], [2, 2]]
-    assert hc(x).tolist() == [[-1, -2], [1, 2]]
-    assert signal_norms(x) == pytest.approx((math.sqrt(10), 4))
+def test_norms_by_hand() -> None:
+    """The mean is (2, 2), and (−1, −2) and (1, 2) are left."""
+    assert signal_norms(torch.tensor([[1.0, 0.0], [3.0, 4.0]])) == pytest.approx((math.sqrt(10), 4))
 
 
 def test_norms_of_a_long_text() -> None:
     """A mean a thousand times what is left of the signals, which float32 sums would blur."""
     x = torch.randn(1000, 7, generator=torch.Generator().manual_seed(0)) + 1000
-    exact = x.double()
-    assert signal_norms(x) == pytest.approx((hc(exact).norm().item(), dc(exact).norm().item()), rel=1e-12)
+    exact = x.double().numpy()
+    mean = exact.mean(axis=0)
+    by_hand = np.linalg.norm(exact - mean), math.sqrt(1000) * np.linalg.norm(mean)
+    assert signal_norms(x) == pytest.approx(by_hand, rel=1e-12)
 
 
 def test_dc_is_the_zeroth_frequency() -> None:
-    """LC §2.1: what the discrete Fourier transform over tokens keeps of its first row."""
+    """LC §2.1: by the discrete Fourier transform over tokens, which keeps norms."""
     x = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
-    frequencies = torch.fft.fft(x, dim=0)
-    frequencies[1:] = 0
-    assert torch.allclose(torch.fft.ifft(frequencies, dim=0).real, dc(x), atol=1e-6)
+    frequencies = torch.fft.fft(x.double(), dim=0, norm="ortho")
+    by_hand = frequencies[1:].norm().item(), frequencies[0].norm().item()
+    assert signal_norms(x) == pytest.approx(by_hand, rel=1e-12)
 
 
 @pytest.mark.parametrize(("architecture", "padding_side"), PADDED)
 def test_norms_agree_with_output_hidden_states(make_tiny: Make, architecture: str, padding_side: str) -> None:
-    """By numpy from the hidden states that the model itself returns; SDPA's kernels round to within 2e-6."""
-    model = make_tiny(architecture, "mean", padding_side=padding_side)
+    """By numpy from the hidden states that the model itself returns, in float64: some hundred roundings of 1e-16."""
+    model = copy.deepcopy(make_tiny(architecture, "mean", padding_side=padding_side)).double()
     features = model.preprocess(TEXTS)
     inputs = {name: features[name] for name in ("input_ids", "attention_mask")}
     with torch.inference_mode():
@@ -333,10 +336,10 @@ def test_norms_agree_with_output_hidden_states(make_tiny: Make, architecture: st
         high = np.array([np.linalg.norm(x - x.mean(axis=0)) for x in signals])
         low = np.array([np.sqrt(len(x)) * np.linalg.norm(x.mean(axis=0)) for x in signals])
         assert len(one.hc) == LAYERS + 1
-        assert one.hc == pytest.approx(high, rel=1e-5)
-        assert one.dc == pytest.approx(low, rel=1e-5)
-        assert one.ratio == pytest.approx(high / low, rel=1e-5)
-        assert one.filter_rate == pytest.approx(np.log(high[1:] / high[:-1]), abs=2e-5)
+        assert one.hc == pytest.approx(high, rel=1e-12)
+        assert one.dc == pytest.approx(low, rel=1e-12)
+        assert one.ratio == pytest.approx(high / low, rel=1e-12)
+        assert one.filter_rate == pytest.approx(np.log(high[1:] / high[:-1]), abs=1e-12)
 
 
 def test_signals_that_are_written_to_later_are_not_taken(make_tiny: Make) -> None:
@@ -367,7 +370,7 @@ def test_models_that_show_no_hidden_states_are_refused(make_tiny: Make) -> None:
 
 def test_theorem_2_by_hand() -> None:
     """σ_a = (1 + 2)/2, σ_1 = 5, H = 2."""
-    bound = theorem_2_bound(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))
+    bound = theorem_2_bound([1.0, 2.0], [3.0, 5.0])
     assert bound.item() == pytest.approx(math.log(1.5 * 5 * 2))
 
 
@@ -388,22 +391,22 @@ def test_theorem_2_bounds_what_the_heads_make_of_the_signals(seed: int) -> None:
 
 def test_theorem_3_by_hand() -> None:
     """At L = 2 and σ_s = 0: √(2 / (2√2 + 1)). At L = 5 and large σ_s: √(5 / (2·8 + 1))."""
-    assert theorem_3_bound(2, torch.zeros(())).item() == pytest.approx(math.sqrt(2 / (2 * math.sqrt(2) + 1)))
-    assert theorem_3_bound(5, torch.tensor(9.0)).item() == pytest.approx(math.sqrt(5 / 17))
+    assert theorem_3_bound(2, 0).item() == pytest.approx(math.sqrt(2 / (2 * math.sqrt(2) + 1)))
+    assert theorem_3_bound(5, 9.0).item() == pytest.approx(math.sqrt(5 / 17))
     between = math.sqrt(10 / (2 * math.sqrt(1 + math.exp(-2 * 0.7**2)) * 9**1.5 + 1))
-    assert theorem_3_bound(10, torch.tensor(0.7, dtype=torch.float64)).item() == pytest.approx(between)
+    assert theorem_3_bound(10, 0.7).item() == pytest.approx(between)
 
 
 def test_theorem_3_falls_with_length_and_rises_with_sigma_s() -> None:
     """LC §2.2; for long texts like L^(-1/4)."""
-    lengths = torch.arange(1, 5000)
+    lengths = np.arange(1, 5000)
     for sigma in (0.0, 0.5, 1.0, 3.0):
-        bound = theorem_3_bound(lengths, torch.tensor(sigma))
+        bound = theorem_3_bound(lengths, sigma)
         assert bound[0] == 1
-        assert (bound.diff() < 0).all()
-    rising = theorem_3_bound(100, torch.linspace(0, 3, 50))
-    assert (rising.diff() > 0).all()
-    ratio = theorem_3_bound(160_000, torch.tensor(1.0)) / theorem_3_bound(10_000, torch.tensor(1.0))
+        assert (np.diff(bound) < 0).all()
+    rising = theorem_3_bound(100, np.linspace(0, 3, 50))
+    assert (np.diff(rising) > 0).all()
+    ratio = theorem_3_bound(160_000, 1.0) / theorem_3_bound(10_000, 1.0)
     assert ratio.item() == pytest.approx(0.5, rel=1e-3)
 
 

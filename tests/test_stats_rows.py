@@ -114,7 +114,7 @@ def test_least_squares_solves_the_normal_equations() -> None:
     x, y = rng.normal(size=(30, 4)), rng.normal(size=30)
     fitted = fit(y, x)
     np.testing.assert_allclose(fitted.coefficients, np.linalg.lstsq(x, y)[0], rtol=1e-10)
-    np.testing.assert_allclose(fitted.bread, np.linalg.inv(x.T @ x), rtol=1e-10)
+    np.testing.assert_allclose(fitted.root @ fitted.root.T, np.linalg.inv(x.T @ x), rtol=1e-10)
     np.testing.assert_allclose(x.T @ fitted.residuals, 0, atol=1e-12)
 
 

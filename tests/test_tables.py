@@ -4,45 +4,30 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from markdown_it import MarkdownIt
-
-from fairspan.errors import LogError
 from fairspan.report.beside_published import beside_published
 from fairspan.report.tables.audit import audit_tables, coefficient_tables
 from fairspan.report.tables.coefficients import coefficients_of, heading, paired_layout, plain_layout
 from fairspan.report.tables.comparison import beside_table, comparison_tables
-from fairspan.report.tables.csv import guard, to_csv, unguard
+from fairspan.report.tables.csv import to_csv
 from fairspan.report.tables.length import length_tables
-from fairspan.report.tables.markdown import escape, escape_line, to_markdown
 from fairspan.report.tables.named import NamedTable
-from fairspan.report.tables.of_run import file_names, tables_of, write_tables
+from fairspan.report.tables.of_run import tables_of
 from fairspan.report.tables.published import published_named, published_table
-from fairspan.report.tables.search import change_table, search_tables
-from fairspan.report.tables.table import Column, Row, Table
-from fairspan.report.tables.text import model_name
+
+from fairspan.errors import LogError
 from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker
 from fairspan.studies.audit.comparison import Side, compare_sides
 from fairspan.studies.audit.summary import Summary, summarize
 from fairspan.studies.collapse.summary import LengthSummary
-from fairspan.studies.evaluate.by_length import by_length
-from fairspan.studies.evaluate.summary import RetrievalSummary, compare_searches, summarize_search
 from tests.paper_tables import Printed, printed_tables, read_cells
 from tests.test_length_report import LENGTHS, PLAIN, SPECTRA, STRONG, entries_of, study_of
 from tests.test_report import simulated_log, simulated_rows
-from tests.test_retrieval_report import log_of, rows_of, usual
 
-NASTY = "50% of A_B & C#1 {x} ~^\\ $ <b>|*`[y](z)"
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
 CELLS = Path(__file__).parent / "data" / "irf_tables.tsv"
 
@@ -73,15 +58,6 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 
 
 @pytest.fixture(scope="module")
-def search(tmp_path_factory: pytest.TempPathFactory) -> RetrievalSummary:
-    """Two metrics, two plans, a second index."""
-    rows = rows_of(
-        usual, metrics=("ndcg@10", "mrr"), plans=[("en", "en"), ("de", "en")], indexes=[("none", "chunk-max")]
-    )
-    return summarize_search(log_of(tmp_path_factory.mktemp("search") / "run", rows))
-
-
-@pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> LengthSummary:
     """Geometry with raw words, a classifier, spectra, and repeated words."""
     curves = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43], "words": [0.1, 0.2, 0.3, 0.4]}
@@ -104,14 +80,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> LengthSummary:
 
 
 @pytest.fixture(scope="module")
-def everything(audit: Summary, search: RetrievalSummary, study: LengthSummary) -> list[NamedTable]:
+def everything(audit: Summary, study: LengthSummary) -> list[NamedTable]:
     first, second = Side(audit.log, "none"), Side(audit.log, "paper")
     return [
         *audit_tables(audit),
-        *search_tables(search),
         *length_tables(study),
         *comparison_tables(compare_sides(first, second)),
-        change_table(compare_searches(search.log, search.log, ("none", "paper")), "a", "b"),
         *(published_named(number) for number in range(1, 20)),
     ]
 
@@ -121,130 +95,11 @@ def named(tables: Sequence[NamedTable], name: str) -> NamedTable:
     return one
 
 
-# --- the table itself
-
-
-def small(*rows: tuple[tuple[str, ...], tuple[str, ...]], grouped: int = 1) -> Table:
-    columns = (Column("a", "left"), Column("b", "left"), Column("c"))
-    return Table("t", ("n", "p"), columns, tuple(Row(*row) for row in rows), grouped)
-
-
-def test_groups_of_rows_and_columns() -> None:
-    cells = ("1", "2", "3")
-    table = small((("3", "x"), cells), (("3", "y"), cells), (("4", "y"), cells), (("3", "y"), cells))
-    assert table.shown_heads() == [("3", "x"), ("", "y"), ("4", "y"), ("3", "y")]
-    assert [len(group) for group in table.groups()] == [2, 1, 1]
-    assert table.spans() == [("left", 2), ("", 1)]
-    assert (table.width, table.aligns) == (5, ("left", "left", "right", "right", "right"))
-
-
-def test_an_inner_head_is_shown_again_below_another_outer_one() -> None:
-    """n is 3 twice, but under another plan the second time."""
-    cells = ("1", "2", "3")
-    table = small((("en", "3"), cells), (("en", "3"), cells), (("de", "3"), cells), grouped=2)
-    assert table.shown_heads() == [("en", "3"), ("", ""), ("de", "3")]
-
-
-def test_a_table_of_uneven_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="a row of 2 heads and 2 cells"):
-        small((("3", "x"), ("1", "2")))
-    with pytest.raises(ValueError, match="3 of 2 heads"):
-        small(grouped=3)
-
-
-# --- Markdown
-
-
-def parsed(text: str) -> tuple[list[str], list[list[str]], list[str]]:
-    """The header, the rows, and the paragraphs around, as a reader of Markdown sees them."""
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    rows: list[list[str]] = []
-    around = []
-    for token, after in pairwise(tokens):
-        assert token.type not in ("html_block", "heading_open", "bullet_list_open", "ordered_list_open", "hr")
-        if token.type == "tr_open":
-            rows.append([])
-        elif token.type in ("th_open", "td_open"):
-            rows[-1].append(seen(after.children or []))
-        elif token.type == "paragraph_open":
-            around.append(seen(after.children or []))
-    assert sum(token.type == "table_open" for token in tokens) == 1
-    return rows[0], rows[1:], around
-
-
-def seen(children: Sequence[Any]) -> str:
-    allowed = ("text", "text_special", "strong_open", "strong_close")
-    assert {child.type for child in children} <= set(allowed)
-    return "".join(child.content for child in children)
-
-
-def test_markdown_says_what_the_tables_do(everything: list[NamedTable]) -> None:
-    """Read by a parser, each has its cells, none more, with the text as it was."""
-    for one in everything:
-        table = one.table
-        header, rows, around = parsed(to_markdown(table))
-        names = [*table.heads, *(f"{column.group} {column.name}".strip() for column in table.columns)]
-        assert header == names
-        shown = zip(table.shown_heads(), table.rows, strict=True)
-        assert rows == [[*heads, *row.cells] for heads, row in shown]
-        assert around == [table.title, *table.notes]
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12), min_size=6, max_size=6))
-def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
-    clean = [" ".join(text.split()) for text in texts]
-    title, head, column, name, cell, note = (text or "x" for text in clean)
-    table = Table(title, (head,), (Column(column),), (Row((name,), (cell,)),), notes=(note,))
-    header, rows, around = parsed(to_markdown(table))
-    assert (header, rows, around) == ([head, column], [[name, cell]], [title, note])
-
-
-@pytest.mark.parametrize(
-    ("text", "escaped"),
-    [
-        ("a|b", r"a\|b"),
-        ("c\\d", r"c\\d"),
-        ("<img src=x onerror=alert(1)>", r"\<img src=x onerror=alert(1)\>"),
-        ("two\nlines", "two lines"),
-    ],
-)
-def test_markdown_by_hand(text: str, escaped: str) -> None:
-    assert escape(text) == escaped
-
-
-@pytest.mark.parametrize("text", ["# x", "- x", "+ x", "1. x", "2) x", "---", "=="])
-def test_a_note_is_no_heading_or_list(text: str) -> None:
-    table = Table("t", ("h",), (Column("c"),), (Row(("a",), ("b",)),), notes=(text,))
-    assert parsed(to_markdown(table))[2] == ["t", text]
-    assert escape_line(text) != escape(text)
-
-
 # --- CSV
 
 
 def read(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
-
-
-def assert_same(record: Mapping[str, Any], line: Mapping[str, str]) -> None:
-    assert list(record) == list(line)
-    for name, value in record.items():
-        if value is None:
-            assert line[name] == ""
-        elif isinstance(value, bool):
-            assert line[name] == str(value).lower()
-        elif isinstance(value, (int, float)):
-            assert type(value)(line[name]) == value
-        else:
-            assert unguard(line[name]) == value
-
-
-def test_csv_reads_back_exactly(everything: list[NamedTable]) -> None:
-    for one in everything:
-        lines = read(to_csv(one.records))
-        assert len(lines) == len(one.records) > 0
-        for record, line in zip(one.records, lines, strict=True):
-            assert_same(record, line)
 
 
 def test_coefficients_in_csv_are_the_summary_s(audit: Summary) -> None:
@@ -264,31 +119,6 @@ def test_coefficients_in_csv_are_the_summary_s(audit: Summary) -> None:
             assert int(line["sets"]) == effects.clusters
             found += 1
     assert found == sum(cell.n for cell in audit.cells)
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "＝1", " =1", "'=1", '=HYPERLINK("x")'])
-def test_no_text_is_a_formula(text: str) -> None:
-    [line] = read(to_csv([{"model": text, "estimate": -0.5}]))
-    assert line["model"] == f"'{text}"
-    assert unguard(line["model"]) == text
-    assert line["estimate"] == "-0.5"
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
-def test_guarding_loses_nothing(text: str) -> None:
-    assert unguard(guard(text)) == text
-    assert not guard(text).startswith(("=", "+", "-", "@", "\t", "\r"))
-    # Carriage returns inside a text are quoted, and come back.
-    [line] = read(to_csv([{"a": text, "b": 1}]))
-    assert unguard(line["a"]) == text
-
-
-def test_numbers_in_full_and_nothing_for_what_is_not_known() -> None:
-    records = [{"a": 0.1 + 0.2, "b": 3, "c": None, "d": True, "e": float("nan"), "f": float("inf"), "g": -0.0}]
-    assert to_csv(records) == "a,b,c,d,e,f,g\r\n0.30000000000000004,3,,true,,,-0.0\r\n"
-    assert to_csv([]) == ""
-    with pytest.raises(ValueError, match="a record has the keys"):
-        to_csv([{"a": 1}, {"b": 1}])
 
 
 # --- coefficients
@@ -471,22 +301,6 @@ def test_beside_the_published_ones(tmp_path: Path) -> None:
     to_csv(table.records)
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("BAAI/bge-m3", "BAAI/bge-m3"),
-        ("bge-m3", "bge-m3"),
-        ("/a/b/bge-m3/", "bge-m3"),
-        ("./bge-m3", "bge-m3"),
-        ("C:\\models\\bge-m3", "bge-m3"),
-        ("a/b/c", "c"),
-        ("/", "/"),
-    ],
-)
-def test_titles_hold_no_folders(name: str, shown: str) -> None:
-    assert model_name(name) == shown
-
-
 def test_an_audit_without_positions_has_no_tables(tmp_path: Path) -> None:
     rows = simulated_rows(lambda p, s: 0.5, measure="attention")
     assert tables_of(simulated_log(tmp_path / "run", [rows], spec={"measures": ["attention"]})) == []
@@ -499,94 +313,6 @@ def test_an_audit_that_was_stopped_has_tables(tmp_path: Path) -> None:
         "representation-unevenness",
         "representation-coefficients",
     ]
-
-
-# --- evaluations
-
-
-def test_quality(search: RetrievalSummary) -> None:
-    quality = named(search_tables(search), "quality")
-    assert [row.heads[0] for row in quality.table.rows] == [str(arm) for arm in search.arms]
-    assert quality.table.spans() == [("ndcg@10", 5), ("", 1)]
-    for arm, row in zip(search.arms, quality.table.rows, strict=True):
-        assert row.cells[0] == f"{search.result(arm, 'ndcg@10').effects.overall.estimate:.3f}"
-        assert row.cells[-1] == f"{search.result(arm, 'mrr').effects.overall.estimate:.3f}"
-    assert quality.table.rows[0].cells[1:3] == ("", "")
-    for record in quality.records:
-        [arm] = [one for one in search.arms if (one.treatment, one.index) == (record["treatment"], record["index"])]
-        result = search.result(arm, str(record["metric"]))
-        change = search.change(arm, str(record["metric"]))
-        assert record["estimate"] == result.effects.overall.estimate
-        assert record["change_low"] == (None if change is None else change.change.overall.low)
-        assert record["p_value"] == (None if change is None else change.p_value)
-
-
-def test_quality_by_position(search: RetrievalSummary) -> None:
-    for plan in search.plans:
-        table = named(search_tables(search), f"positions-{plan}" if plan else "positions")
-        assert len(table.table.rows) == 4 * len(search.arms)
-        assert len(table.records) == 2 * len(table.table.rows)
-        for record in table.records:
-            [arm] = [
-                one for one in search.arms if (one.treatment, one.index) == (record["treatment"], record["index"])
-            ]
-            place = int(str(record["group"])) - 1
-            metric = str(record["metric"])
-            assert record["estimate"] == search.result(arm, metric, plan).effects.groups[place].estimate
-            change = search.change(arm, metric, plan)
-            assert record["change_estimate"] == (None if change is None else change.change.groups[place].estimate)
-
-
-def test_costs_and_advice(search: RetrievalSummary) -> None:
-    tables = search_tables(search)
-    costs = named(tables, "index-costs")
-    assert [record["vectors"] for record in costs.records] == [search.cost(arm)["vectors"] for arm in search.arms]
-    assert {row.heads[0]: row.cells[0] for row in costs.table.rows}["none, chunk-max"] == f"{173 / 40:.1f}"
-    advice = named(tables, "advice")
-    told = [(one.treatment, one.kind) for one in search.advice]
-    assert [(row.heads[0], row.cells[0]) for row in advice.table.rows] == told
-    before = named(tables, "tokens-before")
-    assert [record["estimate"] for record in before.records] == [
-        mean.estimate for one in search.runs for mean in one.effects.groups
-    ]
-
-
-def test_search_by_length(tmp_path: Path) -> None:
-    rows = rows_of(usual, clusters=20).with_row_index("count")
-    rows = rows.with_columns(query_tokens=rows["set"].cast(int) + 5).drop("count")
-    log = log_of(tmp_path / "run", rows)
-    groups = by_length(log)
-    table = named(tables_of(log), "by-length")
-    assert groups
-    assert [record["estimate"] for record in table.records] == [one.value.estimate for one in groups]
-    assert [record["change_high"] for record in table.records] == [
-        None if one.change is None else one.change.high for one in groups
-    ]
-    assert sorted(row.heads[0] for row in table.table.rows) == sorted(
-        f"{one.group} ({one.count} of {one.tokens[0]}–{one.tokens[1]} tokens)" for one in groups
-    )
-
-
-def test_one_cluster_has_tables_without_intervals(tmp_path: Path) -> None:
-    """Twelve queries of different lengths on one document: means, and nothing about what is not known."""
-    rows = rows_of(usual, clusters=1, positions=(1, 2, 3, 4) * 3)
-    numbers = [number % 12 for number in range(len(rows))]
-    rows = rows.with_columns(
-        query_tokens=pl.Series(numbers, dtype=rows["query_tokens"].dtype) + 5,
-        query=pl.Series([f"q{number}" for number in numbers]),
-    )
-    tables = tables_of(log_of(tmp_path / "run", rows))
-    assert [one.name for one in tables] == ["quality", "index-costs"]
-    text = to_markdown(tables[0].table)
-    assert "nan" not in text
-    assert tables[0].records[0]["low"] is None
-
-
-def test_two_evaluations(search: RetrievalSummary) -> None:
-    changes = compare_searches(search.log, search.log, ("none", "paper"))
-    table = change_table(changes, "a", "b")
-    assert [record["change_estimate"] for record in table.records] == [one.change.overall.estimate for one in changes]
-    assert [row.heads[1] for row in table.table.rows] == [one.metric for one in changes]
 
 
 # --- studies of length
@@ -638,67 +364,7 @@ def test_verdicts_on_length(study: LengthSummary) -> None:
 # --- files
 
 
-def test_tables_are_written(audit: Summary, search: RetrievalSummary, study: LengthSummary, tmp_path: Path) -> None:
-    for log in (audit.log, search.log, study.log):
-        folder = tmp_path / str(log.header["verb"]) / "tables"
-        files = write_tables(log, folder)
-        tables = tables_of(log)
-        assert sorted(folder.iterdir()) == sorted(files)
-        assert len(files) == 3 * len(tables)
-        for number, one in enumerate(tables):
-            kinds = files[3 * number : 3 * number + 3]
-            assert [file.suffix for file in kinds] == [".md", ".tex", ".csv"]
-            assert kinds[0].read_text("utf-8") == to_markdown(one.table)
-            with kinds[2].open(encoding="utf-8", newline="") as text:
-                lines = list(csv.DictReader(text))
-            for record, line in zip(one.records, lines, strict=True):
-                assert_same(record, line)
-
-
-def test_names_of_files() -> None:
-    assert file_names(["a-b", "a b", "a/b", "A-B", "../x", "报告", ""]) == [
-        "a-b",
-        "a-b-2",
-        "a-b-3",
-        "A-B-4",
-        "x",
-        "table",
-        "table-2",
-    ]
-
-
-def test_formats_and_folders_that_cannot_be(audit: Summary, tmp_path: Path) -> None:
-    with pytest.raises(LogError, match="written as md, tex, csv, not as docx"):
-        write_tables(audit.log, tmp_path, ["docx"])
-    (tmp_path / "file").write_text("")
-    with pytest.raises(LogError, match=r"cannot be written to .*file.*: choose another folder"):
-        write_tables(audit.log, tmp_path / "file")
-    assert [file.suffix for file in write_tables(audit.log, tmp_path / "only", ["csv"])] == [".csv"] * len(
-        tables_of(audit.log)
-    )
-
-
-def test_a_name_that_utf8_does_not_have_is_written(tmp_path: Path) -> None:
-    rows = [simulated_rows(lambda p, s: 0.6)]
-    log = simulated_log(tmp_path / "run", rows)
-    header = {**log.header, "model": {"name": "m\ud800", "fingerprint": "f"}}
-    files = write_tables(RunLog(log.folder, header, log.rows), tmp_path / "tables")
-    assert "m\\ud800" in files[2].read_text("utf-8")
-    assert "U+D800" in files[1].read_text("utf-8")
-
-
 def test_another_verb_has_no_tables(audit: Summary) -> None:
     log = RunLog(audit.log.folder, {**audit.log.header, "verb": "tune"}, audit.log.rows)
     with pytest.raises(LogError, match="belongs to tune"):
         tables_of(log)
-
-
-def test_nasty_names_go_through(tmp_path: Path) -> None:
-    rows = [simulated_rows(lambda p, s: 0.6, plan=(NASTY, NASTY)), simulated_rows(lambda p, s: 0.6)]
-    log = simulated_log(tmp_path / "run", rows, model={"name": "=cmd|x", "fingerprint": "f"})
-    for one in tables_of(log):
-        assert parsed(to_markdown(one.table))[2][0] == one.table.title
-        for line in read(to_csv(one.records)):
-            assert line["model"] == "'=cmd|x"
-    plain = named(tables_of(log), "representation-coefficients-none").table
-    assert re.sub(r"\s+", " ", NASTY) in [column.name for column in plain.columns]

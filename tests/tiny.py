@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
@@ -65,6 +67,25 @@ ARCHITECTURES = [
     "t5",
     "mpnet",
 ]
+POOLINGS = ["cls", "lasttoken", "mean"]
+SIDES = ["right", "left"]
+Kind = tuple[str, str, str]
+
+# Every architecture once, with poolings and padding sides in turn. test_architectures.py has their whole cross.
+ONE_EACH: list[Kind] = [
+    (name, POOLINGS[number % 3], SIDES[number % 2]) for number, name in enumerate(ARCHITECTURES, 1)
+]
+# One pooled row; all rows, with a position bias and attention of its own; causal, grouped and padded on the left.
+REPRESENTATIVES: list[Kind] = [
+    ("bert", "cls", "right"),
+    ("mpnet", "mean", "right"),
+    ("qwen3", "lasttoken", "left"),
+]
+
+
+def mostly_slow(every: Sequence[str], quick: Sequence[str] = ("bert", "mpnet", "qwen3")) -> list[Any]:
+    """Parameters for a test of something other than the engine: all but the quick ones are slow."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in every]
 
 
 def available(architecture: str) -> bool:

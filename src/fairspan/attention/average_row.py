@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairspan.attention.baskets import NO_BASKET
 from fairspan.attention.bias import pooled_row_of
-from fairspan.attention.plan import BasketRule
+from fairspan.attention.plan import LayerInputs
 from fairspan.attention.pooled_row import calibrated_weights
 from fairspan.attention.precision import accumulate
 
@@ -19,29 +19,17 @@ from fairspan.attention.precision import accumulate
 _WEIGHTS_AT_A_TIME = 2**20
 
 
-def average_row(
-    query: Tensor,
-    key: Tensor,
-    scale: float,
-    rows: Tensor,
-    rule: BasketRule | None,
-    mask: Tensor | None,
-    position_bias: Tensor | None,
-    *,
-    causal: bool,
-) -> Tensor:
+def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
     """The attention weights of one layer, averaged over heads and over the chosen rows of each text.
 
     Args:
-        query: [N, H, L, D], divided by the temperature already. key: [N, K, L, D] with K heads, a divisor of H.
-        rows: [N, L] bool, at least one row a text.
-        rule: how these rows are calibrated (p'' of IRF §5); None where they are not.
-        mask: bool or additive, position_bias: additive; both broadcast to [N, H, L, L].
-        causal: whether a row sees no key after its own.
+        rows: [N, L] bool, at least one row of each text. In a calibrated layer these must be calibrated rows, whose
+            weights are p'' of IRF §5.
 
     Returns:
         [N, L], summing to 1 over the keys of each text. Keys that none of the rows sees, padding too, have 0.
     """
+    query = inputs.query
     n, heads, length, _ = query.shape
     count = rows.sum(dim=1)
     index = rows.int().argsort(dim=1, descending=True, stable=True)[:, : int(count.max())]
@@ -50,44 +38,35 @@ def average_row(
     index = torch.where(chosen, index, index[:, :1])
     weight = chosen / count[:, None]
 
-    key = accumulate(key).transpose(-1, -2)
+    key = accumulate(inputs.key).transpose(-1, -2)
     average = key.new_zeros(n, length)
     size = max(1, _WEIGHTS_AT_A_TIME // (n * heads * length))
     for first in range(0, index.shape[1], size):
         block = index[:, first : first + size].T.contiguous()  # [R, N]
-        p = _weights(query, key, scale, block, rule, mask, position_bias, causal=causal)
+        p = _weights(inputs, key, block)
         p = p.mean(dim=1).view(*block.shape, length)
         average += (p * weight[:, first : first + size].T[..., None]).sum(dim=0)
     return average
 
 
-def _weights(
-    query: Tensor,
-    key: Tensor,
-    scale: float,
-    block: Tensor,
-    rule: BasketRule | None,
-    mask: Tensor | None,
-    position_bias: Tensor | None,
-    *,
-    causal: bool,
-) -> Tensor:
+def _weights(inputs: LayerInputs, key: Tensor, block: Tensor) -> Tensor:
     """The weights of the rows `block` [R, N], as if they were R·N texts of one row each: [R·N, H, L].
 
     Args:
         key: [N, K, D, L].
     """
+    query, rule = inputs.query, inputs.rule
     (n, heads, length, dim), (many, _) = query.shape, block.shape
     text = torch.arange(n, device=query.device)
-    q = accumulate(query[text, :, block]) * scale  # [R, N, H, D]
+    q = accumulate(query[text, :, block]) * inputs.scale  # [R, N, H, D]
     q = q.permute(1, 2, 0, 3).reshape(n, key.shape[1], -1, dim)
     scores = (q @ key).view(n, heads, many, length).permute(2, 0, 1, 3).reshape(-1, heads, length)
 
     row = block.reshape(-1)
-    bias, visible = pooled_row_of(mask, position_bias, row)
+    bias, visible = pooled_row_of(inputs.mask, inputs.position_bias, row)
     if bias is not None:
         scores = scores + bias
-    if causal:
+    if inputs.causal:
         visible = torch.arange(length, device=row.device) <= row[:, None]
     if rule is None:
         return (scores if visible is None else scores.masked_fill(~visible[:, None], -torch.inf)).softmax(dim=-1)

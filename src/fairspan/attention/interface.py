@@ -58,11 +58,11 @@ def attention(
 
     rule = plan.rule if layer in plan.layers else None
     causal = attention_mask is None and _is_causal(module, kwargs)
+    inputs = LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule)
     if plan.captured_rows is not None:
-        row = average_row(query, key, scale, plan.captured_rows, rule, attention_mask, position_bias, causal=causal)
-        plan.captured.append(row)
+        plan.captured.append(average_row(inputs, plan.captured_rows))
     if plan.watch is not None:
-        plan.watch(LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule))
+        plan.watch(inputs)
     if rule is None:
         return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
     plan.calibrated.append(layer)

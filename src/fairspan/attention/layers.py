@@ -75,7 +75,7 @@ def probe_input(model: PreTrainedModel) -> Tensor:
 
 def unsupported(model: PreTrainedModel, reason: str) -> UnsupportedModel:
     """The refusal, with the architecture's name and what to load instead."""
-    name = str(model.config._name_or_path or type(model).__name__)
+    name = str(model.config.name_or_path or type(model).__name__)
     folder = PurePath(name).name
     ports = [port for original, port in NATIVE_PORTS.items() if folder == PurePath(original).name]
     if ports:

@@ -100,7 +100,7 @@ class Plan:
     def enter_layer(self) -> int:
         """The number of the layer that is asking.
 
-        Layers are told apart by the order of their calls: some architectures do not number their layers, and some
+        Layers are identified by the order of their calls: some architectures do not number their layers, and some
         run one module as several layers.
         """
         layer = self.passed

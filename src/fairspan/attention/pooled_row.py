@@ -21,7 +21,7 @@ def pooled_row(
     special: SpecialShares,
     strength: Tensor | None,
 ) -> Tensor:
-    """IRF §5 for one row a text: Σ_b share_b · softmax(q·K_b) V_b, each softmax closed inside its basket.
+    """IRF §5 for one row per text: Σ_b share_b · softmax(q·K_b) V_b, each softmax closed inside its basket.
 
     Args:
         query: [N, H, D], the pooled token's. key, value: [N, K, L, D] with K heads, a divisor of H.
@@ -46,7 +46,7 @@ def pooled_row(
 def calibrated_weights(
     scores: Tensor, slot: Tensor, count: int, special: SpecialShares, strength: Tensor | None
 ) -> Tensor:
-    """p'' of one row a text, [N, H, L].
+    """p'' of one row per text, [N, H, L].
 
     Args:
         scores: [N, H, L], what the softmax is taken of.

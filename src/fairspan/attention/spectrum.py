@@ -1,4 +1,4 @@
-"""How strongly attention filters token signals: DC and HC parts, σ_a, σ_s, and the bounds of LC Theorems 2 and 3.
+"""How strongly attention filters token signals: their DC and HC parts, σ_a and σ_s.
 
 LC §2: token signals X [L, d] have a part that is the same for every token, DC[X] = 1·mean(X), and the rest, HC[X] =
 X − DC[X]. Attention shrinks the rest. By how much at most is σ_a, the largest singular value of HC[A].
@@ -35,16 +35,6 @@ TOLERANCE = 1e-6
 
 
 # Signals
-
-
-def dc(x: Tensor) -> Tensor:
-    """LC §2.1: DC[X] = (11ᵀ/L) X, the mean signal at every token, [L, d]."""
-    return x.mean(dim=0, keepdim=True).expand_as(x)
-
-
-def hc(x: Tensor) -> Tensor:
-    """LC §2.1: HC[X] = (I − 11ᵀ/L) X, what is left without the mean signal, [L, d]."""
-    return x - dc(x)
 
 
 def signal_norms(x: Tensor) -> tuple[float, float]:
@@ -336,33 +326,6 @@ def _variance_of_seen(part: TextAttention) -> Tensor:
         total += scores.sum(dim=(1, 2))
         square += scores.square().sum(dim=(1, 2))
     return square / count - (total / count) ** 2
-
-
-# Bounds
-
-
-def theorem_2_bound(sigma_a: Tensor, value_norms: Tensor) -> Tensor:
-    """LC Theorem 2 for several heads (LC §E.2): log(σ_a · σ_1 · H), to stand beside log(‖HC[X_{l+1}]‖/‖HC[X_l]‖).
-
-    σ_1 = max_h ‖W_V^h‖₂, and σ_a is the mean over heads, so that σ_a · σ_1 · H ≥ Σ_h σ_a^h ‖W_V^h‖₂. It bounds what
-    the heads make of X, and leaves out the output projection, the residual connection, the feed-forward part and
-    normalisation, so that a layer as a whole may exceed it.
-
-    Args:
-        sigma_a: [..., H]. value_norms: [..., K], ‖W_V^h‖₂.
-    """
-    return (sigma_a.mean(dim=-1) * value_norms.amax(dim=-1) * sigma_a.shape[-1]).log()
-
-
-def theorem_3_bound(length: int | Tensor, sigma_s: Tensor) -> Tensor:
-    """LC Theorem 3: √(L / (2 √(1 + e^{−2σ_s²}) (L − 1)^{3/2} + 1)), above which σ_a should not lie.
-
-    The inner root ends before (L − 1), as LC's proof has it (equation 21). It holds under assumptions that trained
-    attention does not meet: scores Gaussian, of mean 0 and independent, of moderate variance, and sums of their
-    exponentials replaced by Fenton's approximation. σ_a may well exceed it.
-    """
-    length = torch.as_tensor(length, dtype=torch.float64)
-    return (length / (2 * (1 + (-2 * sigma_s.double() ** 2).exp()).sqrt() * (length - 1) ** 1.5 + 1)).sqrt()
 
 
 def value_norms(value_weight: Tensor) -> Tensor:

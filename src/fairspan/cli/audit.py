@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ from fairspan.cli.options import (
     Prompt,
     RunningOptions,
     pick,
+    print_json,
     shared,
     typed,
 )
@@ -102,7 +102,7 @@ def audit(
         fairspan audit --config irf-laptop --picture profiles.png
     """
     from fairspan.cli.progress import running
-    from fairspan.report.figures.style import require_drawing
+    from fairspan.report.figure import require_drawing
     from fairspan.studies.audit.config import PlannedAudit, read_config
 
     if picture is not None:
@@ -141,7 +141,7 @@ def _run_all(
             failed += 1
             typer.echo(f"fairspan: {error.for_command_line}", err=True)
     if as_json:
-        typer.echo(json.dumps(results if len(planned) > 1 else results[0], ensure_ascii=False, indent=2))
+        print_json(results if len(planned) > 1 else results[0])
     if failed:
         raise FairspanError(f"{failed} of {len(planned)} audits failed; the others are complete.")
 
@@ -151,16 +151,15 @@ def _run_one(
 ) -> dict[str, Any]:
     from rich.console import Console
 
+    from fairspan.cli.showing import save_picture
     from fairspan.model.loading import Loading
-    from fairspan.report.figures.profiles import save_picture
-    from fairspan.report.terminal import print_summary
+    from fairspan.report.terminal import print_view
     from fairspan.runs.runner import RunOptions
     from fairspan.runs.subject import open_subject
     from fairspan.studies.audit.forecast import forecast
     from fairspan.studies.audit.prepare import prepare
     from fairspan.studies.audit.run import run
     from fairspan.studies.audit.spec import make_spec
-    from fairspan.studies.audit.summary import summarize
 
     spec, options = make_spec(**planned.fields), RunOptions(**settings)
     progress, console = options.progress, Console()
@@ -172,13 +171,12 @@ def _run_one(
         if not as_json:
             _print_forecast(console, found)
         return {"model": subject.name, **found.to_dict()}
-    summary = summarize(run(prepared, options))
+    log = run(prepared, options)
     if not as_json:
-        print_summary(console, summary)
+        print_view(console, log.view, ending=f"log: {log.folder}")
     if picture is not None:
-        for file in save_picture(summary, picture):
-            typer.echo(f"picture: {file}", err=as_json)
-    return summary.to_dict()
+        save_picture(log, picture, as_json=as_json)
+    return log.to_dict()
 
 
 def _print_forecast(console: Any, found: Forecast) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -86,24 +85,13 @@ def collapse(
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
-    from rich.console import Console
-
     from fairspan.cli.progress import running
-    from fairspan.report.figures.length import save_length_picture
-    from fairspan.report.figures.style import require_drawing
-    from fairspan.report.length_terminal import print_length
+    from fairspan.cli.showing import show
+    from fairspan.report.figure import require_drawing
     from fairspan.studies.collapse.run import collapse
-    from fairspan.studies.collapse.summary import summarize_length
 
     if picture is not None:
         require_drawing(picture)
     with running() as progress:
         log = collapse(**typed(context, "picture"), progress=progress)
-    summary = summarize_length(log)
-    if as_json:
-        typer.echo(json.dumps(summary.to_dict(), ensure_ascii=False, indent=2))
-    else:
-        print_length(Console(), summary)
-    if picture is not None:
-        save_length_picture(summary, picture)
-        typer.echo(f"picture: {picture}", err=as_json)
+    show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

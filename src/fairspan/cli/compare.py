@@ -46,4 +46,5 @@ def compare(
         return
     console = Console()
     for table in tables:
-        print_table(console, table)
+        if table.brief:
+            print_table(console, table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -94,19 +95,16 @@ def _tokenizer(model: str) -> tuple[Any, str]:
 
 def _max_seq_length(model: str, folder: str) -> int | None:
     """The limit that a SentenceTransformer sets below its tokenizer's."""
-    from transformers.utils import cached_file
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
-    file = cached_file(
-        model,
-        "sentence_bert_config.json",
-        subfolder=folder,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    if file is None:
+    name = "sentence_bert_config.json"
+    try:
+        local = Path(model).is_dir()
+        file = Path(model, folder, name) if local else Path(hf_hub_download(model, name, subfolder=folder or None))
+        limit = json.loads(file.read_text(encoding="utf-8")).get("max_seq_length")
+    except (EntryNotFoundError, HfHubHTTPError, OSError):
         return None
-    with open(file, encoding="utf-8") as config:
-        limit = json.load(config).get("max_seq_length")
     return limit if isinstance(limit, int) else None
 
 

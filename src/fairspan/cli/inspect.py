@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -58,15 +57,11 @@ def inspect(
 
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
-    from rich.console import Console
-
     from fairspan.cli.progress import running
+    from fairspan.cli.showing import show
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.report.figures.style import require_drawing
-    from fairspan.report.inspection_page import save_inspection_page
-    from fairspan.report.inspection_picture import save_inspection_picture
-    from fairspan.report.inspection_terminal import print_inspection
-    from fairspan.report.page.render import require_page
+    from fairspan.report.figure import require_drawing
+    from fairspan.report.render import require_page
     from fairspan.studies.inspect.run import inspect
 
     if picture is not None:
@@ -78,13 +73,7 @@ def inspect(
     with running(kept=False) as progress:
         options = typed(context, "file", "picture", "html")
         found = inspect(document=document, name=name, progress=progress, **options)
-    if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
-    else:
-        print_inspection(Console(), found)
-    if picture is not None:
-        save_inspection_picture(found, picture)
-        typer.echo(f"picture: {picture}", err=as_json)
+    show(found, as_json=as_json, picture=picture)
     if html is not None:
-        save_inspection_page(found, html)
+        found.save_page(html)
         typer.echo(f"page: {html}", err=as_json)

@@ -14,8 +14,6 @@ def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: 
     """Print a result, and draw the picture that stands for it."""
     from rich.console import Console
 
-    from fairspan.report.figure import figure_bytes
-    from fairspan.report.files import write_file
     from fairspan.report.terminal import print_view
 
     if as_json:
@@ -23,5 +21,13 @@ def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: 
     else:
         print_view(Console(), result.view, ending=ending)
     if picture is not None:
-        write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
-        typer.echo(f"picture: {picture}", err=as_json)
+        save_picture(result, picture, as_json=as_json)
+
+
+def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
+    """Draw the picture that stands for a result, and say where it is."""
+    from fairspan.report.figure import figure_bytes
+    from fairspan.report.files import write_file
+
+    write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
+    typer.echo(f"picture: {picture}", err=as_json)

@@ -49,9 +49,9 @@ class Corpus:
         object.__setattr__(self, "_by_language", by_language)
 
     @classmethod
-    def from_segments(cls, name: str, segments: Iterable[Segment], notes: tuple[str, ...] = ()) -> Corpus:
+    def from_segments(cls, name: str, segments: Iterable[Segment]) -> Corpus:
         """A corpus of these segments; languages may have different ids."""
-        return cls(name, tuple(segments), notes)
+        return cls(name, tuple(segments))
 
     @classmethod
     def read(

@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub with one split or one configuration a language, or with a language column."""
+"""Datasets of the Hugging Face hub with one split or configuration per language, or with a language column."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import json
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +21,40 @@ def jsonl(path: Path) -> Source:
 
 
 def _rows(path: Path) -> Iterator[Row | Fault]:
+    for number, line in lines(path):
+        content = line.rstrip()
+        if content:
+            yield _row(number, content)
+
+
+def lines(path: Path, label: str = "") -> Iterator[tuple[int, bytes]]:
+    """The lines of a file, plain or gzipped, counted from 1, without a byte order mark."""
     number = 0
     try:
-        with _open(path) as file:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                content = (line.removeprefix(BOM_UTF8) if number == 1 else line).rstrip()
-                if content:
-                    yield _row(number, content)
+                yield number, line.removeprefix(BOM_UTF8) if number == 1 else line
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise CorpusError(f"{path.name}: the gzip file is damaged or cut off after line {number}.") from None
+        place = label or path.name
+        raise CorpusError(f"{place}: the gzip file is damaged or cut off after line {number}.") from None
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
-def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+def decode(line: bytes) -> str:
+    """A line as text; an error that names the first byte that is not UTF-8."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = f"byte {error.start + 1} of the line (0x{line[error.start]:02x})"
+        raise CorpusError(f"{bad} is not UTF-8. Save the file as UTF-8.") from None
 
 
 def _row(number: int, line: bytes) -> Row | Fault:
     try:
-        fields: Any = json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        bad = f"byte {error.start + 1} of the line (0x{line[error.start]:02x})"
-        return Fault(number, f"{bad} is not UTF-8. Save the file as UTF-8.")
+        fields: Any = json.loads(decode(line))
+    except CorpusError as error:
+        return Fault(number, str(error))
     except json.JSONDecodeError as error:
         return Fault(number, f"not JSON ({error.msg}, character {error.colno}). Each line holds one object.")
     except (ValueError, RecursionError) as error:

@@ -14,8 +14,8 @@ FOLDER_ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 FILE_ENDINGS = (*FOLDER_ENDINGS, ".json", ".json.gz")
 
 
-def is_corpus_file(name: str, endings: Sequence[str] = FILE_ENDINGS) -> bool:
-    return _ending(name, endings) is not None
+def is_corpus_file(name: str) -> bool:
+    return _ending(name, FILE_ENDINGS) is not None
 
 
 def read_file(path: Path, languages: Sequence[str] | None = None, id_field: str = "id") -> Reading:

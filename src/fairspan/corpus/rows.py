@@ -1,4 +1,4 @@
-"""From records of any source to segments; what is wrong is told with its file and line."""
+"""From records of any source to segments; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _language(fields: Mapping[str, Any], language: str | None) -> str:
     given = fields.get("language")
     if language is None:
         if "language" not in fields:
-            raise CorpusError(_missing("language", fields))
+            raise CorpusError(missing_field("language", fields))
         if not isinstance(given, str) or not given.strip():
             raise CorpusError(f"'language' must be text such as \"en\", got {describe(given)}.")
         return given
@@ -146,7 +146,7 @@ def _language(fields: Mapping[str, Any], language: str | None) -> str:
 def _segment(fields: Mapping[str, Any], language: str, id_field: str) -> Segment:
     for field in (id_field, "text"):
         if field not in fields:
-            raise CorpusError(_missing(field, fields))
+            raise CorpusError(missing_field(field, fields))
     given = fields[id_field]
     whole = isinstance(given, int) and not isinstance(given, bool)
     if not whole and not isinstance(given, str):
@@ -154,5 +154,5 @@ def _segment(fields: Mapping[str, Any], language: str, id_field: str) -> Segment
     return Segment(str(given), language, fields["text"], fields.get("title"))
 
 
-def _missing(field: str, fields: Mapping[str, Any]) -> str:
+def missing_field(field: str, fields: Mapping[str, Any]) -> str:
     return f"there is no field '{field}'. Fields there: {', '.join(fields) or 'none'}."

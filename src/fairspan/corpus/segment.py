@@ -20,11 +20,11 @@ class Segment:
     title: str | None = None
 
     def __post_init__(self) -> None:
-        _require_text("id", self.id)
-        _require_text("language", self.language)
-        _require_text("text", self.text)
+        require_text("id", self.id)
+        require_text("language", self.language)
+        require_text("text", self.text)
         if self.title is not None:
-            _require_string("title", self.title)
+            require_string("title", self.title)
 
 
 def describe(value: object) -> str:
@@ -45,12 +45,12 @@ def describe(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _require_text(field: str, value: object) -> None:
-    if not _require_string(field, value).strip():
+def require_text(field: str, value: object) -> None:
+    if not require_string(field, value).strip():
         raise CorpusError(f"'{field}' is empty.")
 
 
-def _require_string(field: str, value: object) -> str:
+def require_string(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise CorpusError(f"'{field}' must be text, got {describe(value)}.")
     lone = _SURROGATE.search(value)

@@ -1,1 +1,1 @@
-"""Sets of segments, the orders and languages they are told in, and the documents made of them."""
+"""Sets of segments, their orders and languages, and the documents made of them."""

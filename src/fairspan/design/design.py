@@ -17,9 +17,9 @@ class Design:
     """Which documents are built from a corpus.
 
     Attributes:
-        orders: "latin", "permutations" or "williams": the orders in which each set is told.
+        orders: "latin", "permutations" or "williams": the orders of each set.
         sizes: how many segments a document has; several sizes make several families of documents.
-        sets: sets a size. Their segments are distinct while the corpus lasts; then it is shuffled anew.
+        sets: sets per size. Their segments are distinct while the corpus lasts; then it is shuffled anew.
         documents: documents by size, instead of `sets`: {4: 1008} means enough sets for at least 1008 documents.
         seed: of the draw and of the orders.
         min_tokens, max_tokens: limits of a segment's length, in the model's own tokens.
@@ -47,7 +47,7 @@ class Design:
         if self.orders not in DESIGNS:
             raise DesignError(f"there is no design {self.orders!r}. Designs: {', '.join(DESIGNS)}.")
         if self.too_long not in TOO_LONG:
-            raise DesignError(f"too_long must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}.")
+            raise DesignError(f"[[too_long]] must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}.")
         sizes: Any = self.sizes
         if isinstance(sizes, str) or not isinstance(sizes, Iterable) or not sizes:
             raise DesignError(f"sizes must be a list of numbers of segments, such as [3, 4], got {sizes!r}.")
@@ -63,21 +63,21 @@ class Design:
         _require_whole("seed", self.seed, 0)
         for name in ("min_tokens", "max_tokens", "opening"):
             if getattr(self, name) is not None:
-                _require_whole(name, getattr(self, name), 1)
+                _require_whole(f"[[{name}]]", getattr(self, name), 1)
         for n, count in self.documents.items():
             if n not in self.sizes:
                 raise DesignError(f"documents names size {n}, which is not among the sizes {list(self.sizes)}.")
             _require_whole("documents", count, 1)
         if self.min_tokens and self.max_tokens and self.min_tokens > self.max_tokens:
-            raise DesignError(f"min_tokens={self.min_tokens} is above max_tokens={self.max_tokens}.")
+            raise DesignError(f"[[min_tokens={self.min_tokens}]] is above [[max_tokens={self.max_tokens}]].")
         if self.length_ratio is not None and self.length_language is None:
-            raise DesignError("length_ratio compares with one language: give length_language as well.")
+            raise DesignError("[[length_ratio]] compares with one language: give [[length_language]] as well.")
         if self.length_ratio is not None and not (
             isinstance(self.length_ratio, int | float)
             and not isinstance(self.length_ratio, bool)
             and self.length_ratio > 0
         ):
-            raise DesignError(f"length_ratio must be a number above 0, got {self.length_ratio!r}.")
+            raise DesignError(f"[[length_ratio]] must be a number above 0, got {self.length_ratio!r}.")
 
     def sets_of(self, n: int) -> int:
         """How many sets of n segments are wanted."""

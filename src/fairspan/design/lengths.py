@@ -75,7 +75,7 @@ def _within_limits(segment: str, languages: Sequence[str], lengths: Mapping[Key,
     held = languages if design.length_language is None else (design.length_language,)
     missing = [language for language in held if language not in languages]
     if missing:
-        raise DesignError(f"length_language={missing[0]!r} is not among the languages {', '.join(languages)}.")
+        raise DesignError(f"[[length_language={missing[0]}]] is not among the languages {', '.join(languages)}.")
     if not all(low <= lengths[segment, language] <= high for language in held):
         return False
     if design.length_ratio is None or design.length_language is None:

@@ -25,7 +25,7 @@ class LanguagePlan:
 
 
 def language_plans(languages: Sequence[str], mixed: str | Iterable[str]) -> tuple[LanguagePlan, ...]:
-    """One monolingual plan a language, and the mixed ones.
+    """One monolingual plan per language, and the mixed ones.
 
     Args:
         mixed: plans written lead:later, such as "de:en"; or "all" for every ordered pair of `languages`.

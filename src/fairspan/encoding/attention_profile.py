@@ -1,6 +1,6 @@
 """The attention profile: where a text's pooled row looks, by basket, by segment and on a relative axis (METHODS §4).
 
-Every profile has one value a layer for each part of the text, and its parts sum to 1 in every layer.
+Every profile has one value per layer for each part of the text, and its parts sum to 1 in every layer.
 """
 
 from __future__ import annotations
@@ -35,28 +35,6 @@ class BasketProfile:
     last: np.ndarray
     other: np.ndarray
     tokens: np.ndarray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AverageProfile:
-    """Basket profiles of several documents, each basket averaged over the documents that have it.
-
-    A basket that few documents have, or have only in part, says little: `documents` and `tokens` tell. As the number
-    of documents differs from basket to basket, the averages need not sum to 1.
-
-    Attributes:
-        first, last, other: [layers], averaged over all documents.
-        baskets: [layers, m], m that of the longest document.
-        tokens: [m], the average number of tokens in each basket.
-        documents: [m], how many documents have each basket.
-    """
-
-    first: np.ndarray
-    baskets: np.ndarray
-    last: np.ndarray
-    other: np.ndarray
-    tokens: np.ndarray
-    documents: np.ndarray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,28 +113,6 @@ def by_bins(row: AttentionRow, bins: int = 20) -> BinProfile:
     borders = np.arange(bins + 1) * count / bins
     up_to = np.stack([np.interp(borders, np.arange(count + 1), layer) for layer in cumulated])
     return BinProfile(np.diff(up_to, axis=1), masses[:, row.special].sum(axis=1), masses[:, row.prompt].sum(axis=1))
-
-
-def average_profiles(profiles: Sequence[BasketProfile]) -> AverageProfile:
-    """The average of each basket over the documents that have it (documents of unequal length)."""
-    depths = sorted({len(profile.first) for profile in profiles})
-    if len(depths) != 1:
-        raise StatisticsError(
-            f"profiles to average must come from one model and be at least one, got {len(profiles)} of "
-            f"{depths} layers."
-        )
-    count = max(profile.baskets.shape[1] for profile in profiles)
-    baskets, tokens = np.zeros((depths[0], count)), np.zeros(count)
-    documents = np.zeros(count, dtype=np.int64)
-    for profile in profiles:
-        own = profile.baskets.shape[1]
-        baskets[:, :own] += profile.baskets
-        tokens[:own] += profile.tokens
-        documents[:own] += 1
-    first, last, other = (
-        np.mean([getattr(profile, name) for profile in profiles], axis=0) for name in ("first", "last", "other")
-    )
-    return AverageProfile(first, baskets / documents, last, other, tokens / documents, documents)
 
 
 def _exact(masses: np.ndarray) -> np.ndarray:

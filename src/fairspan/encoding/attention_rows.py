@@ -6,22 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import batch_to_device
 
 from fairspan.calibration.temperature import Side
-from fairspan.encoding.recording import (
-    MASSES,
-    count_tokens,
-    no_attention,
-    own_prompt,
-    preprocess,
-    recording_copy,
-    runs_of,
-)
-from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.transformer import SEGMENTS
+from fairspan.encoding.recording import MASSES, Recorded, recorded, recording_copy
+from fairspan.encoding.tokens import prompt_of
 
 NO_CHARACTER = -1
 
@@ -80,30 +69,15 @@ def attention_rows(
             window or has no tokens.
     """
     if prompt is None:
-        prompt = own_prompt(model, side)
-    recorder = recording_copy(model, side)
-    counts = count_tokens(recorder, texts, prompt, side)
-    return _rows(recorder, texts, prompt, side, runs_of(counts, batch_tokens))
+        prompt = prompt_of(model, side)
+    return _rows(recorded(recording_copy(model, side), texts, prompt, side, batch_tokens, MASSES), prompt)
 
 
-def _rows(
-    recorder: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, runs: Iterator[slice]
-) -> Iterator[AttentionRow]:
-    for run in runs:
-        features = preprocess(
-            recorder, texts[run], prompt, side, return_offsets_mapping=True, return_special_tokens_mask=True
-        )
-        offsets, valid = features.pop("offset_mapping"), features["attention_mask"]
-        special = features.pop("special_tokens_mask").bool().numpy()
-        if any(isinstance(text, SegmentedText) for text in texts[run]):
-            features[SEGMENTS] = segment_of_tokens(texts[run], offsets, valid, prompt)
-        with torch.inference_mode():
-            features = recorder(batch_to_device(features, recorder.device))
-        if MASSES not in features:
-            raise no_attention(side)
-        masses = features[MASSES].cpu().numpy()
-        for number, keep in enumerate(valid.bool().numpy()):
-            yield _row(masses[number][:, keep], offsets.numpy()[number][keep], special[number][keep], prompt)
+def _rows(batches: Iterator[Recorded], prompt: str) -> Iterator[AttentionRow]:
+    for batch in batches:
+        masses = batch.result.cpu().numpy()
+        for number, keep in enumerate(batch.valid):
+            yield _row(masses[number][:, keep], batch.offsets[number][keep], batch.special[number][keep], prompt)
 
 
 def _row(masses: np.ndarray, offsets: np.ndarray, special: np.ndarray, prompt: str) -> AttentionRow:

@@ -56,10 +56,10 @@ class Encoder(Protocol):
     """Embeds batches of texts, and knows under which keys the results are stored."""
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
-        """One vector a text."""
+        """One vector per text."""
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """One vector a text, and [spans, dimension], the contextual vectors of its spans, from the same pass."""
+        """One vector per text, and [spans, dimension], the contextual vectors of its spans, from the same pass."""
 
     def key(self, text: Text) -> bytes:
         """Where the vector of a text is stored."""
@@ -152,7 +152,7 @@ class ObjectEncoder:
         if vectors.ndim != 2 or len(vectors) != len(batch):
             raise EncodingError(
                 f"{type(self.model).__name__}.encode gave an array of shape {vectors.shape} for {len(batch)} texts: "
-                "one vector a text is expected."
+                "one vector per text is expected."
             )
         return list(vectors)
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.util import batch_to_device
 from torch import Tensor
 
 from fairspan.attention.layers import count_layers, route_attention, unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.encoding.tokens import ModelTokens, document_prompt
+from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import UnsupportedModel
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import PoolingSite, pooling_of
+from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.transformer import SEGMENTS, CalibratedTransformer, refuse_exported
 from fairspan.model.weights import copy_sharing_weights
 
@@ -100,6 +104,21 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         return torch.where(rows.any(dim=1, keepdim=True), rows, valid)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Recorded:
+    """What was recorded of a batch of texts, and their tokens.
+
+    Attributes:
+        offsets: [N, L, 2], the characters that each token stands for, counted from the start of the prompt.
+        special, valid: [N, L] bool, the tokens that the tokenizer added, and those that are not padding.
+    """
+
+    result: Any
+    offsets: np.ndarray
+    special: np.ndarray
+    valid: np.ndarray
+
+
 def runs_of(counts: Sequence[int], batch_tokens: int) -> Iterator[slice]:
     """Runs of neighbouring texts that stay within the budget when they are padded to the longest."""
     first, longest = 0, 0
@@ -120,7 +139,7 @@ def count_tokens(model: SentenceTransformer, texts: Sequence[str], prompt: str, 
     for first in range(0, len(texts), _TOKENIZED_AT_A_TIME):
         part = texts[first : first + _TOKENIZED_AT_A_TIME]
         taken, whole = (
-            preprocess(model, part, prompt, side, **options)["attention_mask"].sum(dim=1).tolist()
+            _preprocess(model, part, prompt, side, **options)["attention_mask"].sum(dim=1).tolist()
             for options in ({}, {"truncation": False, "verbose": False})
         )
         for number, (limit, count) in enumerate(zip(taken, whole, strict=True), start=first):
@@ -136,23 +155,41 @@ def count_tokens(model: SentenceTransformer, texts: Sequence[str], prompt: str, 
     return counts
 
 
-def preprocess(
+def recorded(
+    recorder: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, batch_tokens: int, result: str
+) -> Iterator[Recorded]:
+    """What the recorder adds to the features as `result`, batch by batch; lengths are checked before the first."""
+    runs = runs_of(count_tokens(recorder, texts, prompt, side), batch_tokens)
+    return _batches(recorder, texts, prompt, side, runs, result)
+
+
+def _batches(
+    recorder: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, runs: Iterator[slice], result: str
+) -> Iterator[Recorded]:
+    for run in runs:
+        features = _preprocess(
+            recorder, texts[run], prompt, side, return_offsets_mapping=True, return_special_tokens_mask=True
+        )
+        offsets, special = features.pop("offset_mapping"), features.pop("special_tokens_mask").bool()
+        valid = features["attention_mask"]
+        if any(isinstance(text, SegmentedText) for text in texts[run]):
+            features[SEGMENTS] = segment_of_tokens(texts[run], offsets, valid, prompt)
+        with torch.inference_mode():
+            features = recorder(batch_to_device(features, recorder.device))
+        if result not in features:
+            raise _no_attention(side)
+        yield Recorded(features[result], offsets.numpy(), special.numpy(), valid.bool().numpy())
+
+
+def _preprocess(
     model: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, **tokenizer_options: Any
 ) -> dict[str, Any]:
     options = {"text": tokenizer_options} if tokenizer_options else None
     features: dict[str, Any] = model.preprocess(list(texts), prompt=prompt, task=side, processing_kwargs=options)
     if "attention_mask" not in features:
-        raise no_attention(side)
+        raise _no_attention(side)
     return features
 
 
-def no_attention(side: Side) -> UnsupportedModel:
+def _no_attention(side: Side) -> UnsupportedModel:
     return UnsupportedModel(f"a {side} goes through no transformer in this model: there is no attention to record.")
-
-
-def own_prompt(model: SentenceTransformer, side: Side) -> str:
-    """What `encode_document` or `encode_query` puts before a text."""
-    if side == "document":
-        return document_prompt(model)
-    prompts = model.prompts or {}
-    return str(prompts.get("query" if "query" in prompts else model.default_prompt_name) or "")

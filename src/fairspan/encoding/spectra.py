@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
-from sentence_transformers.util import batch_to_device
 from torch import Tensor
 
 from fairspan.attention.layers import unsupported
@@ -25,24 +24,15 @@ from fairspan.attention.spectrum import (
     sigma_s,
     signal_norms,
     text_attention,
-    theorem_2_bound,
-    theorem_3_bound,
     value_norms,
 )
 from fairspan.calibration.calibration import Layers, as_calibration
 from fairspan.calibration.temperature import Side
-from fairspan.encoding.recording import (
-    RecordingTransformer,
-    count_tokens,
-    no_attention,
-    own_prompt,
-    preprocess,
-    recording_copy,
-    runs_of,
-)
+from fairspan.encoding.recording import RecordingTransformer, recorded, recording_copy
+from fairspan.encoding.tokens import prompt_of
 from fairspan.errors import UnsupportedModel
-from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.transformer import SEGMENTS
+from fairspan.stats.theorems import theorem_2_bound, theorem_3_bound
 
 _SPECTRA = "fairspan_spectra"
 
@@ -109,8 +99,7 @@ class Spectrum:
         """The bound of LC Theorem 2 on `filter_rate`, [layers]; None where `no_value_norms` says why."""
         if self.value_norms is None:
             return None
-        given = torch.from_numpy(self.sigma_a_of_heads), torch.from_numpy(self.value_norms)
-        return theorem_2_bound(*given).numpy()
+        return theorem_2_bound(self.sigma_a_of_heads, self.value_norms)
 
     @property
     def theorem_3(self) -> np.ndarray:
@@ -118,7 +107,7 @@ class Spectrum:
 
         NaN in calibrated layers: the theorem is about a softmax, and says nothing of one split into baskets.
         """
-        bound = theorem_3_bound(self.tokens, torch.from_numpy(self.sigma_s_of_heads)).mean(dim=1).numpy()
+        bound = theorem_3_bound(self.tokens, self.sigma_s_of_heads).mean(axis=1)
         return np.where(self.calibrated, np.nan, bound)
 
 
@@ -160,31 +149,14 @@ def spectra(
             "spectra are computed in float64, which MPS lacks: move the model with model.to('cpu')."
         )
     if prompt is None:
-        prompt = own_prompt(model, side)
+        prompt = prompt_of(model, side)
     recorder = recording_copy(model, side)
     for module in recorder.modules():
         if isinstance(module, RecordingTransformer):
             module.__class__ = _SpectralTransformer
             module.start_spectra(layers, tolerance)
-    counts = count_tokens(recorder, texts, prompt, side)
-    return _spectra(recorder, texts, prompt, side, runs_of(counts, batch_tokens))
-
-
-def _spectra(
-    recorder: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, runs: Iterator[slice]
-) -> Iterator[Spectrum]:
-    for run in runs:
-        segmented = any(isinstance(text, SegmentedText) for text in texts[run])
-        options = {"return_offsets_mapping": True} if segmented else {}
-        features = preprocess(recorder, texts[run], prompt, side, **options)
-        if segmented:
-            offsets = features.pop("offset_mapping")
-            features[SEGMENTS] = segment_of_tokens(texts[run], offsets, features["attention_mask"], prompt)
-        with torch.inference_mode():
-            features = recorder(batch_to_device(features, recorder.device))
-        if _SPECTRA not in features:
-            raise no_attention(side)
-        yield from features[_SPECTRA]
+    batches = recorded(recorder, texts, prompt, side, batch_tokens, _SPECTRA)
+    return (one for batch in batches for one in batch.result)
 
 
 @dataclass(slots=True)

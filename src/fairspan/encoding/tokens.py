@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from fairspan.calibration.temperature import Side
 from fairspan.errors import EncodingError
 
 _AT_ONCE = 256
@@ -113,15 +114,16 @@ def counter_of(model: SentenceTransformer, prompt: str = "") -> ModelTokens | Ch
 
 def document_prompt(model: SentenceTransformer) -> str:
     """What `encode_document` puts before a text."""
-    return _prompt(model, "document")
+    return prompt_of(model, "document")
 
 
 def query_prompt(model: SentenceTransformer) -> str:
     """What `encode_query` puts before a text."""
-    return _prompt(model, "query")
+    return prompt_of(model, "query")
 
 
-def _prompt(model: SentenceTransformer, side: str) -> str:
+def prompt_of(model: SentenceTransformer, side: Side) -> str:
+    """What `encode_document` or `encode_query` puts before a text."""
     prompts = model.prompts or {}
     named = [prompts[name] for name in _PROMPTS[side] if name in prompts]
     if not named:

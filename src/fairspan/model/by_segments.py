@@ -23,7 +23,7 @@ def encode_segments(
         options: whatever `model.encode_document` takes.
 
     Returns:
-        What `model.encode_document` returns: one vector a document.
+        What `model.encode_document` returns: one vector per document.
     """
     if not any(module.calibration.strength > 0 for module in calibrated_transformers(model)):
         raise SegmentError(

@@ -11,7 +11,7 @@ TOKENS = "token_embeddings"
 
 
 class PooledFeatures(dict[str, Any]):
-    """Features whose token embeddings hold one token a text, the pooled one, until somebody asks for all of them.
+    """Features whose token embeddings hold one token per text, the pooled one, until somebody asks for all of them.
 
     The pooling module reads the one row that it needs. Whoever reads `token_embeddings` after it (an `encode` for
     token embeddings, a module further on) gets those of all tokens, computed then.

@@ -8,7 +8,7 @@ from itertools import groupby
 from math import ceil, floor, isfinite, log10
 from typing import Any, Literal
 
-from fairspan.report.text import Interval, finite, number
+from fairspan.report.text import Interval, finite, number, size_text
 
 Domain = tuple[float, float]
 
@@ -28,20 +28,30 @@ class Point:
     told: str = ""
     note: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, finite(getattr(self, name)))
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The points of one treatment, one for each label of the axis; None where nothing was measured.
+    """The points of one treatment, one for each label of the axis; None or NaN where nothing was measured.
 
     Attributes:
         number: the treatment's place in the switch, which decides its colour; -1 for what is always drawn.
-        dashed: for bounds and controls.
+        dashed: for bounds and controls. Bars on a page and in the terminal leave them out.
+        legend: what a figure's legend says, where that is more than the name.
     """
 
     name: str
     number: int
     points: tuple[Point | None, ...]
     dashed: bool = False
+    legend: str = ""
+
+    def __post_init__(self) -> None:
+        known = tuple(None if one is None or not isfinite(one.estimate) else one for one in self.points)
+        object.__setattr__(self, "points", known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +128,8 @@ class Chart:
         sharing = [panel] if panel.y_label else [one for one in self.panels if not one.y_label]
         if self.fixed is not None and not panel.y_label:
             return self.fixed
-        return domain_of([one.series for one in sharing], zero=self.kind != "lines")
+        references = [one.reference for one in sharing if one.reference is not None]
+        return domain_of([one.series for one in sharing], zero=self.kind != "lines", others=references)
 
     def rows(self, panels: Sequence[Panel]) -> list[tuple[str, list[Panel]]]:
         """Panels by their heading."""
@@ -128,6 +139,7 @@ class Chart:
         """What the page's script places: every number, word and tick is made here."""
         low, high = self.domain(panel)
         marks = ticks(low, high)
+        first = self.panels[0]
         return {
             "kind": self.kind,
             "title": panel.title or self.title,
@@ -137,30 +149,42 @@ class Chart:
             "places": panel.spots,
             "domain": [low, high],
             "ticks": [{"v": mark, "shown": tick_text(mark, marks, self.form)} for mark in marks],
-            "strip": panel.strip,
+            "reference": panel.reference,
+            "strip": [{"v": size, "shown": size_text(size)} for size in panel.strip],
             "strip_label": self.strip_label,
+            "strip_most": self.largest,
             "dashes": self.dashes,
+            # Rows have one panel for each treatment, and are compared with the first.
+            "before": self._points(first, first.series[0]) if self.kind == "rows" and panel is not first else [],
+            "first": first.series[0].name if first.series else "",
             "series": [
                 {
                     "name": one.name,
                     "number": one.number,
                     "dashed": one.dashed,
-                    "points": [
-                        None
-                        if point is None
-                        else {
-                            "v": point.estimate,
-                            "lo": point.low,
-                            "hi": point.high,
-                            "shown": number(point.estimate, self.form),
-                            "told": point.told,
-                        }
-                        for point in one.points
-                    ],
+                    "points": self._points(panel, one),
                 }
                 for one in panel.series
+                if not (one.dashed and self.kind == "bars")
             ],
         }
+
+    @property
+    def largest(self) -> float:
+        """The largest size in a strip."""
+        return max((size for panel in self.panels for size in panel.strip), default=1.0) or 1.0
+
+    def _points(self, panel: Panel, series: Series) -> list[dict[str, Any] | None]:
+        found: list[dict[str, Any] | None] = []
+        for label, one in zip(panel.labels, series.points, strict=True):
+            if one is None:
+                found.append(None)
+                continue
+            shown = number(one.estimate, self.form)
+            told = one.told or f"{series.name}, {label}: {shown}"
+            ends = {"lo": one.low, "hi": one.high}
+            found.append({"v": one.estimate, **ends, "shown": shown, "told": told, "note": one.note})
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +208,7 @@ class HeatMap:
     Attributes:
         rows: the name of each row, and its cells; None where nothing was measured.
         corner: what the rows are.
+        entries: the names of the switch's entries, which stand above them in print.
     """
 
     name: str
@@ -196,6 +221,12 @@ class HeatMap:
     y_label: str = ""
     subtitle: str = ""
     form: str = ".3f"
+    entries: tuple[str, ...] = ()
+
+    @property
+    def switches(self) -> bool:
+        """Whether its numbers depend on the switch."""
+        return any(len(cell.values) > 1 for _, cells in self.rows for cell in cells if cell)
 
     @property
     def ends(self) -> Domain:
@@ -207,7 +238,7 @@ class HeatMap:
     def level(self, value: float | None) -> float:
         """Where a number lies between the ends, for its colour."""
         low, high = self.ends
-        return 0.0 if value is None or high <= low else round((value - low) / (high - low), 4)
+        return 0.0 if value is None or not isfinite(value) or high <= low else round((value - low) / (high - low), 4)
 
 
 def point(found: Interval | None, told: str = "", note: str = "") -> Point | None:
@@ -218,11 +249,11 @@ def point(found: Interval | None, told: str = "", note: str = "") -> Point | Non
     return Point(estimate, finite(found.low), finite(found.high), told, note)
 
 
-def domain_of(panels: Iterable[Sequence[Series]], *, zero: bool) -> Domain:
-    """Ends of an axis that hold every point with its interval; with `zero`, the foot of bars as well."""
+def domain_of(panels: Iterable[Sequence[Series]], *, zero: bool, others: Sequence[float] = ()) -> Domain:
+    """Ends of an axis that hold every point with its interval and `others`; with `zero`, the foot of bars as well."""
     points = [point for series in panels for one in series for point in one.points if point is not None]
     ends = [end for point in points for end in (point.estimate, point.low, point.high) if end is not None]
-    ends = [end for end in ends if isfinite(end)] + ([0.0] if zero else [])
+    ends = [end for end in (*ends, *others) if isfinite(end)] + ([0.0] if zero else [])
     if not ends:
         return 0.0, 1.0
     low, high = min(ends), max(ends)

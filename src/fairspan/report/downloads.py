@@ -42,7 +42,9 @@ def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:
 def json_download(name: str, label: str, value: Mapping[str, Any]) -> Download:
     """Statistics as JSON."""
     text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
-    return Download(name, label, b64encode(gzip.compress(text.encode(), mtime=0)).decode())
+    # Half of a surrogate pair, which UTF-8 cannot say, becomes JSON's own escape of it.
+    data = text.encode("utf-8", "backslashreplace")
+    return Download(name, label, b64encode(gzip.compress(data, mtime=0)).decode())
 
 
 def _packed(rows: pl.DataFrame) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.report.chart import Chart, HeatMap, Panel, Point, Series, tick_text, ticks
+from fairspan.errors import LogError
+from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, tick_text, ticks
 from fairspan.report.style import (
     COLOURS,
     DASHES,
@@ -22,7 +23,7 @@ from fairspan.report.style import (
     require_format,
     require_matplotlib,
 )
-from fairspan.report.text import UNKNOWN, number
+from fairspan.report.text import UNKNOWN, cleaned, number, size_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,14 +35,16 @@ _BAR, _POINT, _WIDEST, _NARROWEST = 0.12, 0.3, 12.5, 1.75
 _HEIGHT, _LOW_HEIGHT, _STRIP, _ROW = 2.5, 1.7, 0.3, 0.5
 # Beside a legend, and of a line in it.
 _MARGIN, _LINE = 0.1, 0.19
-_LABEL_WIDTH = 32
-# More labels than these are thinned out.
-_MOST_LABELS = 12
+# Letters of a label in a chart of rows, and of others in an inch.
+_LABEL_WIDTH, _LETTERS = 32, 12.0
+# More labels than these are thinned out, and a chart of more rows than these is not drawn.
+_MOST_LABELS, _MOST_ROWS = 12, 100
 
 
 def draw(chart: Chart | HeatMap) -> Figure:
     """The figure of a chart or a heat map."""
     require_matplotlib()
+    chart = cleaned(chart)
     with house_style():
         if isinstance(chart, HeatMap):
             return _draw_heat(chart)
@@ -62,20 +65,21 @@ def _draw_panels(chart: Chart) -> Figure:
     grid = figure.subplots(len(ratios), columns, squeeze=False, height_ratios=ratios)
     for axes in grid.flat:
         axes.set_axis_off()
-    longest = max((size for panel in chart.panels for size in panel.strip), default=1.0)
     for row, line in enumerate(lines):
         for column, panel in enumerate(line):
             axes = grid[row * (2 if strips else 1)][column]
             axes.set_axis_on()
-            _draw_panel(axes, chart, panel, bars=bars)
+            _draw_panel(axes, chart, panel, bars=bars, width=width)
             below = axes
             if panel.strip:
                 below = grid[2 * row + 1][column]
                 below.set_axis_on()
-                _draw_strip(below, panel.strip, longest, chart.strip_label if column == 0 else None)
+                _draw_strip(below, panel.strip, chart.largest, chart.strip_label if column == 0 else None)
             if len(chart.panels) > 1:
                 title = f"{panel.title}, {panel.heading}" if panel.heading else panel.title
-                axes.set_title("\n".join(wrap(title, max(20, int(width * 14)))), fontsize=9)
+                # Below the strip of another panel, a title needs more room.
+                pad = 12.0 if row and strips else 6.0
+                axes.set_title("\n".join(wrap(title, max(20, int(width * 14)))), fontsize=9, pad=pad)
             if row == len(lines) - 1 or panel.x_label or column >= len(lines[row + 1]):
                 below.set_xlabel(panel.x_label or chart.x_label)
             if panel.y_label or column == 0:
@@ -110,7 +114,7 @@ def _panel_width(chart: Chart, columns: int) -> tuple[bool, float]:
     return False, max(_NARROWEST, _POINT * places + 0.4)
 
 
-def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool) -> None:
+def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: float) -> None:
     solid = [one for one in panel.series if not one.dashed]
     spots = np.array(panel.spots) * max(1, len(panel.labels) - 1) if chart.kind == "lines" else None
     where = np.arange(len(panel.labels), dtype=np.float64) if spots is None else spots
@@ -120,26 +124,32 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool) -> None:
         look = looks[one.number]
         values = _arrays(one.points)
         if one.dashed:
-            axes.plot(where, values[0], color=look.colour, linestyle=DASHES, linewidth=1.2, label=f"_{one.name}")
+            # The mark shows a bound that is known at one place only.
+            style: dict[str, Any] = {"linestyle": DASHES, "linewidth": 1.2, "marker": "_", "markersize": 6}
+            axes.plot(where, values[0], color=look.colour, label=f"_{one.name}", **style)
             continue
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
         if bars:
-            _draw_bars(axes, where + aside, room / len(solid) * 0.94, values, look, one.name)
+            _draw_bars(axes, where + aside, room / len(solid) * 0.94, values, look, one.legend or one.name)
         else:
             # Lines keep their places; only the marks stand a few points apart.
             shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
-            _draw_curve(axes, where + aside, values, look, one.name, shift)
+            _draw_curve(axes, where + aside, values, look, one.legend or one.name, shift)
     low, high = chart.domain(panel)
     axes.set_ylim(low, high)
     marks = ticks(low, high)
     axes.set_yticks(marks, [tick_text(mark, marks, chart.form) for mark in marks])
     every = -(-len(panel.labels) // _MOST_LABELS)
     shown = range(0, len(panel.labels), every)
-    axes.set_xticks([where[place] for place in shown], [panel.labels[place] for place in shown])
+    letters = max(6, int(_LETTERS * width / max(1, len(shown))))
+    labels = [_wrapped(panel.labels[place], letters) for place in shown]
+    axes.set_xticks([where[place] for place in shown], labels)
     axes.set_xlim(-0.6, max(where, default=0.0) + 0.6)
     if chart.kind == "bars":
         axes.tick_params(axis="x", length=0)
+        if low < 0:
+            axes.axhline(0, color=INK, linewidth=0.8, label="_zero")
     if panel.reference is not None:
         axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
 
@@ -197,8 +207,8 @@ def _draw_strip(axes: Any, sizes: Sequence[float], longest: float, label: str | 
     for place, size in enumerate(sizes):
         inside = size > longest / 2
         height = size / 2 if inside else size + longest / 20
-        written = f"{size:.0f}" if size >= 10 else f"{size:.3g}"
-        axes.text(place, height, written, ha="center", va="center" if inside else "bottom", fontsize=7, color=INK)
+        va = "center" if inside else "bottom"
+        axes.text(place, height, size_text(size), ha="center", va=va, fontsize=7, color=INK)
     axes.set_xlim(-0.6, len(sizes) - 0.4)
     axes.set_ylim(0, longest)
     axes.set_xticks([])
@@ -212,13 +222,17 @@ def _draw_rows(chart: Chart) -> Figure:
     """Horizontal bars: one panel for each treatment, the first one's values marked in all others."""
     from matplotlib.figure import Figure
 
+    rows = len(chart.panels[0].labels)
+    if rows > _MOST_ROWS:
+        raise LogError(f"a picture shows at most {_MOST_ROWS} rows, and this one would have {rows}.")
     across = min(4, len(chart.panels))
     down = -(-len(chart.panels) // across)
-    labels = ["\n".join(wrap(label, _LABEL_WIDTH, max_lines=3, placeholder="…")) for label in chart.panels[0].labels]
+    labels = [_wrapped(label, _LABEL_WIDTH) for label in chart.panels[0].labels]
     size = (2.4 + 2.7 * across, 0.9 + (_ROW * len(labels) + 0.65) * down)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-    top = max(chart.domain(panel)[1] for panel in chart.panels)
+    ends = [chart.domain(panel) for panel in chart.panels]
+    low, top = min(low for low, _ in ends), max(high for _, high in ends)
     for axes in grid.flat[len(chart.panels) :]:
         axes.set_axis_off()
     before = chart.panels[0].series[0]
@@ -229,15 +243,17 @@ def _draw_rows(chart: Chart) -> Figure:
             _mark_before(axes, before)
         if panel.reference is not None:
             axes.axvline(panel.reference, color=INK, linestyle=DASHES, linewidth=1, zorder=3)
-        axes.set_title(panel.title, fontweight="bold")
+        if low < 0:
+            axes.axvline(0, color=INK, linewidth=0.8, label="_zero")
+        axes.set_title("\n".join(wrap(panel.title, 38)), fontweight="bold")
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
     first = grid[0][0]
     first.set_yticks(range(len(labels)), labels, fontsize=8)
     first.set_ylim(len(labels) - 0.5, -0.5)
     # Room at the right for the numbers.
-    first.set_xlim(0, 1.6 * top)
-    marks = [mark for mark in ticks(0, top) if mark <= top]
+    first.set_xlim(low, top + 0.6 * (top - low))
+    marks = ticks(low, top)
     first.set_xticks(marks, [tick_text(mark, marks, chart.form) for mark in marks])
     dashes = f"; dashes: {chart.dashes}" if chart.panels[0].reference is not None else ""
     mark = f"; grey mark: {before.name}" if len(chart.panels) > 1 else ""
@@ -277,36 +293,64 @@ def _draw_heat(heat: HeatMap) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    count = max(len(cell.values) for _, cells in heat.rows for cell in cells if cell)
+    count = max((len(cell.values) for _, cells in heat.rows for cell in cells if cell), default=1)
     side = max(3.6, 1.25 * len(heat.columns) + 1.2)
-    figure = Figure(figsize=(max(6.4, side * count), 1.3 + 0.75 * len(heat.rows)), layout="constrained")
+    across = min(count, max(1, int(_WIDEST // side)))
+    down = -(-count // across)
+    size = (max(6.4, side * across), 0.7 + (0.6 + 0.75 * len(heat.rows)) * down)
+    figure = Figure(figsize=size, layout="constrained")
     colours = LinearSegmentedColormap.from_list("levels", ["#fdf0cf", "#c9d6df", "#0b4f7d"])
     low, high = heat.ends
-    for place, axes in enumerate(figure.subplots(1, count, squeeze=False)[0]):
+    for place, axes in enumerate(figure.subplots(down, across, squeeze=False).flat):
+        if place >= count:
+            axes.set_axis_off()
+            continue
         values = [[_value(cell, place) for cell in cells] for _, cells in heat.rows]
         axes.imshow(np.array(values), cmap=colours, vmin=low, vmax=high, aspect="auto")
         for row, (_, cells) in enumerate(heat.rows):
             for column, cell in enumerate(cells):
                 if cell is None:
                     continue
-                ink = "white" if heat.level(cell.values[place]) > 0.65 else "#1a1a1a"
-                text = number(cell.values[place], heat.form) + (f"\n{cell.note}" if cell.note else "")
-                axes.text(column, row, text, ha="center", va="center", fontsize=8.5, color=ink)
+                value = _value(cell, place)
+                # Where both inks have the same contrast.
+                ink = "white" if heat.level(value) > 0.8 else "#1a1a1a"
+                shown = number(value, heat.form)
+                if cell.note:
+                    _annotate(axes, shown, (column, row), 7, ink, fontweight="bold", fontsize=10)
+                    _annotate(axes, cell.note, (column, row), -8, ink, fontsize=8)
+                else:
+                    _annotate(axes, shown, (column, row), 0, ink, fontsize=9)
                 if cell.framed:
                     corner = column - 0.46, row - 0.46
                     axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=ink, linewidth=1.2))
         axes.set_xticks(range(len(heat.columns)), heat.columns)
-        axes.set_yticks(range(len(heat.rows)), [name for name, _ in heat.rows] if place == 0 else [])
-        axes.tick_params(length=0)
+        axes.set_yticks(range(len(heat.rows)), [name for name, _ in heat.rows] if place % across == 0 else [])
+        for axis, places in ((axes.xaxis, len(heat.columns)), (axes.yaxis, len(heat.rows))):
+            axis.set_ticks(np.arange(places - 1) + 0.5, minor=True)
+        axes.grid(which="minor", color="white", linewidth=2.5)
+        axes.tick_params(which="both", length=0)
+        if count > 1 and place < len(heat.entries):
+            axes.set_title(heat.entries[place], fontsize=9)
         axes.spines[:].set_visible(False)
         axes.set_xlabel(heat.x_label)
-        axes.set_ylabel(heat.y_label if place == 0 else "")
+        axes.set_ylabel(heat.y_label if place % across == 0 else "")
     return _finish(figure, heat.title, heat.subtitle)
 
 
-def _value(cell: Any, place: int) -> float:
-    value = None if cell is None else cell.values[place]
+def _annotate(axes: Any, text: str, place: tuple[float, float], above: float, ink: str, **looks: Any) -> None:
+    """Text in a place of a heat map, so many points above its middle."""
+    axes.annotate(text, place, (0, above), textcoords="offset points", ha="center", va="center", color=ink, **looks)
+
+
+def _value(cell: HeatCell | None, place: int) -> float:
+    """The number of that entry; the only one, where there is one for all."""
+    value = None if cell is None else cell.values[min(place, len(cell.values) - 1)]
     return float("nan") if value is None else value
+
+
+def _wrapped(label: str, letters: int) -> str:
+    """A label in at most three lines."""
+    return "\n".join(wrap(label, letters, max_lines=3, placeholder="…", break_long_words=letters >= _LABEL_WIDTH))
 
 
 def _add_legend(figure: Figure, chart: Chart) -> None:

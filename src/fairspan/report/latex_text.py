@@ -27,91 +27,31 @@ _GREEK = {
 }  # fmt: skip
 
 _MATHS = {
-    "−": "-",
-    "<": "<",
-    ">": ">",
-    "±": r"\pm",
-    "×": r"\times",
-    "÷": r"\div",
-    "·": r"\cdot",
-    "→": r"\rightarrow",
-    "←": r"\leftarrow",
-    "↔": r"\leftrightarrow",
-    "≤": r"\leq",
-    "≥": r"\geq",
-    "≠": r"\neq",
-    "≈": r"\approx",
-    "∞": r"\infty",
-    "°": r"{}^{\circ}",
-    "²": "{}^{2}",
-    "³": "{}^{3}",
-    "µ": r"\mu",
-    "⟨": r"\langle",
-    "⟩": r"\rangle",
+    "−": "-", "<": "<", ">": ">", "±": r"\pm", "×": r"\times", "÷": r"\div", "·": r"\cdot", "→": r"\rightarrow",
+    "←": r"\leftarrow", "↔": r"\leftrightarrow", "≤": r"\leq", "≥": r"\geq", "≠": r"\neq", "≈": r"\approx",
+    "∞": r"\infty", "°": r"{}^{\circ}", "²": "{}^{2}", "³": "{}^{3}", "µ": r"\mu", "⟨": r"\langle", "⟩": r"\rangle",
     **{letter: f"\\{name}" for letter, name in _GREEK.items()},
     **MARKERS,
-}
+}  # fmt: skip
 
 # Of a run, as code points: more of them would only push the table apart.
 _MOST = 6
 
 _TEXT = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "%": r"\%",
-    "&": r"\&",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"$\sim$",
-    "^": r"\textasciicircum{}",
-    "|": r"\textbar{}",
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "%": r"\%", "&": r"\&", "#": r"\#", "_": r"\_",
+    "~": r"$\sim$", "^": r"\textasciicircum{}", "|": r"\textbar{}",
     # The plain sign is a command in several languages of babel.
     '"': r"\char34{}",
-    "\u00a0": "~",
-    "\u202f": r"\,",
-    "\u2010": "-",
-    "\u2011": r"\mbox{-}",
-    "–": "--",
-    "—": "---",
-    "…": r"\dots{}",
-    "‘": "`{}",
-    "’": "'{}",
-    "“": "``{}",
-    "”": "''{}",
-    "§": r"\S{}",
-    "¶": r"\P{}",
-    "£": r"\pounds{}",
-    "©": r"\copyright{}",
-    "¡": "!`{}",
-    "¿": "?`{}",
-    "ß": r"\ss{}",
-    "æ": r"\ae{}",
-    "Æ": r"\AE{}",
-    "œ": r"\oe{}",
-    "Œ": r"\OE{}",
-    "ø": r"\o{}",
-    "Ø": r"\O{}",
-    "ł": r"\l{}",
-    "Ł": r"\L{}",
-    "ı": r"\i{}",
-}
+    "\u00a0": "~", "\u202f": r"\,", "\u2010": "-", "\u2011": r"\mbox{-}", "–": "--", "—": "---", "…": r"\dots{}",
+    "‘": "`{}", "’": "'{}", "“": "``{}", "”": "''{}", "§": r"\S{}", "¶": r"\P{}", "£": r"\pounds{}",
+    "©": r"\copyright{}", "¡": "!`{}", "¿": "?`{}", "ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}",
+    "Œ": r"\OE{}", "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}",
+}  # fmt: skip
 
 _ACCENTS = {
-    "\u0300": "`",
-    "\u0301": "'",
-    "\u0302": "^",
-    "\u0303": "~",
-    "\u0308": '"',
-    "\u0304": "=",
-    "\u0306": "u",
-    "\u0307": ".",
-    "\u030a": "r",
-    "\u030b": "H",
-    "\u030c": "v",
-    "\u0327": "c",
-}
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u0304": "=", "\u0306": "u",
+    "\u0307": ".", "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
+}  # fmt: skip
 
 _PIECES = re.compile(
     rf"(?P<greek>[{''.join(_GREEK)}])(?:_(?P<letter>[A-Za-z0-9])|(?P<number>\d+|p\b))"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fairspan.report.downloads import Download
 from fairspan.report.render import render
+from fairspan.report.text import cleaned, printable
 from fairspan.report.view import View
 
 Pairs = tuple[tuple[str, str], ...]
@@ -33,4 +34,6 @@ class Part:
 
 def make_page(title: str, parts: Sequence[Part]) -> str:
     """The page as text; several parts stand below each other."""
-    return render("report.html", scripts=("charts.js",), title=title, parts=list(parts))
+    return render(
+        "report.html", scripts=("charts.js",), title=printable(title), parts=[cleaned(part) for part in parts]
+    )

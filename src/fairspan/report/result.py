@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from base64 import b64encode
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from markupsafe import escape
 
+from fairspan.errors import LogError
 from fairspan.report.figure import draw, figure_bytes
+from fairspan.report.text import cleaned
 from fairspan.report.view import View
 
 if TYPE_CHECKING:
@@ -52,18 +55,20 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         cards = "; ".join(f"{card.name}: {card.badge}" for card in self.view.cards)
-        return f"<{self.view.heading}{f' | {cards}' if cards else ''}>"
+        return " ".join(f"<{self.view.heading}{f' | {cards}' if cards else ''}>".split())
 
     def _repr_html_(self) -> str:
-        view = self.view
+        view = cleaned(self.view)
         rows = "".join(
             f"<tr><td style='text-align:left'><b>{escape(card.name)}</b></td>"
             f"<td style='text-align:left;color:{_TONES[card.tone]}'><b>{escape(card.badge)}</b></td>"
-            f"<td style='text-align:left'>{escape('; '.join(card.sentences))}</td></tr>"
+            f"<td style='text-align:left'>{escape(' '.join(card.sentences))}</td></tr>"
             for card in view.cards
         )
         picture = ""
         if find_spec("matplotlib") is not None and any(view.charts()):
-            drawn = b64encode(figure_bytes(self.figure(), "svg")).decode()
-            picture = f"<img alt='{escape(view.title)}' src='data:image/svg+xml;base64,{drawn}'>"
+            # What is too large to be drawn is shown without a picture.
+            with suppress(LogError):
+                drawn = b64encode(figure_bytes(self.figure(), "svg")).decode()
+                picture = f"<img alt='{escape(view.title)}' src='data:image/svg+xml;base64,{drawn}'>"
         return f"<p>{escape(view.heading)}</p><table>{rows}</table>{picture}"

@@ -109,8 +109,8 @@ def look_of(number: int) -> Look:
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
-    """The settings of every figure; characters that no font shows are named in one warning at the end."""
+def house_style(*, tell: bool = True) -> Iterator[None]:
+    """The settings of every figure; with `tell`, one warning at the end names characters that no font shows."""
     import matplotlib
 
     settings: Any = {**_RC, "font.family": _installed()}
@@ -124,7 +124,7 @@ def house_style() -> Iterator[None]:
             missing.add(chr(int(found[1])))
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    if missing:
+    if missing and tell:
         # By its text alone: a line of fairspan's code below it would help nobody.
         warnings.warn_explicit(_missing_line(missing), UserWarning, "fairspan", 1)
 
@@ -165,6 +165,7 @@ def require_matplotlib() -> None:
 def figure_bytes(figure: Figure, kind: str = "svg") -> bytes:
     """A figure as PNG, SVG or PDF, the same bytes each time."""
     buffer = io.BytesIO()
-    with house_style():
+    # What no font shows was told when the figure was drawn.
+    with house_style(tell=False):
         figure.savefig(buffer, format=kind, dpi=150, metadata=_METADATA[kind])
     return buffer.getvalue()

@@ -8,19 +8,21 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fairspan.report.chart import Chart, Panel, Point, Series
+from fairspan.report.chart import Chart, Panel, Point
 from fairspan.report.table import Table, Tone
-from fairspan.report.text import UNKNOWN, bounds, number
+from fairspan.report.text import UNKNOWN, bounds, cleaned, number, printable
 from fairspan.report.view import View
 
 COLOURS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "plain": ""}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LONGEST_BAR, _SHORTEST_BAR = 48, 8
-_LONGEST_HEAD = 30
+_LONGEST_HEAD, _SHORTEST_HEAD = 30, 8
+_REFERENCE = "┊"
 
 
 def print_view(console: Console, view: View, *, ending: str = "") -> None:
     """Everything that a view marks as brief."""
+    view = cleaned(view)
     print_line(console, view.heading)
     for note in view.notes:
         print_line(console, f"note: {note}", style="yellow")
@@ -43,7 +45,7 @@ def print_view(console: Console, view: View, *, ending: str = "") -> None:
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
     """One line as it is: names from outside may hold brackets, and paths are not broken."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_table(console: Console, table: Table) -> None:
@@ -57,7 +59,7 @@ def print_table(console: Console, table: Table) -> None:
 def cards(view: View, width: int = 80) -> RenderableType:
     """One line for each treatment."""
     grid = RichTable.grid(padding=(0, 2))
-    grid.add_column(overflow="fold", max_width=max(30, width // 3))
+    grid.add_column(overflow="fold", max_width=max(20, width // 3))
     grid.add_column(overflow="fold")
     for card in view.cards:
         first = ": ".join(part for part in (card.badge, *card.sentences[:1]) if part)
@@ -66,50 +68,68 @@ def cards(view: View, width: int = 80) -> RenderableType:
 
 
 def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
-    """A panel as horizontal bars, one block for each series, all on one scale."""
+    """A panel as horizontal bars, one block for each series, all panels of a chart on one scale."""
     title = ", ".join(part for part in (panel.title, panel.heading, panel.detail) if part)
-    lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title})")]
+    fair = "" if panel.reference is None else f"; {_REFERENCE} {chart.dashes}"
+    lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title}){fair}")]
     low, high = chart.domain(panel)
-    names = [set_cell_size(label, min(_LONGEST_HEAD, cell_len(label))) for label in panel.labels]
-    head = max(cell_len(name) for name in names)
-    beside = 2 + head + 1 + 1 + max(_numbers_width(chart, one) for one in panel.series)
-    longest = max(_SHORTEST_BAR, min(_LONGEST_BAR, width - beside))
+    every = [one for other in chart.shown for one in other.series]
+    numbers = max((cell_len(_numbers(chart, one)) for series in every for one in series.points if one), default=0)
+    room = width - numbers - 4
+    labels = [cell_len(label) for other in chart.shown for label in other.labels]
+    head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), max(labels, default=0))
+    longest = max(_SHORTEST_BAR, min(_LONGEST_BAR, room - head))
     unit = longest / (high - low) if high > low else 0.0
-    for place, series in enumerate(panel.series):
-        lines.append(Text(series.name, style="bold"))
-        for name, one in zip(names, series.points, strict=True):
+    for place, series in enumerate(one for one in panel.series if not one.dashed):
+        if series.name != panel.title:
+            lines.append(Text(series.name, style="bold"))
+        style = "bright_black" if series.number < 1 and place == 0 else "cyan"
+        for label, one in zip(panel.labels, series.points, strict=True):
+            name = label if cell_len(label) <= head else f"{set_cell_size(label, head - 1)}…"
             line = Text(f"  {set_cell_size(name, head)} ")
             if one is not None:
-                style = "bright_black" if series.number < 1 and place == 0 else "cyan"
-                drawn = Text(bar((one.estimate - low) * unit), style=style)
-                drawn.pad_right(longest - len(drawn))
-                line.append_text(drawn).append(f" {number(one.estimate, chart.form)}")
-                ends = one.note or _ends(chart, one)
-                line.append(f" {ends}" if ends else "", style="dim")
+                drawn = Text(set_cell_size(bar(one.estimate * unit, -low * unit), longest), style=style)
+                line.append_text(_marked(drawn, None if panel.reference is None else (panel.reference - low) * unit))
+                shown = number(one.estimate, chart.form)
+                line.append(f" {shown}").append(_numbers(chart, one).removeprefix(shown), style="dim")
             else:
                 line.append(UNKNOWN)
             lines.append(line)
     return Group(*lines)
 
 
-def bar(length: float) -> str:
-    """A bar of that many characters, to an eighth of one."""
-    whole, rest = divmod(max(0, round(length * 8)), 8)
-    return "█" * whole + (_EIGHTHS[rest] if rest else "")
+def _marked(drawn: Text, reference: float | None) -> Text:
+    """A bar with the mark of the reference, so many characters from its beginning."""
+    place = 0 if reference is None else round(reference)
+    if not 0 < place <= len(drawn):
+        return drawn
+    style = "dim" if drawn.plain[place - 1] == " " else f"{drawn.style} reverse"
+    return Text.assemble(drawn[: place - 1], (_REFERENCE, style), drawn[place:])
+
+
+def bar(length: float, zero: float = 0.0) -> str:
+    """A bar of that many characters from `zero`, to an eighth of one; to a half of one if it goes to the left."""
+    before = max(0, round(zero))
+    if length < 0:
+        whole, rest = divmod(min(2 * before, round(-length * 2)), 2)
+        return " " * (before - whole - rest) + "▐" * rest + "█" * whole
+    whole, rest = divmod(round(length * 8), 8)
+    return " " * before + "█" * whole + (_EIGHTHS[rest] if rest else "")
 
 
 def tables(table: Table, width: int = 80) -> list[RenderableType]:
     """One table, or several below each other where the columns do not fit beside the heads."""
+    table = cleaned(table)
     cells = [[cell.text for cell in row.cells] for row in table.rows]
     names = [f"{column.group} {column.name}".strip() for column in table.columns]
-    widths = [
-        max([_longest_word(name), *(cell_len(row[place]) for row in cells)]) + 2 for place, name in enumerate(names)
-    ]
+    # Half of the width for the heads at most.
+    most = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, width // (2 * max(1, len(table.heads))) - 2))
     heads = [
-        max([cell_len(name), *(min(_LONGEST_HEAD, cell_len(row.heads[place])) for row in table.rows)]) + 2
+        min(most, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)])) + 2
         for place, name in enumerate(table.heads)
     ]
-    room = width - sum(heads)
+    room = max(_SHORTEST_HEAD, width - sum(heads) - 1)
+    widths = [min(room, _column_width(table, place, name, cells)) for place, name in enumerate(names)]
     parts: list[list[int]] = [[]]
     for place, needed in enumerate(widths):
         if parts[-1] and sum(widths[other] for other in parts[-1]) + needed > room:
@@ -118,18 +138,26 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
     found: list[RenderableType] = []
     for number_of, part in enumerate(parts):
         title = Text(table.title, overflow="fold") if number_of == 0 else None
-        found.append(_part(table, part, names, title))
+        found.append(_part(table, {place: (names[place], widths[place] - 2) for place in part}, most, title))
     return found
 
 
-def _part(table: Table, part: list[int], names: list[str], title: Text | None) -> RenderableType:
+def _column_width(table: Table, place: int, name: str, cells: list[list[str]]) -> int:
+    """What a column needs with the gap behind it; one that wraps takes what is left."""
+    longest = max((cell_len(row[place]) for row in cells), default=0)
+    if table.columns[place].align == "wrap":
+        longest = min(longest, _LONGEST_HEAD)
+    return max(_longest_word(name), longest) + 2
+
+
+def _part(table: Table, part: dict[int, tuple[str, int]], most: int, title: Text | None) -> RenderableType:
+    """Some columns, by their names and least widths, beside the heads."""
     made = RichTable(title=title, title_justify="left", title_style="", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in table.heads:
-        made.add_column(name, overflow="fold", max_width=_LONGEST_HEAD)
-    for place in part:
-        wraps = table.columns[place].align == "wrap"
-        left = wraps or table.columns[place].align == "left"
-        made.add_column(names[place], justify="left" if left else "right", overflow="fold" if wraps else "ellipsis")
+        made.add_column(Text(name), overflow="fold", max_width=most)
+    for place, (name, least) in part.items():
+        left = table.columns[place].align in ("left", "wrap")
+        made.add_column(Text(name), justify="left" if left else "right", overflow="fold", min_width=least)
     heads = iter(table.shown_heads())
     groups = table.groups()
     for number_of, group in enumerate(groups):
@@ -146,16 +174,7 @@ def _longest_word(name: str) -> int:
     return max(cell_len(word) for word in name.split() or [""])
 
 
-def _numbers_width(chart: Chart, series: Series) -> int:
-    return max(
-        (
-            cell_len(f"{number(one.estimate, chart.form)} {one.note or _ends(chart, one)}")
-            for one in series.points
-            if one is not None
-        ),
-        default=0,
-    )
-
-
-def _ends(chart: Chart, one: Point) -> str:
-    return "" if one.low is None or one.high is None else bounds(one, chart.form)
+def _numbers(chart: Chart, one: Point) -> str:
+    """A number, and its note or its interval."""
+    ends = "" if one.low is None or one.high is None else bounds(one, chart.form)
+    return f"{number(one.estimate, chart.form)} {one.note or ends}".rstrip()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass, replace
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+from unicodedata import category
 
 UNKNOWN = "–"
+
+Shown = TypeVar("Shown")
 
 
 class Interval(Protocol):
@@ -56,6 +60,36 @@ def p_value(value: float | None) -> str:
     if value is None or not isfinite(value):
         return UNKNOWN
     return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def printable(text: str) -> str:
+    """Text without control characters and halves of surrogate pairs, which terminals, fonts and files choke on."""
+    return "".join("\ufffd" if category(sign) in ("Cc", "Cs") and sign not in "\n\t" else sign for sign in text)
+
+
+def cleaned(value: Shown) -> Shown:
+    """A view or a part of it in which every text is printable."""
+    made: Any = value
+    if isinstance(value, str):
+        made = value if value.isprintable() else printable(value)
+    elif isinstance(value, tuple):
+        made = tuple(cleaned(one) for one in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        made = replace(value, **{field.name: cleaned(getattr(value, field.name)) for field in fields(value)})
+    found: Shown = made
+    return found
+
+
+def size_text(size: float) -> str:
+    """A size in a few characters.
+
+    >>> size_text(4.32), size_text(113.2), size_text(61_400_000)
+    ('4.32', '113', '61.4M')
+    """
+    for least, unit, sign in ((9.995e8, 1e9, "G"), (9.995e5, 1e6, "M"), (1e4, 1e3, "k")):
+        if size >= least:
+            return f"{size / unit:.3g}{sign}"
+    return f"{size:.0f}" if size >= 10 else f"{size:.3g}"
 
 
 def model_name(name: str) -> str:

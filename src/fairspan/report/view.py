@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -38,6 +38,10 @@ class Section:
     tables: tuple[Table, ...] = ()
     folded: tuple[Table, ...] = ()
     heats_first: bool = False
+
+    @property
+    def empty(self) -> bool:
+        return not (self.intro or self.charts or self.heats or self.tables or self.folded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +82,8 @@ class View:
     def charts(self) -> Iterator[Chart | HeatMap]:
         for section in self.sections:
             yield from section.charts
-            yield from section.heats
+            for heat in section.heats:
+                yield heat if heat.entries else replace(heat, entries=self.switch)
 
     def frame(self, name: str) -> pl.DataFrame:
         """The statistics of that name."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairspan.corpus.jsonl import _open
-from fairspan.errors import TaskError
+from fairspan.corpus.jsonl import decode, lines
+from fairspan.errors import CorpusError, TaskError
 from fairspan.retrieval.asked import same_texts
 from fairspan.retrieval.records import Record, file_in, records, required_file, with_ids
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
@@ -135,25 +132,20 @@ def _judgement(place: str, line: str) -> _Judgement:
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """The lines that say something, after a header if there is one, each with its place."""
-    number = 0
     label = f"qrels/{path.name}"
     try:
-        with _open(path) as file:
-            for number, content in enumerate(file, start=1):
-                place = f"{label}, line {number}"
-                line = _decoded(place, content.removeprefix(BOM_UTF8) if number == 1 else content)
-                header = number == 1 and line.partition("\t")[0].strip() in _HEADERS
-                if line.strip() and not header:
-                    yield place, line
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise TaskError(f"{label}: the gzip file is damaged or cut off after line {number}.") from None
-    except OSError as error:
-        raise TaskError(f"{path} cannot be read: {error.strerror or error}.") from None
+        for number, content in lines(path, label):
+            place = f"{label}, line {number}"
+            line = _decoded(place, content)
+            header = number == 1 and line.partition("\t")[0].strip() in _HEADERS
+            if line.strip() and not header:
+                yield place, line
+    except CorpusError as error:
+        raise TaskError(str(error)) from None
 
 
 def _decoded(place: str, content: bytes) -> str:
     try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        bad = f"byte {error.start + 1} of the line (0x{content[error.start]:02x})"
-        raise TaskError(f"{place}: {bad} is not UTF-8. Save the file as UTF-8.") from None
+        return decode(content)
+    except CorpusError as error:
+        raise TaskError(f"{place}: {error}") from None

@@ -66,7 +66,7 @@ def build_pages(
     editions = queries.editions or available
     if editions > available:
         raise TaskError(
-            f"{editions} editions were asked for, and sets of {design.sizes[0]} segments are told in {available} "
+            f"{editions} editions were asked for, and sets of {design.sizes[0]} segments have {available} "
             f"{design.orders} orders: ask for at most {available}."
         )
     said = (*corpus.notes, *notes, *few, *made.notes)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.corpus.jsonl import jsonl
-from fairspan.corpus.rows import Fault, _missing
-from fairspan.corpus.segment import _require_string, _require_text, describe
+from fairspan.corpus.rows import Fault, missing_field
+from fairspan.corpus.segment import describe, require_string, require_text
 from fairspan.errors import CorpusError, TaskError
 
 
@@ -25,7 +25,7 @@ class Record:
 
     def value(self, field: str) -> Any:
         if field not in self.fields:
-            raise self.fault(_missing(field, self.fields))
+            raise self.fault(missing_field(field, self.fields))
         return self.fields[field]
 
     def id(self, field: str) -> str:
@@ -39,7 +39,7 @@ class Record:
         """A text that says something."""
         given = self.string(field)
         try:
-            _require_text(field, given)
+            require_text(field, given)
         except CorpusError as error:
             raise self.fault(str(error)) from None
         return given
@@ -47,7 +47,7 @@ class Record:
     def string(self, field: str) -> str:
         """A text that may be empty."""
         try:
-            return _require_string(field, self.value(field))
+            return require_string(field, self.value(field))
         except CorpusError as error:
             raise self.fault(str(error)) from None
 

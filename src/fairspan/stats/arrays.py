@@ -107,3 +107,10 @@ def require_clusters(groups: Groups, name: str = "set") -> None:
 def require_level(level: float) -> None:
     if not 0 < level < 1:
         raise StatisticsError(f"level must lie between 0 and 1, got {level}.")
+
+
+def require_some(**counts: int) -> None:
+    """Refuse counts below 1, naming them."""
+    for name, count in counts.items():
+        if count < 1:
+            raise StatisticsError(f"{name} must be at least 1, got {count}.")

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, Groups, group, require_clusters, require_level
-from fairspan.stats.bootstrap import wild_cluster
 from fairspan.stats.covariance import Clustered, cluster, cr1, cr2, cr3, hotelling, satterthwaite, two_way
 from fairspan.stats.distributions import f_above, t_below, t_quantile, t_ratio, t_two_sided
 from fairspan.stats.ols import LeastSquares
+from fairspan.stats.wild import wild_cluster
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "cr3", "wild", "two-way")
 # From this many clusters on, CR1 with t(G − 1) needs no help.
@@ -169,8 +169,7 @@ def robust(
         if others is None:
             raise StatisticsError("two-way inference clusters by segment too: give segments.")
         require_clusters(others, "segment")
-        both = two_way(fit, groups, others)
-        covariance, clusters = both.covariance, both.clusters
+        covariance, clusters = two_way(fit, groups, others), min(groups.count, others.count)
     else:
         covariance = {"cr2": cr2, "cr3": cr3}.get(chosen, cr1)(clustered)
     seed = int((rng or np.random.default_rng(0)).integers(2**63)) if chosen == "wild" else 0

@@ -7,7 +7,6 @@ u_g = LᵀX_g'e_g and its leverage Q_g = LᵀX_g'X_gL, and the usual adjustments
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +77,7 @@ def cr3(clustered: Clustered) -> Floats:
 
     This is CV3 of MacKinnon, Nielsen and Webb (2023). Bell and McCaffrey's CR3 leaves out the factor (G−1)/G.
     """
-    if _largest_leverage(clustered) > FULL_LEVERAGE:
+    if np.linalg.eigvalsh(leverages_of(clustered)).max() > FULL_LEVERAGE:
         raise StatisticsError(
             "CR3 leaves out one cluster at a time, and without one of them the coefficients cannot be estimated: "
             "use CR2 or CR1."
@@ -87,22 +86,7 @@ def cr3(clustered: Clustered) -> Floats:
     return (g - 1) / g * _sandwich(clustered.root, _apply(_inverse_power(clustered, 1.0), clustered.scores))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TwoWay:
-    """A two-way clustered covariance.
-
-    Attributes:
-        covariance: [K, K].
-        clusters: the smaller number of clusters; the degrees of freedom are one less.
-        conservative: whether the difference was not positive semi-definite, so that the bound V_a + V_b stands.
-    """
-
-    covariance: Floats
-    clusters: int
-    conservative: bool
-
-
-def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Groups) -> TwoWay:
+def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Groups) -> Floats:
     """Cameron, Gelbach and Miller (2011): V_a + V_b − V_ab, each a CR1 with its own factor.
 
     The difference can have a negative eigenvalue. Clipping it to zero would call some contrast free of error, so then
@@ -114,8 +98,8 @@ def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Gr
     both = cr1(cluster(fit, crossed(a, b), leverages=False))
     difference = one + other - both
     eigenvalues = np.linalg.eigvalsh(difference)
-    conservative = bool(eigenvalues[0] < -1e-12 * max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny))
-    return TwoWay(one + other if conservative else difference, min(a.count, b.count), conservative)
+    indefinite = eigenvalues[0] < -1e-12 * max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny)
+    return one + other if indefinite else difference
 
 
 def satterthwaite(clustered: Clustered, weights: Floats) -> Floats:
@@ -125,7 +109,7 @@ def satterthwaite(clustered: Clustered, weights: Floats) -> Floats:
     exactly when all clusters have the same design.
     """
     directions = weights @ clustered.root
-    half, whole = _spectral(_leverages_of(clustered), _half, _whole)
+    half, whole = _adjustments(clustered)
     freedom = np.empty(len(directions))
     step = max(1, CHUNK // clustered.scores.size)
     for start in range(0, len(directions), step):
@@ -153,7 +137,7 @@ def hotelling(clustered: Clustered, weights: Floats) -> float:
     if values[0] <= 1e-14 * values[-1]:
         raise StatisticsError("the contrasts tested together depend on each other.")
     directions = (vectors / np.sqrt(values)) @ vectors.T @ directions
-    half, whole = _spectral(_leverages_of(clustered), _half, _whole)
+    half, whole = _adjustments(clustered)
     w = np.einsum("gkl,sl->sgk", half, directions)
     inner = np.einsum("sgk,tgk->stg", w, w)
     own = np.einsum("sk,tgk->stg", directions, np.einsum("gkl,tl->tgk", whole, directions)) - inner
@@ -172,39 +156,32 @@ def hotelling(clustered: Clustered, weights: Floats) -> float:
     return float(q * (q + 1) * trace**2 / variance)
 
 
-def _half(eigenvalues: Floats) -> Floats:
-    """λ (1 − λ)^{−1/2}, with the pseudo-inverse where λ = 1."""
-    return eigenvalues * _power_of_rest(eigenvalues, 0.5)
-
-
-def _whole(eigenvalues: Floats) -> Floats:
-    """λ (1 − λ)^{−1}, with the pseudo-inverse where λ = 1."""
-    return eigenvalues * _power_of_rest(eigenvalues, 1.0)
-
-
-def _power_of_rest(eigenvalues: Floats, power: float) -> Floats:
-    rest = 1 - eigenvalues
-    free = eigenvalues <= FULL_LEVERAGE
-    return np.where(free, np.where(free, rest, 1.0) ** -power, 0.0)
-
-
-def _spectral(blocks: Floats, *functions: Callable[[Floats], Floats]) -> list[Floats]:
-    """Each function of the eigenvalues of the symmetric blocks[G, K, K]."""
-    values, vectors = np.linalg.eigh(blocks)
-    back = vectors.transpose(0, 2, 1)
-    return [(vectors * function(values)[:, None, :]) @ back for function in functions]
+def _adjustments(clustered: Clustered) -> tuple[Floats, Floats]:
+    """Q_g (I − Q_g)^{−1/2} and Q_g (I − Q_g)^{−1} of every cluster, [G, K, K]."""
+    values, vectors = np.linalg.eigh(leverages_of(clustered))
+    half, whole = (_rebuilt(values * _power_of_rest(values, power), vectors) for power in (0.5, 1.0))
+    return half, whole
 
 
 def _inverse_power(clustered: Clustered, power: float) -> Floats:
-    """(I − Q_g)^{−power} for every cluster, [G, K, K]."""
-    return _spectral(_leverages_of(clustered), lambda values: _power_of_rest(values, power))[0]
+    """(I − Q_g)^{−power} of every cluster, [G, K, K]."""
+    values, vectors = np.linalg.eigh(leverages_of(clustered))
+    return _rebuilt(_power_of_rest(values, power), vectors)
 
 
-def _largest_leverage(clustered: Clustered) -> float:
-    return float(np.linalg.eigvalsh(_leverages_of(clustered)).max())
+def _power_of_rest(eigenvalues: Floats, power: float) -> Floats:
+    """(1 − λ)^{−power}, with the pseudo-inverse where λ = 1."""
+    free = eigenvalues <= FULL_LEVERAGE
+    return np.where(free, np.where(free, 1 - eigenvalues, 1.0) ** -power, 0.0)
 
 
-def _leverages_of(clustered: Clustered) -> Floats:
+def _rebuilt(values: Floats, vectors: Floats) -> Floats:
+    """The symmetric matrices with these eigenvalues [G, K] and eigenvectors [G, K, K]."""
+    return (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+
+
+def leverages_of(clustered: Clustered) -> Floats:
+    """Q_g; an error where only CR1 was wanted."""
     if clustered.leverages is None:
         raise StatisticsError("this needs cluster(..., leverages=True).")
     return clustered.leverages

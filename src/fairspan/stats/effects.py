@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, as_positions, as_values, group, require_same_length
-from fairspan.stats.bootstrap import Interval, Statistic, interval_of, position_sums, resampled_means
+from fairspan.stats.bootstrap import Interval, Statistic, position_sums, resample
 
 # From this many documents on, the means of permuted values are drawn from their normal limit.
 ENOUGH_DOCUMENTS = 500
@@ -52,31 +52,38 @@ def secondary_effects(
     rng: np.random.Generator,
     draws: int = 1999,
     level: float = 0.95,
-    method: str = "bca",
 ) -> SecondaryEffects:
     """All secondary measures of values[N] at positions[N] in sets[N]; `documents`[N] for the permutation test."""
     sums = position_sums(values, positions, sets)
-    drawn = resampled_means(sums, rng=rng, draws=draws)
+    resampled = resample(sums, rng=rng, draws=draws, level=level)
 
-    def interval(statistic: Statistic, *, share: bool = True) -> Interval:
-        if share and not (sums.observed > 0).all():
-            return Interval(np.nan, np.nan, np.nan, NOT_POSITIVE)
-        return interval_of(statistic, sums, drawn, level=level, method=method)
+    def share(statistic: Statistic) -> Interval:
+        return resampled.interval(statistic, NOT_POSITIVE)
 
     return SecondaryEffects(
         means=sums.observed,
-        spread=interval(spread, share=False),
-        gini=interval(gini),
+        spread=resampled.interval(spread),
+        gini=share(gini),
         gini_p=np.nan if documents is None else gini_test(values, positions, documents, rng=rng, draws=draws),
-        psi=interval(psi),
-        first_second=interval(lambda means: relative_difference(means, 2)),
-        first_last=interval(lambda means: relative_difference(means, means.shape[-1])),
+        psi=share(psi),
+        first_second=share(lambda means: relative_difference(means, 2)),
+        first_last=share(lambda means: relative_difference(means, means.shape[-1])),
     )
 
 
 def spread(means: Floats) -> Floats:
     """Largest minus smallest of means[..., n]."""
     return np.asarray(means.max(-1) - means.min(-1))
+
+
+def change_of(measure: Statistic) -> Statistic:
+    """The measure of the second half of means[..., 2n] minus that of the first."""
+
+    def statistic(means: Floats) -> Floats:
+        n = means.shape[-1] // 2
+        return measure(means[..., n:]) - measure(means[..., :n])
+
+    return statistic
 
 
 def gini(means: Floats) -> Floats:

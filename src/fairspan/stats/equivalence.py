@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, require_level
 from fairspan.stats.distributions import t_quantile
-from fairspan.stats.positions import PositionEffects, difference_weights, pair_positions
+from fairspan.stats.holm import holm
+from fairspan.stats.positions import PositionEffects, difference_weights
 
 Kind = Literal["fair", "biased", "inconclusive"]
 MEASURES = ("represented", "retained")
@@ -22,19 +23,16 @@ NODES = 4000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Equivalence:
-    """Both tests of every compared pair of positions; arrays of shape [J].
+    """Both tests of positions 2…n against position 1; arrays of shape [J], J = n − 1.
 
     Attributes:
-        later, earlier: the positions compared; `earlier` is 1 throughout unless all pairs were asked for.
-        estimate: the difference, later minus earlier.
+        estimate: the difference from position 1.
         p_fair: against |difference| ≥ margin: the larger of two one-sided p-values (TOST). All of them must be small
             for the whole to be fair: an intersection-union test, which needs no correction.
         p_biased: against |difference| ≤ margin: twice the smaller one-sided p-value, after Holm's correction over
             the J comparisons, since one of them is enough to be biased.
     """
 
-    later: tuple[int, ...]
-    earlier: tuple[int, ...]
     estimate: Floats
     p_fair: Floats
     p_biased: Floats
@@ -47,7 +45,7 @@ class Verdict:
     Attributes:
         kind: "fair", "biased" or "inconclusive".
         margin: δ.
-        position, against: the worst pair of positions: the largest difference, among the significant ones if biased.
+        position: the one that differs most from position 1, among the significant ones if biased.
         estimate, low, high: its difference with the plain interval of the given level, as in tables and figures. The
             decision itself is stricter for "biased" (Holm) and is taken at 1 − 2·(1 − level), the usual 90 %, for
             "fair".
@@ -59,17 +57,17 @@ class Verdict:
     kind: Kind
     margin: float
     position: int
-    against: int
     estimate: float
     low: float
     high: float
     sets_needed: int | None
     measure: str = "represented"
+    against: ClassVar[int] = 1
 
     def sentence(self) -> str:
         """The verdict in words.
 
-        >>> Verdict("biased", 0.02, 4, 1, -0.09, -0.1, -0.08, None).sentence()
+        >>> Verdict("biased", 0.02, 4, -0.09, -0.1, -0.08, None).sentence()
         'biased: position 4 is 0.09 less represented than position 1 [−0.10, −0.08]'
         """
         if self.kind == "fair":
@@ -101,18 +99,15 @@ class Verdict:
         return digits
 
 
-def equivalence(effects: PositionEffects, margin: float = 0.02, *, pairs: bool = False) -> Equivalence:
-    """Test every position against position 1, or with `pairs` against every other, for equivalence and for bias."""
+def equivalence(effects: PositionEffects, margin: float = 0.02) -> Equivalence:
+    """Test every position against position 1, for equivalence and for bias."""
     if not margin > 0:
         raise StatisticsError(f"margin must be more than 0, got {margin}: no finite sample shows an exact equality.")
-    compared = _compared(effects.n, pairs)
-    weights = difference_weights(effects.n, pairs=pairs)
+    weights = difference_weights(effects.n)
     below_floor, above_floor = effects.robust.tails(weights, -margin)
     below_roof, above_roof = effects.robust.tails(weights, margin)
     beyond = np.minimum(1, 2 * np.minimum(below_floor, above_roof))
     return Equivalence(
-        later=tuple(later for later, _ in compared),
-        earlier=tuple(earlier for _, earlier in compared),
         estimate=weights @ effects.estimate,
         p_fair=np.maximum(above_floor, below_roof),
         p_biased=holm(beyond),
@@ -120,24 +115,18 @@ def equivalence(effects: PositionEffects, margin: float = 0.02, *, pairs: bool =
 
 
 def verdict(
-    effects: PositionEffects,
-    margin: float = 0.02,
-    level: float = 0.95,
-    *,
-    pairs: bool = False,
-    measure: str = "represented",
+    effects: PositionEffects, margin: float = 0.02, level: float = 0.95, *, measure: str = "represented"
 ) -> Verdict:
     """Fair, biased or inconclusive.
 
-    fair: every |difference| is significantly less than the margin. biased: at least one is significantly more (Holm).
-    Differences are from position 1; with `pairs`, between any two positions, which asks for more: two positions that
-    lie on either side of position 1 can differ by twice the margin.
+    fair: every |difference| from position 1 is significantly less than the margin. biased: at least one is
+    significantly more (Holm). Two positions on either side of position 1 can differ by twice the margin.
     """
     require_level(level)
     if measure not in MEASURES:
         raise StatisticsError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
-    tests = equivalence(effects, margin, pairs=pairs)
-    differences = effects.differences(level, pairs=pairs)
+    tests = equivalence(effects, margin)
+    differences = effects.differences(level)
     significant = tests.p_biased < 1 - level
     kind: Kind = "inconclusive"
     if significant.any():
@@ -149,32 +138,22 @@ def verdict(
     return Verdict(
         kind=kind,
         margin=margin,
-        position=tests.later[worst],
-        against=tests.earlier[worst],
+        position=worst + 2,
         estimate=float(differences.estimate[worst]),
         low=float(differences.low[worst]),
         high=float(differences.high[worst]),
-        sets_needed=sets_needed(effects, margin, level, pairs=pairs) if kind == "inconclusive" else None,
+        sets_needed=sets_needed(effects, margin, level) if kind == "inconclusive" else None,
         measure=measure,
     )
 
 
-def holm(p_values: Floats) -> Floats:
-    """Holm's (1979) adjusted p-values: each may be compared with the level for the whole family."""
-    order = np.argsort(p_values)
-    steps = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
-    adjusted = np.empty_like(p_values)
-    adjusted[order] = np.minimum(1, steps)
-    return adjusted
-
-
-def sets_needed(effects: PositionEffects, margin: float, level: float = 0.95, *, pairs: bool = False) -> int | None:
+def sets_needed(effects: PositionEffects, margin: float, level: float = 0.95) -> int | None:
     """Further sets for the decision the estimates point to, at 80 % power, if the estimates are the truth.
 
     Errors shrink with the square root of the number of sets, which takes new sets to be like those seen. The chance
     of a decision over all comparisons at once has no closed form, so it is integrated over 4000 fixed points.
     """
-    weights = difference_weights(effects.n, pairs=pairs)
+    weights = difference_weights(effects.n)
     covariance = weights @ effects.covariance @ weights.T
     rng = np.random.default_rng(0)
     outlook = Outlook(
@@ -238,10 +217,6 @@ def _square_root(covariance: Floats) -> Floats:
     values, vectors = np.linalg.eigh(covariance)
     root: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
     return root
-
-
-def _compared(count: int, pairs: bool) -> list[tuple[int, int]]:
-    return pair_positions(count) if pairs else [(p, 1) for p in range(2, count + 1)]
 
 
 def _round_up(number: int) -> int:

@@ -1,13 +1,18 @@
 """How widely vectors spread: mean pairwise cosine, distance to the centroid, effective rank (METHODS §7).
 
-Every measure is of the vectors' directions, u_i = v_i/‖v_i‖. A sample drawn with replacement holds some documents
-several times, and a document's cosine with its own copy is 1: with w_i copies of document i, only pairs of different
-documents count,
+Every measure is of the vectors' directions, u_i = v_i/‖v_i‖:
+
+- "cosine": the mean over all pairs, in O(N·d).
+- "distance": the mean Euclidean distance to the centroid μ = E u. Document i's squared distance is
+  1 − 2 u_i·m_i + c_i, with m_i the mean and c_i the mean pairwise cosine of the others: unbiased for ‖u_i − μ‖², so
+  that bins of different size compare. In the plain mean of ‖u_i − ū‖ every document has a share of the centroid.
+- "rank": Roy and Vetterli's (2007) effective rank of the centred vectors, exp of the entropy of their singular values
+  as shares of their sum. It counts the directions in which texts differ, and grows with N: compare equal N only.
+
+A sample drawn with replacement holds some documents several times, and a document's cosine with its own copy is 1.
+With w_i copies of document i, only pairs of different documents count,
 
     c = Σ_{i≠j} w_i w_j u_i·u_j / Σ_{i≠j} w_i w_j = (‖Σ w_i u_i‖² − Σ w_i²) / ((Σ w_i)² − Σ w_i²).
-
-The same rule frees the distances of their dependence on the number of documents: in the plain mean of ‖u_i − ū‖ every
-document has a share of the centroid it is measured against.
 """
 
 from __future__ import annotations
@@ -20,51 +25,14 @@ from numpy.typing import ArrayLike
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, as_values, require_level
-from fairspan.stats.bootstrap import Interval, bca_ranks
+from fairspan.stats.bootstrap import Interval, bca_interval, multiples, share
 from fairspan.stats.distributions import t_quantile
 
-MEASURES = ("cosine", "distance", "cosine_distance", "rank")
+MEASURES = ("cosine", "distance", "rank")
 # Effective ranks that one interval is made of: each needs the eigenvalues of a matrix.
 RANKS = 100
 # Weights held at once.
 CHUNK = 1_000_000
-
-
-def mean_cosine(vectors: ArrayLike) -> float:
-    """Mean cosine over all pairs of vectors[N, d], in O(N·d).
-
-    >>> mean_cosine([[1, 0], [0, 1], [1, 0]])
-    0.3333333333333333
-    """
-    return _observed(vectors, "cosine")
-
-
-def centroid_distance(vectors: ArrayLike) -> float:
-    """Mean Euclidean distance of the unit vectors of vectors[N, d] to their centroid μ = E u.
-
-    Document i's squared distance is 1 − 2 u_i·m_i + c_i, with m_i the mean and c_i the mean pairwise cosine of the
-    others: unbiased for ‖u_i − μ‖², so that bins of different size compare. On average it is 1 − c.
-    """
-    return _observed(vectors, "distance")
-
-
-def centroid_cosine_distance(vectors: ArrayLike) -> float:
-    """Mean cosine distance of vectors[N, d] to the centroid μ of their unit vectors.
-
-    E[1 − cos(u, μ)] = 1 − ‖μ‖, and ‖μ‖² is the mean pairwise cosine c: so 1 − √c, and 1 where c is not positive. It
-    orders clouds of vectors as their mean cosine does, the other way round.
-    """
-    return _observed(vectors, "cosine_distance")
-
-
-def effective_rank(vectors: ArrayLike, *, centred: bool = True) -> float:
-    """exp of the entropy of the singular values, as shares of their sum, of the unit vectors of vectors[N, d].
-
-    Roy and Vetterli (2007). Centred, it counts the directions in which texts differ; otherwise their common direction
-    counts as well, and weighs the more the higher the mean cosine. It grows with N, so compare only as many vectors.
-    0 where nothing is left after centring.
-    """
-    return _rank(_units(vectors), centred)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,13 +66,7 @@ class Replicates:
             error = float(self.scale * ((self.gaps @ chosen) ** 2).sum()) ** 0.5
             reach = error * float(t_quantile((1 + level) / 2, self.freedom))
             return Interval(estimate, estimate - reach, estimate + reach)
-        drawn = self.drawn @ chosen
-        drawn = drawn[np.isfinite(drawn)]
-        if len(drawn) < 0.9 * len(self.drawn):
-            return Interval(estimate, np.nan, np.nan, "not defined in more than one in ten bootstrap samples")
-        ranks = bca_ranks(np.array([(1 - level) / 2, (1 + level) / 2]), drawn, estimate, -self.gaps @ chosen)
-        low, high = np.quantile(drawn, ranks)
-        return Interval(estimate, float(low), float(high))
+        return bca_interval(estimate, self.drawn @ chosen, -self.gaps @ chosen, level)
 
     def intervals(self, *, level: float = 0.95) -> tuple[Interval, ...]:
         """Each cloud's own."""
@@ -116,10 +78,6 @@ class Replicates:
         if not {first, second} <= set(range(len(identity))):
             raise StatisticsError(f"clouds are numbered 0 to {len(identity) - 1}, got {second} and {first}.")
         return self.contrast(identity[second] - identity[first], level=level)
-
-    def slope(self, lengths: ArrayLike, *, level: float = 0.95) -> Interval:
-        """What each doubling of length adds: the least-squares slope on log2 of lengths[K], all weighted alike."""
-        return self.contrast(slope_weights(lengths), level=level)
 
 
 def slope_weights(lengths: ArrayLike) -> Floats:
@@ -141,7 +99,6 @@ def replicate(
     rng: np.random.Generator,
     draws: int = 1999,
     paired: bool = True,
-    centred: bool = True,
 ) -> Replicates:
     """Measure every cloud of vectors [N, d], and again in samples of its documents.
 
@@ -151,13 +108,10 @@ def replicate(
     Args:
         paired: row i is the same document in every cloud, as in texts cut to several lengths or under several
             treatments; otherwise each cloud is resampled on its own.
-        centred: see `effective_rank`; the other measures have no use for it.
     """
     if measure not in MEASURES:
         raise StatisticsError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
-    if draws < 1:
-        raise StatisticsError(f"draws must be at least 1, got {draws}.")
-    units = [_units(vectors, 2 if measure in ("cosine", "cosine_distance") else 3) for vectors in clouds]
+    units = [_units(vectors, 2 if measure == "cosine" else 3) for vectors in clouds]
     sizes = sorted({len(rows) for rows in units})
     if not units:
         raise StatisticsError("there are no vectors to measure.")
@@ -165,7 +119,7 @@ def replicate(
         why = "paired clouds hold the same documents" if paired else "effective rank grows with the documents"
         raise StatisticsError(f"{why}: give as many vectors in each, got {sizes[0]} to {sizes[-1]}.")
     if measure == "rank":
-        return _replicate_ranks(units, rng, paired, centred)
+        return _replicate_ranks(units, rng, paired)
     statistic = _STATISTICS[measure]
     estimates = np.array([statistic(rows, np.ones((1, len(rows))))[0] for rows in units])
     left_out = [_over(rows, statistic, _without_each(len(rows))) for rows in units]
@@ -178,11 +132,7 @@ Weighted = Callable[[Floats, Floats], Floats]
 
 def _cosine(units: Floats, weights: Floats) -> Floats:
     own = (weights**2).sum(1)
-    return _divide(((weights @ units) ** 2).sum(1) - own, weights.sum(1) ** 2 - own)
-
-
-def _cosine_distance(units: Floats, weights: Floats) -> Floats:
-    return np.asarray(1 - np.sqrt(np.maximum(_cosine(units, weights), 0)))
+    return share(((weights @ units) ** 2).sum(1) - own, weights.sum(1) ** 2 - own)
 
 
 def _distance(units: Floats, weights: Floats) -> Floats:
@@ -192,22 +142,18 @@ def _distance(units: Floats, weights: Floats) -> Floats:
     others = total - weights
     pairs = others**2 - (own - weights**2)
     among_others = (sums**2).sum(1, keepdims=True) - own - 2 * weights * to_others
-    squares = 1 - 2 * _divide(to_others, others) + _divide(among_others, pairs)
+    squares = 1 - 2 * share(to_others, others) + share(among_others, pairs)
     # A document that is not in the sample has no distance to add, not even an undefined one.
     distances = np.where(weights > 0, np.sqrt(np.maximum(squares, 0)), 0.0)
     return np.asarray((weights * distances).sum(1) / total[:, 0])
 
 
-_STATISTICS: dict[str, Weighted] = {"cosine": _cosine, "distance": _distance, "cosine_distance": _cosine_distance}
+_STATISTICS: dict[str, Weighted] = {"cosine": _cosine, "distance": _distance}
 
 
-def _observed(vectors: ArrayLike, measure: str) -> float:
-    units = _units(vectors, 3 if measure == "distance" else 2)
-    return float(_STATISTICS[measure](units, np.ones((1, len(units))))[0])
-
-
-def _rank(units: Floats, centred: bool) -> float:
-    rows = units - units.mean(0) if centred else units
+def _rank(units: Floats) -> float:
+    """0 where nothing is left after centring."""
+    rows = units - units.mean(0)
     products = rows @ rows.T if rows.shape[0] <= rows.shape[1] else rows.T @ rows
     # Unit vectors have squares that sum to N: eigenvalues below N times the rounding error are zeros.
     squares = np.linalg.eigvalsh(products)
@@ -218,7 +164,7 @@ def _rank(units: Floats, centred: bool) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def _replicate_ranks(units: list[Floats], rng: np.random.Generator, paired: bool, centred: bool) -> Replicates:
+def _replicate_ranks(units: list[Floats], rng: np.random.Generator, paired: bool) -> Replicates:
     count = len(units[0])
     # Groups of one size: ranks without unequal numbers of documents would differ for that reason alone.
     size = -(-count // RANKS)
@@ -228,8 +174,8 @@ def _replicate_ranks(units: list[Floats], rng: np.random.Generator, paired: bool
     for rows in units:
         if chosen is None or not paired:
             chosen = rng.permutation(count)[: groups * size].reshape(groups, size)
-        left_out.append(np.array([_rank(np.delete(rows, few, axis=0), centred) for few in chosen]))
-    estimates = np.array([_rank(rows, centred) for rows in units])
+        left_out.append(np.array([_rank(np.delete(rows, few, axis=0)) for few in chosen]))
+    estimates = np.array([_rank(rows) for rows in units])
     # The delete-d jackknife of Shao and Wu (1989).
     scale = (count - size) / (size * groups)
     return Replicates(estimates, np.empty((0, len(units))), _gaps(left_out, paired), scale, groups - 1)
@@ -237,23 +183,16 @@ def _replicate_ranks(units: list[Floats], rng: np.random.Generator, paired: bool
 
 def _resample(units: list[Floats], statistic: Weighted, rng: np.random.Generator, draws: int, paired: bool) -> Floats:
     if not paired:
-        return np.stack([_over(rows, statistic, _multiples(len(rows), rng, draws)) for rows in units], axis=1)
+        return np.stack([_over(rows, statistic, multiples(len(rows), rng, draws, CHUNK)) for rows in units], axis=1)
     parts = [
         np.stack([statistic(rows, weights) for rows in units], axis=1)
-        for weights in _multiples(len(units[0]), rng, draws)
+        for weights in multiples(len(units[0]), rng, draws, CHUNK)
     ]
     return np.concatenate(parts)
 
 
 def _over(units: Floats, statistic: Weighted, chunks: Iterator[Floats]) -> Floats:
     return np.concatenate([statistic(units, weights) for weights in chunks])
-
-
-def _multiples(count: int, rng: np.random.Generator, draws: int) -> Iterator[Floats]:
-    """How often each of `count` documents is in each sample, [some, count] at a time."""
-    step = max(1, CHUNK // count)
-    for start in range(0, draws, step):
-        yield rng.multinomial(count, np.full(count, 1 / count), min(step, draws - start)).astype(np.float64)
 
 
 def _without_each(count: int) -> Iterator[Floats]:
@@ -298,8 +237,3 @@ def _units(vectors: ArrayLike, least: int = 2) -> Floats:
         )
     scaled = rows / largest
     return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
-
-
-def _divide(numerator: Floats, denominator: Floats) -> Floats:
-    shares: Floats = np.divide(numerator, denominator, out=np.full(denominator.shape, np.nan), where=denominator > 0)
-    return shares

@@ -112,28 +112,6 @@ class JointModel:
         means = {language: np.mean([self._cell((p, language)) for p in over], axis=0) for language in self.languages}
         return self._averaged(list(self.languages), means, over)
 
-    def interaction(self) -> JointTest:
-        """The test that position and language effects add up, from all occupied cells.
-
-        Its contrasts are those combinations of cell means that vanish in every additive model.
-        """
-        additive = np.array(
-            [
-                [1.0, *(p == q for q in range(2, self.positions + 1)), *(k == m for m in self.languages[1:])]
-                for p, k in self.cells
-            ]
-        )
-        left, values, _ = np.linalg.svd(additive)
-        rank = int((values > 1e-10 * values[0]).sum())
-        free = left[:, rank:].T
-        if not len(free):
-            raise StatisticsError(
-                "the interaction of position and language is not estimable: the occupied cells fit any additive "
-                f"model exactly (missing: {self._missing_words()})."
-            )
-        slope = np.zeros((len(free), 1 if self.has_slope else 0))
-        return self.robust.joint(np.hstack([free, slope]))
-
     def _averaged(
         self, names: Sequence[int | str], means: dict[int, Floats] | dict[str, Floats], over: Sequence[int | str]
     ) -> AveragedEffect:

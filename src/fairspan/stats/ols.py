@@ -1,4 +1,4 @@
-"""`LeastSquares`: coefficients, residuals and (X'X)⁻¹ of an ordinary least-squares fit."""
+"""`LeastSquares`: coefficients, residuals and a root of (X'X)⁻¹ of an ordinary least-squares fit."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ class LeastSquares:
     Attributes:
         coefficients: [K].
         residuals: [N].
-        bread: [K, K], (X'X)⁻¹.
-        root: [K, K], a square root of it: bread = root @ root.T. X @ root has orthonormal columns.
+        root: [K, K], a square root of (X'X)⁻¹ = root @ root.T. X @ root has orthonormal columns.
         regressors: [N, K], X as it was given.
         observations: how many there were; more than N where a row stands for several.
     """
 
     coefficients: Floats
     residuals: Floats
-    bread: Floats
     root: Floats
     regressors: Floats
     observations: int
@@ -67,4 +65,4 @@ def fit(
         )
     root = np.linalg.inv(r)
     coefficients = root @ (q.T @ y)
-    return LeastSquares(coefficients, y - x @ coefficients, root @ root.T, root, x, counted)
+    return LeastSquares(coefficients, y - x @ coefficients, root, x, counted)

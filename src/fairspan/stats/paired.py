@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairspan.stats.arrays import Floats, as_values, require_same_length
-from fairspan.stats.bootstrap import Interval, PositionSums, position_sums, resample_clusters
+from fairspan.stats.bootstrap import Interval, position_sums, resample
 from fairspan.stats.contrasts import Contrasts, JointTest
-from fairspan.stats.effects import spread
+from fairspan.stats.effects import change_of, spread
 from fairspan.stats.positions import PositionEffects, position_effects
 
 
@@ -68,14 +68,14 @@ def compare(
 
     effects = [effects_of(one), effects_of(two)]
     change = effects_of(two - one)
-    sums = [position_sums(values, positions, sets) for values in (one, two)]
+    sums = position_sums(one, positions, sets).beside(position_sums(two, positions, sets))
     return PairedComparison(
         first=effects[0],
         second=effects[1],
         means=change.means,
         effects=change.differences(),
         absolute=_absolute(effects[0], effects[1], change, effects_of(two + one)),
-        spread=_spread_change(sums[0], sums[1], rng, draws, level),
+        spread=resample(sums, rng=rng, draws=draws, level=level).interval(change_of(spread)),
         joint=change.joint,
         clusters=change.clusters,
         inference=change.inference,
@@ -97,14 +97,4 @@ def _absolute(
         p_value=np.where(agree, a.p_value, b.p_value),
         low=np.where(sign > 0, low, -high),
         high=np.where(sign > 0, high, -low),
-    )
-
-
-def _spread_change(
-    first: PositionSums, second: PositionSums, rng: np.random.Generator, draws: int, level: float
-) -> Interval:
-    n = first.sums.shape[1]
-    both = PositionSums(np.hstack([first.sums, second.sums]), np.hstack([first.counts, second.counts]))
-    return resample_clusters(
-        both, lambda means: spread(means[..., n:]) - spread(means[..., :n]), rng=rng, draws=draws, level=level
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,10 +51,9 @@ class PositionEffects:
         """The number of positions."""
         return len(self.estimate)
 
-    def differences(self, level: float | None = None, *, pairs: bool = False) -> Contrasts:
-        """β2…βn, or all pairs in the order of `pair_positions(n)`, with intervals of another level."""
-        weights = difference_weights(self.n, pairs=pairs)
-        return self.robust.contrasts(weights, self.level if level is None else level)
+    def differences(self, level: float | None = None) -> Contrasts:
+        """β2…βn with intervals of another level."""
+        return self.robust.contrasts(difference_weights(self.n), self.level if level is None else level)
 
 
 def position_effects(
@@ -122,16 +120,9 @@ def mean_weights(count: int) -> Floats:
     return weights
 
 
-def difference_weights(count: int, *, pairs: bool = False) -> Floats:
-    """Weights of β2…βn [n − 1, n], or of all pairs of positions [n(n − 1)/2, n], later minus earlier."""
-    means = mean_weights(count)
-    compared = pair_positions(count) if pairs else [(p, 1) for p in range(2, count + 1)]
-    return np.stack([means[later - 1] - means[earlier - 1] for later, earlier in compared])
-
-
-def pair_positions(count: int) -> list[tuple[int, int]]:
-    """(later, earlier) for all pairs of positions; those against position 1 come first."""
-    return [(later, earlier) for earlier, later in combinations(range(1, count + 1), 2)]
+def difference_weights(count: int) -> Floats:
+    """Weights of β2…βn, [n − 1, n]."""
+    return np.eye(count)[1:]
 
 
 def marker(p: float) -> str:

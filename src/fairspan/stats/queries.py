@@ -14,11 +14,12 @@ from fairspan.stats.arrays import (
     as_values,
     group,
     require_clusters,
-    require_level,
     require_same_length,
+    require_some,
 )
-from fairspan.stats.bootstrap import CHUNK, TIE, Interval, PositionSums, Statistic, bca_ranks, draw_weights, left_out
-from fairspan.stats.effects import spread
+from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample
+from fairspan.stats.effects import change_of, spread
+from fairspan.stats.wild import draw_weights
 
 FEW_GROUPS = "needs queries in at least 2 position groups"
 ALL_ZERO = "every group mean is 0, so shares of the largest one mean nothing"
@@ -26,12 +27,11 @@ ALL_ZERO = "every group mean is 0, so shares of the largest one mean nothing"
 
 @dataclass(frozen=True, slots=True)
 class QueryCounts:
-    """How many queries and clusters there are, overall and in each position group [G]."""
+    """How many queries and clusters there are, and how many queries in each position group [G]."""
 
     queries: int
     clusters: int
     group_queries: tuple[int, ...]
-    group_clusters: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,8 +58,8 @@ class QueryChange:
     """Second treatment minus first on the same queries, each number with its paired cluster-bootstrap interval.
 
     The p-values are those of randomisation tests: if the treatments are interchangeable, swapping their values in
-    whole clusters changes nothing. That is more than an equal PSI or spread, so that the tests of these two may also
-    notice a change of another kind.
+    whole clusters changes nothing. That is more than an equal PSI, so that its test may also detect a change of
+    another kind.
 
     Attributes:
         overall: difference of the means over all queries.
@@ -67,8 +67,7 @@ class QueryChange:
         psi, harmonic, spread: differences of these measures of the group means; a smaller PSI or spread is fairer.
         worst: difference of the smallest group means, whichever groups these are.
         p_value: two-sided, of the overall difference.
-        p_psi, p_spread: two-sided, of the differences of PSI and spread; NaN where they are not defined.
-        swaps: samples drawn for the tests, or 2^clusters where all were enumerated.
+        p_psi: two-sided, of the difference of PSI; NaN where it is not defined.
     """
 
     overall: Interval
@@ -79,8 +78,6 @@ class QueryChange:
     worst: Interval
     p_value: float
     p_psi: float
-    p_spread: float
-    swaps: int
     counts: QueryCounts
 
 
@@ -99,12 +96,13 @@ def query_effects(
     the same label in clusters[N] are not independent, so they are drawn together.
     """
     sums = query_sums(values, groups, clusters)
-    samples = _resample(sums, len(_numbers(sums)), rng, draws, level)
+    numbers, why = _numbers(sums)
+    samples = resample(sums, rng=rng, draws=draws, level=level)
     return QueryEffects(
         overall=samples.interval(_column(0)),
-        groups=tuple(samples.interval(_column(number)) for number in _numbers(sums)),
-        psi=samples.interval(_of_groups(shortfall)),
-        harmonic=samples.interval(_of_groups(harmonic_mean)),
+        groups=tuple(samples.interval(_column(number)) for number in numbers),
+        psi=samples.interval(_of_groups(shortfall), why),
+        harmonic=samples.interval(_of_groups(harmonic_mean), why),
         counts=_counts(sums),
     )
 
@@ -126,22 +124,24 @@ def query_change(
     one more draw, which makes the tests valid at any number of them.
     """
     one, two = query_sums(first, groups, clusters, "first"), query_sums(second, groups, clusters, "second")
-    both = PositionSums(np.hstack([one.sums, two.sums]), np.hstack([one.counts, two.counts]))
-    samples = _resample(both, len(_numbers(one)), rng, draws, level)
-    (p_value, p_psi, p_spread), tried = _swap_tests(
-        both, [_change(_column(0)), _change(_of_groups(shortfall)), _change(_of_groups(spread))], rng, swaps
-    )
+    numbers, why = _numbers(one)
+    both = one.beside(two)
+    samples = resample(both, rng=rng, draws=draws, level=level)
+    overall, psi = change_of(_column(0)), change_of(_of_groups(shortfall))
+    p_value, p_psi = _swap_tests(both, [overall, psi], rng, swaps)
+
+    def of_groups(measure: Statistic) -> Interval:
+        return samples.interval(change_of(_of_groups(measure)), why)
+
     return QueryChange(
-        overall=samples.interval(_change(_column(0))),
-        groups=tuple(samples.interval(_change(_column(number))) for number in _numbers(one)),
-        psi=samples.interval(_change(_of_groups(shortfall))),
-        harmonic=samples.interval(_change(_of_groups(harmonic_mean))),
-        spread=samples.interval(_change(_of_groups(spread))),
-        worst=samples.interval(_change(_of_groups(_smallest))),
+        overall=samples.interval(overall),
+        groups=tuple(samples.interval(change_of(_column(number))) for number in numbers),
+        psi=of_groups(shortfall),
+        harmonic=of_groups(harmonic_mean),
+        spread=of_groups(spread),
+        worst=of_groups(_smallest),
         p_value=p_value,
         p_psi=p_psi,
-        p_spread=p_spread,
-        swaps=tried,
         counts=_counts(one),
     )
 
@@ -163,20 +163,6 @@ def harmonic_mean(means: Floats) -> Floats:
 
 def _smallest(means: Floats) -> Floats:
     return np.asarray(means.min(-1))
-
-
-def holm(p_values: ArrayLike) -> Floats:
-    """p-values adjusted for having looked at all of them (Holm 1979); NaN stays NaN and is not counted."""
-    column = np.asarray(p_values, np.float64)
-    if column.ndim != 1:
-        raise StatisticsError(f"p-values are one column, got an array of shape {column.shape}.")
-    tested = np.flatnonzero(~np.isnan(column))
-    if ((column[tested] < 0) | (column[tested] > 1)).any():
-        raise StatisticsError("p-values lie between 0 and 1.")
-    order = tested[np.argsort(column[tested], kind="stable")]
-    adjusted = np.full(column.shape, np.nan)
-    adjusted[order] = np.minimum(np.maximum.accumulate(column[order] * np.arange(len(order), 0, -1)), 1.0)
-    return adjusted
 
 
 def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, name: str = "values") -> PositionSums:
@@ -212,12 +198,14 @@ def _as_groups(groups: ArrayLike) -> tuple[Codes, int]:
 
 
 def _counts(sums: PositionSums) -> QueryCounts:
-    queries, clusters = sums.counts.sum(0).astype(int).tolist(), (sums.counts > 0).sum(0).tolist()
-    return QueryCounts(queries[0], clusters[0], tuple(queries[1:]), tuple(clusters[1:]))
+    overall, *groups = sums.counts.sum(0).astype(int).tolist()
+    return QueryCounts(overall, len(sums.counts), tuple(groups))
 
 
-def _numbers(sums: PositionSums) -> range:
-    return range(1, sums.sums.shape[1])
+def _numbers(sums: PositionSums) -> tuple[range, str]:
+    """The groups, and why a measure of their means has no value if it has none."""
+    numbers = range(1, sums.sums.shape[1])
+    return numbers, ALL_ZERO if len(numbers) >= 2 else FEW_GROUPS
 
 
 def _column(number: int) -> Statistic:
@@ -233,62 +221,9 @@ def _of_groups(measure: Statistic) -> Statistic:
     return statistic
 
 
-def _change(measure: Statistic) -> Statistic:
-    """The measure of the second half of means[..., 2n] minus that of the first."""
-
-    def statistic(means: Floats) -> Floats:
-        n = means.shape[-1] // 2
-        return measure(means[..., n:]) - measure(means[..., :n])
-
-    return statistic
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Samples:
-    """Means [draws, n] of samples of whole clusters, drawn once for all statistics.
-
-    Attributes:
-        undefined: why a statistic has no value for the observed means.
-    """
-
-    sums: PositionSums
-    drawn: Floats
-    level: float
-    undefined: str
-
-    def interval(self, statistic: Statistic) -> Interval:
-        """The BCa interval that `resample_clusters` gives."""
-        estimate = float(statistic(self.sums.observed))
-        if not np.isfinite(estimate):
-            return Interval(np.nan, np.nan, np.nan, self.undefined)
-        drawn = statistic(self.drawn)
-        drawn = drawn[np.isfinite(drawn)]
-        if len(drawn) < 0.9 * len(self.drawn):
-            return Interval(estimate, np.nan, np.nan, "not defined in more than one in ten bootstrap samples")
-        tail = (1 - self.level) / 2
-        ranks = bca_ranks(np.array([tail, 1 - tail]), drawn, estimate, left_out(self.sums, statistic))
-        low, high = np.quantile(drawn, ranks)
-        return Interval(estimate, float(low), float(high))
-
-
-def _resample(sums: PositionSums, groups: int, rng: np.random.Generator, draws: int, level: float) -> _Samples:
-    require_level(level)
-    _require_some(draws=draws)
-    clusters = len(sums.sums)
-    step = max(1, CHUNK // clusters)
-    even = np.full(clusters, 1 / clusters)
-    drawn = [
-        sums.means(rng.multinomial(clusters, even, min(step, draws - start)).astype(np.float64))
-        for start in range(0, draws, step)
-    ]
-    return _Samples(sums, np.concatenate(drawn), level, ALL_ZERO if groups >= 2 else FEW_GROUPS)
-
-
-def _swap_tests(
-    both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int
-) -> tuple[list[float], int]:
+def _swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int) -> list[float]:
     """Two-sided p-values of changes of means[..., 2n] when the treatments' halves are swapped cluster by cluster."""
-    _require_some(swaps=swaps)
+    require_some(swaps=swaps)
     clusters, n = len(both.sums), both.sums.shape[1] // 2
     enumerated = clusters < 60 and 2**clusters <= swaps
     swapped = np.roll(both.sums, n, axis=1)
@@ -307,11 +242,5 @@ def _swap_tests(
         ]
         total += len(means)
     extra = 0 if enumerated else 1
-    p_values = np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra))
-    return p_values.tolist(), total
-
-
-def _require_some(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise StatisticsError(f"{name} must be at least 1, got {count}.")
+    p_values: list[float] = np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra)).tolist()
+    return p_values

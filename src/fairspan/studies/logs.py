@@ -19,7 +19,10 @@ from fairspan.runs.facts import ROOM_FOR_ROWS, part_of
 from fairspan.runs.log import RunLog
 
 STUDIES = ("audit", "collapse", "evaluate")
-"""Those that write logs. Each has a module `view`, and `comparison` where two runs can be compared."""
+"""Those that write logs, each with a module `view`."""
+
+COMPARED = {"audit": "several", "evaluate": "comparison"}
+"""The modules that compare two runs of a study."""
 
 
 def read_log(folder: Path | str) -> RunLog:
@@ -32,9 +35,9 @@ def read_log(folder: Path | str) -> RunLog:
 
 def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
     """Two treatments or two runs on the same documents or queries, as tables of paired differences."""
-    if first.verb == "collapse":
+    if first.verb not in COMPARED:
         raise LogError(f"the run {first.run} is a study of length, and those are not compared in pairs.")
-    found: list[Table] = _module(first.verb, "comparison").compare(first, second, treatments)
+    found: list[Table] = _module(first.verb, COMPARED[first.verb]).compare(first, second, treatments)
     return found
 
 
@@ -65,7 +68,7 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
     switch: tuple[str, ...] = ()
     audits = [(labels[log.run], log) for log in runs if log.verb == "audit"]
     if len(audits) > 1:
-        switch, drawn = _module("audit", "comparison").together(audits)
+        switch, drawn = _module("audit", "several").together(audits)
         sections += drawn
     tables, notes = _paired(runs)
     if tables:
@@ -85,7 +88,7 @@ def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
         alike = [log for log in runs if log.verb == verb]
         for other in alike[1:]:
             try:
-                tables += compare(alike[0], other)
+                tables += [table for table in compare(alike[0], other) if table.brief]
             except LogError as error:
                 notes.append(f"{alike[0].run} and {other.run} are not compared in pairs: {error}")
     return tables, notes

@@ -190,47 +190,13 @@ def _all_rows(  # type: ignore[no-untyped-def]
     fixed = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
     fixed_share = tl.zeros([ROWS], dtype=tl.float32)
     bos_score, bos_value = _special_key(
-        q,
-        key,
-        value,
-        start,
-        length,
-        mask,
-        k_l,
-        v_l,
-        mask_l,
-        mask_k,
-        row,
-        real,
-        d,
-        scale,
-        0,
-        BOS,
-        HAS_MASK,
-        CAUSAL,
-        DIM,
-    )
+        q, key, value, start, length, mask, k_l, v_l, mask_l, mask_k, row, real, d, scale,
+        0, BOS, HAS_MASK, CAUSAL, DIM,
+    )  # fmt: skip
     eos_score, eos_value = _special_key(
-        q,
-        key,
-        value,
-        start,
-        length,
-        mask,
-        k_l,
-        v_l,
-        mask_l,
-        mask_k,
-        row,
-        real,
-        d,
-        scale,
-        1,
-        EOS,
-        HAS_MASK,
-        CAUSAL,
-        DIM,
-    )
+        q, key, value, start, length, mask, k_l, v_l, mask_l, mask_k, row, real, d, scale,
+        1, EOS, HAS_MASK, CAUSAL, DIM,
+    )  # fmt: skip
     bos_there = bos_score > float("-inf")
     eos_there = eos_score > float("-inf")
     if BOS == 1:

@@ -1,4 +1,4 @@
-"""What both kernels are told, in the form that they take it."""
+"""The arguments that both kernels share, in the form that they take them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 // Places what the page's data say: every number, word and tick comes from there.
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const LEFT = 44, RIGHT = 8, TOP = 16;
+  const LEFT = 44, RIGHT = 8, TOP = 30;
   const COLOURS = 7;
   const tip = document.getElementById("tip");
 
@@ -17,6 +17,20 @@
   const y = (chart, value) => {
     const [low, high] = chart.domain;
     return TOP + ((high - value) / (high - low)) * (chart.height - TOP - chart.bottom);
+  };
+
+  const element = (parent, className, text = "", style = "") => {
+    const node = document.createElement("div");
+    node.className = className;
+    node.textContent = text;
+    node.style.cssText = style;
+    parent.append(node);
+    return node;
+  };
+  // A label that is too long for its place is cut.
+  const fit = (node, room) => {
+    const [text, length] = [[...node.textContent], node.getComputedTextLength()];
+    if (length > room) node.textContent = `${text.slice(0, Math.max(1, Math.floor((text.length * room) / length) - 1)).join("")}…`;
   };
 
   // What one points at, or has reached with the keys, is told in one place.
@@ -64,6 +78,11 @@
     }
     make(axis, "text", { x: LEFT + (chart.width - LEFT - RIGHT) / 2, y: chart.height - 6, "text-anchor": "middle" },
       chart.x_label);
+    if (chart.y_label !== chart.title) make(axis, "text", { x: 0, y: 12 }, chart.y_label);
+    if (chart.reference !== null) {
+      const at = y(chart, chart.reference);
+      make(axis, "line", { class: "ghost", x1: LEFT, x2: chart.width - RIGHT, y1: at, y2: at });
+    }
     return axis;
   };
 
@@ -86,17 +105,19 @@
     const shown = shownOf(chart, chosen);
     const first = chart.series[0];
     const width = (slot * 0.72) / Math.max(1, shown.length);
-    const most = Math.max(...chart.strip, 1);
+    const longest = Math.max(0, ...chart.labels.map((label) => label.length));
+    const every = longest > 5 ? 1 : Math.max(1, Math.ceil((longest * 6.5 + 4) / slot));
     chart.labels.forEach((label, place) => {
       const left = LEFT + slot * place;
       const under = chart.height - chart.bottom;
-      make(axis, "text", { x: left + slot / 2, y: under + 15, "text-anchor": "middle" }, label);
+      const middle = { x: left + slot / 2, "text-anchor": "middle" };
+      if (place % every === 0) fit(make(axis, "text", { ...middle, y: under + 15 }, label), slot * every - 2);
       if (chart.strip.length) {
-        const length = slot * 0.72 * (chart.strip[place] / most);
+        const { v: size, shown: written } = chart.strip[place];
+        const length = slot * 0.72 * (size / chart.strip_most);
         make(axis, "rect", { class: "tokens", x: left + slot / 2 - length / 2, width: length, y: under + 21, height: 14,
-          "data-tokens": chart.strip[place] });
-        make(axis, "text", { x: left + slot / 2, y: under + 32, "text-anchor": "middle" },
-          String(Math.round(chart.strip[place])));
+          "data-tokens": size });
+        if (place % every === 0) make(axis, "text", { ...middle, y: under + 32 }, written);
         if (place === 0) make(axis, "text", { x: LEFT - 6, y: under + 32, "text-anchor": "end" }, chart.strip_label);
       }
     });
@@ -114,16 +135,20 @@
           height: Math.max(0.5, Math.abs(foot - top)), fill: colour(series), rx: 1.5 });
         whisker(group, chart, point, left + width / 2, {});
         tell(group, point.told);
-        let over = point.hi === null ? top : y(chart, Math.max(point.hi, point.v));
+        // Below the axis, the number stands below the bar.
+        const down = point.v < 0;
+        let over = y(chart, down ? Math.min(point.lo ?? point.v, point.v) : Math.max(point.hi ?? point.v, point.v));
         const before = shown.length > 1 || series === first ? null : first.points[place] ?? null;
         if (before !== null) {
           const at = y(chart, before.v);
           make(ghosts, "line", { class: "ghost", x1: left - slot * 0.06, x2: left + width + slot * 0.06, y1: at, y2: at,
             "data-before": before.v });
-          if (at > over - 18 && at < over) over = at;
+          if (!down && at > over - 18 && at < over) over = at;
+          if (down && at < over + 18 && at > over) over = at;
         }
         if (shown.length === 1 || width > 30) {
-          make(values, "text", { class: "value", x: left + width / 2, y: over - 5, "text-anchor": "middle" }, point.shown);
+          make(values, "text", { class: "value", x: left + width / 2, y: down ? over + 13 : over - 5,
+            "text-anchor": "middle" }, point.shown);
         }
       });
     });
@@ -132,19 +157,22 @@
   const drawLines = (svg, chart, chosen) => {
     const axis = drawFrame(svg, chart);
     const x = (place) => LEFT + 14 + chart.places[place] * (chart.width - LEFT - RIGHT - 28);
-    const every = Math.ceil(chart.labels.length / 9);
+    const every = Math.max(1, Math.ceil(chart.labels.length / 9));
     chart.labels.forEach((label, place) => {
       if (place % every) return;
       make(axis, "text", { x: x(place), y: chart.height - chart.bottom + 15, "text-anchor": "middle" }, label);
     });
+    const measured = chart.series.some((series) => series.number === chosen);
     const treated = Math.max(...chart.series.map((series) => series.number));
     for (const series of chart.series) {
       // A little apart, so that intervals can be told from each other.
       const apart = (series.number < 0 ? 0 : series.number - treated / 2) * (series.dashed ? 0 : 3);
-      const faded = chosen !== "all" && series.number >= 0 && series.number !== chosen;
+      const faded = measured && series.number >= 0 && series.number !== chosen;
       const layer = make(svg, "g", { opacity: faded ? 0.25 : 1 });
       const known = series.points.map((point, place) => [point, place]).filter(([point]) => point !== null);
-      const path = known.map(([point, place], k) => `${k ? "L" : "M"}${x(place) + apart} ${y(chart, point.v)}`).join("");
+      // Nothing is drawn across an unknown point.
+      const path = known.map(([point, place], k) =>
+        `${k && known[k - 1][1] === place - 1 ? "L" : "M"}${x(place) + apart} ${y(chart, point.v)}`).join("");
       make(layer, "path", { d: path, fill: "none", stroke: colour(series), "stroke-width": 2,
         "stroke-dasharray": series.dashed ? "5 4" : "none" });
       for (const [point, place] of known) {
@@ -158,6 +186,34 @@
     }
   };
 
+  // Horizontal bars are no SVG: their labels may take several lines.
+  const drawRows = (parent, chart) => {
+    const [low, high] = chart.domain;
+    const at = (value) => (100 * (value - low)) / (high - low);
+    const [series] = chart.series;
+    chart.labels.forEach((label, place) => {
+      const point = series.points[place];
+      element(parent, "row-label", label);
+      const track = element(parent, "row-track");
+      const numbers = element(parent, "row-number", point === null ? "–" : point.shown);
+      if (point !== null) {
+        const mark = element(track, "mark", "",
+          `left:${at(Math.min(0, point.v))}%;width:${at(Math.max(0, point.v)) - at(Math.min(0, point.v))}%;background:${colour(series)}`);
+        Object.assign(mark.dataset, { mark: "", series: series.name, place, value: point.v });
+        if (point.lo !== null && point.hi !== null) {
+          element(track, "row-reach", "", `left:${at(point.lo)}%;width:${at(point.hi) - at(point.lo)}%`);
+        }
+        if (point.note) element(numbers, "soft", point.note);
+        tell(mark, point.told);
+      }
+      if (low < 0) element(track, "row-zero", "", `left:${at(0)}%`);
+      const before = chart.before[place] ?? null;
+      if (before !== null) element(track, "row-before", "", `left:${at(before.v)}%`).dataset.before = before.v;
+      if (chart.reference !== null) element(track, "row-reference", "", `left:${at(chart.reference)}%`);
+    });
+    element(parent, "row-axis", chart.y_label);
+  };
+
   const addLegend = (figure, chart, chosen) => {
     const list = document.createElement("ul");
     list.className = "legend";
@@ -169,17 +225,24 @@
       item.append(swatch, text);
       list.append(item);
     };
+    const dashed = (text) => entry("border-top:2px dashed var(--ink);border-radius:0;height:0;width:1.5rem", text);
+    if (chart.kind === "rows") {
+      if (chart.before.length) entry("background:var(--ink);width:3px", chart.first);
+      if (chart.reference !== null) dashed(chart.dashes);
+      if (list.children.length) figure.append(list);
+      return;
+    }
     if (chart.kind === "bars" && shownOf(chart, chosen).length === 1) {
       const [first, now] = [chart.series[0], shownOf(chart, chosen)[0]];
       if (now === first) return;
       entry(`background:${colour(now)}`, now.name);
-      entry("border-top:2px dashed var(--ink);height:0;width:1.5rem", first.name);
+      dashed(first.name);
       figure.append(list);
       return;
     }
-    const solid = chart.series.filter((series) => !series.dashed || series.number < 0);
+    const solid = chart.series.filter((series) => !series.dashed);
     for (const series of solid) entry(`background:${colour(series)}`, series.name);
-    if (solid.length < chart.series.length) entry("border-top:2px dashed var(--soft);height:0;width:1.5rem", chart.dashes);
+    if (solid.length < chart.series.length || chart.reference !== null) dashed(chart.dashes);
     figure.append(list);
   };
 
@@ -190,16 +253,20 @@
 
   const draw = (one, chosen) => {
     const { figure, chart } = one;
-    figure.querySelector("svg")?.remove();
-    figure.querySelector(".legend")?.remove();
+    figure.querySelectorAll(".drawn, .legend").forEach((node) => node.remove());
     one.drawn = figure.clientWidth;
     chart.width = Math.max(220, figure.querySelector("figcaption").clientWidth);
     chart.height = chart.width > 520 ? 320 : 250;
     chart.bottom = chart.strip.length ? 60 : 40;
-    const svg = make(figure, "svg", { viewBox: `0 0 ${chart.width} ${chart.height}`, role: "group",
-      "aria-label": `${chart.title}: ${chart.y_label} by ${chart.x_label}` });
-    (chart.kind === "bars" ? drawBars : drawLines)(svg, chart, chosen);
-    makeReachable(svg);
+    const named = { role: "group", "aria-label": `${chart.title}: ${chart.y_label} by ${chart.x_label}` };
+    const drawn = chart.kind === "rows" ? element(figure, "drawn rows")
+      : make(figure, "svg", { class: "drawn", viewBox: `0 0 ${chart.width} ${chart.height}` });
+    for (const [name, value] of Object.entries(named)) drawn.setAttribute(name, value);
+    ({ bars: drawBars, lines: drawLines, rows: drawRows })[chart.kind](drawn, chart, chosen);
+    if (chart.kind === "bars" && drawn.querySelector("[data-mark]") === null) {
+      make(drawn, "text", { x: chart.width / 2, y: chart.height / 2, "text-anchor": "middle" }, "not measured");
+    }
+    makeReachable(drawn);
     addLegend(figure, chart, chosen);
   };
 
@@ -211,6 +278,10 @@
       const place = chosen === "all" ? 0 : chosen;
       cell.textContent = cell.dataset.heat.split("|")[place];
       cell.style.setProperty("--v", cell.dataset.levels.split("|")[place]);
+    });
+    document.querySelectorAll(`[data-run="${run}"] [data-entry]`).forEach((node) => {
+      const entry = document.querySelector(`input[name="switch${run}"][value="${chosen === "all" ? 0 : chosen}"]`);
+      node.textContent = entry === null ? "" : `(${entry.parentElement.textContent.trim()})`;
     });
   };
 

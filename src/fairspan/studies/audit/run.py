@@ -24,6 +24,7 @@ from fairspan.stats.cosines import representation, retention
 from fairspan.studies.audit.prepare import Prepared, prepare
 from fairspan.studies.audit.profile import profile_rows
 from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.audit.view import view_of
 
 _AT_ONCE = 2000
 
@@ -137,7 +138,7 @@ def audit(
 
 def run(prepared: Prepared, options: RunOptions) -> RunLog:
     """Embed what the store does not have, measure, and write the log."""
-    return run_study(prepared, lambda run: _measure(prepared, run), options)
+    return run_study(prepared, lambda run: _measure(prepared, run), options, view_of)
 
 
 def _measure(prepared: Prepared, run: Run) -> None:

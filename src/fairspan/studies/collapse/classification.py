@@ -1,4 +1,4 @@
-"""Classification by length: how well labels are told from vectors, and how surely, text by text (LC Figs. 1 and 6).
+"""Classification by length: how well labels are predicted from vectors, and how surely (LC Figs. 1 and 6).
 
 `correct` and `entropy` are values of the tested texts, with a text's length bin as its group and its document as its
 cluster: what `stats.queries` needs for means with intervals by bin, and for paired differences between treatments.
@@ -9,9 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairspan.errors import MissingExtra, StatisticsError, TaskError
-from fairspan.retrieval.records import Record, records
+from fairspan.retrieval.records import records
+from fairspan.studies.collapse.schedules.held_out import split
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.str_]
@@ -38,31 +37,27 @@ class LabelledText:
 
 
 def read_labelled(
-    path: Path | str, *, text: str = "text", label: str = "label", id: str = "id"
+    path: Path | str,
 ) -> tuple[LabelledText, ...]:
-    """The texts of a JSONL file, plain or gzipped, by the names of its fields.
+    """The texts of a JSONL file, plain or gzipped, with the fields `text`, `label` and perhaps `id`.
 
     Labels are texts or whole numbers. A text without an id is named after its line.
     """
     found: list[LabelledText] = []
     places: dict[str, str] = {}
     for record in records(Path(path)):
-        one = _labelled(record, text, label, id)
+        name = record.place if record.fields.get("id") is None else record.id("id")
+        one = LabelledText(name, record.id("label"), record.text("text"))
         if one.id in places:
             raise record.fault(f"the id {one.id!r} was already used at {places[one.id]}.")
         places[one.id] = record.place
         found.append(one)
     if not found:
-        raise TaskError(f"{path} is empty: it needs one text a line, with {text!r} and {label!r}.")
+        raise TaskError(f"{path} is empty: it needs one text per line, with 'text' and 'label'.")
     labels = {one.label for one in found}
     if len(labels) < 2:
         raise TaskError(f"{path}: all {len(found)} texts have the label {found[0].label!r}; give at least 2 classes.")
     return tuple(found)
-
-
-def _labelled(record: Record, text: str, label: str, id: str) -> LabelledText:
-    name = record.place if record.fields.get(id) is None else record.id(id)
-    return LabelledText(name, record.id(label), record.text(text))
 
 
 def training_part(documents: Sequence[str], *, seed: int = 0, share: float = 0.5) -> NDArray[np.bool_]:
@@ -70,21 +65,7 @@ def training_part(documents: Sequence[str], *, seed: int = 0, share: float = 0.5
 
     A document's part depends on its name, `seed` and `share` alone, so that it is the same under every treatment.
     """
-    if not 0 < share < 1:
-        raise StatisticsError(f"share must lie between 0 and 1, got {share}.")
-    drawn = {name: _draw(name, seed) < share for name in dict.fromkeys(documents)}
-    if len(set(drawn.values())) < 2:
-        raise StatisticsError(
-            f"{len(drawn)} documents fall into one part at share={share} and seed={seed}: give more of them."
-        )
-    return np.array([drawn[name] for name in documents], dtype=np.bool_)
-
-
-def _draw(name: str, seed: int) -> float:
-    """A number in [0, 1) that looks random."""
-    # The word keeps this draw apart from others that are made of the same names and seed.
-    digest = blake2b(f"classification\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+    return split(documents, seed, share, purpose="classification").in_fit(documents)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,15 +75,11 @@ class Classified:
     Attributes:
         correct: [N], 1 where the predicted label is the text's own, otherwise 0; its mean is the accuracy.
         entropy: [N], −Σ p ln p over the classes: 0 for a sure prediction, ln(classes) for a blind one.
-        predicted: [N].
-        classes: those that were trained on.
         notes: what a reader should know of how it was trained.
     """
 
     correct: Floats
     entropy: Floats
-    predicted: Labels
-    classes: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -117,8 +94,8 @@ def classify(
 ) -> Classified:
     """Train scikit-learn's logistic regression on some vectors [N, d] and let it tell the labels of others.
 
-    With its own settings (an L2 penalty of C = 1) and at most `iterations` iterations. Vectors are taken as they
-    come, and what the penalty does depends on their norms.
+    With its own settings (an L2 penalty of C = 1) and at most `iterations` iterations. Vectors are taken
+    unmodified, and what the penalty does depends on their norms.
 
     Args:
         documents: of the trained and of the tested texts; one on both sides is an error.
@@ -145,8 +122,6 @@ def classify(
     return Classified(
         correct=(predicted == wanted).astype(np.float64),
         entropy=entropies(p),
-        predicted=predicted,
-        classes=tuple(str(name) for name in model.classes_),
         notes=tuple(notes),
     )
 
@@ -156,36 +131,6 @@ def entropies(p: Floats) -> Floats:
     logs = np.log(p, out=np.zeros_like(p), where=p > 0)
     # A sum of probabilities may exceed 1 by rounding.
     return np.asarray(np.maximum(-(p * logs).sum(1), 0.0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LengthBins:
-    """Texts in bins of length.
-
-    Attributes:
-        groups: [N], the bin of each text from 1; 0 for texts shorter than the first bin.
-        begins: where each bin begins. Bins without texts are not among them.
-    """
-
-    groups: NDArray[np.int64]
-    begins: tuple[int, ...]
-
-
-def length_bins(lengths: Sequence[int], edges: Sequence[int] | None = None) -> LengthBins:
-    """The bin of each text: from one edge to the next, the last one open.
-
-    Without edges every length is a bin, as texts cut to a few lengths have them.
-
-    >>> length_bins([20, 130, 90, 700], [0, 100, 200, 400]).begins
-    (0, 100, 400)
-    """
-    if edges is not None and (not len(edges) or any(b <= a for a, b in pairwise(edges))):
-        raise StatisticsError(f"edges are token counts that rise, got {list(edges)}.")
-    borders = np.unique(np.asarray(lengths if edges is None else edges))
-    bins = np.searchsorted(borders, np.asarray(lengths), side="right")
-    used = np.unique(bins[bins > 0])
-    groups = np.where(bins > 0, np.searchsorted(used, bins) + 1, 0)
-    return LengthBins(groups.astype(np.int64), tuple(int(border) for border in borders[used - 1]))
 
 
 def _train(vectors: Floats, labels: Labels, iterations: int) -> tuple[Any, list[str]]:

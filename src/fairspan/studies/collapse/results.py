@@ -13,7 +13,6 @@ from fairspan.design.cuts import Cuts
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.geometry import replicate, slope_weights
 from fairspan.stats.queries import query_change, query_effects
-from fairspan.studies.collapse.classification import length_bins
 from fairspan.studies.collapse.schedules import fit_schedule, split
 from fairspan.studies.collapse.spec import WORDS, temperature_of
 
@@ -75,18 +74,18 @@ def by_bin(rows: pl.DataFrame, treatments: Sequence[str], *, seed: int) -> list[
             name: rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == name)) for name in treatments
         }
         first = tables[treatments[0]]
-        bins = length_bins([int(part) for part in first["part"]])
+        lengths, groups = np.unique([int(part) for part in first["part"]], return_inverse=True)
         clusters, before = first["document"].to_numpy(), first["value"].to_numpy()
         for name, own in tables.items():
             values = own["value"].to_numpy()
-            effects = query_effects(values, bins.groups, clusters, rng=np.random.default_rng(seed))
+            effects = query_effects(values, groups + 1, clusters, rng=np.random.default_rng(seed))
             label = {"treatment": name, "measure": measure}
-            for length, one in zip(bins.begins, effects.groups, strict=True):
+            for length, one in zip(lengths.tolist(), effects.groups, strict=True):
                 entries.append({**label, "length": length, "against": None, **_plain(one)})
             if name == treatments[0]:
                 continue
-            change = query_change(before, values, bins.groups, clusters, rng=np.random.default_rng(seed))
-            for length, one in zip(bins.begins, change.groups, strict=True):
+            change = query_change(before, values, groups + 1, clusters, rng=np.random.default_rng(seed))
+            for length, one in zip(lengths.tolist(), change.groups, strict=True):
                 entries.append({**label, "length": length, "against": treatments[0], **_plain(one)})
     return entries
 

@@ -26,6 +26,7 @@ from fairspan.studies.collapse.prepare import Labelled, PreparedCollapse, prepar
 from fairspan.studies.collapse.results import by_bin, fitted, geometry
 from fairspan.studies.collapse.rows import label_rows, probe_rows, spectrum_rows, text_rows
 from fairspan.studies.collapse.spec import DEFAULT_TEMPERATURES, WORDS, make_collapse
+from fairspan.studies.collapse.view import view_of
 from fairspan.studies.collapse.words import word_means
 
 
@@ -86,7 +87,7 @@ def collapse(
         out, store, batch_tokens, fresh, progress: as in `audit`.
 
     Returns:
-        The log; `fairspan.studies.collapse.summary` reads it.
+        The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`.
     """
     shown = as_progress(progress)
     spec = make_collapse(
@@ -112,7 +113,7 @@ def collapse(
     subject = open_subject(model, name=name, loading=loading, progress=shown)
     prepared = prepare_collapse(subject, spec, shown)
     options = RunOptions(out, store, batch_tokens, fresh, shown)
-    return run_study(prepared, lambda run: _Study(prepared, run).measure(), options)
+    return run_study(prepared, lambda run: _Study(prepared, run).measure(), options, view_of)
 
 
 class _Study:

@@ -72,7 +72,7 @@ class CollapseSpec:
         ):
             changed = [name for name in names if getattr(self, name) != plain[name]]
             if idle and changed:
-                raise DesignError(f"{why}, so {changed[0]} would do nothing: omit one of them.")
+                raise DesignError(f"{why}, so [[{changed[0]}]] would do nothing: omit one of them.")
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""

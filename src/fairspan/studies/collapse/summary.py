@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from math import nan
 from typing import Any
 
 import polars as pl
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.errors import LogError
+from fairspan.report.text import UNKNOWN, bounds, number, with_bounds
 from fairspan.runs.log import RunLog
+from fairspan.stats.bootstrap import Interval
 from fairspan.studies.collapse.schedules import reference_reach
-from fairspan.studies.collapse.spec import temperature_of
+from fairspan.studies.collapse.spec import WORDS, temperature_of
 
 SPECTRA = ("hc_dc", "filter_rate", "sigma_a", "sigma_s", "theorem_2", "theorem_3")
+BOUNDS = {"filter_rate": "theorem_2", "sigma_a": "theorem_3"}
+_ENTRY: dict[str, Any] = {
+    "treatment": pl.String,
+    "measure": pl.String,
+    "length": pl.Int64,
+    "against": pl.String,
+    "estimate": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+}
+_SUGGESTION: dict[str, Any] = {"length": pl.Int64, "temperature": pl.Float64}
+_STEP: dict[str, Any] = {"source": pl.String, "tokens": pl.Int64, "temperature": pl.Float64}
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number with its interval; None where it is not defined."""
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-
-    @property
-    def differs(self) -> bool:
-        """Whether 0 lies outside the interval."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LengthSummary:
     """The results of one study."""
 
@@ -41,7 +44,7 @@ class LengthSummary:
         return [int(one["length"]) for one in self.log.header["lengths"]]
 
     def name(self, length: int) -> str:
-        """How a length is told: bins of natural lengths by where they begin and end."""
+        """A length as text; for bins of natural lengths, where they begin and end."""
         return f"{length}–{length + 99}" if self.natural else str(length)
 
     @property
@@ -53,72 +56,117 @@ class LengthSummary:
     def baseline(self) -> str:
         return self.log.treatments[0]
 
-    @property
+    @cached_property
     def treatments(self) -> list[str]:
         """Those that were measured; of an interrupted run not all."""
-        found = {entry["treatment"] for entry in self.log.header["geometry"]}
+        found = set(self.geometry["treatment"])
         return [name for name in self.log.treatments if name in found]
 
     @property
+    def controlled(self) -> list[str]:
+        """The treatments, and the control of raw word embeddings if it was measured."""
+        return [*self.treatments, *([WORDS] if WORDS in self.geometry["treatment"] else [])]
+
+    @cached_property
     def measures(self) -> list[str]:
-        return list(dict.fromkeys(entry["measure"] for entry in self.log.header["geometry"]))
+        """Those of geometry."""
+        return self.geometry["measure"].unique(maintain_order=True).to_list()
+
+    @cached_property
+    def geometry(self) -> pl.DataFrame:
+        """Every measure of the vectors by treatment and length, and what it is compared with (`against`)."""
+        return pl.DataFrame(self.log.header["geometry"], schema=_ENTRY)
+
+    @cached_property
+    def classification(self) -> pl.DataFrame:
+        """The share of correct labels ("correct") and the "entropy" of a classifier, in the form of `geometry`."""
+        return pl.DataFrame(self.log.header.get("classification", []), schema=_ENTRY)
 
     def value(
         self, treatment: str, measure: str, length: int | None = None, against: str | None = None
-    ) -> Estimate | None:
-        """A measure of the texts of one length; against "shortest", "doubling" or a treatment, what it adds."""
-        for entry in self.log.header["geometry"]:
-            found = (entry["treatment"], entry["measure"], entry["length"], entry["against"])
-            if found == (treatment, measure, length, against):
-                return Estimate(entry["estimate"], entry["low"], entry["high"])
-        return None
+    ) -> Interval | None:
+        """A measure of the texts of one length; with `against`, its difference from that.
 
-    def classified(self, treatment: str, measure: str, length: int, against: str | None = None) -> Estimate | None:
-        """The share of labels told ("correct") or the mean "entropy" at a length, or its change from a treatment."""
-        for entry in self.log.header.get("classification", []):
-            found = (entry["treatment"], entry["measure"], entry["length"], entry["against"])
-            if found == (treatment, measure, length, against):
-                return Estimate(entry["estimate"], entry["low"], entry["high"])
-        return None
+        Args:
+            measure: of `geometry` or `classification`.
+            against: "shortest", "short_baseline", "doubling" or a treatment.
+        """
+        return self._values.get((treatment, measure, length, against))
+
+    @cached_property
+    def _values(self) -> dict[tuple[Any, ...], Interval]:
+        rows = pl.concat([self.geometry, self.classification]).rows()
+        return {row[:4]: _interval(*row[4:]) for row in rows}
+
+    @cached_property
+    def spectra(self) -> pl.DataFrame:
+        """Means over texts of what was measured inside the model, by treatment, measure, length and layer."""
+        found = (
+            self.log.rows.filter(pl.col("measure").is_in(SPECTRA))
+            .group_by("treatment", "measure", pl.col("part").cast(pl.Int64).alias("length"), "layer")
+            .agg(estimate=pl.col("value").mean(), texts=pl.len())
+        )
+        treatments, measures = pl.Enum(self.log.treatments), pl.Enum(SPECTRA)
+        order = pl.col("treatment").cast(treatments), pl.col("measure").cast(measures)
+        return found.sort(*order, "length", "layer")
 
     def spectrum(self, measure: str, treatment: str) -> pl.DataFrame:
-        """The mean over texts of a quantity, by `length` and `layer`, with how many texts there were."""
-        rows = self.log.rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment))
-        return (
-            rows.with_columns(length=pl.col("part").cast(pl.Int64))
-            .group_by("length", "layer")
-            .agg(pl.col("value").mean(), pl.len().alias("texts"))
-            .sort("length", "layer")
-        )
+        """One quantity under one treatment, by `length` and `layer`."""
+        return self.spectra.filter(measure=measure, treatment=treatment)
 
-    def exceeded(self, measure: str, bound: str, treatment: str) -> tuple[int, int]:
-        """In how many of the texts' layers a quantity is above its bound, and of how many."""
-        rows = self.log.rows.filter(pl.col("treatment") == treatment)
-        keys = ["document", "part", "layer"]
-        both = rows.filter(pl.col("measure") == measure).join(rows.filter(pl.col("measure") == bound), on=keys)
-        return int((both["value"] > both["value_right"]).sum()), len(both)
+    @cached_property
+    def last_layers(self) -> pl.DataFrame:
+        """Of `spectra`, the last layer in which each quantity was measured."""
+        return self.spectra.filter(pl.col("layer") == pl.col("layer").max().over("treatment", "measure"))
 
-    def repeated(self, treatment: str) -> list[tuple[int, float]]:
+    @cached_property
+    def bounds(self) -> pl.DataFrame:
+        """In how many layers of texts a quantity is `above` the bound of its theorem, and `of` how many."""
+        keys = ["treatment", "document", "part", "layer"]
+        found = []
+        for quantity, bound in BOUNDS.items():
+            own, limit = (self.log.rows.filter(measure=one).select(*keys, "value") for one in (quantity, bound))
+            found.append(
+                own.join(limit, on=keys, maintain_order="left")
+                .group_by("treatment", maintain_order=True)
+                .agg(above=(pl.col("value") > pl.col("value_right")).sum(), of=pl.len())
+                .select("treatment", pl.lit(quantity).alias("quantity"), pl.lit(bound).alias("bound"), "above", "of")
+            )
+        return pl.concat(found)
+
+    @cached_property
+    def repeated(self) -> pl.DataFrame:
         """The cosine of two repeated words, by repetitions (LC Fig. 12)."""
-        rows = self.log.rows.filter((pl.col("measure") == "repeated") & (pl.col("treatment") == treatment))
-        return [(int(part), float(value)) for part, value in rows.select("part", "value").rows()]
+        rows = self.log.rows.filter(measure="repeated")
+        return rows.select("treatment", pl.col("part").cast(pl.Int64).alias("times"), pl.col("value").alias("cosine"))
+
+    @cached_property
+    def verdicts(self) -> pl.DataFrame:
+        """Whether long texts are more alike than short ones under each treatment: one word, and a sentence."""
+        rows = [(name, *self._verdict(name)) for name in self.treatments]
+        return pl.DataFrame(rows, schema=["treatment", "verdict", "sentence"], orient="row")
 
     def verdict(self, treatment: str) -> str:
-        """Whether long texts are more alike than short ones, in one line."""
+        """The sentence on one treatment."""
+        return self._verdict(treatment)[1]
+
+    def _verdict(self, treatment: str) -> tuple[str, str]:
         first, last = self.lengths[0], self.lengths[-1]
         short, long = self.value(treatment, "cosine", first), self.value(treatment, "cosine", last)
         change = self.value(treatment, "cosine", last, "shortest")
         if short is None or long is None or change is None:
-            return "one length only: nothing to compare"
-        low, high = change.low, change.high
-        if low is None or high is None or change.estimate is None:
-            return "too few documents to say whether long texts are more alike"
-        kind = "more alike" if low > 0 else "less alike" if high < 0 else "about as alike"
-        words = (
-            f"long texts are {kind}: mean cosine {short.estimate:.3f} at {self.name(first)} tokens, "
-            f"{long.estimate:.3f} at {self.name(last)} ({change.estimate:+.3f} [{low:+.3f}, {high:+.3f}])"
+            return "unknown", "one length only: nothing to compare"
+        if bounds(change) == UNKNOWN:
+            return "unknown", "too few documents to say whether long texts are more alike"
+        word, kind = "stable", "about as alike"
+        if change.low > 0:
+            word, kind = "collapses", "more alike"
+        elif change.high < 0:
+            word, kind = "spreads", "less alike"
+        return word, (
+            f"long texts are {kind}: mean cosine {number(short.estimate)} at {self.name(first)} tokens, "
+            f"{number(long.estimate)} at {self.name(last)} ({with_bounds(change, '+.3f')})"
         )
-        return words.replace("-", "−")
 
     def suggestion(self) -> list[tuple[int, float | None]]:
         """For every length the highest temperature at which its texts are no more alike than the shortest ones.
@@ -143,16 +191,12 @@ class LengthSummary:
         if all(value == 1 for _, value in found):
             return "none: long texts are not more alike than short ones"
         parts = []
-        for number, (length, value) in enumerate(found):
-            if value == 1 or (number and found[number - 1][1] == value):
+        for value, group in groupby(found, key=lambda one: one[1]):
+            if value == 1:
                 continue
-            alike = [length]
-            for other, same in found[number + 1 :]:
-                if same != value:
-                    break
-                alike.append(other)
-            where = f"{length} to {alike[-1]} tokens" if len(alike) > 1 else f"{length} tokens"
-            where = f"{length} tokens and more" if alike[-1] == self.lengths[-1] else where
+            alike = [length for length, _ in group]
+            where = f"{alike[0]} to {alike[-1]} tokens" if len(alike) > 1 else f"{alike[0]} tokens"
+            where = f"{alike[0]} tokens and more" if alike[-1] == self.lengths[-1] else where
             said = "nothing that was tried is enough" if value is None else f"{value:g}"
             parts.append(f"{said} for texts of {where}")
         return "; ".join(parts)
@@ -175,16 +219,14 @@ class LengthSummary:
 
     def theory(self) -> str | None:
         """How far a temperature keeps the σ_a that Theorem 3 predicts of the shortest texts; None if unmeasured."""
-        rows = self.spectrum("sigma_s", self.baseline)
+        last = self.last_layers.filter(measure="sigma_s", treatment=self.baseline)
+        found = dict(last.select("length", "estimate").rows())
         # Natural lengths are bins, of which none is a reference; and theory needs scores that differ.
-        if rows.is_empty() or self.natural or self.lengths[0] < 2:
-            return None
-        last = rows.filter(rows["layer"] == rows["layer"].max())
-        if last["value"].min() <= 0:  # type: ignore[operator]
+        if not found or self.natural or self.lengths[0] < 2 or min(found.values()) <= 0:
             return None
         # The theorem's L is what attention sees, special tokens included.
-        lengths = [length + self.added_tokens for length in last["length"]]
-        return reference_reach(lengths, last["value"].to_list(), lengths[0]).note
+        lengths = [length + self.added_tokens for length in found]
+        return reference_reach(lengths, list(found.values()), lengths[0]).note
 
     def fitted(self) -> str | None:
         """The schedule fitted on half of the classified documents, and what it does to the others, if one was."""
@@ -194,56 +236,55 @@ class LengthSummary:
         steps = [f"{one['temperature']:g} from {one['length']}" for one in found["steps"] if one["temperature"] != 1]
         if not steps:
             return f"fitted on {found['fitted_documents']} classified documents: no temperature is supported"
-        change = found["tested_change"]
-        words = (
+        change = with_bounds(_interval(**found["tested_change"]), "+.3f")
+        return (
             f"fitted on {found['fitted_documents']} classified documents: {', '.join(steps)} tokens on; accuracy on "
-            f"{found['tested_documents']} others {change['estimate']:+.3f} [{change['low']:+.3f}, "
-            f"{change['high']:+.3f}]"
+            f"{found['tested_documents']} others {change}"
         )
-        return words.replace("-", "−")
+
+    @cached_property
+    def remarks(self) -> pl.DataFrame:
+        """What temperature is suggested and why, one sentence for each `source`: geometry, labels, theory."""
+        said = [("geometry", f"suggested by geometry alone: {self.advice()}")]
+        if self.schedule():
+            steps = ",".join(f"[{int(tokens)},{value:g}]" for tokens, value in self.schedule())
+            said.append(("geometry", f"as a schedule, special tokens counted: temperature=[{steps}]"))
+        said += [(source, one) for source, one in (("labels", self.fitted()), ("theory", self.theory())) if one]
+        return pl.DataFrame(said, schema=["source", "sentence"], orient="row")
 
     def _no_more_alike(self, treatment: str, length: int) -> bool:
         """Whether texts of a length, so treated, are no more alike than the plain model's shortest ones."""
         if length == self.lengths[0]:
             return True
         against = self.value(treatment, "cosine", length, "short_baseline")
-        return against is not None and against.low is not None and against.low <= 0
+        return against is not None and against.low <= 0
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "run": self.log.run,
-            "folder": str(self.log.folder),
-            "model": self.log.model,
-            "status": self.log.status,
-            "notes": self.log.notes,
-            "lengths": list(self.log.header["lengths"]),
-            "verdicts": [{"treatment": name, "sentence": self.verdict(name)} for name in self.treatments],
-            "advice": self.advice(),
-            "theory": self.theory(),
-            "fitted": self.log.header.get("fitted"),
-            "schedule": self.schedule(),
-            "suggestion": [{"length": length, "temperature": value} for length, value in self.suggestion()],
-            "geometry": list(self.log.header["geometry"]),
-            "classification": list(self.log.header.get("classification", [])),
-            "spectra": [
-                {"treatment": name, "measure": measure, **row}
-                for name in self.treatments
-                for measure in SPECTRA
-                for row in self.spectrum(measure, name).to_dicts()
-            ],
-            "bounds": [
-                {"treatment": name, "quantity": quantity, "bound": bound, "above": above, "of": total}
-                for name in self.treatments
-                for quantity, bound in (("filter_rate", "theorem_2"), ("sigma_a", "theorem_3"))
-                for above, total in [self.exceeded(quantity, bound, name)]
-                if total
-            ],
-            "repeated": [
-                {"treatment": name, "times": times, "cosine": cosine}
-                for name in self.treatments
-                for times, cosine in self.repeated(name)
-            ],
+    def frames(self) -> dict[str, pl.DataFrame]:
+        """All statistics by name.
+
+        `schedule` has the suggested steps (`source` "geometry") and those fitted on labels ("labels"), in tokens with
+        the special ones.
+        """
+        fit = self.log.header.get("fitted") or {}
+        steps = [("geometry", *step) for step in self.schedule()]
+        steps += [("labels", *step) for step in fit.get("schedule", [])]
+        found = {
+            "verdicts": self.verdicts,
+            "lengths": pl.DataFrame(list(self.log.header["lengths"])),
+            "geometry": self.geometry,
+            "classification": self.classification,
+            "spectra": self.spectra,
+            "bounds": self.bounds,
+            "repeated": self.repeated,
+            "advice": self.remarks,
+            "suggestion": pl.DataFrame(self.suggestion(), schema=_SUGGESTION, orient="row"),
+            "schedule": pl.DataFrame(steps, schema=_STEP, orient="row"),
         }
+        if fit:
+            change = {f"change_{name}": value for name, value in fit["tested_change"].items()}
+            counts = {name: fit[name] for name in ("fitted_documents", "tested_documents")}
+            found["fitted"] = pl.DataFrame([{**counts, **change}])
+        return found
 
 
 def summarize_length(log: RunLog) -> LengthSummary:
@@ -253,3 +294,9 @@ def summarize_length(log: RunLog) -> LengthSummary:
     if not log.header["geometry"]:
         raise LogError(f"the run {log.run} is {log.status} and has no results yet: run its command again.")
     return LengthSummary(log)
+
+
+def _interval(estimate: float | None, low: float | None, high: float | None) -> Interval:
+    """From JSON, where an unknown number is null."""
+    known = [nan if one is None else one for one in (estimate, low, high)]
+    return Interval(known[0], known[1], known[2])

@@ -70,41 +70,14 @@ class RepeatedPair:
     tokens: tuple[int, int]
 
 
-def repeated(word: str, times: int) -> str:
-    """A text of nothing but one word.
-
-    >>> repeated("dog", 3)
-    'dog dog dog'
-    """
-    if times < 1 or not word.strip():
-        raise DesignError(f"a word is repeated at least once, got {word!r} {times} times.")
-    return " ".join([word] * times)
-
-
-def repeated_pairs(
-    counter: TokenCounter, times: Sequence[int] | None = None, *, words: tuple[str, str] = ("dog", "cat")
-) -> tuple[RepeatedPair, ...]:
-    """The texts of LC Fig. 12, whose cosine is to be taken by the number of repetitions.
-
-    `times` are 1, 2, 4, … as far as the model reads, if left out. Those given must fit.
-    """
-    most = _most(counter, words)
-    chosen = _doublings(most or REPETITIONS) if times is None else sorted(set(times))
-    if not chosen:
-        raise DesignError("there are no numbers of repetitions: give some, such as 1, 10 and 100.")
-    if most is not None and chosen[-1] > most:
-        raise DesignError(
-            f"{words[0]!r} or {words[1]!r} repeated {chosen[-1]} times does not fit into the model's "
-            f"{counter.window} {counter.unit}: repeat them at most {most} times."
-        )
-    texts = [[repeated(word, count) for count in chosen] for word in words]
+def repeated_pairs(counter: TokenCounter, *, words: tuple[str, str] = ("dog", "cat")) -> tuple[RepeatedPair, ...]:
+    """The texts of LC Fig. 12, whose cosine is to be taken at 1, 2, 4, … repetitions, as far as the model reads."""
+    most = _most(counter, words) or REPETITIONS
+    times = [2**power for power in range(most.bit_length())]
+    texts = [[" ".join([word] * count) for count in times] for word in words]
     tokens = [counter.count(some) for some in texts]
-    columns = zip(chosen, zip(*texts, strict=True), zip(*tokens, strict=True), strict=True)
+    columns = zip(times, zip(*texts, strict=True), zip(*tokens, strict=True), strict=True)
     return tuple(RepeatedPair(count, (one, two), (first, second)) for count, (one, two), (first, second) in columns)
-
-
-def _doublings(most: int) -> list[int]:
-    return [2**power for power in range(most.bit_length())]
 
 
 def _most(counter: TokenCounter, words: tuple[str, str]) -> int | None:
@@ -114,7 +87,7 @@ def _most(counter: TokenCounter, words: tuple[str, str]) -> int | None:
     low, high = 0, counter.window + 1
     while high - low > 1:
         middle = (low + high) // 2
-        fits = max(counter.count_whole([repeated(word, middle) for word in words])) <= counter.window
+        fits = max(counter.count_whole([" ".join([word] * middle) for word in words])) <= counter.window
         low, high = (middle, high) if fits else (low, middle)
     if not low:
         raise DesignError(

@@ -191,6 +191,6 @@ def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None
         raise TaskError(f"{name} must name at least one{'' if choices is None else ' of ' + ', '.join(choices)}.")
     for number, value in enumerate(given):
         if choices is not None and value not in choices:
-            raise TaskError(f"{name} must be among {', '.join(choices)}, got {value!r}.")
+            raise TaskError(f"[[{name}]] must be among {', '.join(choices)}, got {value!r}.")
         if value in given[:number]:
             raise TaskError(f"{name} names {value!r} twice.")

@@ -12,7 +12,8 @@ import polars as pl
 from fairspan.errors import LogError
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, holm, query_change, query_effects
+from fairspan.stats.holm import holm
+from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, query_change, query_effects
 
 DOCUMENTS_ONLY = "+sides=document"
 # Absolute positions are grouped into ranges of so many tokens, of which the last one is open.
@@ -159,8 +160,8 @@ def change_of(before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed:
     """The values `after` minus those of the rows `before`, which are of the same queries."""
     values, clusters = before["value"].to_numpy(), before["set"].to_numpy()
     if _alone(before):
-        none, counts = _bare([]), QueryCounts(len(before), len(before), (), ())
-        return QueryChange(_bare(after - values), (), none, none, none, none, np.nan, np.nan, np.nan, 0, counts)
+        none, counts = _bare([]), QueryCounts(len(before), len(before), ())
+        return QueryChange(_bare(after - values), (), none, none, none, none, np.nan, np.nan, counts)
     return query_change(values, after, groups, clusters, rng=np.random.default_rng(seed))
 
 
@@ -182,7 +183,7 @@ def _results(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, plan: str, se
 def _effects(rows: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryEffects:
     values, clusters = rows["value"].to_numpy(), rows["set"].to_numpy()
     if _alone(rows):
-        counts = QueryCounts(len(rows), rows["set"].n_unique(), (), ())
+        counts = QueryCounts(len(rows), rows["set"].n_unique(), ())
         return QueryEffects(_bare(values), (), _bare([]), _bare([]), counts)
     return query_effects(values, groups, clusters, rng=np.random.default_rng(seed))
 

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 from unicodedata import category
+
+from fairspan.report.files import write_file
+from fairspan.report.frames import to_records
+from fairspan.report.render import require_page
+from fairspan.report.result import Result
+from fairspan.report.text import number
+from fairspan.report.view import View
+from fairspan.studies.inspect.page import inspection_page
+from fairspan.studies.inspect.view import view_of
 
 FORMAT = 1
 _EXCERPT = 60
@@ -90,8 +101,8 @@ class Reading:
         return max(self.representation) - min(self.representation)
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection:
+@dataclass(frozen=True, repr=False)
+class Inspection(Result):
     """One document of n segments under one or more treatments, the first of which is "before".
 
     Attributes:
@@ -116,6 +127,15 @@ class Inspection:
     prompt: str
     outside: int = 0
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def view(self) -> View:
+        return view_of(self)
+
+    def save_page(self, path: Path | str) -> Path:
+        """Write a page that colours the text itself by its segments' shares."""
+        require_page(Path(path))
+        return write_file(Path(path), inspection_page(self))
 
     @property
     def n(self) -> int:
@@ -153,9 +173,9 @@ class Inspection:
         best, worst = self.segments[reading.best], self.segments[reading.worst]
         unseen = ", never seen" if worst.status == "never seen" else ""
         return (
-            f"segment {best.number} is represented best ({_number(reading.representation[reading.best])}) and "
-            f"segment {worst.number} least ({_number(reading.representation[reading.worst])}{unseen}): a spread of "
-            f"{_number(reading.spread)}"
+            f"segment {best.number} is represented best ({number(reading.representation[reading.best])}) and "
+            f"segment {worst.number} least ({number(reading.representation[reading.worst])}{unseen}): a spread of "
+            f"{number(reading.spread)}"
         )
 
     @property
@@ -166,7 +186,7 @@ class Inspection:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """Everything as JSON can hold it, with one list of records for each frame."""
         return {
             "format": FORMAT,
             "verb": "inspect",
@@ -183,9 +203,8 @@ class Inspection:
             "warnings": list(self.warnings),
             "notes": list(self.notes),
             "caveat": self.caveat,
-            "segments": [{**asdict(segment), "status": segment.status} for segment in self.segments],
-            "treatments": [{**asdict(reading), "spread": reading.spread} for reading in self.readings],
             "text": self.text,
+            **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
 
     def _never_seen(self) -> str:
@@ -239,7 +258,3 @@ def _named(numbers: Sequence[int]) -> str:
     if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"segments {numbers[0]} to {numbers[-1]}"
     return f"segments {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}".replace("-", "−")

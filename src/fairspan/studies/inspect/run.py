@@ -205,7 +205,7 @@ def _treatments(given: Sequence[AnyTreatment]) -> tuple[Treatment, ...]:
     chosen = as_treatments(given)
     fitted = [treatment.name for treatment in chosen if treatment.whitens]
     if fitted:
-        raise DesignError(f"{fitted[0]} is fitted on a corpus, and this is one document: use an audit.")
+        raise DesignError(f"{fitted[0]} is fitted on a corpus, and this is one document: run an audit.")
     return chosen
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,13 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairspan.calibration.temperature import PLAIN, LengthSchedule, check_temperature
 from fairspan.errors import StatisticsError
+from fairspan.stats.bootstrap import multiples, share
+from fairspan.stats.distributions import normal_below, t_quantile
 from fairspan.studies.collapse.schedules.held_out import Split
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-
-# Weights held at once.
-CHUNK = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +69,20 @@ class _Bootstrap:
                 f"{self.level}, {self.draws} and {self.least_documents}."
             )
 
-    def weights(self, clusters: int) -> Iterator[Floats]:
-        """How often each cluster is in each sample, [some, clusters] at a time."""
-        step = max(1, CHUNK // clusters)
-        even = np.full(clusters, 1 / clusters)
-        for start in range(0, self.draws, step):
-            yield self.rng.multinomial(clusters, even, min(step, self.draws - start)).astype(np.float64)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Gains:
-    """Mean gains over temperature 1 of runs of adjacent bins; temperatures fall from 1.
+    """Mean gains over temperature 1 in each bin; temperatures fall from 1.
 
     Attributes:
-        runs: first and last bin of each.
-        documents: [R].
-        mean, low: [R, T]; low is NaN for runs of too few documents.
-        total: [B, T], the sum over the texts of each bin.
-        texts: [B].
+        texts, documents: [B].
+        mean, low: [B, T]; low is NaN for bins of too few documents.
     """
 
-    runs: tuple[tuple[int, int], ...]
+    texts: Numbers
     documents: Numbers
     mean: Floats
     low: Floats
-    total: Floats
-    texts: Numbers
 
 
 def fit_schedule(
@@ -107,7 +94,6 @@ def fit_schedule(
     rng: np.random.Generator,
     documents: Sequence[str] | None = None,
     split: Split | None = None,
-    monotone: bool = False,
     level: float = 0.95,
     draws: int = 1999,
     least_documents: int = 30,
@@ -125,9 +111,7 @@ def fit_schedule(
         edges: where bins begin; the last one is open, and texts shorter than the first edge are left out.
         documents: [texts], whose texts are drawn together; by default each alone.
         split: rows outside its fit part are left out; needs `documents`.
-        monotone: temperatures never rise with length. Of all such schedules it is the one with the largest total gain
-            in which every step, all bins of one temperature below 1 together, has a supported gain.
-        least_documents: a bin, or a step, of fewer has no supported gain.
+        least_documents: a bin of fewer has no supported gain.
     """
     bootstrap = _Bootstrap(rng, draws, level, least_documents)
     table, size, names = _columns(scores, lengths, temperatures, documents)
@@ -142,8 +126,9 @@ def fit_schedule(
     values = [float(temperatures[place]) for place in order]
     gains = (table[:, order] - table[:, order[:1]])[used]
     codes = np.unique(np.asarray(names, dtype=np.str_)[used], return_inverse=True)[1].astype(np.int64)
-    found = _measure(gains, bins[used], codes, len(borders), bootstrap, joined=monotone)
-    chosen = [values[place] for place in (_fall(found) if monotone else _each(found))]
+    found = _measure(gains, bins[used], codes, len(borders), bootstrap)
+    # The largest supported gain of each bin; temperature 1, which gains 0, where none is supported.
+    chosen = [values[place] for place in np.where(found.low > 0, found.mean, 0.0).argmax(1)]
     fitted = tuple(_bin(found, place, begin, values, chosen[place]) for place, begin in enumerate(borders))
     notes = tuple(
         f"the bin from {one.begin} tokens has {one.documents} documents, too few to be fitted by itself"
@@ -153,34 +138,29 @@ def fit_schedule(
     return FittedSchedule(_steps(borders, chosen), fitted, level, notes)
 
 
-def _measure(
-    gains: Floats, bins: Numbers, codes: Numbers, count: int, bootstrap: _Bootstrap, *, joined: bool
-) -> _Gains:
-    """Gains[N, T] of each bin, or `joined` of each run of bins, with lower bounds that hold for all at once."""
-    clusters, width = int(codes.max(initial=-1)) + 1, gains.shape[1]
-    sums, counts = np.zeros((clusters, count, width)), np.zeros((clusters, count))
+def _measure(gains: Floats, bins: Numbers, codes: Numbers, count: int, bootstrap: _Bootstrap) -> _Gains:
+    """Gains[N, T] of each bin, with lower bounds that hold for all at once."""
+    clusters = int(codes.max(initial=-1)) + 1
+    sums, texts = np.zeros((clusters, count, gains.shape[1])), np.zeros((clusters, count))
     np.add.at(sums, (codes, bins), gains)
-    np.add.at(counts, (codes, bins), 1)
-    runs = tuple((a, b) for a in range(count) for b in range(a, count) if joined or a == b)
-    by_run = np.stack([sums[:, a : b + 1].sum(1) for a, b in runs], axis=1)
-    texts = np.stack([counts[:, a : b + 1].sum(1) for a, b in runs], axis=1)
+    np.add.at(texts, (codes, bins), 1)
     documents = (texts > 0).sum(0)
-    mean = _share(by_run.sum(0), texts.sum(0)[:, None])
+    mean = share(sums.sum(0), texts.sum(0)[:, None])
     low = np.full(mean.shape, np.nan)
     enough = documents >= bootstrap.least_documents
     if enough.any():
-        low[enough] = _bounds(by_run[:, enough], texts[:, enough], bootstrap)
-    return _Gains(runs, documents, mean, low, sums.sum(0), counts.sum(0).astype(np.int64))
+        low[enough] = _bounds(sums[:, enough], texts[:, enough], bootstrap)
+    return _Gains(texts.sum(0).astype(np.int64), documents, mean, low)
 
 
 def _bounds(sums: Floats, texts: Floats, bootstrap: _Bootstrap) -> Floats:
-    """Simultaneous lower bounds [R, T] of the means of sums[C, R, T] over texts[C, R]."""
+    """Simultaneous lower bounds [B, T] of the means of sums[C, B, T] over texts[C, B]."""
     flat, shape = sums.reshape(len(sums), -1), sums.shape[1:]
-    mean = _share(sums.sum(0), texts.sum(0)[:, None])
+    mean = share(sums.sum(0), texts.sum(0)[:, None])
     away = np.concatenate(
         [
-            _share((weights @ flat).reshape(-1, *shape), (weights @ texts)[:, :, None]) - mean
-            for weights in bootstrap.weights(len(sums))
+            share((weights @ flat).reshape(-1, *shape), (weights @ texts)[:, :, None]) - mean
+            for weights in multiples(len(sums), bootstrap.rng, bootstrap.draws)
         ]
     )
     deviation = np.nanstd(away, axis=0)
@@ -191,52 +171,22 @@ def _bounds(sums: Floats, texts: Floats, bootstrap: _Bootstrap) -> Floats:
     largest = np.nanmax(away[:, varies] / deviation[varies], axis=1)
     documents = (texts > 0).sum(0)[:, None]
     error = deviation * np.sqrt(documents / (documents - 1))
-    reach = _student(max(0.0, float(np.quantile(largest, bootstrap.level))), documents - 1)
+    z = max(0.0, float(np.quantile(largest, bootstrap.level)))
+    reach = -t_quantile(normal_below(-z), documents - 1)
     return np.asarray(mean - np.where(varies, reach * error, 0.0))
 
 
-def _student(z: float, freedom: Numbers) -> Floats:
-    """The t quantile at the probability of the normal quantile z (Abramowitz and Stegun 26.7.5)."""
-    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return np.asarray(z + first / freedom + second / freedom**2)
-
-
-def _each(found: _Gains) -> list[int]:
-    """For each bin the temperature with the largest supported gain, 0 where none has one."""
-    supported = np.where(found.low > 0, found.mean, 0.0)
-    return [int(place) for place in supported.argmax(1)]
-
-
-def _fall(found: _Gains) -> list[int]:
-    """The falling sequence of supported runs with the largest total gain.
-
-    ends[b][t] is the largest gain of bins before b if the last of them has temperature t, and how it is reached.
-    """
-    count = len(found.total)
-    ends: list[dict[int, tuple[float, list[int]]]] = [{-1: (0.0, [])}, *({} for _ in range(count))]
-    for (first, last), low in zip(found.runs, found.low, strict=True):
-        for place in range(found.total.shape[1]):
-            before = [reached for other, reached in ends[first].items() if other < place]
-            if not before or (place > 0 and not low[place] > 0):
-                continue
-            most, taken = max(before, key=lambda reached: reached[0])
-            gain = most + float(found.total[first : last + 1, place].sum())
-            if place not in ends[last + 1] or gain > ends[last + 1][place][0]:
-                ends[last + 1][place] = (gain, [*taken, *[place] * (last - first + 1)])
-    return max(ends[count].values(), key=lambda reached: reached[0])[1]
-
-
 def _bin(found: _Gains, place: int, begin: int, values: list[float], temperature: float) -> FittedBin:
-    run, texts = found.runs.index((place, place)), int(found.texts[place])
-    best = int(found.mean[run].argmax()) if texts else 0
+    texts = int(found.texts[place])
+    best = int(found.mean[place].argmax()) if texts else 0
     return FittedBin(
         begin=begin,
         texts=texts,
-        documents=int(found.documents[run]),
+        documents=int(found.documents[place]),
         temperature=temperature,
         best=values[best],
-        gain=float(found.mean[run, best]),
-        low=float(found.low[run, best]),
+        gain=float(found.mean[place, best]),
+        low=float(found.low[place, best]),
     )
 
 
@@ -244,11 +194,6 @@ def _steps(borders: list[int], chosen: list[float]) -> LengthSchedule:
     before = [1.0, *chosen]
     steps = [step for step, last in zip(zip(borders, chosen, strict=True), before, strict=False) if step[1] != last]
     return LengthSchedule(steps) if steps else PLAIN
-
-
-def _share(sums: Floats, counts: Floats) -> Floats:
-    means: Floats = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
-    return means
 
 
 def _columns(

@@ -29,16 +29,17 @@ class Split:
         return np.array([parts[name] for name in listed], dtype=np.bool_)
 
 
-def split(ids: Iterable[str], seed: int = 0, share: float = 0.5) -> Split:
+def split(ids: Iterable[str], seed: int = 0, share: float = 0.5, *, purpose: str = "schedule") -> Split:
     """A part to fit on, of about `share`, and a part to test on.
 
     An id's part depends on the id, `seed` and `share` alone: it stays when other ids come or go, and a smaller share
-    only takes ids out of the fit part. Give the id of the document, so that all of its texts fall together.
+    only takes ids out of the fit part. Splits for different purposes are independent of each other. Give the id of
+    the document, so that all of its texts fall together.
     """
     if not 0 < share < 1:
         raise StatisticsError(f"share must lie between 0 and 1, got {share}.")
     names = list(dict.fromkeys(ids))
-    drawn = [_draw(name, seed) < share for name in names]
+    drawn = [_draw(name, seed, purpose) < share for name in names]
     fit, test = ([name for name, taken in zip(names, drawn, strict=True) if taken is part] for part in (True, False))
     if not fit or not test:
         raise StatisticsError(
@@ -47,8 +48,7 @@ def split(ids: Iterable[str], seed: int = 0, share: float = 0.5) -> Split:
     return Split(tuple(fit), tuple(test))
 
 
-def _draw(name: str, seed: int) -> float:
+def _draw(name: str, seed: int, purpose: str) -> float:
     """A number in [0, 1) that looks random."""
-    # The word keeps this draw apart from others that are made of the same ids and seed.
-    digest = blake2b(f"schedule\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = blake2b(f"{purpose}\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -8,17 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairspan.calibration.temperature import PLAIN, LengthSchedule, check_temperature
+from fairspan.calibration.temperature import check_temperature
 from fairspan.errors import CalibrationError
+from fairspan.stats.theorems import theorem_3_bound
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-
-
-def predicted_sigma_a(lengths: ArrayLike, sigma_s: ArrayLike) -> Floats:
-    """LC Theorem 3: √(L / (2 √(1 + e^{−2σ_s²}) (L − 1)^{3/2} + 1)), what σ_a should not exceed."""
-    length, s = np.asarray(lengths, np.float64), np.asarray(sigma_s, np.float64)
-    return np.asarray(np.sqrt(length / (2 * np.sqrt(1 + np.exp(-2 * s**2)) * (length - 1) ** 1.5 + 1)))
 
 
 def keeping_temperature(lengths: ArrayLike, sigma_s: ArrayLike, target: float) -> Floats:
@@ -67,21 +62,13 @@ class Reach:
         )
 
 
-def keep_reference(
-    lengths: Sequence[int],
-    sigma_s: ArrayLike,
-    reference: int,
-    *,
-    least: float = 0.5,
-    resolution: float = 0.01,
-) -> LengthSchedule:
-    """The temperature at which LC Theorem 3 predicts of longer texts the σ_a that it predicts of `reference` tokens.
+def reference_reach(lengths: Sequence[int], sigma_s: ArrayLike, reference: int, *, least: float = 0.5) -> Reach:
+    """Up to which length a temperature keeps the σ_a that LC Theorem 3 predicts of `reference` tokens.
 
-    Texts up to `reference` keep 1. **The equation has a solution for slightly longer texts only**: a lower
-    temperature takes √(1 + e^{−2σ_s²}) from at most √2 to no less than 1, whereas the prediction falls with ⁴√L. So a
-    text can be at most about 1 + e^{−2σ_s²} times as long as the reference, with σ_s of the reference: 1.6 times for
-    0.5, 1.14 times for 1, 1.0003 times for 2, and never twice. All longer texts take `least`, which does not keep
-    σ_a. `reference_reach` says where that begins.
+    **The equation has a solution for slightly longer texts only**: a lower temperature takes √(1 + e^{−2σ_s²}) from
+    at most √2 to no less than 1, whereas the prediction falls with ⁴√L. So a text can be at most about 1 + e^{−2σ_s²}
+    times as long as the reference, with σ_s of the reference: 1.6 times for 0.5, 1.14 times for 1, 1.0003 times for
+    2, and never twice.
 
     The theorem bounds σ_a of independent Gaussian scores, and that of trained attention may lie elsewhere. It is
     about one layer: a temperature in every layer also changes the inputs of later ones, and so their σ_s.
@@ -90,22 +77,7 @@ def keep_reference(
         lengths: where σ_s was measured. In between it is interpolated along log L, and beyond held.
         sigma_s: [lengths], at temperature 1, or one number for all.
         least: the lowest temperature allowed, above 0 and at most 1.
-        resolution: a new step begins where the temperature has moved by so much, and is exact there.
     """
-    if not resolution > 0:
-        raise CalibrationError(f"resolution is a difference of temperatures above 0, got {resolution!r}.")
-    longer, wanted = _wanted(lengths, sigma_s, reference, least)
-    steps: list[tuple[int, float]] = []
-    now = 1.0
-    for tokens, tau in zip(longer.tolist(), np.maximum(wanted, least).tolist(), strict=True):
-        if abs(tau - now) >= resolution or tau == least != now:
-            steps.append((tokens, tau))
-            now = tau
-    return LengthSchedule(steps) if steps else PLAIN
-
-
-def reference_reach(lengths: Sequence[int], sigma_s: ArrayLike, reference: int, *, least: float = 0.5) -> Reach:
-    """Up to which length `keep_reference` keeps what it says, with a note in words."""
     longer, wanted = _wanted(lengths, sigma_s, reference, least)
     reach, limit = (int(longer[kept].max(initial=reference)) for kept in (wanted >= least, wanted > 0))
     return Reach(reference, float(least), reach, limit)
@@ -131,5 +103,5 @@ def _wanted(lengths: Sequence[int], sigma_s: ArrayLike, reference: int, least: f
         )
     values = np.broadcast_to(spread, knots.shape)
     longer = np.arange(reference + 1, 2 * reference + 1)
-    target = predicted_sigma_a(reference, np.interp(np.log(reference), np.log(knots), values))
+    target = theorem_3_bound(reference, np.interp(np.log(reference), np.log(knots), values))
     return longer, keeping_temperature(longer, np.interp(np.log(longer), np.log(knots), values), float(target))

@@ -14,8 +14,8 @@
   const show = (number) => {
     chosen = number;
     const now = data.treatments[number], before = data.treatments[0];
-    document.querySelector("[data-name]").textContent = now.name;
-    document.querySelector("[data-finding]").textContent = `${now.finding[0].toUpperCase()}${now.finding.slice(1)}.`;
+    document.querySelector("[data-name]").textContent = now.treatment;
+    document.querySelector("[data-finding]").textContent = now.finding;
     data.segments.forEach((_, place) => {
       const share = now.share[place], row = rows[place], fill = part(row, "data-fill");
       fill.style.width = width(share);
@@ -40,7 +40,7 @@
     const more = [`share ${percent(one.share[place])}`, `cosine ${decimal(one.representation[place])}`];
     if (one.attention) more.push(`attention ${percent(one.attention[place])}`);
     if (one.retention) more.push(`retention ${decimal(one.retention[place])}`);
-    return `${one.name}: ${more.join(", ")}`;
+    return `${one.treatment}: ${more.join(", ")}`;
   });
   const describe = (place) => {
     const { number, label, status } = data.segments[place];

@@ -1,0 +1,39 @@
+"""`Family`: the documents of one size and language plan, on which statistics are computed together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from fairspan.design.plan import LanguagePlan
+
+FAMILY = ["measure", "treatment", "n", "lead", "later"]
+"""The columns of rows that are analysed together."""
+
+PLAN = (
+    pl.when(pl.col("lead") == pl.col("later"))
+    .then(pl.col("lead").cast(pl.String))
+    .otherwise(pl.concat_str("lead", "later", separator=":"))
+    .alias("plan")
+)
+"""The name of each row's plan, such as "en" or "de:en"."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """The documents of one size and language plan, under one measure."""
+
+    measure: str
+    n: int
+    lead: str
+    later: str
+
+    @property
+    def plan(self) -> str:
+        return str(LanguagePlan(self.lead, self.later))
+
+    @property
+    def labels(self) -> dict[str, str | int]:
+        """The columns of a frame that name it."""
+        return {"plan": self.plan, "lead": self.lead, "later": self.later, "n": self.n}

@@ -1,0 +1,226 @@
+"""The statistics of an audit as tidy frames; tables, charts, JSON and CSV are made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from fairspan.errors import StatisticsError
+from fairspan.runs.log import RunLog
+from fairspan.runs.sides import Side
+from fairspan.stats.bootstrap import Interval
+from fairspan.stats.contrasts import Contrast, Contrasts
+from fairspan.stats.joint import AveragedEffect
+from fairspan.stats.positions import PositionEffects, marker
+from fairspan.studies.audit.attention import attention_frame
+from fairspan.studies.audit.comparison import Comparison, compare_sides
+from fairspan.studies.audit.family import FAMILY, PLAN
+from fairspan.studies.audit.summary import Cell, Joint, Summary
+from fairspan.studies.audit.words import POSITION_MEASURES
+
+Record = dict[str, Any]
+_CONTRAST = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
+_SECONDARY = ("spread", "gini", "psi", "first_second", "first_last")
+_VERDICTS = {"model": pl.String, "measure": pl.String, "treatment": pl.String, "verdict": pl.String}
+
+
+def frames_of(summary: Summary) -> dict[str, pl.DataFrame]:
+    """All statistics of a run by name; only "verdicts" is there without any rows."""
+    model, cells = summary.log.model, summary.cells
+    means = _frame(record for cell in cells for record in _means(model, cell))
+    found = {
+        "verdicts": verdict_frame(summary),
+        "families": _frame(_family_record(model, cell) for cell in cells),
+        "coefficients": _frame(record for cell in cells for record in _coefficients(model, cell)),
+        "means": means if cells else bare_means(summary.log),
+        "unevenness": _frame(_unevenness(model, cell) for cell in cells),
+        "joint": _frame(record for joint in summary.joint for record in _joint_records(model, joint)),
+        "attention": attention_frame(summary.log),
+        "changes": change_frame(_changes(summary)),
+    }
+    return {name: frame for name, frame in found.items() if name == "verdicts" or len(frame)}
+
+
+def verdict_frame(summary: Summary) -> pl.DataFrame:
+    """One row for each measure and treatment."""
+    rows = [
+        (
+            summary.log.model,
+            measure,
+            treatment,
+            summary.worst(measure, treatment).verdict.kind,
+            summary.sentence(measure, treatment),
+        )
+        for measure in summary.measures
+        for treatment in summary.treatments(measure)
+    ]
+    return pl.DataFrame(rows, schema={**_VERDICTS, "sentence": pl.String}, orient="row")
+
+
+def bare_means(log: RunLog) -> pl.DataFrame:
+    """Position means without intervals, for a log that allows no statistics."""
+    rows = log.rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
+    found = rows.group_by(*FAMILY, "position", maintain_order=True).agg(
+        pl.col("value").mean().alias("estimate"),
+        pl.lit(None, pl.Float64).alias("low"),
+        pl.lit(None, pl.Float64).alias("high"),
+        pl.col("tokens").mean(),
+        pl.col("set").n_unique().cast(pl.Int64).alias("sets"),
+        pl.col("document").n_unique().cast(pl.Int64).alias("documents"),
+    )
+    order = rows.select(FAMILY).unique(maintain_order=True).with_row_index("family")
+    found = found.join(order, on=FAMILY).sort("family", "position")
+    names = ("position", "estimate", "low", "high", "tokens")
+    labels = ("measure", "treatment", PLAN, "lead", "later", "n", "sets", "documents")
+    return found.select(pl.lit(log.model).alias("model"), *labels, *names)
+
+
+def change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
+    """The spread between positions on the first side and on the second."""
+    return _frame(
+        {
+            **_sides(one),
+            "first_spread": one.spreads[0],
+            "second_spread": one.spreads[1],
+            "change_estimate": one.spreads[1] - one.spreads[0],
+            "change_low": one.paired.spread.low,
+            "change_high": one.paired.spread.high,
+            "p_value": one.paired.joint.p_value,
+            "inference": one.paired.inference,
+        }
+        for one in found
+    )
+
+
+def coefficient_change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
+    """Every coefficient on both sides with its change, that of its absolute value, and that of the mean."""
+    records = []
+    for one in found:
+        paired = one.paired
+        for place in range(one.n):
+            # β0 is the mean at position 1; the others have their own differences.
+            change = _contrast(paired.means, 0) if place == 0 else _contrast(paired.effects, place - 1)
+            absolute = dict.fromkeys(_CONTRAST) if place == 0 else _contrast(paired.absolute, place - 1)
+            records.append(
+                {
+                    **_sides(one),
+                    "position": place + 1,
+                    "coefficient": symbol(place + 1),
+                    "first_estimate": float(paired.first.estimate[place]),
+                    "second_estimate": float(paired.second.estimate[place]),
+                    **{f"change_{name}": value for name, value in change.items()},
+                    **{f"absolute_change_{name}": value for name, value in absolute.items()},
+                    **{f"mean_change_{name}": value for name, value in _contrast(paired.means, place).items()},
+                    "inference": paired.inference,
+                }
+            )
+    return _frame(records)
+
+
+def symbol(position: int) -> str:
+    """β0, β2, β3, …"""
+    return f"β{0 if position == 1 else position}"
+
+
+def interval(row: Record, prefix: str = "") -> Interval:
+    """The estimate of a frame's row with its interval."""
+    return Interval(*(row[f"{prefix}{name}"] for name in ("estimate", "low", "high")))
+
+
+def _frame(records: Iterable[Record]) -> pl.DataFrame:
+    return pl.DataFrame(list(records), infer_schema_length=None)
+
+
+def _changes(summary: Summary) -> list[Comparison]:
+    """Every treatment against the first, on the same documents."""
+    there = {cell.treatment for cell in summary.cells}
+    sides = [Side(summary.log, name) for name in summary.log.treatments if name in there]
+    return [one for side in sides[1:] for one in compare_sides(sides[0], side)]
+
+
+def _labels(model: str, cell: Cell) -> Record:
+    sizes = {"sets": cell.effects.clusters, "documents": cell.documents}
+    return {"model": model, "measure": cell.measure, "treatment": cell.treatment, **cell.labels, **sizes}
+
+
+def _sides(one: Comparison) -> Record:
+    named = {
+        f"{which}_{what}": value
+        for which, side in (("first", one.first), ("second", one.second))
+        for what, value in (("run", side.log.run), ("model", side.log.model), ("treatment", side.treatment))
+    }
+    return {"measure": one.measure, **named, **one.labels, "sets": one.paired.clusters, "documents": one.documents}
+
+
+def _contrast(found: Contrasts | PositionEffects, place: int) -> Record:
+    return {name: float(getattr(found, name)[place]) for name in _CONTRAST}
+
+
+def _family_record(model: str, cell: Cell) -> Record:
+    names = ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
+    decided = {name: getattr(cell.verdict, name) for name in names}
+    return {**_labels(model, cell), "verdict": cell.verdict.kind, **decided, "sentence": cell.verdict.sentence()}
+
+
+def _coefficients(model: str, cell: Cell) -> Iterator[Record]:
+    for position in range(1, cell.n + 1):
+        found = _contrast(cell.effects, position - 1)
+        yield {
+            **_labels(model, cell),
+            "position": position,
+            "coefficient": symbol(position),
+            **found,
+            "marker": marker(found["p_value"]),
+            "inference": cell.effects.inference,
+        }
+
+
+def _means(model: str, cell: Cell) -> Iterator[Record]:
+    means = cell.effects.means
+    for place in range(cell.n):
+        ends = {name: float(getattr(means, name)[place]) for name in ("estimate", "low", "high")}
+        yield {**_labels(model, cell), "position": place + 1, **ends, "tokens": cell.tokens[place]}
+
+
+def _unevenness(model: str, cell: Cell) -> Record:
+    ends = {
+        f"{name}_{end}": float(getattr(getattr(cell.secondary, name), end))
+        for name in _SECONDARY
+        for end in ("estimate", "low", "high")
+    }
+    tests = {"gini_p": cell.secondary.gini_p, "joint_p": cell.effects.joint.p_value}
+    return {**_labels(model, cell), **ends, **tests, "verdict": cell.verdict.kind}
+
+
+def _joint_records(model: str, joint: Joint) -> Iterator[Record]:
+    """Differences between positions and between languages, the slope of log(tokens), and the mean of each cell."""
+
+    def record(effect: str, found: Contrast | Record | None = None, **told: Any) -> Record:
+        numbers = found if isinstance(found, dict) else {name: getattr(found, name, None) for name in _CONTRAST}
+        labels = {"model": model, "measure": joint.measure, "treatment": joint.treatment, "n": joint.n}
+        about = dict.fromkeys(("position", "language", "against", "averaged_over"))
+        return {**labels, "effect": effect, **about, **numbers, "joint_p": None, "reason": None, **told}
+
+    if joint.model is None:
+        yield record("model", reason=joint.reason)
+        return
+    for name, estimate in (("position", joint.model.position_effect), ("language", joint.model.language_effect)):
+        try:
+            effect: AveragedEffect = estimate()
+        except StatisticsError as error:
+            yield record(name, reason=str(error))
+            continue
+        for place, label in enumerate(effect.names):
+            yield record(
+                name,
+                _contrast(effect.contrasts, place),
+                **{name: label},
+                against=str(effect.baseline),
+                averaged_over=", ".join(map(str, effect.over)),
+                joint_p=effect.test.p_value,
+            )
+    yield record("log_tokens", joint.model.slope())
+    for position, language in joint.model.cells:
+        yield record("mean", joint.model.mean((position, language)), position=position, language=language)

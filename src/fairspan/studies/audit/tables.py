@@ -1,0 +1,328 @@
+"""The tables of an audit: verdicts, unevenness, coefficients as in the papers, changes, and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from fairspan.errors import LogError
+from fairspan.report.table import Cell, Column, Row, Table, Tone, row
+from fairspan.report.text import model_name, number
+from fairspan.studies.audit.attention import AROUND
+from fairspan.studies.audit.frames import interval, symbol
+
+Frames = Mapping[str, pl.DataFrame]
+
+TONES: dict[str, Tone] = {"fair": "good", "biased": "bad", "inconclusive": "open"}
+MARKERS = {"◇": "p < 0.01", "□": "p < 0.05", "•": "not significant"}
+MEANING = "β0: the mean at position 1; βp: the difference of position p from it; n: segments in a document"
+SHARED = "sets share segments: p allows for it, the interval of the change resamples sets and does not"
+
+
+def verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
+    """The verdict on each treatment in words; the frame has that on every family of documents."""
+    rows = [
+        row(one["measure"], one["treatment"], cells=[_verdict(one["verdict"]), reason(one)])
+        for one in frames["verdicts"].iter_rows(named=True)
+    ]
+    columns = (Column("verdict", align="left"), Column("in words", align="wrap"))
+    title = f"Verdicts on {model_name(model)}"
+    heads = ("measure", "treatment")
+    return Table("verdicts", title, heads, columns, tuple(rows), frames["families"], grouped=1, notes=tuple(notes))
+
+
+def unevenness_table(frames: Frames, measure: str, model: str) -> Table:
+    """How much positions differ, in every family of documents under every treatment."""
+    frame = _in_order(frames["unevenness"].filter(pl.col("measure") == measure), "plan", "n", "treatment")
+    rows = []
+    for one in frame.iter_rows(named=True):
+        numbers = [Cell(interval(one, f"{name}_")) for name in ("spread", "gini", "psi")]
+        heads = (one["plan"], str(one["n"]), one["treatment"])
+        rows.append(row(*heads, cells=[*numbers, _verdict(one["verdict"])]))
+    names = ("spread [95 %]", "Gini [95 %]", "PSI [95 %]")
+    notes = (
+        "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the position means",
+        f"verdict: on differences between positions within ±{frames['families']['margin'][0]:g}",
+    )
+    return Table(
+        f"{measure}-unevenness",
+        f"Unevenness of {measure} between positions ({model_name(model)})",
+        ("plan", "n", "treatment"),
+        (*(Column(name) for name in names), Column("verdict", align="left")),
+        tuple(rows),
+        frame,
+        grouped=2,
+        notes=notes,
+    )
+
+
+def coefficient_tables(frames: Frames, measure: str, model: str) -> list[Table]:
+    """IRF's tables of a run: plain ones, then each treatment (c.) beside the first one (uc.).
+
+    Documents in one language stand in one table, and mixed ones in a table for each language of the later segments. A
+    run of one plan has all treatments in one plain table.
+    """
+    frame = frames["coefficients"].filter(pl.col("measure") == measure)
+    baseline, *others = _values(frame, "treatment")
+    one_plan = frame["plan"].n_unique() == 1
+    tables = []
+    for setting, suffix, own in _settings(frame):
+        parts = [("", own)] if one_plan else [(name, _only(own, name)) for name in (baseline, *others)]
+        for name, part in parts:
+            if len(part):
+                about = ", ".join(word for word in (setting, model_name(model), name) if word)
+                stem = f"{measure}-coefficients" + (f"-{name}{suffix}" if name else "")
+                title = f"OLS coefficients of {measure} ({about})"
+                tables.append(plain_layout(part, stem, title, notes=_notes(part), brief=True))
+    for name in others:
+        for setting, suffix, own in _settings(frame):
+            part = _only(own, baseline, name)
+            if part["treatment"].n_unique() == 2:
+                title = f"OLS coefficients of {measure} ({setting}, {model_name(model)}, {name} beside {baseline})"
+                stem = f"{measure}-calibrated-{name}{suffix}"
+                notes = (f"c.: {name}; uc.: {baseline}", *_notes(part))
+                tables.append(paired_layout(part, stem, title, name, baseline, notes=notes))
+    return tables
+
+
+def plain_layout(
+    frame: pl.DataFrame, name: str, title: str, *, notes: Sequence[str] = (), digits: int = 3, brief: bool = False
+) -> Table:
+    """A column for each plan, as in IRF's Tables 1–15, or for each treatment where there is one plan only.
+
+    Args:
+        frame: coefficients; the columns treatment, plan, n, position, estimate and marker are read.
+    """
+    plans, treatments = _values(frame, "plan"), _values(frame, "treatment")
+    if len(plans) == 1:
+        columns = {(plans[0], one): Column(one) for one in treatments}
+    else:
+        several = len(treatments) > 1
+        columns = {
+            (plan, one): Column(one, heading(plan)) if several else Column(heading(plan))
+            for plan in plans
+            for one in treatments
+        }
+
+    def head(position: int) -> str:
+        return f"{symbol(position)} ({'Intercept' if position == 1 else f'{position} vs. 1'})"
+
+    rows = tuple(Row((str(n), head(position)), cells) for n, position, cells in _cells(frame, columns, digits))
+    heads = ("n", "")
+    return Table(name, title, heads, tuple(columns.values()), rows, frame, 1, notes=tuple(notes), brief=brief)
+
+
+def paired_layout(
+    frame: pl.DataFrame,
+    name: str,
+    title: str,
+    treatment: str,
+    baseline: str,
+    *,
+    notes: Sequence[str] = (),
+    digits: int = 3,
+) -> Table:
+    """Two columns for each plan, calibrated (c.) and uncalibrated (uc.), as in IRF's Tables 16–19."""
+    there = _values(frame, "treatment")
+    for one in (treatment, baseline):
+        if one not in there:
+            raise LogError(f"there are no coefficients of {one!r}, only of {', '.join(there)}.")
+    columns = {
+        (plan, one): Column(short, heading(plan))
+        for plan in _values(frame, "plan")
+        for one, short in ((treatment, "c."), (baseline, "uc."))
+    }
+    rows = tuple(Row((str(n), symbol(position)), cells) for n, position, cells in _cells(frame, columns, digits))
+    return Table(name, title, ("n", ""), tuple(columns.values()), rows, frame, 1, notes=tuple(notes))
+
+
+def change_table(frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
+    """The spread between positions before and after, on the same documents."""
+    frame = _paired_rows(frame, measure)
+    rows = [
+        row(
+            _pair(one, "treatment"),
+            one["plan"],
+            str(one["n"]),
+            cells=[
+                Cell(one["documents"], ",d"),
+                Cell(one["first_spread"]),
+                Cell(one["second_spread"]),
+                Cell(interval(one, "change_"), "+.3f"),
+                Cell(one["p_value"], "p"),
+            ],
+        )
+        for one in frame.iter_rows(named=True)
+    ]
+    columns = tuple(Column(name) for name in ("documents", "before", "after", "change [95 %]", "p"))
+    title = f"Spread of {measure} between positions, on the same documents ({_models(frame)})"
+    notes = ("p: of the test that no difference from position 1 has changed", *_pair_notes(frame))
+    heads = ("treatment", "plan", "n")
+    return Table(f"{measure}-changes", title, heads, columns, tuple(rows), frame, 2, notes=notes, brief=brief)
+
+
+def coefficient_change_table(frame: pl.DataFrame, measure: str) -> Table:
+    """Every coefficient before and after, on the same documents."""
+    frame = _paired_rows(frame, measure)
+    rows = [
+        row(
+            _pair(one, "treatment"),
+            one["plan"],
+            str(one["n"]),
+            one["coefficient"],
+            cells=[
+                Cell(one["first_estimate"]),
+                Cell(one["second_estimate"]),
+                Cell(interval(one, "change_"), "+.3f"),
+                Cell(one["change_p_value"], "p"),
+            ],
+        )
+        for one in frame.iter_rows(named=True)
+    ]
+    columns = tuple(Column(name) for name in ("before", "after", "change [95 %]", "p"))
+    return Table(
+        f"{measure}-coefficient-changes",
+        f"Changes of the coefficients of {measure}, on the same documents ({_models(frame)})",
+        ("treatment", "plan", "n", ""),
+        columns,
+        tuple(rows),
+        frame,
+        grouped=3,
+        notes=(MEANING, *_pair_notes(frame)),
+    )
+
+
+def attention_tables(frame: pl.DataFrame) -> list[Table]:
+    """Attention by segment, in the last third of the layers and in all of them: one table for each family."""
+    chosen = frame.filter((pl.col("measure") == "attention_segment") & pl.col("layers").is_in(["last third", "all"]))
+    families = chosen.partition_by("n", "plan", as_dict=True, maintain_order=True)
+    return [_attention_table(own, n, plan) for (n, plan), own in families.items()]
+
+
+def _attention_table(frame: pl.DataFrame, n: int, plan: str) -> Table:
+    held = set(frame.filter(pl.col("estimate") > 0)["part"])
+    parts = [f"segment {place}" for place in range(1, n + 1)] + [part for part in AROUND if part in held]
+    rows = []
+    for (layers, name), own in frame.partition_by("layers", "treatment", as_dict=True, maintain_order=True).items():
+        found = {one["part"]: one for one in own.iter_rows(named=True)}
+        rows.append(row(layers, name, cells=[_percent(found[part]) for part in parts]))
+    documents = max(frame["documents"])
+    return Table(
+        f"attention-segments-{plan.replace(':', '-')}-n{n}",
+        f"Attention by segment ({plan}, n = {n}, {documents} documents), in % of the pooled row's",
+        ("layers", "treatment"),
+        tuple(Column(part.removeprefix("segment ")) for part in parts),
+        tuple(rows),
+        frame,
+        grouped=1,
+        notes=("±: half of the 95 % interval",),
+        brief=True,
+    )
+
+
+def reason(verdict: Mapping[str, Any]) -> str:
+    """A verdict's sentence without the word that stands beside it."""
+    kind, sentence = verdict["verdict"], str(verdict["sentence"])
+    return sentence.removeprefix(f"{kind}: ").removeprefix(f"{kind} ")
+
+
+def heading(plan: str) -> str:
+    """A plan as it stands over a column: a language, or that of the first segment before that of the later ones.
+
+    >>> heading("zh:en")
+    '[zh, en, ..., en]'
+    """
+    lead, _, later = plan.partition(":")
+    return f"[{lead}, {later}, ..., {later}]" if later else lead
+
+
+def legend(frame: pl.DataFrame) -> str:
+    """What the markers mean that occur; nothing is said of those that do not."""
+    there = set(frame["marker"])
+    used = [f"{sign} {meaning}" for sign, meaning in MARKERS.items() if sign in there]
+    return f"p < 0.001 unless marked: {', '.join(used)}" if used else "p < 0.001 for all"
+
+
+def _cells(
+    frame: pl.DataFrame, columns: Mapping[tuple[str, str], Column], digits: int
+) -> Iterator[tuple[int, int, tuple[Cell, ...]]]:
+    """A row of cells for each size and position; empty where a size was not measured."""
+    found = {
+        (one["n"], one["position"], one["plan"], one["treatment"]): Cell(
+            one["estimate"], f".{digits}f", mark=one["marker"]
+        )
+        for one in frame.iter_rows(named=True)
+    }
+    for n in sorted(set(frame["n"])):
+        for position in range(1, n + 1):
+            yield n, position, tuple(found.get((n, position, *column), Cell("")) for column in columns)
+
+
+def _settings(frame: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """What the documents are, what a table's name ends in, and the coefficients: first one language, then mixed."""
+    same = pl.col("lead") == pl.col("later")
+    alone, mixed = frame.filter(same), frame.filter(~same)
+    if len(alone):
+        languages = _values(alone, "lead")
+        yield "monolingual" if len(languages) > 1 else languages[0], "", alone
+    for later in _values(mixed, "later"):
+        yield f"mixed-language, later segments in {later}", f"-mixed-{later}", mixed.filter(pl.col("later") == later)
+
+
+def _notes(frame: pl.DataFrame) -> tuple[str, ...]:
+    kinds = ", ".join(sorted(set(frame["inference"])))
+    sets = sorted(set(frame["sets"]))
+    counted = f"{sets[0]}" if len(sets) == 1 else f"{sets[0]} to {sets[-1]}"
+    return MEANING, legend(frame), f"sets: {counted}; inference: {kinds}"
+
+
+def _only(frame: pl.DataFrame, *treatments: str) -> pl.DataFrame:
+    return frame.filter(pl.col("treatment").is_in(treatments))
+
+
+def _values(frame: pl.DataFrame, column: str) -> list[str]:
+    """What stands in a column, in the order of its first appearance."""
+    return frame[column].unique(maintain_order=True).to_list()
+
+
+def _in_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Sorted by numbers, and by names in the order of their first appearance."""
+    keys = [
+        pl.col(name).cast(pl.Enum(_values(frame, name))) if frame[name].dtype == pl.String else pl.col(name)
+        for name in columns
+    ]
+    return frame.sort(keys, maintain_order=True)
+
+
+def _paired_rows(frame: pl.DataFrame, measure: str) -> pl.DataFrame:
+    order = ("first_treatment", "second_treatment", "plan", "n")
+    return _in_order(frame.filter(pl.col("measure") == measure), *order)
+
+
+def _pair(one: Mapping[str, Any], what: str) -> str:
+    first, second = one[f"first_{what}"], one[f"second_{what}"]
+    return str(first) if first == second else f"{first} → {second}"
+
+
+def _models(frame: pl.DataFrame) -> str:
+    one = frame.row(0, named=True)
+    return _pair({name: model_name(one[name]) for name in ("first_model", "second_model")}, "model")
+
+
+def _pair_notes(frame: pl.DataFrame) -> list[str]:
+    one = frame.row(0, named=True)
+    across = one["first_run"] != one["second_run"]
+    notes = [f"before: {one['first_run']}; after: {one['second_run']}"] if across else []
+    return [*notes, *([SHARED] if "two-way" in set(frame["inference"]) else [])]
+
+
+def _percent(share: Mapping[str, Any]) -> Cell:
+    half = number(100 * (share["high"] - share["estimate"]), ".1f")
+    known = share["high"] == share["high"]
+    return Cell(100 * share["estimate"], ".1f", mark=f" ±{half}" if known else "")
+
+
+def _verdict(kind: str) -> Cell:
+    return Cell(kind, tone=TONES[kind])

@@ -1,0 +1,147 @@
+"""What an audit shows: verdicts, profiles, attention and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log as logarithm
+
+import polars as pl
+
+from fairspan.report.table import Table
+from fairspan.report.text import model_name, number, with_bounds
+from fairspan.report.view import Card, Section, View
+from fairspan.runs.log import RunLog
+from fairspan.studies.audit.charts import Shown, attention_section, profile_section, switch_of
+from fairspan.studies.audit.frames import frames_of, interval
+from fairspan.studies.audit.summary import summarize_or_say_why
+from fairspan.studies.audit.tables import (
+    TONES,
+    Frames,
+    attention_tables,
+    change_table,
+    coefficient_tables,
+    reason,
+    unevenness_table,
+    verdict_table,
+)
+
+METHODS = (
+    (
+        "Documents are built from segments that were written independently of each other. The orders are balanced: "
+        "every segment stands at every position, so that content is not confused with position."
+    ),
+    (
+        "Representation is the cosine between the vector of the whole document and the vector of one of its segments "
+        "embedded alone. Least squares on the positions, with errors clustered on the sets of segments, give the "
+        "means, the differences from position 1 and their intervals."
+    ),
+    (
+        "A treatment is fair if every difference between positions is significantly smaller than the margin, biased "
+        "if at least one is significantly larger (after Holm's correction), and inconclusive otherwise. For "
+        "inconclusive ones the number of further sets that would decide is estimated."
+    ),
+    (
+        "Treatments change attention while the model runs, never its weights. Segments and documents are embedded "
+        "under the same treatment unless the treatment says otherwise."
+    ),
+)
+
+
+def view_of(log: RunLog) -> View:
+    """Everything that an audit has to show."""
+    summary = summarize_or_say_why(log)
+    frames = frames_of(summary)
+    shown = Shown(log.model, frames)
+    sections = [profile_section([shown], measure) for measure in shown.measures]
+    tables = _tables(frames, log.model, summary.notes)
+    if "attention" in frames:
+        section = attention_section(shown)
+        looked = tuple(attention_tables(frames["attention"]))
+        sections.append(Section(section.title, section.intro, section.charts, folded=looked))
+    if tables:
+        first = next(table for table in tables if table.brief)
+        folded = tuple(table for table in tables if table is not first)
+        sections.append(Section("Tables", tables=(first,), folded=folded))
+    return View(
+        title=f"How fairly {model_name(log.model)} represents each part of a text",
+        heading=_heading(log),
+        cards=_cards(frames),
+        sections=tuple(sections),
+        frames=frames,
+        picture=next((chart.name for section in sections for chart in section.charts), ""),
+        remarks=tuple(_joint_sentences(frames)),
+        notes=tuple(summary.notes),
+        switch=switch_of([shown]),
+        methods=METHODS,
+    )
+
+
+def _heading(log: RunLog) -> str:
+    header = log.header
+    seconds = header["timings"].get("seconds")
+    sizes = ", ".join(map(str, log.spec["design"]["sizes"]))
+    took = "" if seconds is None else f", {number(seconds, '.0f')} s"
+    return (
+        f"{log.model} on {header['corpus']['name']}: {header['documents']} documents of {sizes} segments, "
+        f"{', '.join(header['plans'])}{took}"
+    )
+
+
+def _cards(frames: Frames) -> tuple[Card, ...]:
+    """The verdict on every treatment, measure by measure."""
+    verdicts = frames["verdicts"]
+    several = verdicts["measure"].n_unique() > 1
+    cards = []
+    for one in verdicts.iter_rows(named=True):
+        chosen = {"measure": one["measure"], "treatment": one["treatment"]}
+        spreads = frames["unevenness"].filter(**chosen)["spread_estimate"]
+        means = frames["means"].filter(**chosen).group_by("plan", "n").agg(pl.col("estimate").mean())["estimate"]
+        name = f"{one['treatment']} · {one['measure']}" if several else one["treatment"]
+        detail = f"spread between positions {_range(spreads)}, mean {_range(means)}"
+        cards.append(Card(name, one["verdict"], TONES[one["verdict"]], (reason(one), detail)))
+    return tuple(cards)
+
+
+def _range(values: pl.Series) -> str:
+    low, high = (number(value) for value in (values.min(), values.max()))  # type: ignore[arg-type]
+    return low if low == high else f"{low} to {high}"
+
+
+def _joint_sentences(frames: Frames) -> list[str]:
+    """What the model over all plans says about position, language and length."""
+    if "joint" not in frames:
+        return []
+    keys = ("measure", "treatment", "n")
+    sentences = []
+    for (measure, treatment, n), rows in (
+        frames["joint"].partition_by(keys, as_dict=True, maintain_order=True).items()
+    ):
+        parts = []
+        for effect in ("model", "position", "language"):
+            own = rows.filter(pl.col("effect") == effect).to_dicts()
+            if own and own[0]["reason"]:
+                parts.append(own[0]["reason"].removesuffix("."))
+            elif own:
+                words = ", ".join(f"{one[effect]} {with_bounds(interval(one), '+.3f')}" for one in own)
+                parts.append(f"{effect} against {own[0]['against']}: {words}")
+        slopes = rows.filter(pl.col("effect") == "log_tokens")["estimate"]
+        parts += [f"a segment twice as long: {number(slope * logarithm(2), '+.3f')}" for slope in slopes]
+        sentences.append(f"{treatment}, n={n}, {measure}, all plans together: {'; '.join(parts)}")
+    return sentences
+
+
+def _tables(frames: Frames, model: str, notes: Sequence[str]) -> list[Table]:
+    """All tables of an audit, verdicts first; none where no position was measured."""
+    if "families" not in frames:
+        return []
+    found = [verdict_table(frames, model, notes)]
+    for measure in _measures(frames["families"]):
+        found.append(unevenness_table(frames, measure, model))
+        found += coefficient_tables(frames, measure, model)
+    if "changes" in frames:
+        found += [change_table(frames["changes"], measure) for measure in _measures(frames["changes"])]
+    return found
+
+
+def _measures(frame: pl.DataFrame) -> list[str]:
+    return frame["measure"].unique(maintain_order=True).to_list()

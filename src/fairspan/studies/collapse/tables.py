@@ -1,0 +1,166 @@
+"""The tables of a study of length: geometry, classification and attention by length, bounds, repeated words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from fairspan.report.table import Cell, Column, Row, Table, row
+from fairspan.report.text import model_name
+from fairspan.studies.collapse.labels import LABELS, label, meaning
+from fairspan.studies.collapse.summary import LengthSummary
+
+CLASSIFICATION = ("correct", "entropy")
+LAST_LAYER = ("sigma_a", "theorem_3", "sigma_s")
+
+
+def tables_of(summary: LengthSummary) -> list[Table]:
+    """The tables that the study has numbers for, the most important first."""
+    made = (geometry_table, classification_table, last_layer_table, filter_table, bounds_table, repeated_table)
+    return [table for make in made if (table := make(summary)).rows]
+
+
+def where(summary: LengthSummary) -> str:
+    """The model and the corpus, for titles."""
+    return f"{model_name(summary.log.model)} on {summary.log.header['corpus']['name']}"
+
+
+def geometry_table(summary: LengthSummary) -> Table:
+    """Every measure of the vectors by length, and what each doubling of length adds."""
+    rows = []
+    for measure in summary.measures:
+        for name in summary.controlled:
+            values = [summary.value(name, measure, length) for length in summary.lengths]
+            doubling = Cell(summary.value(name, measure, None, "doubling"), "+.3f")
+            cells = [Cell(one and one.estimate) for one in values]
+            rows.append(row(label(measure), label(name), cells=[*cells, doubling]))
+    return Table(
+        "geometry",
+        f"Vectors of texts by length ({where(summary)})",
+        ("measure", "treatment"),
+        (*_lengths(summary), Column("each doubling [95 %]")),
+        tuple(rows),
+        summary.geometry,
+        grouped=1,
+        notes=tuple(meaning(measure) for measure in summary.measures),
+        brief=True,
+    )
+
+
+def classification_table(summary: LengthSummary) -> Table:
+    """Accuracy and entropy of a classifier by length, with a star where a treatment changes them."""
+    rows = []
+    for measure in summary.classification["measure"].unique(maintain_order=True):
+        for name in summary.treatments:
+            values = [summary.value(name, measure, length) for length in summary.lengths]
+            changes = [summary.value(name, measure, length, summary.baseline) for length in summary.lengths]
+            stars = ["*" if one and (one.low > 0 or one.high < 0) else "" for one in changes]
+            cells = [Cell(one and one.estimate, mark=star) for one, star in zip(values, stars, strict=True)]
+            rows.append(row(label(measure), name, cells=[*cells]))
+    return Table(
+        "classification",
+        f"A classifier by length ({where(summary)})",
+        ("measure", "treatment"),
+        _lengths(summary),
+        tuple(rows),
+        summary.classification,
+        grouped=1,
+        notes=(f"*: differs from {summary.baseline}, 0 lies outside the 95 % interval of the change",),
+        brief=True,
+    )
+
+
+def last_layer_table(summary: LengthSummary) -> Table:
+    """σ by length in the last layer; the frame has every quantity of every layer."""
+    shown = pl.concat([summary.last_layers.filter(measure=measure) for measure in LAST_LAYER])
+    return Table(
+        "spectra",
+        f"Attention of the last layer by length ({where(summary)})",
+        ("measure", "treatment"),
+        _lengths(summary),
+        _rows(summary, shown, ("measure", "treatment"), "length", summary.lengths),
+        summary.spectra,
+        grouped=1,
+        notes=(meaning("sigma_a"), *bound_sentences(summary)),
+        brief=True,
+    )
+
+
+def filter_table(summary: LengthSummary) -> Table:
+    """What each layer keeps of the differences between tokens."""
+    frame = summary.spectra.filter(measure="filter_rate")
+    layers = sorted(frame["layer"].unique())
+    return Table(
+        "filter-rates",
+        f"Log filter rate by layer ({where(summary)})",
+        ("treatment", "tokens"),
+        tuple(Column(str(layer + 1), "layer") for layer in layers),
+        _rows(summary, frame, ("treatment", "length"), "layer", layers, form="+.2f"),
+        frame,
+        grouped=1,
+        notes=(meaning("filter_rate"),),
+    )
+
+
+def bounds_table(summary: LengthSummary) -> Table:
+    """In how many layers of texts the theorems' bounds do not hold."""
+    rows = [
+        row(label(bound), name, cells=[Cell(above, ",d"), Cell(total, ",d")])
+        for name, _, bound, above, total in summary.bounds.rows()
+    ]
+    return Table(
+        "bounds",
+        f"Layers of texts in which a bound does not hold ({where(summary)})",
+        ("bound", "treatment"),
+        (Column("above the bound"), Column("of")),
+        tuple(rows),
+        summary.bounds,
+        grouped=1,
+    )
+
+
+def bound_sentences(summary: LengthSummary) -> list[str]:
+    """Where the theorems' bounds hold on these weights, and where not."""
+    sentences = []
+    for bound, above, total in (
+        summary.bounds.group_by("bound", maintain_order=True).agg(pl.col("above").sum(), pl.col("of").sum()).rows()
+    ):
+        holds = "holds in all" if not above else f"does not hold in {above:,} of"
+        sentences.append(f"{LABELS[bound]} {holds} {total:,} layers of the texts that were measured")
+    return sentences
+
+
+def repeated_table(summary: LengthSummary) -> Table:
+    """The cosine of two repeated words by repetitions."""
+    times = summary.repeated["times"].unique(maintain_order=True).to_list()
+    return Table(
+        "repeated-words",
+        f"Cosine of “dog dog …” and “cat cat …” ({where(summary)})",
+        ("treatment",),
+        tuple(Column(str(count), "repetitions") for count in times),
+        _rows(summary, summary.repeated, ("treatment",), "times", times, value="cosine"),
+        summary.repeated,
+    )
+
+
+def _lengths(summary: LengthSummary) -> tuple[Column, ...]:
+    return tuple(Column(summary.name(length), "tokens") for length in summary.lengths)
+
+
+def _rows(
+    summary: LengthSummary,
+    frame: pl.DataFrame,
+    heads: Sequence[str],
+    key: str,
+    keys: Sequence[int],
+    value: str = "estimate",
+    form: str = ".3f",
+) -> tuple[Row, ...]:
+    """One row for each combination of the columns `heads`, with the value of each of `keys`."""
+    found = []
+    for names, own in frame.group_by(*heads, maintain_order=True):
+        told = [summary.name(name) if isinstance(name, int) else label(str(name)) for name in names]
+        values = dict(own.select(key, value).rows())
+        found.append(row(*told, cells=[Cell(values.get(one), form) for one in keys]))
+    return tuple(found)

@@ -1,0 +1,140 @@
+"""`view_of` an inspection: what was never seen, the segments' shares under every treatment, and all numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from fairspan.report.chart import Chart, Panel, Point, Series
+from fairspan.report.table import Cell, Column, Row, Table
+from fairspan.report.text import model_name, number
+from fairspan.report.view import Card, Section, View
+
+if TYPE_CHECKING:
+    from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
+
+PICTURE = "shares"
+# Measures of a segment: what a table calls them, and how they are written.
+MEASURES = {
+    "share": ("share", ".1%"),
+    "representation": ("cosine", ".3f"),
+    "attention": ("attention", ".1%"),
+    "retention": ("retention", ".3f"),
+}
+_READING: dict[str, Any] = {"treatment": pl.String, "segment": pl.Int64, **dict.fromkeys(MEASURES, pl.Float64)}
+
+
+def view_of(inspection: Inspection) -> View:
+    """What one document's inspection has to show."""
+    frames = {
+        "verdicts": _verdicts(inspection),
+        "segments": pl.DataFrame([{**asdict(one), "status": one.status} for one in inspection.segments]),
+        "readings": _readings(inspection),
+    }
+    cards = [Card(name, verdict, "plain", (told,)) for name, verdict, told, *_ in frames["verdicts"].rows()]
+    return View(
+        title=f"{inspection.document} through {model_name(inspection.model)}",
+        heading=_heading(inspection),
+        cards=tuple(cards),
+        sections=(Section("Shares", charts=(_chart(inspection),), tables=(_table(inspection, frames["readings"]),)),),
+        frames=frames,
+        picture=PICTURE,
+        remarks=(inspection.caveat,),
+        notes=(*inspection.warnings, *inspection.notes),
+        switch=tuple(inspection.treatments),
+    )
+
+
+def _heading(inspection: Inspection) -> str:
+    unseen = "" if not inspection.unseen else f", of which the model reads {number(inspection.window, ',d')}"
+    return (
+        f"{inspection.document} through {inspection.model}: {inspection.n} segments {inspection.borders}, "
+        f"{inspection.length:,} {inspection.unit}{unseen}"
+    )
+
+
+def _verdicts(inspection: Inspection) -> pl.DataFrame:
+    """Each treatment in one sentence; the word says how its spread compares with the first one's."""
+    before = inspection.readings[0]
+    rows = []
+    for reading in inspection.readings:
+        word = "narrower" if reading.spread < before.spread else "wider" if reading.spread > before.spread else "same"
+        rows.append(
+            {
+                "treatment": reading.treatment,
+                "verdict": "baseline" if reading is before else word,
+                "sentence": inspection.finding(reading),
+                "spread": reading.spread,
+                "best": inspection.segments[reading.best].number,
+                "worst": inspection.segments[reading.worst].number,
+                "attention_elsewhere": reading.attention_elsewhere,
+            }
+        )
+    return pl.DataFrame(rows, schema_overrides={"attention_elsewhere": pl.Float64})
+
+
+def _readings(inspection: Inspection) -> pl.DataFrame:
+    """One row for each treatment and segment; null where a measure is not defined."""
+    rows = [
+        (reading.treatment, segment.number, *(_value(reading, measure, place) for measure in MEASURES))
+        for reading in inspection.readings
+        for place, segment in enumerate(inspection.segments)
+    ]
+    return pl.DataFrame(rows, schema=_READING, orient="row")
+
+
+def _value(reading: Reading, measure: str, place: int) -> float | None:
+    values = getattr(reading, measure)
+    return None if values is None else values[place]
+
+
+def _chart(inspection: Inspection) -> Chart:
+    """Bars are shares, one panel for each treatment, and a dashed line the fair share (IRF's Figure 2)."""
+    labels = tuple(_label(segment, inspection.unit) for segment in inspection.segments)
+    panels = []
+    for place, reading in enumerate(inspection.readings):
+        points = tuple(
+            None if share is None else Point(share, note=number(cosine))
+            for share, cosine in zip(reading.share, reading.representation, strict=True)
+        )
+        series = Series(reading.treatment, place, points)
+        panels.append(Panel(reading.treatment, labels, (series,), reference=inspection.fair))
+    name = inspection.document if len(inspection.document) <= 40 else f"{inspection.document[:39]}…"
+    unseen = "" if not inspection.unseen else f" ({inspection.unseen:,} {inspection.unit} never seen)"
+    return Chart(
+        PICTURE,
+        f"{name}{unseen}",
+        "Each segment's share of the similarity of the document and its segments, with the cosine beside it.",
+        "rows",
+        "segment",
+        "share of the similarity (right: cosine)",
+        tuple(panels),
+        subtitle=model_name(inspection.model),
+        form=".1%",
+        dashes=f"fair share, {number(inspection.fair, '.1%')}",
+        brief=True,
+    )
+
+
+def _label(segment: InspectedSegment, unit: str) -> str:
+    """What the model did not see first, because long labels are cut."""
+    status = "" if segment.status == "seen" else f"{segment.status}: "
+    tokens = f"{segment.seen} of {segment.tokens}" if segment.status == "cut" else str(segment.tokens)
+    facts = ", ".join(part for part in (segment.language, f"{tokens} {unit}") if part)
+    return f"{segment.number} {status}{segment.label} ({facts})"
+
+
+def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
+    measured = [measure for measure in MEASURES if readings[measure].null_count() < len(readings)]
+    names = [inspection.unit, "seen", *(MEASURES[measure][0] for measure in measured)]
+    rows = []
+    for reading in inspection.readings:
+        for place, segment in enumerate(inspection.segments):
+            seen = Cell(segment.seen, ",d", tone="open" if segment.unseen else "plain")
+            values = [Cell(_value(reading, one, place), MEASURES[one][1]) for one in measured]
+            heads = reading.treatment, f"{segment.number} {segment.label}"
+            rows.append(Row(heads, (Cell(segment.tokens, ",d"), seen, *values)))
+    columns = tuple(map(Column, names))
+    return Table("numbers", "All numbers", ("treatment", "segment"), columns, tuple(rows), readings, 1, brief=True)

@@ -1,0 +1,156 @@
+"""What the commands have in common: folders, mistakes, interrupts and help."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from sentence_transformers import SentenceTransformer
+
+from fairspan.cli import app
+from tests.commands import Run, example_lines
+from tests.verbs import VERBS, Verb, write_articles
+
+EVERY_VERB = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+
+
+@pytest.fixture(scope="module")
+def place(make_tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model and a corpus."""
+    place = tmp_path_factory.mktemp("place")
+    make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
+    write_articles(place / "corpus")
+    return place
+
+
+def typed(verb: Verb, place: Path, **changes: Any) -> list[str]:
+    words = verb.typed(corpus=place / "corpus", **{"batch_tokens": 2000, **changes})
+    return [str(place / "model") if word == "model" else word for word in words]
+
+
+@EVERY_VERB
+def test_the_default_folder_belongs_to_the_command(run: Run, verb: Verb, place: Path, tmp_path: Path) -> None:
+    """The same command finds its run again, another has another folder, and --fresh writes it anew."""
+    first = run(*typed(verb, place, json=True))
+    assert first.code == 0, first.err
+    [folder] = (tmp_path / "fairspan-runs").iterdir()
+    assert json.loads(first.out)["folder"] == str(folder.relative_to(tmp_path))
+    stamp = (folder / "run.json").read_bytes()
+    assert run(*typed(verb, place, json=True)).out == first.out
+    assert (folder / "run.json").read_bytes() == stamp
+    again = run(*typed(verb, place, json=True), "--fresh")
+    # What an index costs holds seconds, so that a search need not say the same twice.
+    assert again.out == first.out or verb.name == "evaluate"
+    assert (folder / "run.json").read_bytes() != stamp
+    assert run(*typed(verb, place, seed=1)).code == 0
+    assert len(list((tmp_path / "fairspan-runs").iterdir())) == 2
+
+
+@EVERY_VERB
+def test_another_runs_folder_is_refused(run: Run, verb: Verb, place: Path, tmp_path: Path) -> None:
+    assert run(*typed(verb, place, out="here")).code == 0
+    before = (tmp_path / "here" / "run.json").read_bytes()
+    run(*typed(verb, place, out="here", seed=1)).is_one_line("choose another folder with --out")
+    assert (tmp_path / "here" / "run.json").read_bytes() == before
+
+
+@EVERY_VERB
+def test_an_interrupt_is_one_line(
+    run: Run, verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*args: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceTransformer, "forward", stopped)
+        done = run(*typed(verb, place, out="here"))
+    assert (done.code, done.out) == (130, "")
+    assert "interrupted. What was computed is kept" in done.last
+    assert "Traceback" not in done.err
+    assert json.loads((tmp_path / "here" / "run.json").read_text(encoding="utf-8"))["status"] == "interrupted"
+
+
+# Mistakes. The last option counts, so that each is added to a command that works.
+
+
+@EVERY_VERB
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--treatments", "papre"], "there is no treatment 'papre'"),
+        (["--treatments", "paper+layers=9"], "the last 9 layers, but the model has 4"),
+        (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+        (["--corpus", "empty"], "holds no corpus"),
+        (["--corpus", "blank"], "en.jsonl is empty: it needs one segment a line"),
+        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
+        (["--window", "0"], "--window must be a whole number of at least 1, got 0"),
+        (["--batch-tokens", "0"], "--batch-tokens must be a whole number of at least 1, got 0"),
+        (["--dtype", "int3"], "no dtype 'int3': use float32, bfloat16, float16 or auto"),
+        (["--device", "abacus"], "abacus"),
+        (["--picture", "p.jpg"], "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),
+        (["--out", "file"], "file cannot be written"),
+        (["--store", "file/store.db"], "store"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line_and_exit_code_two(
+    run: Run, verb: Verb, place: Path, tmp_path: Path, options: list[str], said: str
+) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "en.jsonl").write_text("", encoding="utf-8")
+    run(*typed(verb, place), *options).is_one_line(said)
+
+
+@EVERY_VERB
+def test_a_model_that_is_not_there_is_one_line(run: Run, verb: Verb, place: Path) -> None:
+    command, _, *rest = typed(verb, place)
+    run(command, "nowhere/at-all", *rest).is_one_line("nowhere/at-all could not be loaded: ")
+
+
+@EVERY_VERB
+@pytest.mark.parametrize("options", [["--seed", "many"], ["--seed"], ["--nonsense"], ["a", "b", "c"]])
+def test_what_cannot_be_parsed_is_exit_code_two(run: Run, verb: Verb, options: list[str]) -> None:
+    done = run(verb.name, *options)
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+    assert options[0] in done.err or options[-1] in done.err
+
+
+# Help
+
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, below in getattr(command, "commands", {}).items():
+        yield from leaves(below, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path
+
+
+@pytest.mark.parametrize("words", list(leaves(typer.main.get_command(app))), ids=" ".join)
+def test_every_example_in_help_can_be_parsed(run: Run, words: tuple[str, ...]) -> None:
+    """Against the command's own options; nothing is run."""
+    done = run(*words, "--help")
+    assert done.code == 0
+    examples = example_lines(done.out)
+    assert examples
+    for line in examples:
+        command: Any = typer.main.get_command(app)
+        given = shlex.split(line)[1:]
+        while hasattr(command, "commands"):
+            command = command.commands[given.pop(0)]
+        # Raises on an option that is not there or a value of the wrong kind.
+        assert command.make_context("fairspan", given).params
+
+
+def test_help_names_every_verb(run: Run) -> None:
+    said = run("--help")
+    assert said.code == 0
+    for words in leaves(typer.main.get_command(app)):
+        assert words[0] in said.out

@@ -1,0 +1,143 @@
+"""The private parts of other libraries that fairspan relies on, each with what to do when it changes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
+from transformers import MPNetConfig, PretrainedConfig
+from transformers.masking_utils import bidirectional_mask_function, create_bidirectional_mask
+from transformers.models.mpnet import modeling_mpnet
+
+import fairspan
+from fairspan.attention.bias import hides_only_padding
+from fairspan.attention.interface import NAME
+from tests.tiny import words
+
+SOURCE = Path(fairspan.__file__).parent
+# Attributes of foreign objects that begin with an underscore, by the module that uses them.
+PRIVATE = {
+    "attention/all_rows.py": {"_scaled_dot_product_flash_attention_for_cpu"},
+    "attention/mpnet.py": {"_attn_implementation"},
+    "model/saved.py": {"_load_with_module_classes"},
+}
+
+Make = Callable[..., SentenceTransformer]
+
+
+def test_no_other_private_attribute_is_used() -> None:
+    trees = {str(file.relative_to(SOURCE)): ast.parse(file.read_text("utf-8")) for file in SOURCE.rglob("*.py")}
+    nodes = {name: list(ast.walk(tree)) for name, tree in trees.items()}
+    own = {node.name for some in nodes.values() for node in some if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for name, some in nodes.items():
+        on_self = {
+            node.attr
+            for node in some
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ("self", "cls")
+        }
+        private = {node.attr for node in some if isinstance(node, ast.Attribute) and node.attr.startswith("_")}
+        private |= {node.arg for node in some if isinstance(node, ast.keyword) and (node.arg or "").startswith("_")}
+        foreign = {one for one in private if not one.startswith("__")} - on_self - own
+        assert foreign == PRIVATE.get(name, set()), f"{name}: use a public equivalent, or list and test it here"
+
+
+def test_sentence_transformers_loads_with_given_module_classes() -> None:
+    """`model.saved.load` needs it to load a calibrated model without trusting code in its folder."""
+    load = getattr(SentenceTransformer, "_load_with_module_classes", None)
+    assert load is not None, (
+        "SentenceTransformer._load_with_module_classes is gone. fairspan.model.saved.load uses it to map the "
+        "reference in modules.json to CalibratedTransformer without trust_remote_code: look for its successor in "
+        "SentenceTransformer.__init__, or read modules.json and build the modules in load()."
+    )
+    parameters = list(inspect.signature(load).parameters)
+    assert parameters[:2] == ["model_name_or_path", "module_classes"], (
+        f"SentenceTransformer._load_with_module_classes takes {parameters}: adapt the call in fairspan.model.saved."
+    )
+
+
+def test_torch_has_flash_attention_on_cpus_with_its_normaliser() -> None:
+    """`attention.all_rows` needs the log-sum-exp of each basket, which the public SDPA does not return."""
+    operator = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+    assert operator is not None, (
+        "aten._scaled_dot_product_flash_attention_for_cpu is gone. fairspan.attention.all_rows uses it in "
+        "restricted_attention: use its successor, or let _flash() return False, which takes the slower path below it."
+    )
+    query, key, value = torch.randn(3, 1, 2, 5, 8, generator=torch.Generator().manual_seed(0)).double()
+    mask = torch.zeros(1, 1, 5, 5, dtype=torch.float64)
+    mask[..., -1] = -torch.inf
+    out, log_mass = operator(query, key, value, 0.0, False, attn_mask=mask, scale=0.5)
+    scores = query @ key.transpose(-1, -2) * 0.5 + mask
+    changed = "aten._scaled_dot_product_flash_attention_for_cpu computes something else: see restricted_attention."
+    assert torch.allclose(log_mass, scores.logsumexp(dim=-1)), changed
+    assert torch.allclose(out, scores.softmax(dim=-1) @ value), changed
+
+
+def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> None:
+    """`attention.interface.mask` keeps such a mask one row, told by the identity of its mask function."""
+    seen: dict[str, object] = {}
+
+    def remember(**given: object) -> None:
+        seen.update(given)
+
+    from transformers import AttentionMaskInterface
+
+    config = MPNetConfig()
+    config._attn_implementation = NAME
+    before = AttentionMaskInterface()[NAME]
+    AttentionMaskInterface.register(NAME, remember)
+    try:
+        create_bidirectional_mask(config=config, inputs_embeds=torch.zeros(1, 3, 4), attention_mask=None)
+    finally:
+        AttentionMaskInterface.register(NAME, before)
+    assert seen.get("mask_function") is bidirectional_mask_function, (
+        "transformers no longer passes masking_utils.bidirectional_mask_function itself as mask_function. "
+        "fairspan.attention.interface.mask compares with it, and would make an L×L mask for every padded batch: find "
+        "out how a mask that hides only padding can be told now."
+    )
+    assert seen.get("q_length") == 3, (
+        "mask functions are no longer called with q_length: see attention.interface.mask."
+    )
+    model = fairspan.calibrate(make_tiny("bert", "mean"), basket_size=8)
+    masks = []
+    attend = model[0].model.encoder.layer[0].attention.self
+    attend.register_forward_pre_hook(lambda _, args, kwargs: masks.append(args[1:] or kwargs), with_kwargs=True)
+    model.encode([words(3), words(9)])
+    tensors = [x for given in masks for x in (given.values() if isinstance(given, dict) else given)]
+    shapes = [x for x in tensors if isinstance(x, torch.Tensor) and x.ndim == 4]
+    assert shapes
+    assert all(hides_only_padding(x) for x in shapes), "a mask of a padded batch is one row: attention.interface.mask"
+
+
+def test_configurations_name_their_attention() -> None:
+    """`attention.mpnet` sets it directly: MPNet refuses set_attn_implementation, as its own code asks no function."""
+    assert isinstance(getattr(PretrainedConfig, "_attn_implementation", None), property), (
+        "configurations of transformers have no _attn_implementation any more. fairspan.attention.mpnet.route_mpnet "
+        "sets it, so that masks are made by fairspan's mask function: set its successor there."
+    )
+
+
+def test_mpnet_has_the_modules_that_its_port_uses() -> None:
+    model = modeling_mpnet.MPNetModel(MPNetConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+    layer = model.encoder.layer[0]
+    names = ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "attention.attn.dropout")
+    for name in (*names, "attention.LayerNorm", "attention.dropout", "intermediate", "output"):
+        assert name in dict(layer.named_modules()), (
+            f"transformers' MPNetLayer has no {name} any more: compare fairspan.attention.mpnet with modeling_mpnet, "
+            "and drop it if MPNet now asks the attention interface itself."
+        )
+
+
+def test_transformer_modules_have_what_calibrated_ones_override() -> None:
+    names = ("on_model_ready", "preprocess", "forward", "get_config_dict", "save", "load", "load_config")
+    missing = [name for name in names if not callable(getattr(Transformer, name, None))]
+    assert not missing, (
+        f"sentence_transformers' Transformer has no {missing} any more. fairspan.model.transformer overrides them: "
+        "calibrated models would be saved, loaded or run without their calibration."
+    )

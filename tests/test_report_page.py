@@ -1,0 +1,255 @@
+"""The page of any view: its text, its numbers, and what it carries. A browser opens it in test_page_browser."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+from base64 import b64decode, b64encode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from fairspan.errors import LogError
+from fairspan.report.downloads import json_download, row_download
+from fairspan.report.page import Part, make_page
+from fairspan.report.render import as_json, require_page
+from fairspan.report.view import Section, View
+from tests.report_example import EVIL, FRAME, HOSTILE, heat, page, part, profiles, rows, table, view
+
+
+def charts_in(text: str) -> list[dict[str, Any]]:
+    return [
+        json.loads(found) for found in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.S)
+    ]
+
+
+def files_in(text: str) -> list[bytes]:
+    found = re.findall(r'<script type="text/plain" data-file="[^"]*">(.*?)</script>', text, re.S)
+    return [gzip.decompress(b64decode(one)) for one in found]
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, and the text outside its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self._inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self._inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._inside and tag == self._inside[-1]:
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self._inside:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+# --- what is told
+
+
+def test_charts_are_the_view_s() -> None:
+    """Every point with its interval and its text, panel by panel; folded panels are for files."""
+    shown = view()
+    charts = charts_in(page())
+    panels = [(chart, panel) for section in shown.sections for chart in section.charts for panel in chart.shown]
+    assert len(charts) == len(panels) == 4 + 4 + 2
+    for found, (chart, panel) in zip(charts, panels, strict=True):
+        assert (found["kind"], found["title"], found["labels"]) == (chart.kind, panel.title, list(panel.labels))
+        assert found["y_label"] == (panel.y_label or chart.y_label)
+        assert (found["domain"], found["reference"]) == (list(chart.domain(panel)), panel.reference)
+        assert [size["v"] for size in found["strip"]] == list(panel.strip)
+        for drawn, series in zip(found["series"], panel.series, strict=True):
+            assert (drawn["name"], drawn["number"], drawn["dashed"]) == (series.name, series.number, series.dashed)
+            for one, expected in zip(drawn["points"], series.points, strict=True):
+                if expected is None:
+                    assert one is None
+                    continue
+                assert (one["v"], one["lo"], one["hi"]) == (expected.estimate, expected.low, expected.high)
+                assert one["shown"] == f"{expected.estimate:.3f}".replace("-", "−")
+                assert one["told"] == expected.told
+
+
+def test_rows_are_compared_with_the_first_treatment() -> None:
+    chart = rows()
+    first, second = (chart.page_data(panel) for panel in chart.panels)
+    assert first["before"] == []
+    assert second["before"] == first["series"][0]["points"]
+    assert second["first"] == "none"
+
+
+def test_a_point_that_says_nothing_is_told_by_its_number() -> None:
+    chart = profiles(sizes=(3,), plans=("en",))
+    [panel] = chart.panels
+    silent = replace(panel.series[0].points[0], told="")  # type: ignore[type-var]
+    quiet = replace(panel, series=(replace(panel.series[0], points=(silent, None, None)),))
+    assert chart.page_data(quiet)["series"][0]["points"][0]["told"] == "none, 1: 0.730"
+
+
+def test_texts_and_tables_are_there() -> None:
+    text = Parsed(page()).text
+    for card in view().cards:
+        assert f"{card.name} {card.badge} {' '.join(card.sentences)}" in text
+    for words in (
+        "One remark.",
+        "A note.",
+        "How it was measured.",
+        "seed 7",
+        "margin ±0.02",
+        "n = 3",
+        "36 documents",
+    ):
+        assert words in text
+    for one in table().rows:
+        for cell in one.cells:
+            assert " ".join(cell.text.split()) in text
+    assert '<td class=" bad">−0.20 [−0.31, −0.10]*</td>' in page()
+
+
+def test_heat_maps_hold_every_entry() -> None:
+    """Three numbers and levels where they switch; one number where they do not."""
+    text = page()
+    found = re.findall(r'data-heat="([^"]*)" data-levels="([^"]*)"', text)
+    cells = [cell for _, row in heat().rows for cell in row if cell]
+    assert [shown for shown, _ in found] == ["|".join(f"{number:.3f}" for number in cell.values) for cell in cells]
+    levels = [float(level) for _, own in found for level in own.split("|")]
+    assert (min(levels), max(levels)) == (0, 1)
+    assert text.count("data-entry") - text.count("[data-entry]") == 1
+
+
+def test_the_switch() -> None:
+    assert re.findall(r'name="switch0" value="(\w+)"( checked)?', page()) == [
+        ("0", " checked"),
+        ("1", ""),
+        ("2", ""),
+        ("all", ""),
+    ]
+    last = make_page("t", [Part("p", replace(view(), all_first=True))])
+    assert 'value="all" checked' in last
+    alone = make_page("t", [Part("p", replace(view(), switch=("none",)))])
+    assert "<fieldset" not in alone
+
+
+def test_several_parts_stand_below_each_other() -> None:
+    text = make_page("two", [part(), replace(part(), label="run 2")])
+    assert re.findall(r'<div class="run" id="(run\d)"', text) == ["run0", "run1"]
+    assert len(set(re.findall(r' id="([^"]*)"', text))) == len(re.findall(r' id="([^"]*)"', text))
+    assert len(charts_in(text)) == 20
+    assert re.findall(r'data-chart="(\d)-', text) == ["0"] * 10 + ["1"] * 10
+
+
+def test_what_is_empty_is_not_shown() -> None:
+    assert "Nothing" not in Parsed(page()).text
+    bare = Parsed(make_page("bare", [Part("p", View("t", "h", (), (Section("s", "Only words."),), {}))]))
+    assert "Only words." in bare.text
+    assert not {"figure", "table", "fieldset", "article"} & {tag for tag, _ in bare.elements}
+
+
+@pytest.mark.parametrize(("count", "columns"), [(1, "two"), (2, "two"), (3, ""), (4, "two"), (6, ""), (7, "four")])
+def test_no_card_is_left_alone(count: int, columns: str) -> None:
+    shown = replace(view(), cards=view().cards[:1] * count, sections=())
+    assert re.findall(r'<div class="verdicts ([^"]*)">', make_page("t", [Part("p", shown)])) == [columns]
+
+
+# --- what is carried along
+
+
+def test_rows_and_statistics_travel_in_the_page() -> None:
+    rows_in, statistics = files_in(page())
+    assert_frame_equal(pl.read_csv(io.BytesIO(rows_in), schema_overrides=FRAME.schema), FRAME)
+    assert json.loads(statistics) == {"a": [1, None], "b": EVIL}
+
+
+def test_a_download_is_the_same_each_time_and_takes_any_name() -> None:
+    assert row_download("r", FRAME, 10**6) == row_download("r", FRAME, 10**6)
+    packed = json_download("n", "l", {"name": "half\ud800"}).content
+    assert json.loads(gzip.decompress(b64decode(packed))) == {"name": "half\ud800"}
+
+
+def test_empty_columns_stay_at_home() -> None:
+    frame = FRAME.with_columns(layer=pl.lit(None, pl.Int64))
+    text = gzip.decompress(b64decode(row_download("r", frame, 10**6).content))
+    assert pl.read_csv(io.BytesIO(text)).columns == FRAME.columns
+
+
+def test_rows_that_are_too_many_are_named() -> None:
+    """Also where a sample says so before all are packed."""
+    many = pl.DataFrame({"a": range(100_000)})
+    for frame, limit in ((FRAME, 100), (many, 1000)):
+        download = row_download("r", frame, limit)
+        assert not download.content
+        assert f"{len(frame):,} raw rows do not fit into the page" in download.reason
+    text = make_page("t", [part(rows_limit=10)])
+    assert "4 raw rows do not fit into the page" in text
+    assert len(files_in(text)) == 1
+
+
+# --- what must not happen
+
+
+def test_nothing_is_fetched() -> None:
+    for tag, attributes in Parsed(page(hostile=True)).elements:
+        assert tag not in ("img", "iframe", "object", "embed", "video", "audio"), tag
+        source = attributes.get("src") or attributes.get("href") or ""
+        assert source.startswith(("#", "data:,")) or not source
+    assert "@import" not in page()
+    assert "url(" not in page()
+
+
+def test_the_policy_names_the_page_s_own_scripts() -> None:
+    text = page(hostile=True)
+    [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
+    assert len(scripts) == 2
+    hashes = [f"&#39;sha256-{b64encode(sha256(one.encode()).digest()).decode()}&#39;" for one in scripts]
+    assert policy.startswith(f"default-src &#39;none&#39;; script-src {' '.join(hashes)}; ")
+    assert "unsafe-eval" not in policy
+    assert policy.count("unsafe-inline") == 1, "for styles only"
+
+
+def test_markup_stays_text() -> None:
+    clean, hostile = Parsed(page()), Parsed(page(hostile=True))
+    assert {tag for tag, _ in hostile.elements} == {tag for tag, _ in clean.elements}
+    assert not [name for _, attributes in hostile.elements for name in attributes if name.startswith("on")]
+    for text in HOSTILE:
+        assert " ".join(re.sub(r"[\x00\x07\ud800]", "\ufffd", text).split()) in hostile.text
+    page(hostile=True).encode()
+
+
+@given(st.text())
+def test_json_in_a_script_stays_in_it(text: str) -> None:
+    made = str(as_json({"a": text}))
+    assert json.loads(made) == {"a": text}
+    assert not set("<>&\u2028\u2029") & set(made)
+
+
+def test_numbers_that_are_none_of_json_are_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        as_json(float("nan"))
+
+
+def test_only_html_files_are_pages() -> None:
+    require_page(Path("a.HTM"))
+    with pytest.raises(LogError, match=r"^a page is an \.html file, got 'page\.pdf'\.$"):
+        require_page(Path("x/page.pdf"))

@@ -1,0 +1,447 @@
+"""Tables of any study: numbers as text, Markdown, LaTeX, CSV, JSON, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from fairspan.errors import LogError
+from fairspan.report.files import file_names, write_file, write_tables
+from fairspan.report.frames import to_csv, to_records
+from fairspan.report.latex import LONGEST, PACKAGES, to_latex
+from fairspan.report.latex_text import DEFINITION, OTHER, escape
+from fairspan.report.markdown import escape as escape_cell
+from fairspan.report.markdown import escape_line, to_markdown
+from fairspan.report.table import Cell, Column, Row, Table, row
+from fairspan.report.text import bounds, cleaned, finite, model_name, number, p_value, size_text, with_bounds
+from tests.report_example import EVIL, FRAME, HOSTILE, Estimate, hostile_table, table, view
+
+NASTY = "50% of A_B & C#1 {x} ~^\\ $"
+BEYOND = "报告 한국어 हिन्दी Ελλάδα🙂"
+
+
+def small(*rows: tuple[tuple[str, ...], tuple[str, ...]], grouped: int = 1) -> Table:
+    columns = (Column("a", "left"), Column("b", "left"), Column("c"))
+    made = tuple(Row(heads, tuple(Cell(text) for text in cells)) for heads, cells in rows)
+    return Table("t", "t", ("n", "p"), columns, made, pl.DataFrame(), grouped)
+
+
+# --- numbers as text
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "shown"),
+    [
+        (-0.12345, ".3f", "−0.123"),
+        (0.5, ".1%", "50.0\u00a0%"),
+        (12_345, ",d", "12,345"),
+        (0.25, "+.2f", "+0.25"),
+        (-1e-7, ".0e", "−1e−07"),
+        (None, ".3f", "–"),
+        (float("nan"), ".3f", "–"),
+        (float("-inf"), "+.3f", "–"),
+    ],
+)
+def test_numbers(value: float | None, form: str, shown: str) -> None:
+    assert number(value, form) == shown
+
+
+def test_intervals_show_what_is_known() -> None:
+    assert with_bounds(Estimate(-0.2, -0.31, -0.1), ".2f") == "−0.20 [−0.31, −0.10]"
+    assert with_bounds(Estimate(0.2, float("nan"), 0.3)) == "0.200"
+    assert with_bounds(Estimate(None, 0.1, 0.3)) == "–"
+    assert (with_bounds(None), bounds(None), bounds(Estimate(0.2))) == ("–", "–", "–")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.0009, "<0.001"), (0.001, "0.001"), (1.0, "1.000"), (None, "–"), (float("nan"), "–")]
+)
+def test_p_values(value: float | None, shown: str) -> None:
+    assert p_value(value) == shown
+
+
+@given(st.floats(0, 9.99e11))
+def test_sizes_are_short_and_right(size: float) -> None:
+    """At most five characters, and within half of the last of three digits (or of one, below 10,000)."""
+    shown = size_text(size)
+    assert len(shown) <= 5 or size < 1e-3
+    unit = {"k": 1e3, "M": 1e6, "G": 1e9}.get(shown[-1], 1.0)
+    assert float(shown.rstrip("kMG")) * unit == pytest.approx(size, rel=5.1e-3, abs=0.5 if size >= 10 else 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("BAAI/bge-m3", "BAAI/bge-m3"),
+        ("bge-m3", "bge-m3"),
+        ("/a/b/bge-m3/", "bge-m3"),
+        ("./bge-m3", "bge-m3"),
+        ("C:\\models\\bge-m3", "bge-m3"),
+        ("a/b/c", "c"),
+        ("/", "/"),
+    ],
+)
+def test_titles_hold_no_folders(name: str, shown: str) -> None:
+    assert model_name(name) == shown
+
+
+def test_what_json_cannot_hold_is_none() -> None:
+    assert [finite(value) for value in (1, float("inf"), float("nan"), None)] == [1.0, None, None, None]
+
+
+def test_a_view_can_be_cleaned() -> None:
+    """Control characters and halves of pairs are replaced in every text; frames stay as they are."""
+    found = cleaned(view(hostile=True))
+    assert [note for note in found.notes if "\ufffd" in note] == [
+        "tab\tbell\ufffdnull\ufffdend",
+        "half\ufffdsurrogate",
+    ]
+    assert repr(found.sections).encode()
+    assert found.frames["numbers"] is FRAME
+
+
+# --- the table itself
+
+
+def test_cells() -> None:
+    assert [[cell.text for cell in one.cells] for one in table().rows] == [
+        ["0.512", "−0.20 [−0.31, −0.10]*", "<0.001", "why"],
+        ["–", "0.250", "0.045◇", "a long sentence " * 6],
+        ["50.0\u00a0%", "–", "–", ""],
+        ["12,345", "text", "–", "="],
+    ]
+
+
+def test_groups_of_rows_and_columns() -> None:
+    cells = ("1", "2", "3")
+    found = small((("3", "x"), cells), (("3", "y"), cells), (("4", "y"), cells), (("3", "y"), cells))
+    assert found.shown_heads() == [("3", "x"), ("", "y"), ("4", "y"), ("3", "y")]
+    assert [len(group) for group in found.groups()] == [2, 1, 1]
+    assert found.spans() == [("left", 2), ("", 1)]
+    assert found.aligns == ("left", "left", "right", "right", "right")
+    assert found.has_groups
+
+
+def test_an_inner_head_is_shown_again_below_another_outer_one() -> None:
+    """n is 3 twice, but under another plan the second time."""
+    cells = ("1", "2", "3")
+    found = small((("en", "3"), cells), (("en", "3"), cells), (("de", "3"), cells), grouped=2)
+    assert found.shown_heads() == [("en", "3"), ("", ""), ("de", "3")]
+
+
+def test_a_table_of_uneven_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="a row of 2 heads and 2 cells stands in a table of 2 and 3"):
+        small((("3", "x"), ("1", "2")))
+
+
+# --- Markdown
+
+
+def parsed(text: str) -> tuple[list[str], list[list[str]], list[str]]:
+    """The header, the rows, and the paragraphs around, as a reader of Markdown sees them."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    rows: list[list[str]] = []
+    around = []
+    for token, after in pairwise(tokens):
+        assert token.type not in ("html_block", "heading_open", "bullet_list_open", "ordered_list_open", "hr")
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type in ("th_open", "td_open"):
+            rows[-1].append(seen(after.children or []))
+        elif token.type == "paragraph_open":
+            around.append(seen(after.children or []))
+    assert sum(token.type == "table_open" for token in tokens) == 1
+    return rows[0], rows[1:], around
+
+
+def seen(children: Sequence[Any]) -> str:
+    allowed = ("text", "text_special", "strong_open", "strong_close")
+    assert {child.type for child in children} <= set(allowed)
+    return "".join(child.content for child in children)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("made", [table(), hostile_table([text for text in HOSTILE if text.isprintable()])])
+def test_markdown_says_what_the_table_does(made: Table) -> None:
+    """Read by a parser, it has its cells, none more, with the text as it was."""
+    header, rows, around = parsed(to_markdown(made))
+    assert header == [*made.heads, *(f"{column.group} {column.name}".strip() for column in made.columns)]
+    shown = zip(made.shown_heads(), made.rows, strict=True)
+    assert rows == [[*heads, *(one_line(cell.text) for cell in row.cells)] for heads, row in shown]
+    assert around == [made.title, *made.notes]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12), min_size=6, max_size=6))
+def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
+    title, head, column, name, cell, note = (one_line(text) or "x" for text in texts)
+    made = Table("t", title, (head,), (Column(column),), (row(name, cells=[cell]),), pl.DataFrame(), notes=(note,))
+    assert parsed(to_markdown(made)) == ([head, column], [[name, cell]], [title, note])
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a|b", r"a\|b"),
+        ("c\\d", r"c\\d"),
+        (EVIL, r"\<img src=x onerror=alert(1)\>"),
+        ("two\nlines", "two lines"),
+    ],
+)
+def test_markdown_by_hand(text: str, escaped: str) -> None:
+    assert escape_cell(text) == escaped
+
+
+@pytest.mark.parametrize("text", ["# x", "- x", "+ x", "1. x", "2) x", "---", "=="])
+def test_a_note_is_no_heading_or_list(text: str) -> None:
+    made = table(notes=(text,))
+    assert parsed(to_markdown(made))[2] == [made.title, text]
+    assert escape_line(text) != escape_cell(text)
+
+
+# --- CSV and JSON
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_csv_reads_back_exactly() -> None:
+    """Numbers bit by bit, nothing for what is unknown, and a sign before what is a formula."""
+    lines = read(to_csv(FRAME))
+    assert [line["treatment"] for line in lines] == ["none", "none", "paper", "'=cmd()"]
+    for name in ("n", "estimate", "low"):
+        for line, expected in zip(lines, FRAME[name].to_list(), strict=True):
+            assert line[name] == "" if finite(expected) is None else float(line[name]) == expected
+    assert [line["fair"] for line in lines] == ["true", "false", "", "true"]
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
+def test_every_number_reads_back(values: list[float]) -> None:
+    text = to_csv(pl.DataFrame({"a": values}))
+    assert [float(line["a"]) for line in read(text)] == values
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "＝1", " =1", "'=1", '=HYPERLINK("x")'])
+def test_no_text_is_a_formula(text: str) -> None:
+    """The guard is one character, so that it can be taken away again; numbers have none."""
+    [line] = read(to_csv(pl.DataFrame({"model": [text], "estimate": [-0.5]})))
+    assert line == {"model": f"'{text}", "estimate": "-0.5"}
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20))
+def test_guarding_loses_nothing(text: str) -> None:
+    [line] = read(to_csv(pl.DataFrame({"a": [text], "b": [1]})))
+    assert not line["a"].startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert text in (line["a"], line["a"].removeprefix("'"))
+
+
+def test_records_are_json() -> None:
+    records = to_records(FRAME)
+    assert json.loads(json.dumps(records, allow_nan=False)) == records
+    assert records[2] == {"treatment": "paper", "n": 3, "estimate": None, "low": None, "fair": None}
+    assert records[0]["estimate"] == 0.1 + 0.2
+
+
+# --- LaTeX
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("50% & #1 $x_y {z}", r"50\% \& \#1 \$x\_y \{z\}"),
+        ("\\", r"\textbackslash{}"),
+        ("a~b^c", r"a$\sim$b\textasciicircum{}c"),
+        ("−0.05", "$-$0.05"),
+        ("p < 0.01 > 0", "p $<$ 0.01 $>$ 0"),
+        ("β0 and β12", r"$\beta_{0}$ and $\beta_{12}$"),
+        ("βp, but not βps", r"$\beta_{p}$, but not $\beta$ps"),
+        ("σ_a", r"$\sigma_{a}$"),
+        ("−0.16□", r"$-$0.16\rlap{$^{\scriptscriptstyle\square}$}"),
+        ("0.19◇", r"0.19\rlap{$^{\Diamond}$}"),
+        ("0.638*", r"0.638\rlap{$^{\ast}$}"),
+        ("3*4", "3*4"),
+        ("◇ p, □, • not", r"$\Diamond$ p, $\square$, $\bullet$ not"),
+        ("none → paper", r"none $\rightarrow$ paper"),
+        ("128–255", "128--255"),
+        ("a--b", "a-{}-b"),
+        ("ä é ß Å ł ç", "\\\"{a} \\'{e} \\ss{} \\r{A} \\l{} \\c{c}"),
+        ('say "x"', r"say \char34{}x\char34{}"),
+        ("two\n\nlines", "two lines"),
+    ],
+)
+def test_latex_by_hand(text: str, written: str) -> None:
+    assert escape(text) == written
+
+
+def test_only_ascii_reaches_pdflatex_but_for_what_it_skips() -> None:
+    """What is beyond plain LaTeX stands in the first argument of one command, its code points in the second."""
+    assert escape("a 报告 b") == f"a {OTHER}{{报告}}{{U+62A5 U+544A}} b"
+    for text in (NASTY, "äöü ± × ≤ ∞ … “x” µ", "−0.1◇ β2 σ_s"):
+        assert escape(text).isascii()
+    for text in (BEYOND, *HOSTILE):
+        assert re.sub(rf"{re.escape(OTHER)}\{{[^{{}}]*\}}", "", escape(text)).isascii()
+        escape(text).encode()
+
+
+def test_a_long_run_is_told_by_its_first_characters() -> None:
+    assert escape("报" * 7).endswith(f"{{{' '.join(['U+62A5'] * 6)} \\dots{{}}}}")
+    assert escape("报" * 6).endswith(f"{{{' '.join(['U+62A5'] * 6)}}}")
+
+
+def test_the_way_out_is_told_only_where_it_is_needed() -> None:
+    assert DEFINITION in to_latex(hostile_table(["报告"]))
+    assert OTHER not in to_latex(hostile_table(["report"]))
+
+
+def test_rules_and_groups() -> None:
+    """Two of four columns share a heading; the two treatments stand apart."""
+    text = to_latex(table())
+    assert text.count(r"\multicolumn{2}{c}{value}") == 1
+    assert r"\cmidrule(lr){3-4}" in text
+    # One under the head, and one between the groups.
+    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 2, 1]
+    assert r"\label{tab:numbers}" in text
+    assert r"\begin{tabular}{llrrc>{\raggedright" in text
+    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    # A group covers two cells, so that the first line has fewer signs.
+    assert [line.count(" & ") for line in lines] == [3, 5, 5, 5, 5, 5]
+
+
+def test_outer_groups_have_rules_and_inner_ones_gaps() -> None:
+    heads = [("en", "3"), ("en", "3"), ("en", "4"), ("de", "4")]
+    rows = tuple(row(*head, cells=["x"]) for head in heads)
+    made = Table("t", "t", ("plan", "n"), (Column("c"),), rows, pl.DataFrame(), grouped=2)
+    lines = [line.strip() for line in to_latex(made).splitlines()]
+    body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
+    assert body == [r"en & 3 & x \\", r"&  & x \\", r"\addlinespace", r"& 4 & x \\", r"\midrule", r"de & 4 & x \\"]
+
+
+def test_a_row_that_begins_with_a_bracket_is_no_argument() -> None:
+    text = to_latex(hostile_table(["[zh, en, ..., en]", "*"]))
+    assert "{}[zh, en, ..., en] &" in text
+    assert "{}* &" in text
+
+
+def long_table(count: int) -> Table:
+    rows = tuple(row(f"g{k // 7}", NASTY, cells=[f"−{k}.5◇", "long " * 20]) for k in range(count))
+    columns = (Column("a", "g"), Column("b", align="wrap"))
+    return Table("long", "t", ("h", "i"), columns, rows, pl.DataFrame(), grouped=1, notes=("n",))
+
+
+def test_a_long_table_breaks_across_pages() -> None:
+    assert r"\begin{longtable}" in to_latex(long_table(LONGEST + 1))
+    assert r"\begin{longtable}" not in to_latex(long_table(LONGEST))
+
+
+@pytest.mark.slow
+def test_pdflatex_takes_every_table(tmp_path: Path) -> None:
+    """Also hostile text, and a table of several pages; no sign is missing and nothing is wider than the line."""
+    pdflatex, kpsewhich = shutil.which("pdflatex"), shutil.which("kpsewhich")
+    if pdflatex is None:
+        pytest.skip("needs pdflatex, in Debian texlive-latex-base and texlive-latex-recommended")
+    for package in PACKAGES:
+        if kpsewhich and not subprocess.run([kpsewhich, f"{package}.sty"], capture_output=True, check=False).stdout:
+            pytest.skip(f"needs LaTeX's {package}")
+    odd = ("--", "?`", "*", "[1]", '"a', "`x'", "\\\\", "\\input{x}", "%", NASTY, BEYOND)
+    tables = [
+        table(),
+        hostile_table(odd, NASTY),
+        hostile_table(HOSTILE[:7]),
+        hostile_table(HOSTILE[7:]),
+        long_table(200),
+    ]
+    packages = "\n".join(f"\\usepackage{{{name}}}" for name in PACKAGES)
+    body = "\n\\clearpage\n".join(to_latex(one) for one in tables)
+    document = f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+    write_file(tmp_path / "tables.tex", document)
+    command = [pdflatex, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "tables.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=300, check=False)
+    said = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, said[-3000:]
+    assert "Missing character" not in said
+    [pages] = re.findall(r"\((\d+) pages", said)
+    assert int(pages) > len(tables) + 2
+    tool = shutil.which("pdftotext")
+    if tool is not None:
+        read_back = subprocess.run(
+            [tool, "-layout", "tables.pdf", "-"], cwd=tmp_path, capture_output=True, check=True
+        )
+        text = one_line(read_back.stdout.decode())
+        for part in ("50% of A", "& C#1 {x}", "\\input{x}", "U+62A5 U+544A"):
+            assert part in text
+
+
+# --- files
+
+
+def test_tables_are_written(tmp_path: Path) -> None:
+    tables = [table(), table(name="numbers"), hostile_table()]
+    files = write_tables(tables, tmp_path / "new" / "tables")
+    assert [file.name for file in files] == [
+        f"{name}.{kind}" for name in ("numbers", "numbers-2", "texts") for kind in ("md", "tex", "csv")
+    ]
+    assert sorted((tmp_path / "new" / "tables").iterdir()) == sorted(files)
+    assert files[0].read_text("utf-8") == to_markdown(tables[0])
+    assert files[2].read_bytes().decode() == to_csv(FRAME)
+    # Half of a surrogate pair, which UTF-8 does not have.
+    assert "half\\ud800surrogate" in files[6].read_text("utf-8")
+    assert "U+D800" in files[7].read_text("utf-8")
+
+
+def test_names_of_files() -> None:
+    names = ["a-b", "a b", "a/b", "A-B", "../x", "报告", "", "x" * 200]
+    assert file_names(names) == ["a-b", "a-b-2", "a-b-3", "A-B-4", "x", "table", "table-2", "x" * 120]
+
+
+def test_formats_and_folders_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="written as md, tex, csv, not as docx"):
+        write_tables([table()], tmp_path, ["docx"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogError, match=r"cannot be written: .*\.$") as caught:
+        write_tables([table()], tmp_path / "file")
+    assert "\n" not in str(caught.value)
+    assert [file.suffix for file in write_tables([table()], tmp_path / "only", ["csv"])] == [".csv"]
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full in the middle of writing leaves the old file, and nothing beside it."""
+    file = tmp_path / "page.html"
+    write_file(file, "old")
+
+    def full(self: Path, data: bytes) -> int:
+        with self.open("wb") as out:
+            out.write(data[:2])
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(LogError, match=r"page\.html cannot be written: No space left on device\.$"):
+        write_file(file, "new")
+    monkeypatch.undo()
+    assert file.read_text() == "old"
+    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
+    assert write_file(file, b"new").read_bytes() == b"new"
+
+
+def test_a_table_without_rows() -> None:
+    empty = replace(table(), rows=())
+    assert parsed(to_markdown(empty))[1] == []
+    assert r"\bottomrule" in to_latex(empty)

