@@ -18,7 +18,6 @@ from tests.commands import Run, example_lines
 from tests.tiny import tiny_model, words
 
 
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "tiny"
