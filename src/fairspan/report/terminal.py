@@ -121,17 +121,9 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
     """One table, or several below each other where the columns do not fit beside the heads."""
     table = cleaned(table)
     cells = [[cell.text for cell in row.cells] for row in table.rows]
-<<<<<<< HEAD
-    names = [f"{column.group} {column.name}".strip() for column in table.columns]
+    names = [f"{column.group}\n{column.name}".strip() for column in table.columns]
     wanted = [
         min(_LONGEST_HEAD, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)]))
-=======
-    names = [f"{column.group}\n{column.name}".strip() for column in table.columns]
-    # Half of the width for the heads at most.
-    most = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, width // (2 * max(1, len(table.heads))) - 2))
-    heads = [
-        min(most, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)])) + 2
->>>>>>> view-audit
         for place, name in enumerate(table.heads)
     ]
     widest = max((_column_width(table, place, name, cells) for place, name in enumerate(names)), default=0)
