@@ -271,8 +271,9 @@ def test_rows_are_the_points(shift: float) -> None:
 def test_heat_maps_of_every_entry() -> None:
     found = replace(heat(), entries=TREATMENTS)
     figure = draw(found)
-    assert [axes.get_title() for axes in figure.axes] == list(TREATMENTS)
-    for place, axes in enumerate(figure.axes):
+    panels = panels_of(figure)
+    assert list(panels) == list(TREATMENTS)
+    for place, axes in enumerate(panels.values()):
         [image] = axes.images
         shown = [text.get_text() for text in axes.texts]
         expected = [[np.nan if cell is None else cell.values[place] for cell in cells] for _, cells in found.rows]
@@ -284,8 +285,7 @@ def test_heat_maps_of_every_entry() -> None:
 
 
 def test_a_view_names_the_entries_of_its_heat_maps() -> None:
-    figure = draw(view().chart("languages"))
-    assert [axes.get_title() for axes in figure.axes] == list(TREATMENTS)
+    assert list(panels_of(draw(view().chart("languages")))) == list(TREATMENTS)
     [axes] = draw(view().chart("sizes")).axes
     assert not axes.get_title()
 

@@ -13,12 +13,9 @@ from fairspan.report.tables.latex import PACKAGES, to_document, to_latex
 from fairspan.report.tables.named import NamedTable
 from fairspan.report.tables.published import published_table
 
-from fairspan.studies.audit.summary import Summary
-from fairspan.studies.collapse.summary import LengthSummary
-from fairspan.studies.evaluate.summary import RetrievalSummary
-from tests.test_tables import audit, everything, search, study
+from tests.test_tables import audit, everything, study
 
-__all__ = ["audit", "everything", "search", "study"]
+__all__ = ["audit", "everything", "study"]
 
 
 # --- tables
@@ -91,8 +88,3 @@ def test_every_table_compiles(pdflatex: str, tmp_path: Path, everything: list[Na
         assert cell in text
     captions = re.findall(r"^\s*Table (\d+):", text, re.MULTILINE)
     assert sorted(set(map(int, captions))) == list(range(1, len(everything) + 1))
-
-
-def test_summaries_are_of_every_verb(audit: Summary, search: RetrievalSummary, study: LengthSummary) -> None:
-    """The slow test stands on these three."""
-    assert {one.log.header["verb"] for one in (audit, search, study)} == {"audit", "evaluate", "collapse"}
