@@ -14,7 +14,6 @@ from fairspan.report.table import Table
 from fairspan.runs.log import RunLog
 from fairspan.studies.logs import compare
 from tests.commands import Run
-from tests.report_example import ExampleResult, view
 from tests.test_logs import TREATMENTS, Page, audited, searched, studied
 
 
@@ -240,9 +239,9 @@ def test_what_cannot_be_compared_is_one_line(run: Run, runs: Runs, words: list[s
 # --- results on stdout
 
 
-def test_a_result_for_people_and_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_result_for_people_and_for_programs(runs: Runs, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A picture is told beside the result: on stdout for people, on stderr where stdout is JSON."""
-    result = ExampleResult(view())
+    result = runs.alone
     show(result, as_json=False, ending="log: here")
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == result.view.heading
