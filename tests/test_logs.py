@@ -651,7 +651,8 @@ def test_an_unfinished_run_says_so_beside_others(tmp_path: Path) -> None:
     done = audited(tmp_path / "a", run="m-1")
     stopped = audited(tmp_path / "b", ("none",), asked=TREATMENTS, run="m-2", status="interrupted")
     page = page_of(tmp_path, done, stopped)
-    assert page.notes == ["this run was interrupted: 1 of 3 treatments were measured"]
+    said = "this run was interrupted: 1 of 3 treatments were measured"
+    assert page.notes == [f"m: audit (m-2): {said}", said], "beside the others, and in its own part"
     assert len(page.charts[0]["series"]) == 4
 
 

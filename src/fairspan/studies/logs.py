@@ -72,12 +72,20 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
     if len(audits) > 1:
         switch, drawn = _module("audit", "several").together(audits)
         sections += drawn
+    unfinished = [f"{labels[log.run]}: {log.unfinished}" for log in runs if log.unfinished]
     tables, notes = _paired(runs)
     if tables:
         intro = "Differences are taken on the same documents or queries, so they are more precise than either side."
         sections.append(Section("Paired differences", intro, tables=tuple(tables)))
     view = View(
-        "Side by side", "", tuple(cards), tuple(sections), {}, notes=tuple(notes), switch=switch, all_first=True
+        "Side by side",
+        "",
+        tuple(cards),
+        tuple(sections),
+        {},
+        notes=(*unfinished, *notes),
+        switch=switch,
+        all_first=True,
     )
     return Part("Side by side", view)
 
