@@ -29,7 +29,7 @@ from fairspan.runs.rows import SCHEMA
 from fairspan.runs.sides import Side, pairs_to_compare
 from fairspan.studies.logs import compare, read_log, save_page
 from tests import length_studies, searches
-from tests.simulated import header, simulated_log, simulated_rows
+from tests.simulated import audit_log, header, simulated_log, simulated_rows
 
 TREATMENTS = ("none", "paper", "retrieval")
 
@@ -184,8 +184,9 @@ def test_a_damaged_header_is_one_line(tmp_path: Path, content: bytes | dict[str,
 
 def test_a_header_that_lacks_its_entries_is_one_line(tmp_path: Path) -> None:
     folder = damaged(tmp_path, {"format": FORMAT})
-    (folder / "rows.parquet").unlink()
-    assert str(folder) in said_by(lambda: read_log(folder))
+    assert f"{folder} holds a run of None" in said_by(lambda: read_log(folder))
+    (folder / "run.json").write_text(json.dumps({"format": FORMAT, "verb": "audit", "run": "r", "rows": 9}))
+    assert "run.json lacks status, spec, model, notes" in said_by(lambda: read_log(folder))
 
 
 def test_a_folder_without_a_run_is_one_line(tmp_path: Path) -> None:
@@ -361,6 +362,24 @@ def test_an_unfinished_study_of_length_has_no_page_but_a_reason(tmp_path: Path) 
     log = replace(found, header={**found.header, "status": "interrupted", "geometry": []})
     assert "has no results yet" in said_by(lambda: log.save_page(tmp_path / "page.html"))
     assert not (tmp_path / "page.html").exists()
+
+
+def test_attention_alone_has_a_page(tmp_path: Path) -> None:
+    """No verdict can be told of it; the switch has the treatments that were measured."""
+    log = audit_log(
+        tmp_path / "run",
+        measures=["attention"],
+        treatments=["none", "paper"],
+        asked=TREATMENTS,
+        sizes=(3,),
+        plans=[("en", "en")],
+    )
+    page = page_of(tmp_path, log)
+    assert page.switch(0) == (["0", "1", "all"], ["0"])
+    assert {series["number"] for chart in page.charts for series in chart["series"]} == {0, 1}
+    assert 'class="verdict ' not in page.source
+    both = page_of(tmp_path, log, audited(tmp_path / "other", run="m-2"))
+    assert len(both.menu) == 3
 
 
 # --- two sides

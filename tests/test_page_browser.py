@@ -14,8 +14,10 @@ from polars.testing import assert_frame_equal
 from fairspan.report.files import write_file
 from fairspan.report.page import Part, make_page
 from fairspan.report.view import Section
+from fairspan.studies.logs import save_page
 from tests.browser import chromium, opened
 from tests.report_example import EVIL, FRAME, LABELS, TREATMENTS, heat, hostile_table, page, profiles, rows, view
+from tests.test_logs import audited
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +119,19 @@ def test_everything_side_by_side(browser: Any, pages: dict[str, Path]) -> None:
         found.page.get_by_role("radio", name="all, side by side").check()
         names = [name for name, *_ in bars(found.page)]
         assert {name: names.count(name) for name in TREATMENTS} == dict.fromkeys(TREATMENTS, 14)
+
+
+def test_several_runs_open_side_by_side(browser: Any, tmp_path: Path) -> None:
+    """All arms of both at first; one of them when it is chosen."""
+    logs = [audited(tmp_path / run, run=run) for run in ("m-1", "m-2")]
+    file = save_page(logs, tmp_path / "page.html")
+    with opened(browser, file) as found:
+        together = found.page.locator("#run0")
+        assert together.locator("[data-mark]").count() == 6 * 3
+        assert found.page.locator("#run1 [data-mark]").count() == 3
+        together.get_by_role("radio").first.check()
+        assert together.locator("[data-mark]").count() == 3
+        assert not found.complaints
 
 
 def test_heat_maps_follow_the_switch(browser: Any, pages: dict[str, Path]) -> None:

@@ -123,6 +123,9 @@ def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
     folder = folder_of(folder)
     header = read_header(folder)
+    missing = [name for name in ("verb", "run", "status", "spec", "model", "notes") if name not in header]
+    if missing:
+        raise LogError(f"{folder / HEADER} lacks {', '.join(missing)}: run the command again.")
     return RunLog(folder, header, _read_rows(folder / ROWS, header), show)
 
 
