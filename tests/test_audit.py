@@ -472,12 +472,15 @@ def test_a_log_that_cannot_be_read_is_one_line(
     assert "\n" not in str(error.value)
 
 
+HEADER = {"verb": "audit", "run": "r", "spec": {}, "model": {}}
+
+
 def rows_of(*values: float) -> pl.DataFrame:
     return pl.DataFrame([dict.fromkeys(SCHEMA) | {"value": value} for value in values], schema=SCHEMA)
 
 
 def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = LogWriter(tmp_path, {"run": "r"})
+    writer = LogWriter(tmp_path, HEADER)
     writer.add(rows_of(1.0))
 
     def half(self: pl.DataFrame, file: Path, *args: Any, **options: Any) -> None:
@@ -494,7 +497,7 @@ def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: 
 
 def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -> None:
     """Two audits began in one folder. The first is complete when the second, which is then killed, writes a part."""
-    first, second = LogWriter(tmp_path, {"run": "r"}), LogWriter(tmp_path, {"run": "r"})
+    first, second = LogWriter(tmp_path, HEADER), LogWriter(tmp_path, HEADER)
     first.add(rows_of(1.0))
     first.add(rows_of(2.0))
     first.finish("complete")
