@@ -122,12 +122,16 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
     table = cleaned(table)
     cells = [[cell.text for cell in row.cells] for row in table.rows]
     names = [f"{column.group}\n{column.name}".strip() for column in table.columns]
-    # Half of the width for the heads at most.
-    most = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, width // (2 * max(1, len(table.heads))) - 2))
-    heads = [
-        min(most, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)])) + 2
+    wanted = [
+        min(_LONGEST_HEAD, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)]))
         for place, name in enumerate(table.heads)
     ]
+    widest = max((_column_width(table, place, name, cells) for place, name in enumerate(names)), default=0)
+    most = _LONGEST_HEAD
+    if sum(wanted) + 2 * len(wanted) + widest >= width:
+        # Half of the width for the heads at most.
+        most = min(most, max(_SHORTEST_HEAD, width // (2 * max(1, len(wanted))) - 2))
+    heads = [min(most, one) + 2 for one in wanted]
     room = max(_SHORTEST_HEAD, width - sum(heads) - 1)
     widths = [min(room, _column_width(table, place, name, cells)) for place, name in enumerate(names)]
     parts: list[list[int]] = [[]]
