@@ -960,7 +960,7 @@ def test_commands(run: Run, make_tiny: Make, corpus: str, other_corpus: str, tmp
     said = run("audit", model, *asked, "--sizes", "3", "--json")
     assert said.code == 0, said.err
     listed = json.loads(said.out)
-    assert {cell["treatment"] for cell in listed["cells"]} == {"none", "whitening", "last2avg"}
+    assert {row["treatment"] for row in listed["families"]} == {"none", "whitening", "last2avg"}
     assert run("audit", model, *asked, "--sizes", "3", "--fit-corpus", other_corpus, "--dry-run").code == 0
     said = run("evaluate", model, "pages", *asked, "--size", "2", "--fit-corpus", other_corpus)
     assert said.code == 0, said.err
