@@ -19,4 +19,4 @@ def test_a_whole_grid_makes_a_page_in_time_and_memory(tmp_path: Path) -> None:
     assert cost.megabytes < 5
     page = (tmp_path / "page.html").read_text("utf-8")
     assert page.count('<figure class="panel"') == 104
-    assert "1,895,868 raw rows are too many for a page" in page
+    assert "1,895,868 raw rows do not fit into the page" in page
