@@ -264,8 +264,8 @@ def assert_one_line(done: Any, said: str) -> None:
             ["--indexes", "chunk-max", "--chunk-tokens", "511"],
             "chunk_tokens must be at least 1 and at most 510, which",
         ),
-        (["--chunk-tokens", "0"], "chunk_tokens must be a whole number of at least 1, got 0"),
-        (["--too-long", "redraw"], "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
+        (["--chunk-tokens", "0"], "--chunk-tokens must be a whole number of at least 1, got 0"),
+        (["--too-long", "redraw"], "--too-long must be among leave-out, shorten, cut, error, got 'redraw'"),
         (["--opening", "50"], "no page can be searched: all 12 segments of articles have fewer than 8 tokens left"),
         (["--opening", "0"], "opening must be a whole number of at least 1, got 0"),
         (["--min-tokens", "90"], "0 of 12 segments keep the length limits in en"),
@@ -274,7 +274,7 @@ def assert_one_line(done: Any, said: str) -> None:
         (["--margin", "1"], "margin must be from 0 to below 1, got 1"),
         (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
         (["--batch-tokens", "0"], "--batch-tokens must be a whole number of at least 1, got 0"),
-        (["--dtype", "int3"], "no dtype 'int3': use float32, bfloat16 or float16"),
+        (["--dtype", "int3"], "no dtype 'int3': use float32, bfloat16, float16 or auto"),
         (["--out", "file"], "file cannot be written"),
         (["--store", "file/store.db"], "store"),
     ],
@@ -574,5 +574,5 @@ def test_an_object_is_refused_by_mteb() -> None:
         def encode(self, sentences: list[str], /) -> Any:
             return [[1.0]] * len(sentences)
 
-    with pytest.raises(UnsupportedModel, match="mteb is run with a SentenceTransformer, got Encodes"):
+    with pytest.raises(UnsupportedModel, match="mteb needs a SentenceTransformer, got Encodes"):
         evaluate(Encodes(), "mteb:SciFact")
