@@ -632,7 +632,7 @@ def test_only_a_sentence_transformer(corpus: str) -> None:
         def encode(self, texts: list[str]) -> Any:
             return np.ones((len(texts), 2))
 
-    with pytest.raises(UnsupportedModel, match="looks inside a SentenceTransformer, got Encodes"):
+    with pytest.raises(UnsupportedModel, match="a study of length needs a SentenceTransformer, got Encodes"):
         prepare_collapse(open_subject(Encodes()), make_collapse(corpus=corpus))  # type: ignore[arg-type]
 
 
