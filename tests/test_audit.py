@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -489,6 +491,28 @@ def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: 
     assert "\n" not in str(error.value)
     assert read_log(tmp_path).rows["value"].to_list() == [1.0]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.parquet", "run.json"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files in /proc")
+def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a loss of power the old file stands or the new one, whole: fsync first, then the rename."""
+    happened: list[tuple[str, str]] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        happened.append(("sync", Path(f"/proc/self/fd/{descriptor}").resolve().name))
+        sync(descriptor)
+
+    def replaced(self: Path, target: Path) -> Path:
+        happened.append(("rename", self.name))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    LogWriter(tmp_path, {"run": "r"}).add(rows_of(1.0))
+    written = [name for what, name in happened if what == "rename"]
+    assert len(written) == 3, "the header, the rows and the header again"
+    assert happened == [(what, name) for name in written for what in ("sync", "rename")]
 
 
 def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -> None:
