@@ -34,6 +34,7 @@ from fairspan.studies.audit.run import audit, run
 from fairspan.studies.audit.spec import make_spec
 from tests.commands import forbid_encoding
 from tests.tiny import HIDDEN, words
+from tests.verbs import Recorder
 
 Make = Callable[..., SentenceTransformer]
 
@@ -635,22 +636,6 @@ def test_a_forecast_counts_what_the_run_does(
 
 
 def test_progress_ends_at_what_it_announced(make_tiny: Make, measured: Audit, corpus: str) -> None:
-    class Recorder:
-        def __init__(self) -> None:
-            self.total, self.done, self.stages, self.stopped = 0, 0, list[str](), 0
-
-        def stage(self, name: str) -> None:
-            self.stages.append(name)
-
-        def start(self, total: int) -> None:
-            self.total = total
-
-        def advance(self, amount: int) -> None:
-            self.done += amount
-
-        def stop(self) -> None:
-            self.stopped += 1
-
     recorder = Recorder()
     log = measured(make_tiny(), treatments=["none", "paper"], progress=recorder)
     assert recorder.done == recorder.total == log.header["timings"]["tokens_computed"]
