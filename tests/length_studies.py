@@ -13,7 +13,6 @@ from fairspan.runs.log import LogWriter
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.collapse.spec import make_collapse
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length
-from fairspan.studies.collapse.view import view_of
 from fairspan.studies.logs import read_log
 
 LENGTHS = (50, 100, 200, 400)
@@ -94,7 +93,7 @@ def study_of(
     ]
     writer.add(rows_of([*texts, *rows]))
     writer.finish("complete", timings={"seconds": 1.5}, notes=header["notes"])
-    return summarize_length(read_log(folder, view_of))
+    return summarize_length(read_log(folder))
 
 
 def above(*excess: float, base: float = 0.5) -> list[float]:

@@ -49,7 +49,7 @@ from fairspan.studies.evaluate.spec import make_evaluation
 from tests.commands import Run, forbid_encoding
 from tests.test_audit import cosine, documents_of, stop_after, values_of
 from tests.test_mteb import mteb, search
-from tests.tiny import ARCHITECTURES, HIDDEN, tiny_model, words
+from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, tiny_model, words
 
 __all__ = ["mteb", "search"]
 
@@ -264,7 +264,7 @@ def last_two_by_hand(model: SentenceTransformer, texts: Sequence[str], **options
     return np.stack(found).astype(np.float64)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
 def test_last_two_by_hand(make_tiny: Make, architecture: str) -> None:
     """Whatever the model pools by itself; in a padded batch, padding on the side where the model has it."""
     pooling, side = ("lasttoken", "left") if architecture in ("qwen3", "mistral", "gemma3_text") else ("cls", "right")

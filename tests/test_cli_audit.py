@@ -82,6 +82,7 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     assert said["cells"][0]["documents"] == 12
 
 
+@pytest.mark.slow
 def test_an_audit_as_a_process_of_its_own(usual: list[str | Path], tmp_path: Path) -> None:
     """As a user runs it: stdout holds one JSON document, even when Python's warnings are switched on."""
     done = subprocess.run(

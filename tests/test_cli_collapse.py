@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fairspan.studies.collapse.summary import summarize_length
 from fairspan.studies.logs import read_log
 from tests.commands import Run
 from tests.tiny import words
@@ -48,15 +47,16 @@ def test_a_study_tells_its_verdicts_and_where_the_log_lies(run: Run, usual: list
     done = run(*usual, "--out", "here")
     assert done.code == 0, done.err
     log = read_log(tmp_path / "here")
-    summary = summarize_length(log)
     assert log.status == "complete"
     assert log.treatments == TREATMENTS
-    assert summary.lengths == [10, 40]
+    assert log.frame("lengths")["length"].to_list() == [10, 40]
     assert set(log.rows["measure"]) >= {"cosine", "sigma_a", "filter_rate"}
     assert "repeated" not in set(log.rows["measure"])
-    for name in TREATMENTS:
-        assert f"{name}  {summary.verdict(name)}" in done.out
-    assert f"suggested by geometry alone: {summary.advice()}" in done.out
+    printed = " ".join(done.out.split())
+    for name, verdict, sentence in log.verdicts.rows():
+        assert f"{name} {verdict}: {sentence}" in printed
+    for remark in log.view.remarks:
+        assert remark in done.out
     assert "6 documents cut to 10, 40 tokens" in done.out
     assert done.out.rstrip().endswith("log: here")
     assert "loading" not in done.out
@@ -68,7 +68,7 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     done = run(*usual, "--out", tmp_path / "here", "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert said == json.loads(json.dumps(summarize_length(read_log(tmp_path / "here")).to_dict()))
+    assert said == json.loads(json.dumps(read_log(tmp_path / "here").to_dict()))
     assert [verdict["treatment"] for verdict in said["verdicts"]] == TREATMENTS
     assert [one["length"] for one in said["suggestion"]] == [10, 40]
 

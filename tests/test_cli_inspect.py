@@ -89,14 +89,14 @@ def test_a_picture_and_a_page_are_written_beside_the_json(run: Run, model: Path,
     [
         (["nowhere.txt"], "there is no file nowhere.txt"),
         (["page.md", "--borders", "chapter"], "borders must be one of auto, heading"),
-        (["page.md", "--parts", "0"], "--parts takes a whole number"),
+        (["page.md", "--parts", "0"], "--parts must be a whole number"),
         (["page.md", "--parts", "1"], "at least 2"),
         (["page.md", "--parts", "2", "--borders", "blank"], "leave one of them out"),
         (["page.md", "--picture", "a.gif"], "a picture is one of"),
         (["page.md", "--html", "a.pdf"], "a page is an .html file"),
-        (["page.md", "--treatments", "whitening"], "use fairspan audit"),
+        (["page.md", "--treatments", "whitening"], "run an audit"),
         (["page.md", "--treatments", "peper"], "there is no treatment 'peper'"),
-        (["page.md", "--window", "0"], "--window takes"),
+        (["page.md", "--window", "0"], "--window must be"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

@@ -18,7 +18,12 @@ from tests.tiny import words
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped function:UserWarning")
 @pytest.mark.parametrize("settings", [{}, {"strength": 0.5, "bos": "original", "temperature": [(10, 0.9)]}])
 @pytest.mark.parametrize(
-    ("architecture", "pooling"), [("bert", "cls"), ("bert", "mean"), ("modernbert", "mean"), ("qwen3", "lasttoken")]
+    ("architecture", "pooling"),
+    [
+        ("bert", "cls"),
+        *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("bert", "mean"), ("modernbert", "mean"))),
+        pytest.param("qwen3", "lasttoken", marks=pytest.mark.slow),
+    ],
 )
 def test_a_calibrated_transformer_is_one_graph(
     make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str, settings: dict[str, Any]

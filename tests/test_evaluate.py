@@ -30,6 +30,7 @@ from fairspan.runs.log import FORMAT, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit
+from fairspan.studies.evaluate.advice import advice_of
 from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
@@ -932,7 +933,7 @@ def test_to_a_bag_of_words_all_positions_are_the_same(bag_of_words: SentenceTran
         assert effects.psi.estimate == pytest.approx(0, abs=1e-12)
         assert effects.harmonic.estimate == pytest.approx(effects.overall.estimate, abs=1e-12)
         assert 0 < effects.overall.estimate < 1, "the premise: it is not a search without mistakes"
-    assert summary.advice == ()
+    assert advice_of(summary) == ()
 
 
 class Fading:
@@ -987,7 +988,7 @@ def test_what_fades_is_found_out_and_what_helps_is_advised(
     assert means[0] > means[1] > max(means[2:]), "two segments are as good as invisible"
     assert effects["fades"].psi.estimate > 0.5
     assert effects["even"].psi.estimate < 0.15
-    (advice,) = summary.advice
+    (advice,) = advice_of(summary)
     assert (advice.treatment, advice.kind) == (second, "use" if second == "even" else "leave")
     assert f"PSI {effects[first].psi.estimate:.2f} → {effects[second].psi.estimate:.2f}" in advice.sentence
 

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from fairspan.errors import LogError, StatisticsError
 from fairspan.report.chart import Chart
 from fairspan.report.figure import draw
 from fairspan.report.frames import to_csv, to_records
+from fairspan.report.latex import to_latex
+from fairspan.report.markdown import to_markdown
 from fairspan.report.page import Part, make_page
 from fairspan.report.table import Table
 from fairspan.report.terminal import print_view
@@ -576,9 +579,9 @@ def test_costs_that_were_not_measured_are_estimated(tmp_path: Path) -> None:
     """The whole documents were stored; their seconds follow from the speed of chunks, if that is known."""
     found = log_of(tmp_path, rows_of(usual, ("none",), indexes=[("none", "chunk-max")]))
     stored, timed = ({**cost, "seconds": None if cost["index"] == "whole" else 3.0} for cost in found.header["costs"])
-    log = RunLog(found.folder, {**found.header, "costs": [{**stored, "tokens": 40000}, timed]}, found.rows)
+    log = replace(found, header={**found.header, "costs": [{**stored, "tokens": 40000}, timed]})
     assert [row[4] for row in texts(table(view_of(log), "index-costs"))] == ["6~", "3"]
-    log = RunLog(found.folder, {**found.header, "costs": [stored, {**timed, "seconds": None}]}, found.rows)
+    log = replace(found, header={**found.header, "costs": [stored, {**timed, "seconds": None}]})
     assert [row[4] for row in texts(table(view_of(log), "index-costs"))] == ["stored"] * 2
 
 
@@ -625,7 +628,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     ranks = rows.with_columns(measure=pl.lit("rank"), value=1 + 10 * pl.col("value"))
     found = log_of(tmp_path_factory.mktemp("evaluation") / "run", rows)
     costs = [{**cost, "bytes": cost["vectors"] * 1536} for cost in found.header["costs"]]
-    return RunLog(found.folder, {**found.header, "costs": costs}, pl.concat([found.rows, ranks]))
+    return replace(found, header={**found.header, "costs": costs}, rows=pl.concat([found.rows, ranks]))
 
 
 def test_search_by_length(evaluation: RunLog) -> None:
@@ -757,7 +760,7 @@ def test_scores_without_queries(tmp_path: Path) -> None:
     blank = [pl.lit(None, rows.schema[name]).alias(name) for name in ("document", "query_tokens", "tokens", "offset")]
     found = log_of(tmp_path, rows, positions=None, costs=[], shuffled=False)
     scores = found.rows.with_columns(*blank, measure=pl.lit("cosine_spearman"), value=-pl.col("value"))
-    log = RunLog(found.folder, found.header, scores)
+    log = replace(found, rows=scores)
     shown = view_of(log)
     before, after = (-one for one in rows["value"])
     quality = to_records(shown.frame("quality"))
@@ -850,8 +853,8 @@ def test_positions_that_are_not_known(tmp_path: Path) -> None:
     assert " by " not in printed(shown)
 
 
-def test_figures_and_page(evaluation: RunLog) -> None:
-    """Every chart can be drawn, and the page has one panel for each."""
+def test_figures_tables_and_page(evaluation: RunLog) -> None:
+    """Every chart can be drawn and every table written, and the page has one figure for each panel."""
     pytest.importorskip("matplotlib")
     shown = view_of(evaluation)
     names = [one.name for one in shown.charts()]
@@ -862,6 +865,9 @@ def test_figures_and_page(evaluation: RunLog) -> None:
         assert isinstance(one, Chart)
         assert len(draw(one).axes) >= len(one.panels)
         panels += len(one.panels)
+    for one_table in shown.tables():
+        assert to_latex(one_table).count("tabular") >= 2
+        assert to_markdown(one_table).count("\n| ") >= 2 + len(one_table.rows)
     page = make_page(shown.title, [Part("m: search", shown, settings=(("seed", "0"),))])
     assert page.count('<figure class="panel"') == panels
     assert all(paragraph[:40] in page for paragraph in shown.methods)
@@ -928,16 +934,16 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         compare(first, second)
     with pytest.raises(LogError, match="the run m-12345678 has no treatment 'retrieval', only none, paper"):
         compare(first, None, ["none", "retrieval"])
-    with pytest.raises(LogError, match="takes two treatments, such as none,paper, got 'none'"):
+    with pytest.raises(LogError, match="names two treatments, such as none and paper"):
         compare(first, None, ["none"])
     alone = log_of(tmp_path / "three", rows_of(usual, ("none",)))
     with pytest.raises(LogError, match="has one treatment, none: name a second run"):
         compare(alone)
     with pytest.raises(LogError, match="share no treatment"):
         compare(first, log_of(tmp_path / "four", rows_of(lambda *_: 0.5, ("64-last", "128-last"))))
-    audit = RunLog(first.folder, {**first.header, "verb": "audit"}, first.rows)
+    audit = replace(first, header={**first.header, "verb": "audit"})
     for pair in ((first, audit), (audit, first)):
-        with pytest.raises(LogError, match="an audit and an evaluation have nothing to compare"):
+        with pytest.raises(LogError, match="compare runs of one kind"):
             compare(*pair)
     with pytest.raises(LogError, match=f"the run {audit.run} is an audit, not an evaluation"):
         view_of(audit)
@@ -952,7 +958,7 @@ def test_pages_of_the_same_name_need_not_be_the_same(tmp_path: Path) -> None:
         compare(first, second)
     task = {**first.header["task"], "fingerprints": ["g"]}
     with pytest.raises(LogError, match="searched different pages"):
-        compare(first, RunLog(first.folder, {**first.header, "task": task}, first.rows))
+        compare(first, replace(first, header={**first.header, "task": task}))
 
 
 def test_one_cluster_can_be_compared(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import fairspan
-from fairspan.studies.audit.comparison import Comparison, compare_sides, sides_to_compare
+from fairspan.runs.sides import pairs_to_compare
+from fairspan.studies.audit.comparison import Comparison, compare_sides
 from fairspan.studies.audit.summary import Summary, summarize
 
 TREATMENTS = ["none", "paper+basket_size=64"]
@@ -25,7 +26,7 @@ def both_cores() -> Iterator[None]:
 
 
 def spread_change(summary: Summary) -> Comparison:
-    (pair,) = sides_to_compare(summary.log, None)
+    (pair,) = pairs_to_compare(summary.log)
     (found,) = compare_sides(*pair)
     return found
 

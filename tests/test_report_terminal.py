@@ -90,7 +90,8 @@ def test_how_many_parts() -> None:
     assert [len(tables(table(), width)) for width in WIDTHS] == [2, 2, 1]
     first, second = (printed(part) for part in tables(table(), 80))
     assert first[0].rstrip() == "All numbers"
-    assert [line.split()[:2] for line in (first[2], second[1])] == [["treatment", "n"], ["treatment", "n"]]
+    for part in (first, second):
+        assert [line.split()[:2] for line in part if "treatment" in line] == [["treatment", "n"]]
 
 
 def test_many_columns_and_wide_heads() -> None:

@@ -165,6 +165,7 @@ def test_a_loaded_model_gives_the_same_vectors(saved: dict[str, Saved], name: st
     assert len(calibrations) == (2 if name == "router" else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loader", ["plain_loader", "own_loader"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_new_process_gives_the_same_vectors(

@@ -430,16 +430,17 @@ def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(m
 def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
     make_tiny: Make, pooling: str, cast: str
 ) -> None:
-    """A cast costs a calibrated model no more accuracy than it costs a plain one, within a factor of two."""
+    """16 roundings to the coarser type, in four layers: more than twice what was seen, with and without AVX-512."""
     plain = make_tiny("bert", pooling)
     before = copy.deepcopy(plain)
-    cast_plain = getattr(copy.deepcopy(plain), cast)().encode(TEXTS, convert_to_tensor=True)
     fair = calibrate(plain)
     calibrated = fair.encode(TEXTS)
     vectors = getattr(fair, cast)().encode(TEXTS, convert_to_tensor=True)
-    assert vectors.dtype == cast_plain.dtype
-    assert vectors.dtype != torch.float32
-    assert distance(vectors.double(), calibrated) < 2 * distance(cast_plain.double(), before.encode(TEXTS))
+    assert vectors.dtype == {"half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}[cast]
+    rounding = max(torch.finfo(vectors.dtype).eps, torch.finfo(torch.float32).eps) / 2
+    error = distance(vectors.double(), calibrated)
+    assert error <= 16 * rounding * np.abs(calibrated).max()
+    assert error < distance(plain.encode(TEXTS), calibrated) / 4, "the calibration was not lost"
     for (name, weight), kept in zip(plain.named_parameters(), before.parameters(), strict=True):
         assert weight.dtype == torch.float32, name
         assert torch.equal(weight, kept), name
@@ -463,6 +464,7 @@ def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
 @pytest.mark.parametrize("pooling", POOLINGS)
 # What torch says of a cached function in the forward pass of sentence_transformers 6.0, calibrated or not.
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped:UserWarning")
+@pytest.mark.slow
 def test_a_compiled_model_gives_the_same_vectors(make_tiny: Make, pooling: str) -> None:
     """`model.compile` captures the calibrated pass; the backend runs the captured graphs as they are."""
     graphs: list[torch.fx.GraphModule] = []

@@ -121,13 +121,17 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
     """One table, or several below each other where the columns do not fit beside the heads."""
     table = cleaned(table)
     cells = [[cell.text for cell in row.cells] for row in table.rows]
-    names = [f"{column.group} {column.name}".strip() for column in table.columns]
-    # Half of the width for the heads at most.
-    most = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, width // (2 * max(1, len(table.heads))) - 2))
-    heads = [
-        min(most, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)])) + 2
+    names = [f"{column.group}\n{column.name}".strip() for column in table.columns]
+    wanted = [
+        min(_LONGEST_HEAD, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)]))
         for place, name in enumerate(table.heads)
     ]
+    widest = max((_column_width(table, place, name, cells) for place, name in enumerate(names)), default=0)
+    most = _LONGEST_HEAD
+    if sum(wanted) + 2 * len(wanted) + widest >= width:
+        # Half of the width for the heads at most.
+        most = min(most, max(_SHORTEST_HEAD, width // (2 * max(1, len(wanted))) - 2))
+    heads = [min(most, one) + 2 for one in wanted]
     room = max(_SHORTEST_HEAD, width - sum(heads) - 1)
     widths = [min(room, _column_width(table, place, name, cells)) for place, name in enumerate(names)]
     parts: list[list[int]] = [[]]
@@ -135,11 +139,9 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
         if parts[-1] and sum(widths[other] for other in parts[-1]) + needed > room:
             parts.append([])
         parts[-1].append(place)
-    found: list[RenderableType] = []
-    for number_of, part in enumerate(parts):
-        title = Text(table.title, overflow="fold") if number_of == 0 else None
-        found.append(_part(table, {place: (names[place], widths[place] - 2) for place in part}, most, title))
-    return found
+    made = [_part(table, {place: (names[place], widths[place] - 2) for place in part}, most) for part in parts]
+    # Not as the title of the table, which would be broken to its width.
+    return [Group(Text(table.title, overflow="fold"), made[0]), *made[1:]]
 
 
 def _column_width(table: Table, place: int, name: str, cells: list[list[str]]) -> int:
@@ -150,9 +152,9 @@ def _column_width(table: Table, place: int, name: str, cells: list[list[str]]) -
     return max(_longest_word(name), longest) + 2
 
 
-def _part(table: Table, part: dict[int, tuple[str, int]], most: int, title: Text | None) -> RenderableType:
+def _part(table: Table, part: dict[int, tuple[str, int]], most: int) -> RenderableType:
     """Some columns, by their names and least widths, beside the heads."""
-    made = RichTable(title=title, title_justify="left", title_style="", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    made = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in table.heads:
         made.add_column(Text(name), overflow="fold", max_width=most)
     for place, (name, least) in part.items():

@@ -95,6 +95,7 @@ class RunLog(Result):
             "folder": str(self.folder),
             "model": self.model,
             "status": self.status,
+            **({"task": self.header["task"]} if "task" in self.header else {}),
             "notes": list(self.view.notes),
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }

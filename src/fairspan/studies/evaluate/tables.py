@@ -56,7 +56,7 @@ def _quality(found: Findings, plans: Sequence[str], name: str, *, brief: bool = 
                 cells += [Cell(result.effects.psi.estimate, ".2f"), Cell(result.effects.harmonic.estimate)]
             cells += [Cell(summary.result(arm, metric, plan).effects.overall.estimate) for metric in others]
             rows.append(row(*([plan] if plan else []), str(arm), cells=cells))
-    notes = ((TEST,) if len(summary.arms) > 1 or found.grid else ()) + ((PSI,) if positions else ())
+    notes = ((TEST,) if len(summary.arms) > 1 else ()) + ((PSI,) if positions else ())
     return Table(
         name,
         f"Search{', by language plan' if plans[0] else ''} ({found.where})",
