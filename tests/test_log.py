@@ -106,7 +106,7 @@ def test_every_write_replaces_a_whole_file(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(pl.DataFrame, "write_parquet", half)
     line = said_by(lambda: writer.add(simulated_rows(lambda p, s: 0.6, treatment="paper")))
     assert "No space left on device" in line
-    assert "make room or choose another with --out" in line
+    assert "make room or choose another with out=" in line
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
     assert read_log(tmp_path / "run").rows.equals(first)
 
@@ -139,4 +139,4 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     line = said_by(lambda: LogWriter(tmp_path / "file", header(["none"])))
     assert "cannot be written" in line
-    assert "--out" in line
+    assert "out=" in line
