@@ -34,6 +34,7 @@ from fairspan.studies.collapse.words import repeated_pairs
 from tests.commands import forbid_encoding, header_of
 from tests.test_geometry import distance_by_hand, pairs_mean, rank_by_svd
 from tests.tiny import tiny_tokenizer, words
+from tests.verbs import Recorder
 
 Make = Callable[..., SentenceTransformer]
 Study = Callable[..., RunLog]
@@ -632,7 +633,7 @@ def test_only_a_sentence_transformer(corpus: str) -> None:
         def encode(self, texts: list[str]) -> Any:
             return np.ones((len(texts), 2))
 
-    with pytest.raises(UnsupportedModel, match="looks inside a SentenceTransformer, got Encodes"):
+    with pytest.raises(UnsupportedModel, match="a study of length needs a SentenceTransformer, got Encodes"):
         prepare_collapse(open_subject(Encodes()), make_collapse(corpus=corpus))  # type: ignore[arg-type]
 
 
@@ -710,22 +711,6 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
 
 
 def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> None:
-    class Recorder:
-        def __init__(self) -> None:
-            self.total, self.done, self.stages, self.stopped = 0, 0, list[str](), 0
-
-        def stage(self, name: str) -> None:
-            self.stages.append(name)
-
-        def start(self, total: int) -> None:
-            self.total = total
-
-        def advance(self, amount: int) -> None:
-            self.done += amount
-
-        def stop(self) -> None:
-            self.stopped += 1
-
     recorder = Recorder()
     study(make_tiny("bert", "mean"), temperatures=[1.0, 0.5], spectra=1, probe=True, progress=recorder)
     assert recorder.done == recorder.total > 0

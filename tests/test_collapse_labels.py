@@ -291,7 +291,6 @@ def test_a_whitening_without_texts_to_spare(model: SentenceTransformer, files: d
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"partial": True}, "no field 'partial'"),
         ({"natural": True, "start": "beginning"}, "start"),
         ({"natural": True, "tolerance": 0.5}, "tolerance"),
         ({"natural": True, "labelled": "x.jsonl"}, "labelled"),
