@@ -112,7 +112,7 @@ def test_a_grid_is_set_on_the_first_treatment() -> None:
         "retrieval+sides=document",
     ]
     assert all(one.calibration.strength == 1 for one in spec.grid)
-    assert "temperature_grid" not in make_evaluation().to_dict(), "runs without keep their names"
+    assert make_evaluation().to_dict()["temperature_grid"] == []
     assert spec.to_dict()["temperature_grid"] == [1.0, 0.8]
 
 
@@ -161,7 +161,7 @@ def test_each_side_is_embedded_once_a_temperature(
 
     monkeypatch.setattr(ModelEncoder, "vectors", counted)
     # Without the looks at a text's end, which embed two texts more for each new encoder.
-    monkeypatch.setattr("fairspan.studies.evaluate.run.refuse_unread_end", lambda *_: None)
+    monkeypatch.setattr("fairspan.runs.runner.refuse_unread_end", lambda *_: None)
     log = evaluate(model, beir, temperature_grid=VALUES, out=tmp_path / "run", store=tmp_path / "store.sqlite")
     assert len(log.treatments) == 9
     assert sorted(seen["query"]) == sorted([*collection.queries.values()] * 3)
