@@ -480,7 +480,7 @@ def rows_of(*values: float) -> pl.DataFrame:
 
 
 def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = LogWriter(tmp_path, {"run": "r"})
+    writer = LogWriter(tmp_path, {"run": "r", "verb": "audit"})
     writer.add(rows_of(1.0))
 
     def half(self: pl.DataFrame, file: Path, *args: Any, **options: Any) -> None:
@@ -511,7 +511,7 @@ def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", replaced)
-    LogWriter(tmp_path, {"run": "r"}).add(rows_of(1.0))
+    LogWriter(tmp_path, {"run": "r", "verb": "audit"}).add(rows_of(1.0))
     written = [name for what, name in happened if what == "rename"]
     assert len(written) == 3, "the header, the rows and the header again"
     assert happened == [(what, name) for name in written for what in ("sync", "rename")]
@@ -519,7 +519,10 @@ def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch:
 
 def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -> None:
     """Two audits began in one folder. The first is complete when the second, which is then killed, writes a part."""
-    first, second = LogWriter(tmp_path, {"run": "r"}), LogWriter(tmp_path, {"run": "r"})
+    first, second = (
+        LogWriter(tmp_path, {"run": "r", "verb": "audit"}),
+        LogWriter(tmp_path, {"run": "r", "verb": "audit"}),
+    )
     first.add(rows_of(1.0))
     first.add(rows_of(2.0))
     first.finish("complete")
