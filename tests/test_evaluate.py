@@ -1003,6 +1003,7 @@ def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None
         "name": "tiny/model",
         "window": 512,
         "prompts": {"document": "", "query": ""},
+        "similarity": "cosine",
         "device": "cpu",
         "dtype": "float32",
         "calibrations": [],
