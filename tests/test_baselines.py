@@ -920,6 +920,7 @@ def test_late_chunks_are_not_whitened(make_tiny: Make, corpus: str) -> None:
     prepare_evaluation(open_subject(model), make_evaluation(treatments=["last2avg", "whitening"], **options))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method:FutureWarning")
 def test_in_mteb(make_tiny: Make, search: Callable[..., Any], other_corpus: str, tmp_path: Path) -> None:
