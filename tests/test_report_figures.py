@@ -42,7 +42,10 @@ matplotlib = pytest.importorskip("matplotlib")
 
 
 # Machines without fonts for every script draw boxes, and say so; a test of its own is about that.
-pytestmark = pytest.mark.filterwarnings("ignore:no installed font")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:no installed font"),
+    pytest.mark.filterwarnings("ignore:Glyph"),
+]
 
 
 def bars_of(axes: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -1,7 +1,5 @@
 """Results on stdout: for people or as JSON, and into a picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

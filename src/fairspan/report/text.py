@@ -1,7 +1,5 @@
 """Numbers as text: one way to write a number, an interval and a p value, for every table, chart and sentence."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass, replace
 from math import isfinite
 from typing import Any, Protocol, TypeVar
