@@ -32,13 +32,15 @@ def compare(
     """
     from rich.console import Console
 
+    from fairspan.cli.showing import say_unfinished
     from fairspan.report.frames import to_records
     from fairspan.report.terminal import print_table
     from fairspan.studies.logs import compare as compare_logs
     from fairspan.studies.logs import read_log
 
-    second = None if other is None else read_log(other)
-    tables = compare_logs(read_log(run), second, None if treatments is None else words(treatments))
+    first, second = read_log(run), None if other is None else read_log(other)
+    tables = compare_logs(first, second, None if treatments is None else words(treatments))
+    say_unfinished([first] if second is None else [first, second])
     if as_json:
         print_json({table.name: to_records(table.frame) for table in tables})
         return

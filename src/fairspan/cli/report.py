@@ -37,13 +37,18 @@ def report(
     """
     from rich.console import Console
 
-    from fairspan.report.files import file_names, write_figures, write_tables
+    from fairspan.cli.showing import say_unfinished
+    from fairspan.report.files import file_names, require_figures, require_tables, write_figures, write_tables
     from fairspan.report.render import require_page
     from fairspan.studies.logs import read_log, save_page
 
     figure_kinds, table_kinds = _formats("figure_formats", figure_formats), _formats("table_formats", table_formats)
     if out is not None:
         require_page(out)
+    if figures is not None:
+        require_figures(figure_kinds)
+    if tables is not None:
+        require_tables(table_kinds)
     with Console(stderr=True).status("reading") as status:
         logs = [read_log(run) for run in runs]
         page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
@@ -58,6 +63,7 @@ def report(
             if tables is not None:
                 status.update(f"tables of {log.run}")
                 written["tables"] += write_tables(list(log.view.tables()), tables / inner, table_kinds)
+    say_unfinished(logs)
     if as_json:
         print_json({kind: [str(file) for file in files] for kind, files in written.items()})
         return

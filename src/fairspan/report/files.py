@@ -37,9 +37,7 @@ def write_file(file: Path, content: bytes | str) -> Path:
 
 def write_tables(tables: Sequence[Table], folder: Path, formats: Sequence[str] = ("md", "tex", "csv")) -> list[Path]:
     """One file for each table and format, named after the table."""
-    unknown = [name for name in formats if name not in TABLE_FORMATS]
-    if unknown:
-        raise LogError(f"tables are written as {', '.join(TABLE_FORMATS)}, not as {', '.join(unknown)}.")
+    require_tables(formats)
     names = file_names([table.name for table in tables])
     return [
         write_file(folder / f"{name}.{suffix}", TABLE_FORMATS[suffix](table))
@@ -48,18 +46,31 @@ def write_tables(tables: Sequence[Table], folder: Path, formats: Sequence[str] =
     ]
 
 
+def require_tables(formats: Sequence[str]) -> None:
+    """Raise at once if tables could not be written in these formats later on."""
+    unknown = [name for name in formats if name not in TABLE_FORMATS]
+    if unknown:
+        raise LogError(f"tables are written as {', '.join(TABLE_FORMATS)}, not as {', '.join(unknown)}.")
+
+
 def write_figures(view: View, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:
     """Draw every chart of a run in every format, named after the chart."""
-    kinds = [kind.removeprefix(".").lower() for kind in formats]
-    for kind in kinds:
-        require_format(f".{kind}", kind)
-    require_matplotlib()
+    kinds = require_figures(formats)
     charts = list(view.charts())
     written = []
     for name, chart in zip(file_names([chart.name for chart in charts]), charts, strict=True):
         figure = draw(chart)
         written += [write_file(folder / f"{name}.{kind}", figure_bytes(figure, kind)) for kind in kinds]
     return written
+
+
+def require_figures(formats: Sequence[str]) -> list[str]:
+    """The formats without dots; raise at once if figures could not be drawn in them later on."""
+    kinds = [kind.removeprefix(".").lower() for kind in formats]
+    for kind in kinds:
+        require_format(f".{kind}", kind)
+    require_matplotlib()
+    return kinds
 
 
 def file_names(names: Sequence[str]) -> list[str]:

@@ -1,5 +1,8 @@
 """Numbers as text: one way to write a number, an interval and a p value, for every table, chart and sentence."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from math import isfinite
 from typing import Any, Protocol, TypeVar
@@ -67,13 +70,20 @@ def printable(text: str) -> str:
 
 def cleaned(value: Shown) -> Shown:
     """A view or a part of it in which every text is printable."""
+    return changed(value, lambda text: text if text.isprintable() else printable(text))
+
+
+def changed(value: Shown, change: Callable[[str], str]) -> Shown:
+    """A view, a part of it or JSON in which every text is changed."""
     made: Any = value
     if isinstance(value, str):
-        made = value if value.isprintable() else printable(value)
-    elif isinstance(value, tuple):
-        made = tuple(cleaned(one) for one in value)
+        made = change(value)
+    elif isinstance(value, list | tuple):
+        made = type(value)(changed(one, change) for one in value)
+    elif isinstance(value, Mapping):
+        made = {key: changed(one, change) for key, one in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
-        made = replace(value, **{field.name: cleaned(getattr(value, field.name)) for field in fields(value)})
+        made = replace(value, **{one.name: changed(getattr(value, one.name), change) for one in fields(value)})
     found: Shown = made
     return found
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from fairspan.report.downloads import json_download, row_download
 from fairspan.report.page import Pairs, Part
-from fairspan.report.text import model_name
+from fairspan.report.text import changed, model_name
 
 if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
@@ -27,17 +29,23 @@ ROOM_FOR_ROWS = 2_500_000
 
 def part_of(log: RunLog, label: str = "", room: int = ROOM_FOR_ROWS) -> Part:
     """A run as a part of a page."""
-    # Where a run lies on somebody's disk is nothing to mail around.
+    places = _places(log)
+
+    def shared(text: str) -> str:
+        for place, name in places.items():
+            text = text.replace(place, name)
+        return text
+
     statistics = {key: value for key, value in log.to_dict().items() if key != "folder"}
     return Part(
         label=label or model_name(log.model),
-        view=log.view,
+        view=changed(log.view, shared) if places else log.view,
         facts=facts_of(log),
         settings=settings_of(log),
-        spec=json.dumps(log.spec, ensure_ascii=False, indent=2),
+        spec=json.dumps(changed(log.spec, shared), ensure_ascii=False, indent=2),
         downloads=(
-            row_download(log.run, log.rows, room),
-            json_download(f"{log.run}-statistics.json", "statistics (JSON)", statistics),
+            row_download(log.run, log.rows.with_columns(pl.col("model").replace(places)), room),
+            json_download(f"{log.run}-statistics.json", "statistics (JSON)", changed(statistics, shared)),
         ),
     )
 
@@ -49,7 +57,7 @@ def facts_of(log: RunLog) -> Pairs:
     task, corpus = header.get("task"), header.get("corpus")
     if task:
         kind, colon, place = str(task["source"]).partition(":")
-        found.append(("task", kind + colon + model_name(place) if colon else model_name(kind)))
+        found.append(("task", model_name(kind) + colon + model_name(place)))
         counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
         found.append(("searched", ", ".join(counted)))
     elif corpus:
@@ -75,13 +83,24 @@ def settings_of(log: RunLog) -> Pairs:
         ("weights", str(model.get("fingerprint") or "not fingerprinted")),
         ("window", window),
         ("precision", ", ".join(str(model[name]) for name in ("dtype", "device") if model.get(name))),
-        ("seed", str(header.get("seed"))),
+        ("seed", str(header.get("seed", ""))),
         ("inference", f"{inference}: {INFERENCES.get(str(inference), '')}" if inference else ""),
         ("margin", f"±{spec['margin']:g}" if spec.get("margin") is not None else ""),
         ("started", str(header.get("started"))),
-        ("finished", str(header.get("finished"))),
+        ("finished", str(header.get("finished") or "not yet")),
         ("rows", f"{header.get('rows', 0):,}"),
         ("machine", ", ".join(f"{value}" for value in header.get("machine", {}).values()) + " cores"),
         ("versions", ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())),
     ]
     return tuple((name, value) for name, value in found if value)
+
+
+def _places(log: RunLog) -> dict[str, str]:
+    """Paths on somebody's disk, which are nothing to mail around, and what a page calls them; the longest first."""
+    header, spec = log.header, log.spec
+    read = [spec.get(name) for name in ("corpus", "fit_corpus", "labelled", "task")]
+    corpus, task = header.get("corpus") or {}, header.get("task") or {}
+    read += [corpus.get("name"), *(task.get("names") or ())]
+    parts = [part for source in read if source for part in str(source).split(":")]
+    known = sorted({log.model, *parts, str(log.folder)}, key=len, reverse=True)
+    return {place: name for place in known if (name := model_name(place)) != place}

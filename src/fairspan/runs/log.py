@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +26,11 @@ from fairspan.runs.facts import part_of
 
 FORMAT = 1
 HEADER, ROWS = "run.json", "rows.parquet"
-STATES = ("running", "complete", "failed", "interrupted")
+UNFINISHED = {
+    "running": "this run has not finished",
+    "interrupted": "this run was interrupted",
+    "failed": "this run failed",
+}
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
 
 
@@ -49,7 +53,8 @@ class RunLog(Result):
     @cached_property
     def view(self) -> View:
         """Statistics, charts and tables, made from the rows when first asked for."""
-        return self.show(self)
+        shown = self.show(self)
+        return replace(shown, notes=(self.unfinished, *shown.notes)) if self.unfinished else shown
 
     @property
     def verb(self) -> str:
@@ -85,6 +90,14 @@ class RunLog(Result):
     @property
     def notes(self) -> list[str]:
         return [str(note) for note in self.header["notes"]]
+
+    @property
+    def unfinished(self) -> str:
+        """What a reader of a run that is not complete must know; empty if it is."""
+        if self.status == "complete":
+            return ""
+        how = UNFINISHED.get(self.status, f"this run is {self.status}")
+        return f"{how}: {len(self.measured)} of {len(self.treatments)} treatments were measured"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""

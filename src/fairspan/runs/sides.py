@@ -18,6 +18,9 @@ class Side:
         if self.treatment not in self.log.treatments:
             there = ", ".join(self.log.treatments)
             raise LogError(f"the run {self.log.run} has no treatment {self.treatment!r}, only {there}.")
+        if self.treatment not in self.log.measured:
+            there = ", ".join(self.log.measured)
+            raise LogError(f"the run {self.log.run} has not measured {self.treatment!r}, only {there}.")
 
     def __str__(self) -> str:
         return f"{self.log.run}: {self.treatment}"
@@ -28,7 +31,9 @@ def pairs_to_compare(
 ) -> list[tuple[Side, Side]]:
     """Two named treatments; without names, every treatment of one run against its first, or those of both runs."""
     if second is not None and second.verb != first.verb:
-        raise LogError(f"{first.run} is an {first.verb} and {second.run} an {second.verb}: compare runs of one kind.")
+        raise LogError(
+            f"{first.run} is a run of {first.verb}, {second.run} of {second.verb}: compare runs of one kind."
+        )
     if treatments is not None:
         if len(treatments) != 2:
             raise LogError(f"[[treatments]] names two treatments, such as none and paper, got {list(treatments)}.")

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairspan.errors import LogError
+from fairspan.errors import LogError, StatisticsError
 from fairspan.report.files import write_file
 from fairspan.report.page import Part, make_page
 from fairspan.report.render import require_page
@@ -43,6 +43,8 @@ def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None
     """Write the page of one run, or of several side by side."""
     file = Path(file)
     require_page(file)
+    if not runs:
+        raise LogError("a page needs at least one run.")
     names = [log.run for log in runs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -87,7 +89,7 @@ def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
         for other in alike[1:]:
             try:
                 tables += [table for table in compare(alike[0], other) if table.brief]
-            except LogError as error:
+            except (LogError, StatisticsError) as error:
                 notes.append(f"{alike[0].run} and {other.run} are not compared in pairs: {error}")
     return tables, notes
 
@@ -96,9 +98,10 @@ def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
     """Short names of runs: the model and, where that does not tell them apart, what was measured and the run."""
     kinds = {"audit": "audit", "evaluate": "search", "collapse": "length"}
     found = [f"{model_name(log.model)}: {kinds[log.verb]}" for log in runs]
+    endings = [log.run[-8:] for log in runs]
     return {
-        log.run: name if found.count(name) == 1 else f"{name} ({log.run[-8:]})"
-        for log, name in zip(runs, found, strict=True)
+        log.run: name if found.count(name) == 1 else f"{name} ({ending if endings.count(ending) == 1 else log.run})"
+        for log, name, ending in zip(runs, found, endings, strict=True)
     }
 
 

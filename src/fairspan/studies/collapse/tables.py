@@ -21,7 +21,7 @@ def tables_of(summary: LengthSummary) -> list[Table]:
 
 def where(summary: LengthSummary) -> str:
     """The model and the corpus, for titles."""
-    return f"{model_name(summary.log.model)} on {summary.log.header['corpus']['name']}"
+    return f"{model_name(summary.log.model)} on {model_name(str(summary.log.header['corpus']['name']))}"
 
 
 def geometry_table(summary: LengthSummary) -> Table:

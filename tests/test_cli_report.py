@@ -1,0 +1,258 @@
+"""`fairspan report` and `fairspan compare`: what they write and print, and mistakes in one line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairspan.cli.showing import save_picture, show
+from fairspan.report.table import Table
+from fairspan.runs.log import RunLog
+from fairspan.studies.logs import compare
+from tests.commands import Run
+from tests.test_logs import TREATMENTS, Page, audited, searched, studied
+
+
+@dataclass(frozen=True)
+class Runs:
+    audit: RunLog
+    twin: RunLog
+    evaluation: RunLog
+    length: RunLog
+    stopped: RunLog
+    alone: RunLog
+    elsewhere: RunLog
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    folder = tmp_path_factory.mktemp("runs")
+    return Runs(
+        audit=audited(folder / "audit", run="m-audit"),
+        twin=audited(folder / "twin", run="../../m-twin"),
+        evaluation=searched(folder / "evaluation", run="m-evaluation"),
+        length=studied(folder / "length", run="m-length"),
+        stopped=audited(
+            folder / "stopped", ("none", "paper"), asked=TREATMENTS, run="m-stopped", status="interrupted"
+        ),
+        alone=audited(folder / "alone", ("none",), run="m-alone"),
+        elsewhere=audited(folder / "elsewhere", plan=("de", "de"), run="m-elsewhere"),
+    )
+
+
+@pytest.fixture
+def no_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(log: RunLog) -> Any:
+        raise AssertionError("no statistics were to be made")
+
+    for study in ("audit", "evaluate", "collapse"):
+        monkeypatch.setattr(f"fairspan.studies.{study}.view.view_of", forbidden)
+
+
+def files_under(folder: Path) -> list[str]:
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+# --- report
+
+
+def test_page_figures_and_tables(run: Run, runs: Runs, tmp_path: Path) -> None:
+    """Named after charts and tables; stdout has nothing but the JSON."""
+    out = tmp_path / "new" / "page.html"
+    options = ["--figures", "f", "--figure-formats", "svg, png", "--tables", "t", "--title", "Ours & yours", "--json"]
+    done = run("report", runs.audit.folder, "--out", out, *options)
+    assert done.code == 0, done.err
+    written = json.loads(done.out)
+    assert written["page"] == [str(out)]
+    assert "<h1>Ours &amp; yours</h1>" in Page(out).source
+    shown = runs.audit.view
+    charts = {f"{chart.name}.{kind}" for chart in shown.charts() for kind in ("svg", "png")}
+    assert {Path(file).name for file in written["figures"]} == charts
+    tables = {f"{table.name}.{kind}" for table in shown.tables() for kind in ("md", "tex", "csv")}
+    assert {Path(file).name for file in written["tables"]} == tables
+    for kind, folder in (("figures", "f"), ("tables", "t")):
+        assert sorted(written[kind]) == [str(Path(folder) / name) for name in files_under(tmp_path / folder)]
+        assert all((tmp_path / file).stat().st_size for file in written[kind])
+
+
+def test_what_is_printed_for_people(run: Run, runs: Runs, tmp_path: Path) -> None:
+    done = run("report", runs.evaluation.folder, "--out", "page.html", "--tables", "t", "--table-formats", "md")
+    assert done.code == 0, done.err
+    size = (tmp_path / "page.html").stat().st_size / 1e6
+    count = len(list(runs.evaluation.view.tables()))
+    assert done.out.splitlines() == [f"page: page.html ({size:.1f} MB)", f"tables: {count} files in t"]
+    assert len(files_under(tmp_path / "t")) == count
+    assert "note:" not in done.err
+
+
+def test_the_page_of_one_run_lies_in_its_folder(run: Run, tmp_path: Path) -> None:
+    log = audited(tmp_path / "r", ("none",))
+    done = run("report", log.folder / "run.json")
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"page: {log.folder / 'report.html'} (")
+    assert Page(log.folder / "report.html").text.startswith(log.view.title)
+    # Once more, beside the page that is there.
+    assert run("report", log.folder).code == 0
+
+
+def test_the_page_of_several_runs_lies_here(run: Run, runs: Runs, tmp_path: Path) -> None:
+    done = run("report", runs.audit.folder, runs.evaluation.folder, runs.length.folder)
+    assert done.code == 0, done.err
+    assert files_under(tmp_path) == ["report.html"]
+    assert Page(tmp_path / "report.html").menu == ["Side by side", "m: audit", "m: search", "m: length"]
+
+
+def test_files_of_several_runs_stay_in_the_folder(run: Run, runs: Runs, tmp_path: Path) -> None:
+    """A run's name comes from its run.json: it becomes the name of a folder, and never a path out of it."""
+    inside = tmp_path / "a" / "b" / "c"
+    options = ["--figures", inside / "f", "--tables", inside / "t", "--table-formats", "csv", "--json"]
+    done = run("report", runs.audit.folder, runs.twin.folder, "--out", inside / "page.html", *options)
+    assert done.code == 0, done.err
+    written = json.loads(done.out)
+    assert runs.twin.run.startswith(".."), "the premise"
+    for kind in ("figures", "tables"):
+        folders = {Path(file).parent for file in written[kind]}
+        assert folders == {inside / kind[0] / "m-audit", inside / kind[0] / "m-twin"}
+    assert files_under(tmp_path) == [f"a/b/c/{name}" for name in files_under(inside)]
+    page = Page(inside / "page.html")
+    assert page.switch(0)[1] == ["all"]
+
+
+def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Path) -> None:
+    done = run("report", runs.stopped.folder, "--out", "page.html", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["page"] == ["page.html"]
+    said = "this run was interrupted: 2 of 3 treatments were measured"
+    assert done.last == f"note: m-stopped: {said}"
+    assert Page(tmp_path / "page.html").notes == [said]
+
+
+@pytest.mark.usefixtures("no_statistics")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["AUDIT", "AUDIT"], "the run m-audit is named twice: name each run once"),
+        (["AUDIT", "--out", "page.pdf"], "a page is an .html file, got 'page.pdf'"),
+        (["nowhere", "--out", "page"], "a page is an .html file, got 'page'"),
+        (["AUDIT", "--tables", "t", "--table-formats", "md,docx"], "tables are written as md, tex, csv, not as docx"),
+        (["AUDIT", "--figures", "f", "--figure-formats", "gif"], "gif"),
+        (["AUDIT", "--tables", "t", "--table-formats", ","], "--table-formats takes at least one format"),
+        (["AUDIT", "--figures", "f", "--figure-formats", ""], "--figure-formats takes at least one format"),
+        (["nowhere"], "nowhere is not the folder of a run: it has no run.json"),
+        (["AUDIT", "nowhere"], "nowhere is not the folder of a run"),
+    ],
+)
+def test_mistakes_are_one_line_before_any_statistics(
+    run: Run, runs: Runs, tmp_path: Path, words: list[str], said: str
+) -> None:
+    run("report", *(runs.audit.folder if word == "AUDIT" else word for word in words)).is_one_line(said)
+    assert files_under(tmp_path) == []
+    assert not (runs.audit.folder / "report.html").exists()
+
+
+def test_a_page_that_cannot_be_written(run: Run, runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("keep")
+    run("report", runs.alone.folder, "--out", "file/page.html").is_one_line("file/page.html cannot be written")
+    assert (tmp_path / "file").read_text() == "keep"
+
+
+def test_no_run_is_exit_code_two(run: Run) -> None:
+    assert run("report").code == 2
+
+
+# --- compare
+
+
+def printed_cells(out: str, table: Table) -> None:
+    assert table.title in out
+    for row in table.rows:
+        assert any(all(cell.text in line for cell in row.cells) for line in out.splitlines()), row
+
+
+def test_one_run_is_compared_with_itself(run: Run, runs: Runs) -> None:
+    """What is brief is printed, and everything is in the JSON."""
+    for log in (runs.audit, runs.evaluation):
+        tables = compare(log)
+        done = run("compare", log.folder)
+        assert done.code == 0, done.err
+        assert [table.brief for table in tables] == [True, False]
+        printed_cells(done.out, tables[0])
+        assert tables[1].title not in done.out
+        told = json.loads(run("compare", log.folder, "--json").out)
+        assert list(told) == [table.name for table in tables]
+        assert [len(rows) for rows in told.values()] == [len(table.frame) for table in tables]
+
+
+def test_two_runs_are_compared(run: Run, runs: Runs) -> None:
+    done = run("compare", runs.audit.folder, runs.twin.folder, "--json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)["representation-coefficient-changes"]
+    assert {row["mean_change_estimate"] for row in rows} == {0.0}, "the same documents"
+    assert {(row["first_treatment"], row["second_treatment"]) for row in rows} == {
+        (name, name) for name in TREATMENTS
+    }
+
+
+def test_two_treatments_are_compared(run: Run, runs: Runs) -> None:
+    """The difference of means at each position, which the design makes the same documents."""
+    done = run("compare", runs.audit.folder, runs.twin.folder, "--treatments", "none, retrieval", "--json")
+    rows = json.loads(done.out)["representation-coefficient-changes"]
+    means = {(row["treatment"], row["position"]): row["estimate"] for row in runs.audit.frame("means").to_dicts()}
+    assert [row["mean_change_estimate"] for row in rows] == pytest.approx(
+        [means["retrieval", place] - means["none", place] for place in (1, 2, 3)]
+    )
+
+
+def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
+    done = run("compare", runs.audit.folder, runs.stopped.folder)
+    assert done.code == 0, done.err
+    assert done.err.strip() == "note: m-stopped: this run was interrupted: 2 of 3 treatments were measured"
+    said = "the run m-stopped has not measured 'retrieval', only none, paper"
+    run("compare", runs.stopped.folder, "--treatments", "none,retrieval").is_one_line(said)
+
+
+@pytest.mark.usefixtures("no_statistics")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["audit", "evaluation"], "m-audit is a run of audit, m-evaluation of evaluate: compare runs of one kind"),
+        (["evaluation", "length"], "m-evaluation is a run of evaluate, m-length of collapse"),
+        (["length"], "the run m-length is a study of length, and those are not compared in pairs"),
+        (["alone"], "the run m-alone has one treatment, none: name a second run to compare with"),
+        (["audit", "elsewhere"], "have no document in common"),
+        (["audit", "--treatments", "none"], "--treatments names two treatments, such as none and paper"),
+        (["audit", "--treatments", ""], "--treatments names two treatments"),
+        (["audit", "--treatments", "none,best"], "the run m-audit has no treatment 'best', only none, paper"),
+        (["nowhere"], "nowhere is not the folder of a run"),
+        (["audit", "nowhere"], "nowhere is not the folder of a run"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(run: Run, runs: Runs, words: list[str], said: str) -> None:
+    typed = [getattr(runs, word).folder if hasattr(runs, word) else word for word in words]
+    run("compare", *typed).is_one_line(said)
+
+
+# --- results on stdout
+
+
+def test_a_result_for_people_and_for_programs(runs: Runs, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A picture is told beside the result: on stdout for people, on stderr where stdout is JSON."""
+    result = runs.alone
+    show(result, as_json=False, ending="log: here")
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == result.view.heading
+    assert out.splitlines()[-1] == "log: here"
+    assert err == ""
+    picture = tmp_path / "new" / "picture.svg"
+    show(result, as_json=True, picture=picture)
+    out, err = capsys.readouterr()
+    assert json.loads(out) == result.to_dict()
+    assert err == f"picture: {picture}\n"
+    assert picture.read_text("utf-8").startswith("<?xml")
+    save_picture(result, tmp_path / "other.PNG", as_json=False)
+    assert capsys.readouterr().out == f"picture: {tmp_path / 'other.PNG'}\n"
+    assert (tmp_path / "other.PNG").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,677 @@
+"""Logs of any study: on disk, as results, compared with each other, and as pages."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from rich.console import Console
+
+from fairspan.errors import LogError
+from fairspan.report.result import Result
+from fairspan.report.terminal import print_view
+from fairspan.report.text import with_bounds
+from fairspan.runs.facts import facts_of, part_of, settings_of
+from fairspan.runs.log import FORMAT, LogWriter, RunLog
+from fairspan.runs.rows import SCHEMA
+from fairspan.runs.sides import Side, pairs_to_compare
+from fairspan.studies.logs import compare, read_log, save_page
+from tests import length_studies, searches
+from tests.simulated import header, simulated_log, simulated_rows
+
+TREATMENTS = ("none", "paper", "retrieval")
+
+
+def audited(folder: Path, treatments: tuple[str, ...] = TREATMENTS, **changes: Any) -> RunLog:
+    """Five sets of three segments in one language, each treatment with a slope of its own."""
+    plan = changes.pop("plan", ("en", "en"))
+    tables = [
+        simulated_rows(
+            lambda p, s, k=k: 0.7 - 0.03 * p / (1 + k),  # type: ignore[misc]
+            sets=changes.get("sets", 5),
+            plan=plan,
+            treatment=name,
+        )
+        for k, name in enumerate(treatments)
+    ]
+    changes.pop("sets", None)
+    return simulated_log(folder, tables, changes.pop("asked", treatments), **changes)
+
+
+def searched(folder: Path, treatments: tuple[str, ...] = ("none", "paper"), **changes: Any) -> RunLog:
+    clusters = changes.pop("clusters", 6)
+    rows = searches.rows_of(searches.usual, treatments, clusters=clusters)
+    return searches.log_of(folder, rows, spec={"documents_only": False}, **changes)
+
+
+def studied(folder: Path, **changes: Any) -> RunLog:
+    curves = {"none": [0.2, 0.3, 0.5], "tempscale": [0.2, 0.25, 0.3]}
+    return length_studies.study_of(folder, curves, lengths=(50, 100, 200), **changes).log
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
+    """One of each study, all of one model."""
+    folder = tmp_path_factory.mktemp("logs")
+    return {
+        "audit": audited(folder / "a", run="m-aaaaaaaa"),
+        "evaluate": searched(folder / "e", run="m-eeeeeeee"),
+        "collapse": studied(folder / "c", run="m-cccccccc"),
+    }
+
+
+class Page(HTMLParser):
+    """What can be read of a page: its elements, its text outside of scripts, its charts and its files."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.source = file.read_text("utf-8")
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self._words: list[str] = []
+        self._silent = False
+        self.feed(self.source)
+        self.text = " ".join(" ".join(self._words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._silent = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self._words.append(data)
+
+    @property
+    def charts(self) -> list[dict[str, Any]]:
+        found = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', self.source, re.S)
+        return [json.loads(text) for text in found]
+
+    @property
+    def files(self) -> list[bytes]:
+        found = re.findall(r'<script type="text/plain" data-file="[^"]*">(.*?)</script>', self.source, re.S)
+        return [gzip.decompress(b64decode(text)) for text in found]
+
+    @property
+    def menu(self) -> list[str]:
+        [menu] = re.findall(r'<nav class="jump".*?</nav>', self.source, re.S)
+        return [unescape(name) for name in re.findall(r"<a [^>]*>(.*?)</a>", menu)]
+
+    @property
+    def notes(self) -> list[str]:
+        return [unescape(note) for note in re.findall(r'<p class="note">(.*?)</p>', self.source)][1:]
+
+    def switch(self, run: int) -> tuple[list[str], list[str]]:
+        """The choices of a run's switch, and those that it opens with."""
+        own = [one for tag, one in self.elements if tag == "input" and one["name"] == f"switch{run}"]
+        return [str(one["value"]) for one in own], [str(one["value"]) for one in own if "checked" in one]
+
+
+def page_of(tmp_path: Path, *runs: RunLog, title: str | None = None) -> Page:
+    return Page(save_page(runs, tmp_path / "page.html", title))
+
+
+def said_by(action: Callable[[], object]) -> str:
+    with pytest.raises(LogError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- on disk
+
+
+def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
+    first, second = (simulated_rows(lambda p, s: 0.6, treatment=name) for name in ("none", "paper"))
+    log = simulated_log(tmp_path / "run", [first, second], ["none", "paper"], notes=["mind this"])
+    assert log.rows.equals(pl.concat([first, second]))
+    assert log.rows.schema == pl.Schema(SCHEMA)
+    assert (log.run, log.status, log.model, log.treatments) == ("m-12345678", "complete", "m", ["none", "paper"])
+    assert log.notes == ["mind this"]
+    assert log.header["format"] == FORMAT
+    assert log.header["versions"]["fairspan"]
+    assert log.header["started"] <= log.header["finished"]
+    again = read_log(tmp_path / "run" / "run.json")
+    assert again.header == log.header
+    assert again.folder == log.folder
+    assert sorted(file.name for file in log.folder.iterdir()) == ["rows.parquet", "run.json"]
+
+
+@pytest.mark.parametrize("name", ["runs [old]", "runs *", "a?"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """Readers of Parquet may take brackets and asterisks for patterns."""
+    table = simulated_rows(lambda p, s: 0.6)
+    assert simulated_log(tmp_path / name, [table]).rows.equals(table)
+
+
+def damaged(tmp_path: Path, content: bytes | Mapping[str, Any]) -> Path:
+    folder = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)]).folder
+    text = content if isinstance(content, bytes) else json.dumps(content).encode()
+    (folder / "run.json").write_bytes(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"format": FORMAT + 1, "status": "complete"}, f"has format {FORMAT + 1}, and this fairspan reads format"),
+        ({"status": "complete"}, "has format None"),
+        (b"[]", "has format None"),
+        (b'{"format": 1, "sta', "cannot be read"),
+        (b"", "cannot be read"),
+        (b"\xff\xfe\x00", "cannot be read"),
+    ],
+)
+def test_a_damaged_header_is_one_line(tmp_path: Path, content: bytes | dict[str, Any], said: str) -> None:
+    folder = damaged(tmp_path, content)
+    line = said_by(lambda: read_log(folder))
+    assert said in line
+    assert "run.json" in line
+
+
+def test_a_header_that_lacks_its_entries_is_one_line(tmp_path: Path) -> None:
+    folder = damaged(tmp_path, {"format": FORMAT})
+    (folder / "rows.parquet").unlink()
+    assert str(folder) in said_by(lambda: read_log(folder))
+
+
+def test_a_folder_without_a_run_is_one_line(tmp_path: Path) -> None:
+    assert f"{tmp_path} is not the folder of a run: it has no run.json" in said_by(lambda: read_log(tmp_path))
+    assert "is not the folder of a run" in said_by(lambda: read_log(tmp_path / "nowhere"))
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    assert "cannot be read" in said_by(lambda: read_log(tmp_path / "file"))
+
+
+def test_missing_and_damaged_rows_are_one_line(tmp_path: Path) -> None:
+    LogWriter(tmp_path / "begun", header(["none"]))
+    assert "is running and has no rows yet: run its command again" in said_by(lambda: read_log(tmp_path / "begun"))
+    folder = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)]).folder
+    (folder / "rows.parquet").write_bytes((folder / "rows.parquet").read_bytes()[:-40])
+    assert "rows.parquet cannot be read" in said_by(lambda: read_log(folder))
+
+
+def test_every_write_replaces_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that fails half-way leaves the rows before it, and nothing beside them."""
+    first = simulated_rows(lambda p, s: 0.6)
+    writer = LogWriter(tmp_path / "run", header(["none", "paper"]))
+    writer.add(first)
+
+    def half(self: pl.DataFrame, file: Path) -> None:
+        Path(file).write_bytes(b"PAR1 half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", half)
+    line = said_by(lambda: writer.add(simulated_rows(lambda p, s: 0.6, treatment="paper")))
+    assert "No space left on device" in line
+    assert "make room or choose another with out=" in line
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
+    assert read_log(tmp_path / "run").rows.equals(first)
+
+
+def test_a_header_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = LogWriter(tmp_path / "run", header(["none"]))
+    writer.add(simulated_rows(lambda p, s: 0.6))
+
+    def half(self: Path, text: str, *options: Any) -> int:
+        self.write_bytes(text[:20].encode())
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    said_by(lambda: writer.finish("complete"))
+    monkeypatch.undo()
+    assert read_log(tmp_path / "run").status == "running"
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
+
+
+def test_a_new_run_does_not_inherit_rows(tmp_path: Path) -> None:
+    """A run that fails before its first rows has none, whatever lay in its folder."""
+    simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)])
+    LogWriter(tmp_path / "run", header(["none"], run="m-another")).finish("failed", error="no memory")
+    assert "has no rows" in said_by(lambda: read_log(tmp_path / "run"))
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    line = said_by(lambda: LogWriter(tmp_path / "file", header(["none"])))
+    assert "cannot be written" in line
+    assert "out=" in line
+
+
+@pytest.mark.parametrize(
+    ("verb", "title"), [("audit", "How fairly m"), ("evaluate", "What search"), ("collapse", "What length")]
+)
+def test_a_log_of_any_study_is_read_with_its_view(logs: dict[str, RunLog], verb: str, title: str) -> None:
+    for place in (logs[verb].folder, str(logs[verb].folder / "run.json")):
+        found = read_log(place)
+        assert found.verb == verb
+        assert found.rows.equals(logs[verb].rows)
+        assert found.view.title.startswith(title)
+
+
+@pytest.mark.parametrize("verb", ["inspect", "dream", None, ["audit"]])
+def test_a_run_of_an_unknown_verb_is_one_line(tmp_path: Path, verb: Any) -> None:
+    folder = audited(tmp_path / "run", verb=verb if verb == "x" else "audit").folder
+    known = json.loads((folder / "run.json").read_text("utf-8"))
+    (folder / "run.json").write_text(json.dumps({**known, "verb": verb}), "utf-8")
+    line = said_by(lambda: read_log(folder))
+    assert line == f"{folder} holds a run of {verb!r}, and this fairspan knows audit, collapse, evaluate."
+
+
+# --- as a result
+
+
+@pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse"])
+def test_every_log_is_a_result(logs: dict[str, RunLog], verb: str, tmp_path: Path) -> None:
+    """Verdicts, frames and figures by name, one line, HTML for notebooks, and JSON without NaN."""
+    log = logs[verb]
+    assert isinstance(log, Result)
+    assert {"treatment", "verdict", "sentence"} <= set(log.verdicts.columns)
+    assert log.frame("verdicts") is log.verdicts
+    assert f"only {', '.join(log.view.frames)}" in said_by(lambda: log.frame("x"))
+    assert "there is no figure 'x', only" in said_by(lambda: log.figure("x"))
+    assert log.figure().get_suptitle() == log.figure(log.view.picture).get_suptitle()
+    line = repr(log)
+    assert "\n" not in line
+    assert line.startswith(f"<{log.view.heading}")
+    assert all(f"{card.name}: {card.badge}" in line for card in log.view.cards)
+    html = log._repr_html_()
+    assert html.count("<tr>") == len(log.view.cards)
+    assert "data:image/svg+xml;base64," in html
+    told = json.loads(json.dumps(log.to_dict(), allow_nan=False))
+    assert (told["verb"], told["run"], told["status"]) == (verb, log.run, "complete")
+    assert told["folder"] == str(log.folder)
+    assert ("task" in told) == (verb == "evaluate")
+    for name, frame in log.view.frames.items():
+        assert len(told[name]) == len(frame)
+    page = Page(log.save_page(tmp_path / "own.html"))
+    assert page.source == page_of(tmp_path, log).source
+
+
+def test_a_view_is_made_once_and_only_when_asked_for(logs: dict[str, RunLog]) -> None:
+    made = []
+
+    def show(log: RunLog) -> Any:
+        made.append(log.run)
+        return logs["audit"].view
+
+    log = replace(logs["audit"], show=show)
+    assert (log.treatments, log.measured, made) == (list(TREATMENTS), list(TREATMENTS), [])
+    assert log.view is log.view
+    assert log.verdicts is log.frame("verdicts")
+    assert made == [log.run]
+
+
+def test_unknown_numbers_are_null_in_json(logs: dict[str, RunLog]) -> None:
+    frame = pl.DataFrame({"treatment": ["a", "b", "c"], "estimate": [float("nan"), float("inf"), 0.5]})
+    shown = replace(logs["audit"].view, frames={"verdicts": frame})
+    log = replace(logs["audit"], show=lambda log: shown)
+    assert [row["estimate"] for row in log.to_dict()["verdicts"]] == [None, None, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("running", "this run has not finished: 1 of 3 treatments were measured"),
+        ("interrupted", "this run was interrupted: 1 of 3 treatments were measured"),
+        ("failed", "this run failed: 1 of 3 treatments were measured"),
+        ("asleep", "this run is asleep: 1 of 3 treatments were measured"),
+        ("complete", ""),
+    ],
+)
+def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, said: str) -> None:
+    """On its page, in the terminal and in JSON; what it has is shown."""
+    log = audited(tmp_path / "run", ("none",), asked=TREATMENTS, status=status, notes=["another note"])
+    page = page_of(tmp_path, log)
+    expected = [said, "another note"] if said else ["another note"]
+    assert page.notes == log.to_dict()["notes"] == expected
+    console = Console(width=200, file=io.StringIO())
+    print_view(console, log.view)
+    notes = [line for line in console.file.getvalue().splitlines() if line.startswith("note: ")]  # type: ignore[attr-defined]
+    assert notes == [f"note: {note}" for note in expected]
+    assert log.notes == ["another note"], "what the log has is kept as it is"
+    assert {series["name"] for chart in page.charts for series in chart["series"]} == {"none"}
+    assert (f"status {status}" in page.text) == bool(said)
+
+
+def test_an_unfinished_evaluation_shows_what_it_has(tmp_path: Path) -> None:
+    found = searched(tmp_path / "run")
+    log = replace(found, header={**found.header, "status": "failed"}, rows=found.rows.filter(treatment="none"))
+    page = page_of(tmp_path, log)
+    assert page.notes == ["this run failed: 1 of 2 treatments were measured"]
+    assert {series["name"] for chart in page.charts for series in chart["series"]} == {"none"}
+
+
+def test_an_unfinished_study_of_length_has_no_page_but_a_reason(tmp_path: Path) -> None:
+    found = studied(tmp_path / "run")
+    log = replace(found, header={**found.header, "status": "interrupted", "geometry": []})
+    assert "has no results yet" in said_by(lambda: log.save_page(tmp_path / "page.html"))
+    assert not (tmp_path / "page.html").exists()
+
+
+# --- two sides
+
+
+def names(found: list[tuple[Side, Side]]) -> list[tuple[str, str]]:
+    return [(str(first), str(second)) for first, second in found]
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
+    folder = tmp_path_factory.mktemp("sides")
+    return {
+        "three": audited(folder / "three", run="three"),
+        "two": audited(folder / "two", ("paper", "none"), run="two"),
+        "plain": audited(folder / "plain", ("none",), run="plain"),
+        "paper": audited(folder / "paper", ("paper",), run="paper"),
+        "others": audited(folder / "others", ("64-last", "128-last"), run="others"),
+        "stopped": audited(
+            folder / "stopped", ("none", "paper"), asked=TREATMENTS, status="interrupted", run="stopped"
+        ),
+    }
+
+
+def test_which_sides_are_compared(sides: dict[str, RunLog]) -> None:
+    three, two, plain, paper = (sides[name] for name in ("three", "two", "plain", "paper"))
+    assert names(pairs_to_compare(three)) == [("three: none", "three: paper"), ("three: none", "three: retrieval")]
+    assert names(pairs_to_compare(three, two)) == [("three: none", "two: none"), ("three: paper", "two: paper")]
+    assert names(pairs_to_compare(two, three)) == [("two: paper", "three: paper"), ("two: none", "three: none")]
+    assert names(pairs_to_compare(plain, paper)) == [("plain: none", "paper: paper")]
+    assert names(pairs_to_compare(three, None, ["paper", "retrieval"])) == [("three: paper", "three: retrieval")]
+    assert names(pairs_to_compare(three, two, ("retrieval", "none"))) == [("three: retrieval", "two: none")]
+
+
+def test_of_an_interrupted_run_what_was_measured_is_compared(sides: dict[str, RunLog]) -> None:
+    stopped, three = sides["stopped"], sides["three"]
+    assert names(pairs_to_compare(stopped)) == [("stopped: none", "stopped: paper")]
+    assert names(pairs_to_compare(three, stopped)) == [
+        (f"three: {name}", f"stopped: {name}") for name in ("none", "paper")
+    ]
+    line = said_by(lambda: pairs_to_compare(three, stopped, ["none", "retrieval"]))
+    assert line == "the run stopped has not measured 'retrieval', only none, paper."
+
+
+@pytest.mark.parametrize(
+    ("runs", "treatments", "said"),
+    [
+        (("three",), ["none"], "treatments names two treatments, such as none and paper, got ['none']"),
+        (("three",), [], "got []"),
+        (("three", "two"), ["none"] * 3, "got ['none', 'none', 'none']"),
+        (("three",), ["none", "best"], "the run three has no treatment 'best', only none, paper, retrieval"),
+        (("three", "two"), ["none", "retrieval"], "the run two has no treatment 'retrieval', only paper, none"),
+        (("plain",), None, "the run plain has one treatment, none: name a second run to compare with"),
+        (("three", "others"), None, "the runs share no treatment (none, paper, retrieval; 64-last, 128-last)"),
+        (("plain", "others"), None, "name one of each with treatments"),
+    ],
+)
+def test_sides_that_cannot_be_compared(
+    sides: dict[str, RunLog], runs: tuple[str, ...], treatments: list[str] | None, said: str
+) -> None:
+    first, second = sides[runs[0]], sides[runs[1]] if len(runs) > 1 else None
+    assert said in said_by(lambda: pairs_to_compare(first, second, treatments))
+
+
+def test_runs_of_different_kinds_are_not_compared(logs: dict[str, RunLog]) -> None:
+    for first in ("audit", "evaluate"):
+        for second in {*logs} - {first}:
+            line = said_by(lambda first=first, second=second: compare(logs[first], logs[second]))  # type: ignore[misc]
+            one, two = logs[first].run, logs[second].run
+            assert line == f"{one} is a run of {first}, {two} of {second}: compare runs of one kind."
+    assert "is a study of length, and those are not compared" in said_by(lambda: compare(logs["collapse"]))
+
+
+def test_any_kind_is_compared_by_its_study(logs: dict[str, RunLog]) -> None:
+    """Means of the same documents or queries, recomputed from the rows."""
+    changes = compare(logs["evaluate"])[0]
+    assert changes.name == "search-changes"
+    means = dict(logs["evaluate"].rows.group_by("treatment").agg(pl.col("value").mean()).rows())
+    assert changes.frame["change_estimate"].to_list() == pytest.approx([means["paper"] - means["none"]])
+    coefficients = compare(logs["audit"], None, ["none", "paper"])[1].frame
+    found = logs["audit"].rows.group_by("treatment", "position").agg(pl.col("value").mean())
+    by = {(name, place): value for name, place, value in found.rows()}
+    assert coefficients["mean_change_estimate"].to_list() == pytest.approx(
+        [by["paper", place] - by["none", place] for place in (1, 2, 3)]
+    )
+
+
+# --- the page of one run
+
+
+def test_facts_and_settings(logs: dict[str, RunLog]) -> None:
+    facts, settings = dict(facts_of(logs["audit"])), dict(settings_of(logs["audit"]))
+    assert {name: facts[name] for name in ("model", "corpus", "documents", "languages")} == {
+        "model": "m",
+        "corpus": "c",
+        "documents": "24",
+        "languages": "en",
+    }
+    assert "status" not in facts
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", facts["finished"])
+    assert settings["run"] == logs["audit"].run
+    assert (settings["weights"], settings["seed"], settings["margin"], settings["rows"]) == ("f", "0", "±0.02", "135")
+    assert settings["inference"].startswith("auto: chosen by the number of sets")
+    for name, version in logs["audit"].header["versions"].items():
+        assert f"{name} {version}" in settings["versions"]
+    facts = dict(facts_of(logs["evaluate"]))
+    assert (facts["task"], facts["searched"]) == ("pages", "1,234 queries, 40 documents")
+    assert not {"corpus", "languages"} & set(facts)
+    assert dict(facts_of(logs["collapse"]))["corpus"] == "c"
+
+
+def test_facts_of_a_run_that_is_not_finished(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path / "run", header(["none"]))
+    writer.add(simulated_rows(lambda p, s: 0.6))
+    log = read_log(tmp_path / "run")
+    assert dict(facts_of(log))["finished"] == dict(settings_of(log))["finished"] == "not yet"
+    assert dict(facts_of(log))["status"] == "running"
+
+
+def test_many_languages_are_cut_short(tmp_path: Path) -> None:
+    log = audited(tmp_path / "run", plans=[f"l{place}" for place in range(12)])
+    assert dict(facts_of(log))["languages"] == ", ".join(f"l{place}" for place in range(8)) + " …"
+
+
+def test_everything_needed_to_do_it_again_is_on_the_page(logs: dict[str, RunLog], tmp_path: Path) -> None:
+    for log in logs.values():
+        page = page_of(tmp_path, log)
+        [spec] = re.findall(r"<pre>(.*?)</pre>", page.source, re.S)
+        assert json.loads(unescape(spec)) == log.spec
+        for name, value in (*facts_of(log), *settings_of(log)):
+            assert f"{name} {value}" in page.text
+        assert all(sentence in page.text for sentence in log.view.methods)
+
+
+def test_rows_and_statistics_travel_in_the_page(logs: dict[str, RunLog], tmp_path: Path) -> None:
+    for log in logs.values():
+        rows, statistics = page_of(tmp_path, log).files
+        read = pl.read_csv(io.BytesIO(rows), schema_overrides=SCHEMA)
+        assert_frame_equal(read, log.rows.select(read.columns))
+        left = set(log.rows.columns) - set(read.columns)
+        assert all(log.rows[name].null_count() == len(log.rows) for name in left)
+        told = log.to_dict()
+        del told["folder"]
+        assert json.loads(statistics) == json.loads(json.dumps(told))
+
+
+def test_rows_share_the_room_of_a_page(logs: dict[str, RunLog]) -> None:
+    rows, statistics = part_of(logs["audit"], room=100).downloads
+    assert rows.content == ""
+    assert "135 raw rows do not fit into the page" in rows.reason
+    assert statistics.content
+
+
+def test_nobody_learns_where_things_lie(tmp_path: Path) -> None:
+    """Neither the run's folder nor paths of models, corpora and tasks; their last parts remain."""
+    home = "/home/somebody/secret"
+    model = {"model": {"name": f"{home}/models/bge-m3", "fingerprint": "f"}}
+    named = {**model, "notes": [f"{home}/texts/mine has 3 empty texts"]}
+    found = [
+        audited(
+            tmp_path / "a", run="r-1", spec={"corpus": f"{home}/texts/mine", "fit_corpus": f"{home}/fit"}, **named
+        ),
+        searched(tmp_path / "e", run="r-2", **{**model, "notes": [f"{home}/nq has 3 empty texts"]}),
+        studied(tmp_path / "c", run="r-3", corpus={"name": f"{home}/texts/mine", "languages": ["en"]}, **named),
+    ]
+    task = {**found[1].header["task"], "source": f"beir:{home}/nq", "names": [f"{home}/nq"]}
+    spec = {**found[1].spec, "task": f"beir:{home}/nq"}
+    found[1] = replace(found[1], header={**found[1].header, "task": task, "spec": spec})
+    found[2] = replace(
+        found[2], header={**found[2].header, "spec": {**found[2].spec, "corpus": f"{home}/texts/mine"}}
+    )
+    found = [replace(log, rows=log.rows.with_columns(model=pl.lit(log.model))) for log in found]
+    assert all(home in json.dumps(log.to_dict()) for log in found), "the premise"
+    for runs in ([found[0]], [found[1]], [found[2]], found):
+        page = page_of(tmp_path, *runs)
+        whole = page.source + "".join(data.decode() for data in page.files)
+        assert home not in whole
+        assert str(tmp_path) not in whole
+        assert "bge-m3" in page.text
+    assert ("task", "beir:nq") in facts_of(found[1])
+    assert page.notes == [f"{name} has 3 empty texts" for name in ("mine", "nq", "mine")]
+
+
+# --- the page of several runs
+
+
+def test_several_runs_open_side_by_side(tmp_path: Path) -> None:
+    """Series of both on one axis with all arms shown, and each run on its own below, with its first treatment."""
+    one, two = (audited(tmp_path / run, run=run) for run in ("m-1111aaaa", "m-2222bbbb"))
+    page = page_of(tmp_path, one, two)
+    labels = ["m: audit (1111aaaa)", "m: audit (2222bbbb)"]
+    assert page.menu == ["Side by side", *labels]
+    assert page.switch(0) == (["0", "1", "2", "3", "4", "5", "all"], ["all"])
+    assert page.switch(1) == page.switch(2) == (["0", "1", "2", "all"], ["0"])
+    first, *others = page.charts
+    assert [series["name"] for series in first["series"]] == [
+        f"{run}: {name}" for run in labels for name in TREATMENTS
+    ]
+    for series, log in zip(first["series"], [one] * 3 + [two] * 3, strict=True):
+        means = log.frame("means").filter(treatment=series["name"].split(": ")[-1])["estimate"]
+        assert [point["v"] for point in series["points"]] == pytest.approx(means.to_list(), rel=1e-12)
+    assert [[series["name"] for series in chart["series"]] for chart in others] == [list(TREATMENTS)] * 2
+    assert page.text.count("+0.000 [+0.000, +0.000]") == 3, "the same documents: no difference, known exactly"
+    assert "Paired differences" in page.text
+    for log in (one, two):
+        for label, card in ((label, card) for label in labels for card in log.view.cards):
+            assert f"{label}: {card.name} {card.badge}" in page.text
+    assert len(page.files) == 4
+    assert page.notes == []
+
+
+def test_paired_differences_of_searches(tmp_path: Path) -> None:
+    """Those of the tables that are brief, against the first run of the kind."""
+    one, two = (searched(tmp_path / run, run=run) for run in ("m-1", "m-2"))
+    better = two.rows.with_columns(pl.col("value") + 0.125)
+    page = page_of(tmp_path, one, replace(two, rows=better))
+    tables = [table for table in compare(one, replace(two, rows=better)) if table.brief]
+    assert tables[0].frame["change_estimate"].to_list() == pytest.approx([0.125] * 2)
+    assert tables[0].title in page.text
+    assert page.text.count(tables[0].rows[0].cells[1].text) == 2
+    assert page.switch(0) == ([], []), "nothing is drawn together"
+
+
+def test_why_there_are_no_paired_differences(tmp_path: Path) -> None:
+    one = audited(tmp_path / "a", run="m-1")
+    other = audited(tmp_path / "b", plan=("de", "de"), run="m-2")
+    page = page_of(tmp_path, one, other)
+    assert len(page.notes) == 1
+    assert page.notes[0].startswith("m-1 and m-2 are not compared in pairs: m-1: none and m-2: none have no document")
+    assert "Paired differences" not in page.text
+
+
+def test_one_set_beside_others(tmp_path: Path) -> None:
+    """It has means; neither its intervals nor paired differences can be had, and both are said."""
+    alone = audited(tmp_path / "a", run="m-1", sets=1)
+    page = page_of(tmp_path, alone)
+    assert all(point["lo"] is None for chart in page.charts for one in chart["series"] for point in one["points"])
+    assert "at least 2" in page.notes[0]
+    page = page_of(tmp_path, alone, audited(tmp_path / "b", run="m-2"))
+    assert page.notes[0].startswith("m-1 and m-2 are not compared in pairs: ")
+    assert len(page.charts[0]["series"]) == 6
+
+
+def test_one_cluster_of_queries_has_a_page(tmp_path: Path) -> None:
+    log = searched(tmp_path / "a", clusters=1)
+    page = page_of(tmp_path, log)
+    assert all(point["lo"] is None for chart in page.charts for one in chart["series"] for point in one["points"])
+    assert with_bounds(None) in page.text
+
+
+def test_kinds_of_runs_mix(logs: dict[str, RunLog], tmp_path: Path) -> None:
+    page = page_of(tmp_path, *logs.values())
+    assert page.menu == ["Side by side", "m: audit", "m: search", "m: length"]
+    assert "<h1>Side by side: m</h1>" in page.source
+    assert len({one["id"] for _, one in page.elements if one.get("id")}) == sum(
+        "id" in one for _, one in page.elements
+    )
+    assert page.notes == [], "runs of different kinds are not expected to be compared"
+    for log, label in zip(logs.values(), page.menu[1:], strict=True):
+        assert all(f"{label}: {card.name} {card.badge}" in page.text for card in log.view.cards)
+
+
+@pytest.mark.parametrize(
+    ("runs", "models", "labels"),
+    [
+        (("m-1", "n-1"), ("m", "n"), ["m: audit", "n: audit"]),
+        (("m-1", "m-2"), ("m", "m"), ["m: audit (m-1)", "m: audit (m-2)"]),
+        (("m-11111111", "m-22222222"), ("m", "m"), ["m: audit (11111111)", "m: audit (22222222)"]),
+        (
+            ("one-11111111", "two-11111111"),
+            ("a/m", "a/m"),
+            ["a/m: audit (one-11111111)", "a/m: audit (two-11111111)"],
+        ),
+        (("m-1", "m-2"), ("/x/m", "/y/m"), ["m: audit (m-1)", "m: audit (m-2)"]),
+    ],
+)
+def test_labels_tell_runs_apart(
+    tmp_path: Path, runs: tuple[str, str], models: tuple[str, str], labels: list[str]
+) -> None:
+    found = [
+        audited(tmp_path / run, ("none",), run=run, model={"name": model, "fingerprint": "f"})
+        for run, model in zip(runs, models, strict=True)
+    ]
+    assert page_of(tmp_path, *found).menu[1:] == labels
+
+
+def test_an_unfinished_run_says_so_beside_others(tmp_path: Path) -> None:
+    done = audited(tmp_path / "a", run="m-1")
+    stopped = audited(tmp_path / "b", ("none",), asked=TREATMENTS, run="m-2", status="interrupted")
+    page = page_of(tmp_path, done, stopped)
+    assert page.notes == ["this run was interrupted: 1 of 3 treatments were measured"]
+    assert len(page.charts[0]["series"]) == 4
+
+
+def test_pages_that_are_refused(logs: dict[str, RunLog], tmp_path: Path) -> None:
+    """Before any statistics are made."""
+
+    def show(log: RunLog) -> Any:
+        raise AssertionError("no statistics were to be made")
+
+    log = replace(logs["audit"], show=show)
+    assert said_by(lambda: save_page([log], tmp_path / "page.pdf")) == "a page is an .html file, got 'page.pdf'."
+    assert said_by(lambda: log.save_page(str(tmp_path / "page"))) == "a page is an .html file, got 'page'."
+    line = said_by(lambda: save_page([log, log], tmp_path / "page.html"))
+    assert line == f"the run {log.run} is named twice: name each run once."
+    assert "at least one run" in said_by(lambda: save_page([], tmp_path / "page.html"))
+    (tmp_path / "file").write_text("")
+    assert "cannot be written" in said_by(lambda: logs["audit"].save_page(tmp_path / "file" / "page.html"))
+
+
+def test_a_page_has_the_title_that_was_given(logs: dict[str, RunLog], tmp_path: Path) -> None:
+    assert "<h1>Ours &amp; yours</h1>" in page_of(tmp_path, logs["audit"], title="Ours & yours").source
+    both = page_of(tmp_path, logs["audit"], logs["evaluate"], title="<b>")
+    assert "<h1>&lt;b&gt;</h1>" in both.source
