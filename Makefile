@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 		|| echo "mteb could not be installed: its tests will be skipped"
 	touch $@
 
-# An audit of the small default model on the embedded corpus, as it comes and calibrated. Nothing is downloaded.
+# An audit of the small default model on the embedded corpus, plain and calibrated. Nothing is downloaded.
 demo: $(STAMP)  ## audit a small real model before and after calibration, with a picture and a page
 	$(BIN)/fairspan audit --treatments none,retrieval,paper+basket_size=64 --out fairspan-runs/demo \
 		--picture before_after.png
@@ -38,7 +38,7 @@ test: lint  ## lint, types and every test that is not slow
 test-all: test  ## the same, and then the slow tests
 	$(PYTEST) -m slow
 
-docs: $(STAMP)  ## write the reference of the command line anew
+docs: $(STAMP)  ## regenerate docs/cli.md
 	$(BIN)/typer fairspan.cli utils docs --name fairspan --output docs/cli.md
 
 lint: $(STAMP)  ## ruff and mypy

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -33,6 +35,7 @@ from fairspan.studies.audit.spec import make_spec
 from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding
 from tests.tiny import HIDDEN, words
+from tests.verbs import Recorder
 
 Make = Callable[..., SentenceTransformer]
 
@@ -495,9 +498,34 @@ def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: 
     assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.parquet", "run.json"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files in /proc")
+def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a loss of power the old file stands or the new one, whole: fsync first, then the rename."""
+    happened: list[tuple[str, str]] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        happened.append(("sync", Path(f"/proc/self/fd/{descriptor}").resolve().name))
+        sync(descriptor)
+
+    def replaced(self: Path, target: Path) -> Path:
+        happened.append(("rename", self.name))
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    LogWriter(tmp_path, HEADER).add(rows_of(1.0))
+    written = [name for what, name in happened if what == "rename"]
+    assert len(written) == 3, "the header, the rows and the header again"
+    assert happened == [(what, name) for name in written for what in ("sync", "rename")]
+
+
 def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -> None:
     """Two audits began in one folder. The first is complete when the second, which is then killed, writes a part."""
-    first, second = LogWriter(tmp_path, HEADER), LogWriter(tmp_path, HEADER)
+    first, second = (
+        LogWriter(tmp_path, HEADER),
+        LogWriter(tmp_path, HEADER),
+    )
     first.add(rows_of(1.0))
     first.add(rows_of(2.0))
     first.finish("complete")
@@ -615,22 +643,6 @@ def test_a_forecast_counts_what_the_run_does(
 
 
 def test_progress_ends_at_what_it_announced(make_tiny: Make, measured: Audit, corpus: str) -> None:
-    class Recorder:
-        def __init__(self) -> None:
-            self.total, self.done, self.stages, self.stopped = 0, 0, list[str](), 0
-
-        def stage(self, name: str) -> None:
-            self.stages.append(name)
-
-        def start(self, total: int) -> None:
-            self.total = total
-
-        def advance(self, amount: int) -> None:
-            self.done += amount
-
-        def stop(self) -> None:
-            self.stopped += 1
-
     recorder = Recorder()
     log = measured(make_tiny(), treatments=["none", "paper"], progress=recorder)
     assert recorder.done == recorder.total == log.header["timings"]["tokens_computed"]

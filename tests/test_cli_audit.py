@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from fairspan.corpus.corpus import Corpus
-from fairspan.studies.audit.summary import summarize
 from fairspan.studies.logs import read_log
 from tests.commands import Run
 from tests.tiny import words
@@ -61,11 +60,10 @@ def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
     done = run(*usual, "--out", "here")
     assert done.code == 0, done.err
     log = read_log(tmp_path / "here")
-    summary = summarize(log)
     assert log.status == "complete"
     assert log.rows.height == 2 * 4 * 3 * 3
-    for treatment in TREATMENTS.split(","):
-        assert summary.sentence("representation", treatment) in done.out
+    for card in log.view.cards:
+        assert " ".join(f"{card.name} {card.badge}: {card.sentences[0]}".split()) in " ".join(done.out.split())
     assert done.out.rstrip().endswith("log: here")
     assert "loading" not in done.out
     assert "reading the corpus" in done.err
@@ -76,10 +74,10 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     done = run(*usual, "--out", tmp_path / "here", "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert said == json.loads(json.dumps(summarize(read_log(tmp_path / "here")).to_dict()))
+    assert said == json.loads(json.dumps({**read_log(tmp_path / "here").to_dict(), "folder": said["folder"]}))
     assert [verdict["treatment"] for verdict in said["verdicts"]] == TREATMENTS.split(",")
-    assert said["cells"][0]["sets"] == 4
-    assert said["cells"][0]["documents"] == 12
+    assert said["families"][0]["sets"] == 4
+    assert said["families"][0]["documents"] == 12
 
 
 @pytest.mark.slow
@@ -104,7 +102,7 @@ def test_all_measures_languages_and_plans(run: Run, usual: list[str | Path], tmp
     done = run(*usual, *more, "--out", "here", "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out)
-    assert [(cell["measure"], cell["lead"], cell["later"]) for cell in said["cells"]] == [
+    assert [(cell["measure"], cell["lead"], cell["later"]) for cell in said["families"]] == [
         (measure, lead, later)
         for measure in ("representation", "retention")
         for lead, later in (("en", "en"), ("de", "de"), ("de", "en"))
@@ -173,16 +171,16 @@ def test_every_inference_can_be_asked_for(run: Run, usual: list[str | Path], inf
     done = run(*usual, "--inference", inference, "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert {cell["inference"] for cell in said["cells"]} == {inference}
+    assert {row["inference"] for row in said["coefficients"]} == {inference}
 
 
 def test_a_note_says_what_is_done_about_shared_segments(run: Run, usual: list[str | Path]) -> None:
     """12 segments make 4 disjoint sets of 3; of 6, two share. Errors are two-way only where that is what is used."""
     said = json.loads(run(*usual, "--sets", "6", "--json").out)
-    assert said["cells"][0]["inference"] == "two-way"
+    assert said["coefficients"][0]["inference"] == "two-way"
     assert any("clustered on sets and on segments" in note for note in said["notes"])
     said = json.loads(run(*usual, "--sets", "6", "--inference", "z", "--json").out)
-    assert said["cells"][0]["inference"] == "z"
+    assert said["coefficients"][0]["inference"] == "z"
     assert not any("are clustered on sets and on segments" in note for note in said["notes"])
 
 
@@ -201,13 +199,13 @@ def test_one_failed_audit_leaves_the_others(run: Run, model: Path, corpus: Path,
     done = run("audit", "--config", file, "--json")
     assert done.code == 2
     [said] = json.loads(done.out)
-    assert said["cells"][0]["lead"] == "de"
+    assert said["families"][0]["lead"] == "de"
     assert "has no language 'it'" in done.err
     assert done.last == "fairspan: 1 of 2 audits failed; the others are complete."
     assert "Traceback" not in done.err
     shown = run("audit", "--config", file)
     assert shown.code == 2
-    assert "representation by position (de, n=3, 4 sets)" in shown.out
+    assert "representation (cosine) by position (de, 3 segments, 4 sets, 12 documents)" in shown.out
 
 
 def test_two_audits_are_a_list_and_pictures_are_numbered(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
@@ -215,7 +213,7 @@ def test_two_audits_are_a_list_and_pictures_are_numbered(run: Run, model: Path, 
     file = config(tmp_path, model, corpus, '[[run]]\n[[run]]\nlanguages = ["de"]\n')
     done = run("audit", "--config", file, "--json", "--picture", "p.png")
     assert done.code == 0, done.err
-    assert [said["cells"][0]["lead"] for said in json.loads(done.out)] == ["en", "de"]
+    assert [said["families"][0]["lead"] for said in json.loads(done.out)] == ["en", "de"]
     assert {"p-1.png", "p-2.png"} <= {entry.name for entry in tmp_path.iterdir()}
     assert "audit 2 of 2" in done.err
 
@@ -225,7 +223,7 @@ def test_what_is_typed_overrides_the_file(run: Run, model: Path, corpus: Path, t
     typed = run("audit", "--config", file, "--sets", "2", "--treatments", "none,64-last", "--json")
     assert typed.code == 0, typed.err
     said = json.loads(typed.out)
-    assert said["cells"][0]["sets"] == 2
+    assert said["families"][0]["sets"] == 2
     assert [verdict["treatment"] for verdict in said["verdicts"]] == ["none", "64-last"]
     assert read_log(tmp_path / said["folder"]).spec["design"]["seed"] == 7
 

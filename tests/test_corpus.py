@@ -175,7 +175,7 @@ def test_missing_translations(tmp_path: Path) -> None:
     assert str(caught.value) == (
         "the languages of news do not have the same segments (de.jsonl 3, en.jsonl 8, it.jsonl 1): de.jsonl lacks "
         "'x0', 'x1', 'x2' and 2 more; it.jsonl lacks 'b', 'c', 'x0' and 4 more. Complete them, or take only the ids "
-        "that all of them share: --partial (in Python, partial=True)."
+        "that all of them share: partial=True."
     )
     partial = Corpus.read(folder, partial=True)
     assert partial.ids() == ("a",)

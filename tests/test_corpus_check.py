@@ -158,7 +158,7 @@ def test_the_command_finds_a_tokenizer_in_its_module_s_folder(tmp_path: Path, mo
 
 def test_the_command_s_mistakes(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "news", {"en": {"a": "x", "b": "y"}, "de": {"a": "x"}})
-    with pytest.raises(CorpusError, match=r"--partial"):
+    with pytest.raises(CorpusError, match=r"partial=True"):
         run(folder)
     assert json.loads(run(folder, "--partial", "--json"))["aligned"] == 1
     with pytest.raises(DesignError, match=r"sizes takes whole numbers such as 3,4,5, got 'three'"):

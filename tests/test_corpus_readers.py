@@ -123,7 +123,7 @@ def test_a_file_in_one_language_must_be_told_which(tmp_path: Path) -> None:
     for languages in (None, ["en", "de"]):
         assert said(path, languages) == (
             "wikipedia_en.jsonl, line 1: there is no field 'language'. If the whole file is in one language, name "
-            "that language: --languages en (in Python, languages=['en'])."
+            'that language: languages=["en"].'
         )
     assert Corpus.read(path, ["en"]).languages == ("en",)
 

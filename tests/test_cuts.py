@@ -318,6 +318,7 @@ class NoOffsets(ModelTokens):
         raise EncodingError("no offsets")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["beginning", "random"])
 def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path, start: str) -> None:
     path = shared / "corpora" / "wikipedia_en.jsonl"

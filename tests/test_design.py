@@ -546,7 +546,7 @@ def test_a_tokenizer_that_needs_more_for_the_whole_than_for_the_parts() -> None:
 
 def test_a_length_language_that_is_not_measured_is_one_line() -> None:
     said = one_line(lambda: build(even_corpus(30, ["en", "de"]), Design(length_language="it"), ["en", "de"]))
-    assert "length_language='it' is not among the languages en, de" in said
+    assert 'length_language="it" is not among the languages en, de' in said
 
 
 @pytest.mark.parametrize(

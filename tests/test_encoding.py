@@ -196,13 +196,14 @@ def test_spans_come_from_the_same_pass_and_are_asked_for_on_their_own(store: Sto
     ],
     ids=["cuda", "python", "cpu", "mps"],
 )
-def test_batches_are_halved_until_they_fit(store: Store, error: Exception) -> None:
+def test_batches_are_halved_until_they_fit(store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """More than three texts at once do not fit: the results are complete, and the same as with memory enough."""
 
     def at_most_three(batch: Sequence[Text]) -> None:
         if len(batch) > 3:
             raise error
 
+    monkeypatch.setattr("gc.collect", lambda: 0)  # most of a second in a process full of models
     texts = texts_of(*[10] * 7, *[4] * 5)
     encoder, told = Known(at_most_three), []
     tally = run_fill(encoder, texts, store, budget=1000, progress=told.append)

@@ -38,6 +38,7 @@ from fairspan.studies.evaluate.summary import summarize_search
 from fairspan.studies.logs import read_log
 from tests.commands import header_of
 from tests.tiny import words
+from tests.verbs import Recorder
 
 Make = Callable[..., SentenceTransformer]
 Evaluate = Callable[..., RunLog]
@@ -1014,6 +1015,7 @@ def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None
         "name": "tiny/model",
         "window": 512,
         "prompts": {"document": "", "query": ""},
+        "similarity": "cosine",
         "device": "cpu",
         "dtype": "float32",
         "calibrations": [],
@@ -1199,23 +1201,6 @@ def test_an_audit_is_not_given_what_a_search_has_cut(
 
 
 # Progress.
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.total, self.done, self.stages, self.stopped = 0, 0, list[str](), 0
-
-    def stage(self, name: str) -> None:
-        self.stages.append(name)
-
-    def start(self, total: int) -> None:
-        self.total = total
-
-    def advance(self, amount: int) -> None:
-        self.done += amount
-
-    def stop(self) -> None:
-        self.stopped += 1
 
 
 @pytest.mark.parametrize(

@@ -246,13 +246,17 @@ def test_ranks_of_many_documents_leave_out_groups_of_one_size() -> None:
     assert found.freedom == 75
 
 
+@pytest.mark.slow
 def test_a_few_seconds_for_a_real_study() -> None:
-    """200 documents, 5 lengths, 384 dimensions, 1999 draws, every measure but the rank: 0.7 s on one core."""
+    """200 documents, 5 lengths, 384 dimensions, 1999 draws, every measure but the rank: 0.7 s on one core.
+
+    The limit leaves room for machines whose many threads all count.
+    """
     clouds = [cloud(200, 384, seed) for seed in range(5)]
     began = time.process_time()
     for measure in ("cosine", "distance"):
         replicate(clouds, measure, rng=np.random.default_rng(0))
-    assert time.process_time() - began < 8
+    assert time.process_time() - began < 30
 
 
 # --- coverage
@@ -298,6 +302,7 @@ def truth_of(draw: Callable[[int, np.random.Generator], np.ndarray], rng: np.ran
     return {"cosine": cosine_of_many(many), "distance": float(distances.mean())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_intervals_cover(population: str) -> None:
     """95 % intervals of 60 vectors, 300 times: 95 % is seen as 91.2 to 98.8 % (three standard errors)."""
@@ -312,6 +317,7 @@ def test_intervals_cover(population: str) -> None:
     assert all(0.91 <= count / 300 <= 0.98 for count in hits.values()), hits
 
 
+@pytest.mark.slow
 def test_corrected_intervals_miss_more_evenly_than_percentiles() -> None:
     """Where the mean cosine is high and its distribution skewed, both are too narrow for 60 documents.
 
@@ -330,6 +336,7 @@ def test_corrected_intervals_miss_more_evenly_than_percentiles() -> None:
     assert missed["bca"].sum() / 400 < 0.13, missed
 
 
+@pytest.mark.slow
 def test_paired_differences_and_slopes_cover() -> None:
     """Documents at four lengths, each closer to the common direction than before, 300 times."""
     rng = np.random.default_rng(12)
@@ -352,6 +359,7 @@ def test_paired_differences_and_slopes_cover() -> None:
     assert all(0.91 <= count / 300 <= 0.98 for count in hits.values()), hits
 
 
+@pytest.mark.slow
 def test_naive_samples_would_not_cover() -> None:
     """Why copies are left out: with a document's copy counted as a pair of cosine 1, documents that have little in
     common (mean cosine 0.015) seem alike, and the percentiles of the samples miss the truth nearly always.
@@ -374,6 +382,7 @@ def test_naive_samples_would_not_cover() -> None:
     assert ours >= 91
 
 
+@pytest.mark.slow
 def test_rank_intervals_cover_and_samples_would_not() -> None:
     """The rank of 60 documents, on average over many sixties. The jackknife's variance is too large rather than too
     small (Efron and Stein 1981), so that only the lower limit is asked for. Bootstrap samples lie below altogether.

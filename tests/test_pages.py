@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import factorial
 from pathlib import Path
@@ -447,8 +448,7 @@ def test_length_limits_are_those_of_what_stands_on_the_page() -> None:
 
 
 def test_notes_of_the_corpus_are_kept() -> None:
-    corpus = make_corpus()
-    noted = Corpus.from_segments("made", corpus.segments, ("2 lines were empty",))
+    noted = replace(make_corpus(), notes=("2 lines were empty",))
     assert all("2 lines were empty" in task.notes for task in pages(noted))
 
 

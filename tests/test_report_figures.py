@@ -41,6 +41,13 @@ matplotlib = pytest.importorskip("matplotlib")
 # --- reading figures back
 
 
+# Machines without fonts for every script draw boxes, and say so; a test of its own is about that.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:no installed font"),
+    pytest.mark.filterwarnings("ignore:Glyph"),
+]
+
+
 def bars_of(axes: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Of every set of bars its heights [N] and the ends [N, 2] of its error bars, by label."""
     from matplotlib.container import BarContainer

@@ -530,7 +530,7 @@ def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     disk, saved = tmp_path / "disk", tmp_path / "saved"
     started = shell.start(store=disk / "store.sqlite", before=small_disk(disk, "64k"), after=copied(disk, saved))
     ended = skip_if_refused(started.wait())
-    ended.failed_in_one_line("is full: what was stored before is kept", "run the same command again")
+    ended.failed_in_one_line("is full: what was stored before is kept", "run the same again")
     header = header_of(shell.run)
     assert header["status"] == "failed"
     kept = stored(saved / "store.sqlite")

@@ -58,6 +58,7 @@ def test_all_measures_together() -> None:
     assert np.isnan(found.gini_p)
 
 
+@pytest.mark.slow
 def test_relative_differences_are_covered() -> None:
     """300 samples of 60 sets: one share has a standard error of 0.013, and BCa is good to about 0.01 at 60 sets."""
     truth = 0.04 / 0.5

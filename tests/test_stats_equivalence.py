@@ -71,6 +71,7 @@ def like(effects: PositionEffects, sets: int, rng: np.random.Generator) -> Posit
     return position_effects(values.ravel(), np.tile(np.arange(1, n + 1), sets), np.repeat(np.arange(sets), n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("effects", "noise", "sets", "kind"),
     [

@@ -93,6 +93,7 @@ def test_segments_shared_between_sets_widen_the_errors() -> None:
     np.testing.assert_allclose(both.estimate, plain.estimate, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_segments_shared_between_sets_are_covered() -> None:
     """40 sets from 60 segments, 300 samples: a share has a standard error of 0.013. Clustering by set alone fails."""
     rng = np.random.default_rng(0)

@@ -241,6 +241,7 @@ def _shares(rows: list[dict[str, bool]]) -> dict[str, float]:
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [lambda rng: make_queries(rng, 60, 1, shared=False), make_queries],
@@ -256,6 +257,7 @@ def test_intervals_hold_the_truth_and_tests_keep_their_level(make: Callable[[np.
     assert all(0.02 <= share <= 0.08 for share in told.values()), told
 
 
+@pytest.mark.slow
 def test_clusters_that_are_not_heeded_make_intervals_too_short() -> None:
     held, told = simulate(lambda rng: make_queries(rng, 30, 9), heeded=False, runs=100)
     assert held["overall"] < 0.8

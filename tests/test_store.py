@@ -283,7 +283,7 @@ def test_a_store_that_may_not_be_written(path: Path, connected: Callable[[Connec
         store.put(numbered(1))
     plain = sqlite3.connect
     connected(read_only(plain))
-    with pytest.raises(StoreError, match="cannot be written: choose another file with --store") as error:
+    with pytest.raises(StoreError, match="cannot be written: choose another file with store=") as error:
         Store(path)
     assert str(path) in one_line(error)
     connected(plain)
@@ -295,7 +295,7 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     for path in (closed / "store.sqlite", closed / "deeper" / "store.sqlite"):
-        with pytest.raises(StoreError, match="choose another file with --store") as error:
+        with pytest.raises(StoreError, match="choose another file with store=") as error:
             Store(path)
         one_line(error)
 

@@ -29,6 +29,25 @@ def write_articles(folder: Path) -> Path:
     return folder
 
 
+class Recorder:
+    """Progress that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.total, self.done, self.stages, self.stopped = 0, 0, list[str](), 0
+
+    def stage(self, name: str) -> None:
+        self.stages.append(name)
+
+    def start(self, total: int) -> None:
+        self.total = total
+
+    def advance(self, amount: int) -> None:
+        self.done += amount
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
 @dataclass(frozen=True)
 class Verb:
     """One verb.

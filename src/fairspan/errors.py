@@ -11,8 +11,6 @@ A message names an option in a neutral way, and is read in Python or on the comm
     [[partial=True]]           partial=True             --partial
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

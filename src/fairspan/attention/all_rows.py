@@ -4,8 +4,6 @@ The calibrated output is the plain average over baskets of attention restricted 
 ordinary attention call over its few keys. Rows are taken in blocks that bound every intermediate tensor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ It stands beside the layers' own computation and changes nothing in it: the weig
 rows at a time, and only their average is kept.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -8,8 +8,6 @@ A basket is a set of key positions of a text. Where a query row cannot see all o
 windows) the basket is what the row sees of it, and a basket of which it sees nothing is empty for that row.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """What is added to attention scores before the softmax: masks and position biases, in the forms models use."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Whether a call can take the GPU kernels."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import torch

@@ -1,7 +1,5 @@
 """The attention function that transformers calls in every layer of a calibrated model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

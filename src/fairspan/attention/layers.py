@@ -1,7 +1,5 @@
 """Reaching the attention layers of a model, and counting them by running it once."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ parameters under the same names and the same arithmetic, and ask one, so that MP
 architecture. Its relative position bias goes into every row.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

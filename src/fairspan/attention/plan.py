@@ -1,7 +1,5 @@
 """`Plan`: what one forward pass needs to know, travelling with the call from the model to its attention layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal

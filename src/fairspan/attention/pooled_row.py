@@ -1,7 +1,5 @@
 """The fast path for CLS and last-token pooling: one calibrated query row in O(L) time and memory."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

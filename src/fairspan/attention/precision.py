@@ -1,7 +1,5 @@
 """Half-precision inputs are summed in float32, as SDPA's own kernels do."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ Nothing is looked up by name. Hidden states are recognised as the tensors that m
 projection of a layer as the linear map whose outputs are the values that its attention receives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Every fast path is tested against this one. It is meant to be checked by eye aga
 memory, and is never used to embed anything.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

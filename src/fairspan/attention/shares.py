@@ -1,7 +1,5 @@
 """How much of a row's attention each basket receives (IRF §5, and its `original` and fixed-share variants)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

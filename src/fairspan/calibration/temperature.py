@@ -1,7 +1,5 @@
 """Softmax temperatures: one for all texts, one for each side, or one that depends on a text's length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

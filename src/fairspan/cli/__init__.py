@@ -1,7 +1,5 @@
 """The command line: results on stdout, progress on stderr, errors in one line, exit code 2 for a user's mistake."""
 
-from __future__ import annotations
-
 import sys
 
 import typer

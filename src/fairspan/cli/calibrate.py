@@ -1,7 +1,5 @@
 """`fairspan calibrate MODEL OUT`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """`fairspan compare RUN [RUN]`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Options that several verbs share, and how what was typed becomes keywords of the Python function."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

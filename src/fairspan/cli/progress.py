@@ -1,7 +1,5 @@
 """Progress on stderr, with the time left."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Whether a corpus has every segment in every language that is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fairspan.corpus.rows import Reading

@@ -1,7 +1,5 @@
 """What a corpus offers: how long its segments are, and how many sets can be drawn from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from heapq import heappop, heapreplace

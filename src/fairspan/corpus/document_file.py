@@ -1,7 +1,5 @@
 """One document from a file or from stdin: plain text, Markdown, JSON or JSON Lines."""
 
-from __future__ import annotations
-
 import json
 import sys
 from codecs import BOM_UTF8

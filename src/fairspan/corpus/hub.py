@@ -1,7 +1,5 @@
 """Datasets of the Hugging Face hub with one split or configuration per language, or with a language column."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import PurePath

@@ -1,7 +1,5 @@
 """JSON Lines, plain or gzipped, read line by line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

@@ -1,7 +1,5 @@
 """`MarkedText`: one document with its segments marked, and how their borders are found."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

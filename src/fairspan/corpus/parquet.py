@@ -1,7 +1,5 @@
 """Parquet files, of which only the columns of a corpus are read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Corpora in files: one file for all languages, or a folder with one for each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From records of any source to segments; errors name the file and the line."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain

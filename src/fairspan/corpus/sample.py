@@ -1,7 +1,5 @@
 """The corpus that comes with fairspan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import as_file, files

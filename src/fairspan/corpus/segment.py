@@ -1,7 +1,5 @@
 """`Segment`: one coherent text, the unit that documents are built from."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

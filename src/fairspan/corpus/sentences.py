@@ -1,7 +1,5 @@
 """Sentences of a text in any language."""
 
-from __future__ import annotations
-
 import sentencex
 
 Span = tuple[int, int]

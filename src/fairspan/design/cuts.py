@@ -1,7 +1,5 @@
 """Texts of known length: the same documents cut to several lengths, or whole documents by length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args, runtime_checkable

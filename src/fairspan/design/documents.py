@@ -1,7 +1,5 @@
 """Documents: the segments of one set in one order and language plan, joined by a space."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Segments as they enter documents: cut to their opening where asked, measured in the model's tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol

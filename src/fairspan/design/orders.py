@@ -1,7 +1,5 @@
 """The orders in which the segments of one set become documents (METHODS: permutations, latin, williams)."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from math import factorial
 

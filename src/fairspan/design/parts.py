@@ -1,7 +1,5 @@
 """Parts of about equal length: a text without borders, divided at its paragraphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`LanguagePlan`: which language stands at which position."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Sets of distinct segments, disjoint while the corpus lasts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations

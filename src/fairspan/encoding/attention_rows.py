@@ -1,7 +1,5 @@
 """`attention_rows`: where the row that becomes the embedding looks, layer by layer (METHODS §4)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Batches of texts under a budget of padded tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """`Encoder`: texts → vectors, by a SentenceTransformer or by any object with `encode(list[str])`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Fill the store with what is missing, batch by batch."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

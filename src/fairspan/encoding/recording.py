@@ -1,7 +1,5 @@
 """`RecordingTransformer`: a model on the same weights that shows what its attention does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 LC §2 and METHODS §7: ‖HC‖/‖DC‖ of the hidden states, σ_a and σ_s of the attention, and the bounds of LC's theorems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

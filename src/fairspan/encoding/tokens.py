@@ -1,7 +1,5 @@
 """Lengths in a model's own tokens, and where those tokens lie in a text."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Proof that a model reads a text to its end, whatever it says of its limits."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fairspan.encoding.encoder import Encoder, Text

@@ -1,7 +1,5 @@
 """What of a text a model reads: all of it, or what its window holds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`calibrate`: a calibrated SentenceTransformer from a plain one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

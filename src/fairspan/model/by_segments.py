@@ -1,7 +1,5 @@
 """`encode_segments`: documents given as lists of segments, embedded with one basket for each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

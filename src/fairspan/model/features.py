@@ -1,7 +1,5 @@
 """The features of a pass that computed only the rows that are pooled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, ItemsView, Iterator, ValuesView
 from typing import Any
 

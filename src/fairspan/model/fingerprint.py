@@ -1,7 +1,5 @@
 """A model's identity: what it computes with, not what it is called."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

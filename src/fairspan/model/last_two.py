@@ -1,7 +1,5 @@
 """last2avg (Li et al. 2020): a text is the mean over its tokens of the average of the last two layers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

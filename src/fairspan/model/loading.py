@@ -1,7 +1,5 @@
 """Loading a model by its name or folder."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """From a calibration and a batch to the plan that travels through the attention layers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Which token's row a model pools, read from the modules that follow the transformer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

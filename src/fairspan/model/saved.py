@@ -1,7 +1,5 @@
 """`load`: a saved calibrated model, without running or unpickling anything from its folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

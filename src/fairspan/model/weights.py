@@ -1,7 +1,5 @@
 """A second model on the same weights."""
 
-from __future__ import annotations
-
 import copy
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Whitening (Su et al. 2021): move vectors to their mean and give every direction the same variance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from hashlib import sha256
 

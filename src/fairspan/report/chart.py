@@ -1,7 +1,5 @@
 """`Chart`: panels of bars or lines with intervals, drawn by matplotlib, by the page's script and in the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Rows and statistics inside a page, so that whoever gets it by mail has the data as well."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """Files of a report: written beside and renamed, so that a full disk leaves the old one whole."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Tidy frames as CSV and as JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import polars as pl

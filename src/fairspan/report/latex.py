@@ -1,7 +1,5 @@
 """Tables as LaTeX with booktabs' rules."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Text as LaTeX: what plain pdfLaTeX sets by itself, and a way out for what it cannot."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -1,7 +1,5 @@
 """Tables as Markdown, in the form that GitHub reads."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

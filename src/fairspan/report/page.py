@@ -1,7 +1,5 @@
 """`Part` and `make_page`: the views of one or several runs as one HTML file that needs nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

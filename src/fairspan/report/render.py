@@ -1,7 +1,5 @@
 """Filling templates: everything is escaped, nothing is fetched, and no script runs but the page's own."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Sequence

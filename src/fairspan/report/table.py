@@ -1,7 +1,5 @@
 """`Table`: cells with a value, a format and a mark, in groups of rows and columns, and the tidy frame behind."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """A view in the terminal: verdicts first, then charts as bars, then tables that fit the width."""
 
-from __future__ import annotations
-
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType

@@ -1,7 +1,5 @@
 """`View`: what a study shows of one run, before anything is drawn or written."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 

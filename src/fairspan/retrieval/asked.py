@@ -1,7 +1,5 @@
 """Questions with the place of their answer, and the task they make."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

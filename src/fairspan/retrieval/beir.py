@@ -1,7 +1,5 @@
 """Tasks in BEIR's layout: a corpus, queries, and judgements by split."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

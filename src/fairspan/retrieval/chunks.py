@@ -1,7 +1,5 @@
 """Chunks of documents: runs of whole sentences, and the windows in which they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fairspan.corpus.sentences import sentences

@@ -1,7 +1,5 @@
 """Tasks that know where the evidence lies: own folders, positions beside a corpus, and files like SQuAD's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

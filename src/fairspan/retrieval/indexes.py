@@ -1,7 +1,5 @@
 """What an index holds of a document: one vector of the whole, or vectors of its chunks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

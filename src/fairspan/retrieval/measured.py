@@ -1,7 +1,5 @@
 """`MeasuredTask`: a task in a model's own tokens."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

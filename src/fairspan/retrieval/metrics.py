@@ -5,8 +5,6 @@ Rank at least as many documents as the metric looks at, or the whole index: rank
 Whoever sorts settles ties: of documents with the same score the one with the lower number comes first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

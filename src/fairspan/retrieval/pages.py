@@ -1,7 +1,5 @@
 """Pages of several articles, searched by one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

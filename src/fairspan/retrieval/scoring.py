@@ -5,8 +5,6 @@ vectors have the same score wherever they lie. How far a float32 product can be 
 and Stability of Numerical Algorithms, section 3.1).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Documents are ordered by score, ties by their number. Float32 products find the 
 is bounded, and what the bound leaves open is settled by the scores themselves.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

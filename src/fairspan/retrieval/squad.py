@@ -1,7 +1,5 @@
 """Files like SQuAD's: articles as lists of contexts, each with its questions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`RetrievalTask`: queries, documents, which document answers which query, and where in it the evidence lies."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`Treated`: a model under one treatment, with the encoders of documents, of segments alone and of queries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """`FitPart`: texts that a whitening is fitted on, none of which is tested."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

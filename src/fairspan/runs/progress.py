@@ -1,7 +1,5 @@
 """`Progress`: what a run reports while it works, and who shows it."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 

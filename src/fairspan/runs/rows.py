@@ -1,7 +1,5 @@
 """The rows of a log: one value each, with everything that it was measured on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

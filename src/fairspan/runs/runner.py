@@ -1,7 +1,5 @@
 """`Run`: what every study does around its work: find a finished run, write the log, keep what was computed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

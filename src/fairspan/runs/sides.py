@@ -1,7 +1,5 @@
 """`Side`: one treatment of one run, and which two of them are compared."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which texts have something in common with those that are tested."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 
 # Two texts that share so many characters from the beginning of one of them are parts of one text.

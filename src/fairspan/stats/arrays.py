@@ -1,7 +1,5 @@
 """Checked input: columns of one length, finite values, labels as codes, positions from 1 to n."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass
 

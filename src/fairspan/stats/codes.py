@@ -1,7 +1,5 @@
 """Numbers in place of names."""
 
-from __future__ import annotations
-
 import polars as pl
 
 

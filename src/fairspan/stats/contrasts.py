@@ -1,7 +1,5 @@
 """`Robust`: a clustered fit with the way its errors are judged, and the contrasts and tests drawn from it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Representation and retention: cosines with each segment embedded alone (METHODS §1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -5,8 +5,6 @@ u_g = LᵀX_g'e_g and its leverage Q_g = LᵀX_g'X_gL, and the usual adjustments
 (I − H_gg)^{−1}, become (I − Q_g)^{−1/2} and (I − Q_g)^{−1}: K×K however many rows a cluster has.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

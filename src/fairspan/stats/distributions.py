@@ -1,7 +1,5 @@
 """Tail areas and quantiles of t, F and the normal; infinite degrees of freedom mean the normal and chi-square."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special  # type: ignore[import-untyped, unused-ignore]

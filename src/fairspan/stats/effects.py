@@ -1,7 +1,5 @@
 """Secondary measures of unevenness between positions: spread, Gini, PSI and relative differences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verdicts on fairness. Fair is a claim of equivalence, so it has to be shown, not merely not refuted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -15,8 +15,6 @@ With w_i copies of document i, only pairs of different documents count,
     c = Σ_{i≠j} w_i w_j u_i·u_j / Σ_{i≠j} w_i w_j = (‖Σ w_i u_i‖² − Σ w_i²) / ((Σ w_i)² − Σ w_i²).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

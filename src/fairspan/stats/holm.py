@@ -1,7 +1,5 @@
 """Holm's correction for several tests at once."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -1,7 +1,5 @@
 """`JointModel`: position, language and length in one model, which is what tells them apart."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Intervals of many means at once, when rows of one cluster are not independent."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -4,8 +4,6 @@ A design with all orders has each segment at each position hundreds of times. Le
 covariance see such rows only through their sum, so one row √w·(x, mean of y) in place of w rows changes no number.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

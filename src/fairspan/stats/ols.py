@@ -1,7 +1,5 @@
 """`LeastSquares`: coefficients, residuals and a root of (X'X)⁻¹ of an ordinary least-squares fit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

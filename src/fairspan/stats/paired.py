@@ -1,7 +1,5 @@
 """`PairedComparison`: two treatments measured on the same documents and positions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

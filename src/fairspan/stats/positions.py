@@ -1,7 +1,5 @@
 """`PositionEffects`: how a value differs by position, with errors that know which rows belong to one set."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

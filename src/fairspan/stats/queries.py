@@ -1,7 +1,5 @@
 """Statistics over queries: a retrieval metric overall and by position group, and how two treatments differ in it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

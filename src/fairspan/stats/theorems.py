@@ -1,7 +1,5 @@
 """The bounds of LC's Theorems 2 and 3 on how strongly attention filters token signals."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -1,7 +1,5 @@
 """The wild cluster bootstrap: the test of a contrast and the interval that it gives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

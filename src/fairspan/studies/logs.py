@@ -1,7 +1,5 @@
 """Logs of any study: read with what its study shows, compared with each other, and put on one page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`attention.all_rows` in one launch: flash-style, with the softmax closed at the end of every basket."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """The arguments that both kernels share, in the form that they take them."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from fairspan.attention.shares import Share

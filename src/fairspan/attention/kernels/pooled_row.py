@@ -1,7 +1,5 @@
 """`attention.pooled_row` in two launches: one program for each basket of each head, then one to mix them."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

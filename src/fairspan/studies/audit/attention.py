@@ -1,7 +1,5 @@
 """Attention shares: where the pooled row looks, by segment, by basket and on a relative axis, from an audit's log."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 

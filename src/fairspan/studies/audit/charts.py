@@ -1,7 +1,5 @@
 """The charts of an audit: profiles by position, position by language as a heat map, and attention."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Two treatments on the same documents, from one run or from two."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

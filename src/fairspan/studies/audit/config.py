@@ -1,7 +1,5 @@
 """Audits written down in TOML, and those that come with the project."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass

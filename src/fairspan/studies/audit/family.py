@@ -1,7 +1,5 @@
 """`Family`: the documents of one size and language plan, on which statistics are computed together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import polars as pl

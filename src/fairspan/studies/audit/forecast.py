@@ -1,7 +1,5 @@
 """What an audit would do, without doing it: sets, documents, tokens and time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The statistics of an audit as tidy frames; tables, charts, JSON and CSV are made from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

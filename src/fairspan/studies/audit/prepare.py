@@ -1,7 +1,5 @@
 """`Prepared`: an audit with every document built and nothing embedded yet."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

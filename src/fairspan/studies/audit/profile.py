@@ -1,7 +1,5 @@
 """Attention profiles of documents as rows: by segment, by basket of 128 and on a relative axis, for every layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

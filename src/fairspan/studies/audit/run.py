@@ -1,7 +1,5 @@
 """`audit`: from a model and a corpus to a log of raw values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

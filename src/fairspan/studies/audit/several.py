@@ -1,7 +1,5 @@
 """Several audits: changes on the same documents, and profiles on common axes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fairspan.report.table import Table

@@ -1,7 +1,5 @@
 """`AuditSpec`: everything that was asked of an audit, as one frozen value."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from dataclasses import fields as fields_of

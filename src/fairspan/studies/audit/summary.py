@@ -1,7 +1,5 @@
 """`Summary`: the statistics of a log, cell by cell, and the verdict on each treatment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 from typing import Any

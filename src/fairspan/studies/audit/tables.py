@@ -1,7 +1,5 @@
 """The tables of an audit: verdicts, unevenness, coefficients as in the papers, changes, and attention."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

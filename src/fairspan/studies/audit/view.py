@@ -1,7 +1,5 @@
 """What an audit shows: verdicts, profiles, attention and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import log as logarithm
 

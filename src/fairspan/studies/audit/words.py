@@ -1,7 +1,5 @@
 """`Words`: what each measure is called in verdicts, charts and tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """The charts of a study of length: how alike texts are, what attention keeps, and what a classifier still tells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import nan

@@ -4,8 +4,6 @@
 cluster: what `stats.queries` needs for means with intervals by bin, and for paired differences between treatments.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

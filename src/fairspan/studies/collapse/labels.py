@@ -1,7 +1,5 @@
 """What the measures of a study of length are called, and what they mean."""
 
-from __future__ import annotations
-
 from fairspan.studies.collapse.spec import WORDS
 
 LABELS = {

@@ -1,7 +1,5 @@
 """`PreparedCollapse`: a study of length with every text cut and nothing embedded yet."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a study of length found, as entries of its log: geometry, classification by length, a fitted schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows of a study of length: how alike texts are, what the layers do to their tokens, and repeated words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

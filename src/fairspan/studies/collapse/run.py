@@ -1,7 +1,5 @@
 """`collapse`: how much more alike long texts' vectors are than short ones', why, and what a temperature changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

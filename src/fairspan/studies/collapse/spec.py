@@ -1,7 +1,5 @@
 """`CollapseSpec`: everything that was asked of a study of length, as one frozen value."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields

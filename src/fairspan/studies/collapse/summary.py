@@ -1,7 +1,5 @@
 """`LengthSummary`: what a study of length says of a model, and which temperature it suggests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby

@@ -1,7 +1,5 @@
 """The tables of a study of length: geometry, classification and attention by length, bounds, repeated words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import polars as pl

@@ -1,7 +1,5 @@
 """`view_of` a study of length: verdicts, the suggested temperature, charts and tables."""
 
-from __future__ import annotations
-
 from fairspan.report.table import Tone
 from fairspan.report.text import model_name
 from fairspan.report.view import Card, Section, View

@@ -1,7 +1,5 @@
 """Two controls for length collapse: averages of raw word embeddings, and texts that repeat one word."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

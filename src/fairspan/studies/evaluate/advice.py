@@ -1,7 +1,5 @@
 """`Advice`: what to do with a treatment, from what it changes in a search."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

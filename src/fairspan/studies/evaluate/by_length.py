@@ -1,7 +1,5 @@
 """A search by length: the shortest and the longest queries, and how far down the longest documents are found."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

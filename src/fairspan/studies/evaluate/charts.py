@@ -1,7 +1,5 @@
 """The charts of an evaluation: what is found by position, by length, by index, and by temperature."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, point

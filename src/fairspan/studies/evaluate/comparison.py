@@ -1,7 +1,5 @@
 """Two treatments on the same queries, from one evaluation or from two."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """`Findings`: everything that an evaluation's log says, and the same as tidy frames."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath

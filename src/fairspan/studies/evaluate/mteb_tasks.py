@@ -1,7 +1,5 @@
 """Tasks of the mteb benchmark: mteb runs them, and what paired statistics need of a run is read back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

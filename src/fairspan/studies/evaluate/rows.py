@@ -1,7 +1,5 @@
 """Rows of a search: every metric of every query, with where its evidence lies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`evaluate`: does a treatment help search, and wherever the evidence lies?"""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

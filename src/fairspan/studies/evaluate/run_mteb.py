@@ -1,7 +1,5 @@
 """`evaluate` on a task of mteb: its own runner embeds and searches, its rankings are counted here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

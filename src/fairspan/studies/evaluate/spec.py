@@ -1,7 +1,5 @@
 """`EvaluationSpec`: everything that was asked of an evaluation, as one frozen value."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -1,7 +1,5 @@
 """The tables of an evaluation: advice, quality, quality by position and by length, costs, and temperatures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import polars as pl

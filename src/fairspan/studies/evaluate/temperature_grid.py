@@ -1,7 +1,5 @@
 """`TemperatureGrid`: what a search finds at every pair of a query's and a document's temperature (LC Fig. 9)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What an evaluation shows: advice first, then quality by position, overall, by index and by length."""
 
-from __future__ import annotations
-
 from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog

@@ -1,7 +1,5 @@
 """`Inspection`: one document under the lens, each segment's part in its one vector under every treatment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

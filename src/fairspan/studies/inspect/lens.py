@@ -1,7 +1,5 @@
 """`Lens`: one document in segments, and what of it a model reads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`inspect`: one document under the lens, before and after calibration (IRF's Figure 2)."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """`fit_schedule`: the temperature of each length bin, where its gain is beyond chance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """`Split`: documents in a part to fit on and a part to test on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b

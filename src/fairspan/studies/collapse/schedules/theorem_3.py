@@ -1,7 +1,5 @@
 """Temperatures by LC Theorem 3: what would keep the predicted σ_a of a reference length in longer texts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
