@@ -21,7 +21,7 @@ from fairspan.errors import UnsupportedModel
 from fairspan.runs.log import RunLog
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
-from fairspan.studies.evaluate.advice import advice_of
+from fairspan.studies.evaluate.findings import advice_of
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation

@@ -30,7 +30,7 @@ from fairspan.runs.log import FORMAT, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit
-from fairspan.studies.evaluate.advice import advice_of
+from fairspan.studies.evaluate.findings import advice_of
 from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation

@@ -72,28 +72,24 @@ class TemperatureGrid:
         """The treatments that the grid added to the evaluation."""
         return frozenset(one.arm.treatment for one in self.cells if one.change is not None)
 
-    @property
-    def best(self) -> GridCell:
-        """The highest value; of equal ones the pair nearest to (1, 1)."""
-        return max(self.cells, key=lambda one: (one.value.estimate, one.query + one.document))
-
     def verdict(self) -> tuple[str, str]:
         """The kind of advice, and one sentence: whether any pair is better than (1, 1), beyond chance."""
-        best = self.best
+        # Of equal values the pair nearest to (1, 1).
+        best = max(self.cells, key=lambda one: (one.value.estimate, one.query + one.document))
         gains = [one for one in self.cells if one.p_value < 0.05 and one.settled == "gain"]
         losses = [one for one in self.cells if one.settled == "loss"]
-        lost = f"; for {len(losses)} of {len(self.cells) - 1} pairs the interval lies below 0" if losses else ""
+        lost = f"; for {len(losses)} of {len(self.cells) - 1} pairs the interval is below 0" if losses else ""
         if gains:
             chosen = max(gains, key=lambda one: one.value.estimate)
-            return "use", f"query {chosen.query:g}, document {chosen.document:g}: {self._told(chosen)}{lost}"
+            return "use", f"query {chosen.query:g}, document {chosen.document:g}: {self._gain(chosen)}{lost}"
         if best.change is None:
             return "leave", f"keep both at 1: no pair finds more{lost}"
         return "more data", (
             f"no pair is better beyond chance: the best, query {best.query:g}, document {best.document:g}, has "
-            f"{self._told(best)}{lost}"
+            f"{self._gain(best)}{lost}"
         )
 
-    def _told(self, cell: GridCell) -> str:
+    def _gain(self, cell: GridCell) -> str:
         means = " → ".join(number(one.value.estimate) for one in (self.cell(1.0, 1.0), cell))
         return f"{self.metric} {means} ({with_bounds(cell.change, '+.3f')})"
 
@@ -109,8 +105,8 @@ def temperature_grid(summary: RetrievalSummary) -> TemperatureGrid | None:
     for query in values:
         for document in values:
             result = summary.result(Arm(named[query, document], base.index))
-            change = None if result.change is None else result.change.overall
-            cells.append(GridCell(query, document, result.arm, result.effects.overall, change, result.p_value))
+            value, change = result.effects.overall, result.overall_change
+            cells.append(GridCell(query, document, result.arm, value, change, result.p_value))
     return TemperatureGrid(base, summary.metrics[0], values, tuple(cells))
 
 
