@@ -275,8 +275,8 @@ def test_a_mistake_is_one_line_and_exit_code_two(
             ["--indexes", "late-max", "--chunk-tokens", "600"],
             "chunk_tokens must be at least 1 and at most",
         ),
-        ("mteb:NFCorpu", ["--indexes", "chunk-max"], "mteb searches whole documents: leave out chunk-max"),
-        ("mteb:NFCorpu", ["--treatments", "paper+baskets=segments"], "mteb knows no segments: leave out paper+"),
+        ("mteb:NFCorpu", ["--indexes", "chunk-max"], "mteb searches whole documents: omit chunk-max"),
+        ("mteb:NFCorpu", ["--treatments", "paper+baskets=segments"], "mteb does not support segments: omit paper+"),
         ("mteb:NFCorpu", ["--prompt", "w1"], "mteb takes the prompts that the model has"),
     ],
 )

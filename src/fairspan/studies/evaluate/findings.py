@@ -170,12 +170,16 @@ def _frames(
     """By name, without empty ones except for the verdicts."""
     texts = dict.fromkeys(("treatment", "verdict", "sentence"), pl.String)
     verdicts = pl.DataFrame([(one.treatment, one.kind, one.sentence) for one in advice], texts, orient="row")
+    costs = []
+    for arm in summary.arms if summary.log.header.get("costs") else ():
+        result = summary.result(arm)
+        costs.append({**summary.cost(arm), "metric": result.metric, "estimate": result.effects.overall.estimate})
     records: dict[str, list[Record]] = {
         "quality": [_quality(result) for result in summary.results],
         "positions": [record for result in summary.results for record in _groups(result, "position")],
         "tokens_before": [record for result in summary.tokens_before for record in _groups(result, "tokens")],
         "by_length": [_length(group) for group in lengths],
-        "costs": [_cost(summary, arm) for arm in summary.arms] if summary.log.header.get("costs") else [],
+        "costs": costs,
         "temperature_grid": _grid(grid) if grid is not None else [],
     }
     found = {name: pl.DataFrame(own, infer_schema_length=None) for name, own in records.items() if own}
@@ -219,11 +223,6 @@ def _length(one: LengthGroup) -> Record:
         **ends("", one.value),
         **ends("change_", one.change),
     }
-
-
-def _cost(summary: RetrievalSummary, arm: Arm) -> Record:
-    result = summary.result(arm)
-    return {**summary.cost(arm), "metric": result.metric, "estimate": result.effects.overall.estimate}
 
 
 def _grid(grid: TemperatureGrid) -> list[Record]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
+from itertools import product
 from typing import Any
 
 from fairspan.calibration.temperature import PerSide, check_temperature, dump_temperature
@@ -80,17 +81,18 @@ class EvaluationSpec:
     @property
     def grid(self) -> tuple[Treatment, ...]:
         """The first treatment under every pair of temperatures but (1, 1), which it has itself."""
-        values = self.temperature_grid
-        return tuple(
-            _at(self.treatments[0], PerSide(query, document))
-            for query in values
-            for document in values
-            if (query, document) != (1.0, 1.0)
-        )
+        first, found = self.treatments[0], []
+        # The first pair is (1, 1).
+        for pair in list(product(self.temperature_grid, repeat=2))[1:]:
+            temperature = PerSide(*pair)
+            written = json.dumps(dump_temperature(temperature), separators=(",", ":"))
+            calibration = first.calibration.but(temperature=temperature)
+            found.append(replace(first, name=f"{first.name}+temperature={written}", calibration=calibration))
+        return tuple(found)
 
     @property
     def measured(self) -> tuple[Treatment, ...]:
-        """The treatments with those of them that leave queries as they are, and the grid of temperatures."""
+        """The treatments with those of them that do not change queries, and the grid of temperatures."""
         found = []
         for treatment in self.treatments:
             found.append(treatment)
@@ -159,12 +161,6 @@ def make_evaluation(
         temperature_grid=() if temperature_grid is None else temperature_grid,  # type: ignore[arg-type]
         **fields,
     )
-
-
-def _at(treatment: Treatment, temperature: PerSide) -> Treatment:
-    written = json.dumps(dump_temperature(temperature), separators=(",", ":"))
-    calibration = treatment.calibration.but(temperature=temperature)
-    return replace(treatment, name=f"{treatment.name}+temperature={written}", calibration=calibration)
 
 
 def _temperatures(given: Sequence[float]) -> tuple[float, ...]:

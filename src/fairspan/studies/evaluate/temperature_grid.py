@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from fairspan.report.text import number, with_bounds
@@ -102,11 +103,10 @@ def temperature_grid(summary: RetrievalSummary) -> TemperatureGrid | None:
     base = summary.baseline
     named = {**_pairs(summary.log.spec["treatments"], values), (1.0, 1.0): base.treatment}
     cells = []
-    for query in values:
-        for document in values:
-            result = summary.result(Arm(named[query, document], base.index))
-            value, change = result.effects.overall, result.overall_change
-            cells.append(GridCell(query, document, result.arm, value, change, result.p_value))
+    for query, document in product(values, repeat=2):
+        result = summary.result(Arm(named[query, document], base.index))
+        value, change = result.effects.overall, result.overall_change
+        cells.append(GridCell(query, document, result.arm, value, change, result.p_value))
     return TemperatureGrid(base, summary.metrics[0], values, tuple(cells))
 
 
