@@ -17,12 +17,7 @@ from fairspan.studies.evaluate.summary import QUERY_KEYS, RANK, Arm, change_of, 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """One metric in one index: the second treatment minus the first, query by query.
-
-    Attributes:
-        treatments: of the first side and of the second.
-        groups: what each position group is called.
-    """
+    """One metric in one index: the second treatment minus the first, query by query, also by named positions."""
 
     treatments: tuple[str, str]
     index: str

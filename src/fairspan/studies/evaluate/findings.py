@@ -1,7 +1,7 @@
 """`Findings`: everything that an evaluation's log says, advice on each treatment, and all of it as tidy frames."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -26,8 +26,6 @@ from fairspan.studies.evaluate.summary import (
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
 
 Record = dict[str, Any]
-TEMPERATURES = "temperatures"
-"""What the advice on a grid of temperatures is called."""
 
 BADGES: dict[str, tuple[str, Tone]] = {
     "use": ("use it", "good"),
@@ -49,13 +47,9 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What one evaluation found.
+    """What one evaluation found. The arms of a grid of temperatures are in `grid` and `frames` only.
 
-    Attributes:
-        summary: of all arms but those of a grid of temperatures, which are shown in the grid alone.
-        advice: on its treatments, and on the grid.
-        lengths: its search by length; empty where lengths are not known, or there is one cluster of queries only.
-        frames: all statistics, also those of the grid's arms.
+    `lengths` is empty where lengths are not known, or there is one cluster of queries only.
     """
 
     summary: RetrievalSummary
@@ -92,7 +86,7 @@ def findings_of(log: RunLog, *, lengths: bool = False) -> Findings:
     shown = full if grid is None else full.without(grid.treatments)
     advice = advice_of(shown)
     if grid is not None:
-        advice = (*advice, Advice(TEMPERATURES, *grid.verdict()))
+        advice = (*advice, Advice("temperatures", *grid.verdict()))
     try:
         groups = by_length(log)
     except StatisticsError:
@@ -213,8 +207,7 @@ def _groups(result: Result, name: str) -> list[Record]:
 
 def _length(one: LengthGroup) -> Record:
     return {
-        "treatment": one.arm.treatment,
-        "index": one.arm.index,
+        **asdict(one.arm),
         "group": one.group,
         "measure": one.measure,
         "count": one.count,
@@ -241,8 +234,7 @@ def _grid(grid: TemperatureGrid) -> list[Record]:
 
 
 def _named(result: Result) -> Record:
-    arm = result.arm
-    return {"treatment": arm.treatment, "index": arm.index, "metric": result.metric, "plan": result.plan}
+    return {**asdict(result.arm), "metric": result.metric, "plan": result.plan}
 
 
 def change_ends(change: QueryChange | None) -> dict[str, float]:

@@ -30,12 +30,9 @@ _OTHER_NAMES = ("passage", "corpus")
 
 @dataclass(frozen=True, slots=True)
 class MtebPart:
-    """One split of one subset of a task.
+    """One split of one subset of a task, in languages such as "eng-Latn".
 
-    Attributes:
-        languages: of the subset, such as "eng-Latn".
-        rankings: for each query what was found, as mteb scored it; empty unless the task is a search.
-        relevant: for each of those queries the gain of every judged document.
+    Of a search it has for each query what was found, as mteb scored it, and the gain of every judged document.
     """
 
     split: str
@@ -48,13 +45,9 @@ class MtebPart:
 
 @dataclass(frozen=True, slots=True)
 class MtebResult:
-    """What one model reached in one task.
+    """What one model reached in one task: the main score is the mean of `measure`, such as "ndcg_at_10", over parts.
 
-    Attributes:
-        kind: mteb's name for the type of task, such as "Retrieval" or "STS".
-        measure: what the main score is, such as "ndcg_at_10".
-        main_score: the mean over the parts.
-        folder: of mteb's own files of this run.
+    `kind` is mteb's type of task, such as "Retrieval" or "STS", and `folder` has mteb's own files of this run.
     """
 
     task: str

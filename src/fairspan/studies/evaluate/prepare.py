@@ -25,12 +25,7 @@ BEIR = "beir:"
 
 @dataclass(frozen=True, slots=True)
 class PreparedEvaluation:
-    """An evaluation that is ready to run.
-
-    Attributes:
-        tasks: one for each index that is searched.
-        fit: texts that are never searched, for treatments that are fitted.
-    """
+    """An evaluation that is ready to run, with a task for each index and texts to fit on, which are not searched."""
 
     subject: Subject
     spec: EvaluationSpec

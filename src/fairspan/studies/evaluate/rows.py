@@ -21,13 +21,9 @@ def search_rows(
     clusters: Mapping[str, int],
     label: Mapping[str, str],
 ) -> pl.DataFrame:
-    """One row for each query and metric.
+    """One row for each query and metric, with the columns of `label` in all of them.
 
-    Args:
-        numbers: [Q, k], what was found for each query, best first, as numbers of `documents`.
-        documents: the ids of the index in its order.
-        clusters: the number of every cluster of queries.
-        label: the columns that are the same in all rows.
+    Numbers [Q, k] say what was found for each query, best first, among the ids `documents`.
     """
     task, queries = measured.task, measured.task.queries
     place_of = {name: number for number, name in enumerate(documents)}
@@ -100,12 +96,9 @@ def ranking_rows(
     first: int,
     label: Mapping[str, str | None],
 ) -> pl.DataFrame:
-    """One row for each query and metric of rankings that another program made.
+    """One row for each query and metric of rankings that another program made, with the columns of `label` in all.
 
-    Args:
-        rankings: for each query the documents that were found, best first.
-        first: the number of the first query's cluster; every query is one.
-        label: the columns that are the same in all rows.
+    Every query is a cluster, numbered from `first`.
     """
     names = list(rankings)
     width = max(1, *(len(ranking) for ranking in rankings.values()))

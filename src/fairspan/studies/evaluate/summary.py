@@ -69,14 +69,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class LengthGroup:
-    """One quantity of one arm on the shortest or longest queries, or on the longest documents.
+    """A metric of one arm on the shortest or longest queries, or the mean rank of the longest documents.
 
-    Attributes:
-        group: "shortest queries", "longest queries" or "longest documents".
-        measure: a metric, or "rank", which is better the smaller it is.
-        count: of queries, or of documents as often as they answer one.
-        tokens: the shortest and the longest of them.
-        change: against the first arm, query by query; None for that arm itself.
+    `tokens` are the shortest and the longest of them; `change` is against the first arm on the same queries.
     """
 
     arm: Arm

@@ -14,12 +14,9 @@ SIDES = ("query", "document")
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """One pair of temperatures.
+    """The metric at one pair of temperatures, and its change from (1, 1) on the same queries; None for (1, 1).
 
-    Attributes:
-        value: the metric.
-        change: against (1, 1), query by query; None for that pair itself.
-        p_value: of that change, adjusted by Holm for all arms of the evaluation; NaN for (1, 1).
+    The p value of the change is adjusted by Holm for all arms of the evaluation.
     """
 
     query: float
@@ -39,13 +36,7 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class TemperatureGrid:
-    """One metric at every pair of temperatures.
-
-    Attributes:
-        base: the treatment that the temperatures are set on; it is the cell (1, 1).
-        temperatures: from 1 downwards, the same for both sides.
-        cells: by the query's temperature, then by the document's.
-    """
+    """One metric of `base` at every pair of temperatures, from 1 downwards, by the query's, then the document's."""
 
     base: Arm
     metric: str
