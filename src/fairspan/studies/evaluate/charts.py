@@ -6,8 +6,8 @@ from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series
 from fairspan.report.style import COLOURS
 from fairspan.report.text import model_name, p_value, with_bounds
 from fairspan.stats.bootstrap import Interval
-from fairspan.studies.evaluate.findings import Findings, twin_of
-from fairspan.studies.evaluate.summary import DOCUMENTS_ONLY, RANK, Arm, Result
+from fairspan.studies.evaluate.findings import Findings
+from fairspan.studies.evaluate.summary import RANK, Arm, Result
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid
 
 
@@ -18,10 +18,9 @@ def drawn_arms(found: Findings, arms: Sequence[Arm]) -> list[Arm]:
     summary, advised = found.summary, {one.treatment: one.kind for one in found.advice}
 
     def other_form_is_advised(arm: Arm) -> bool:
-        name = arm.treatment.removesuffix(DOCUMENTS_ONLY)
-        if name not in advised or twin_of(summary, Arm(name, arm.index)) is None:
+        if arm.name not in advised or summary.twin_of(Arm(arm.name, arm.index)) is None:
             return False
-        return (advised[name] == "documents only") == (arm.treatment == name)
+        return (advised[arm.name] == "documents only") == (arm.treatment == arm.name)
 
     kept = [arm for arm in arms if not other_form_is_advised(arm)]
     others = [arm for arm in kept if arm.index != "whole"]
@@ -142,17 +141,11 @@ def grid_map(found: Findings, grid: TemperatureGrid) -> HeatMap:
             cells.append(HeatCell((cell.value.estimate,), note, framed=bool(cell.settled)))
         rows.append((f"query {query:g}", tuple(cells)))
     framed = "; framed: 0 is outside the interval" if any(cell.settled for cell in grid.cells) else ""
-    return HeatMap(
-        "temperature-grid",
-        f"{grid.metric} by the temperature of queries and of documents",
-        f"{grid.metric} and its change from the pair (1, 1) with 95 % interval{framed}.",
-        "temperature",
-        tuple(f"document {value:g}" for value in grid.temperatures),
-        tuple(rows),
-        x_label="temperature of documents",
-        y_label="temperature of queries",
-        subtitle=_grid_subtitle(found, grid),
-    )
+    name, title = "temperature-grid", f"{grid.metric} by the temperature of queries and of documents"
+    caption = f"{grid.metric} and its change from the pair (1, 1) with 95 % interval{framed}."
+    columns, subtitle = tuple(f"document {value:g}" for value in grid.temperatures), _grid_subtitle(found, grid)
+    axes = ("temperature of documents", "temperature of queries")
+    return HeatMap(name, title, caption, "temperature", columns, tuple(rows), *axes, subtitle=subtitle)
 
 
 def sides_chart(found: Findings, grid: TemperatureGrid) -> Chart:
@@ -166,17 +159,10 @@ def sides_chart(found: Findings, grid: TemperatureGrid) -> Chart:
             points.append(unmodified if cell.change is None else point(cell.change, words))
         labels = tuple(f"{value:g}" for value in grid.temperatures)
         panels.append(Panel(name, labels, (Series(axis, -1, tuple(points)),), reference=0.0))
-    return Chart(
-        "temperature-sides",
-        "Softmax temperature of queries, of documents, and of both",
-        f"Change of {grid.metric} from temperature 1, for each side alone and for both, with 95 % intervals.",
-        "lines",
-        "temperature",
-        axis,
-        tuple(panels),
-        subtitle=_grid_subtitle(found, grid),
-        form="+.3f",
-    )
+    name, title = "temperature-sides", "Softmax temperature of queries, of documents, and of both"
+    caption = f"Change of {grid.metric} from temperature 1, for each side alone and for both, with 95 % intervals."
+    subtitle = _grid_subtitle(found, grid)
+    return Chart(name, title, caption, "lines", "temperature", axis, tuple(panels), subtitle=subtitle, form="+.3f")
 
 
 def _groups(found: Findings, result: Result, names: Sequence[str]) -> Series:

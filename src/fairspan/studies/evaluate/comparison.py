@@ -47,7 +47,10 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
 def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str]) -> list[Paired]:
     """Second minus first, on the queries that both runs asked of the same documents, index by index."""
     _refuse_other_pages(first, second)
-    before, after = (_rows(log, name) for log, name in zip((first, second), treatments, strict=True))
+    before, after = (
+        log.rows.filter(pl.col("measure") != RANK, treatment=treatment)
+        for log, treatment in zip((first, second), treatments, strict=True)
+    )
     # A page of the same name in another draw may have something else at the query's position.
     placed = ["position"] if before["lead"].null_count() < len(before) else []
     keys = ["measure", "part", *QUERY_KEYS, *placed]
@@ -63,12 +66,6 @@ def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str])
         change = change_of(rows, rows["value_second"].to_numpy(), groups, int(first.header["seed"]))
         found.append(Paired(treatments, str(index), str(metric), names if change.groups else (), change))
     return found
-
-
-def _rows(log: RunLog, treatment: str) -> pl.DataFrame:
-    if treatment not in log.treatments:
-        raise LogError(f"the run {log.run} has no treatment {treatment!r}, only {', '.join(log.treatments)}.")
-    return log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") != RANK))
 
 
 def _refuse_other_pages(first: RunLog, second: RunLog) -> None:

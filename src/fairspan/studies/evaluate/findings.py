@@ -14,15 +14,7 @@ from fairspan.report.text import model_name, number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import QueryChange
-from fairspan.studies.evaluate.summary import (
-    DOCUMENTS_ONLY,
-    Arm,
-    LengthGroup,
-    Result,
-    RetrievalSummary,
-    by_length,
-    summarize_search,
-)
+from fairspan.studies.evaluate.summary import Arm, LengthGroup, Result, RetrievalSummary, by_length, summarize_search
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
 
 Record = dict[str, Any]
@@ -105,22 +97,15 @@ def advice_of(summary: RetrievalSummary) -> tuple[Advice, ...]:
     return tuple(_advise(summary, arm.treatment, margin) for arm in summary.arms[1:] if _is_advised(summary, arm))
 
 
-def twin_of(summary: RetrievalSummary, arm: Arm) -> Arm | None:
-    """The same treatment on documents only, if it was measured as well."""
-    twin = Arm(arm.treatment + DOCUMENTS_ONLY, arm.index)
-    return twin if twin in summary.arms else None
-
-
 def _is_advised(summary: RetrievalSummary, arm: Arm) -> bool:
     """Documents-only forms belong to the advice on the treatment itself, where that was measured."""
-    whole = arm.treatment.removesuffix(DOCUMENTS_ONLY)
-    return arm.index == "whole" and (whole == arm.treatment or whole not in summary.log.treatments)
+    return arm.index == "whole" and (arm.name == arm.treatment or arm.name not in summary.log.treatments)
 
 
 def _advise(summary: RetrievalSummary, treatment: str, margin: float) -> Advice:
     """Use it if it helps and costs no quality; on documents only if that does while both sides do not."""
     both = Arm(treatment, "whole")
-    only = twin_of(summary, both)
+    only = summary.twin_of(both)
     chosen = summary.result(both)
     advice = kind = _judge(chosen, margin)
     if only is not None:

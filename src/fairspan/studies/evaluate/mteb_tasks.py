@@ -82,14 +82,7 @@ def find_task(name: str, *, languages: Sequence[str] | None = None, splits: Sequ
     return task
 
 
-def run_mteb(
-    model: SentenceTransformer,
-    task: str | Task,
-    folder: Path | str,
-    *,
-    batch_size: int = 32,
-    show_progress: bool = False,
-) -> MtebResult:
+def run_mteb(model: SentenceTransformer, task: str | Task, folder: Path | str) -> MtebResult:
     """Run a task with `mteb.evaluate`, or read what an earlier call left in the folder.
 
     mteb embeds queries with `encode_query` and documents with `encode_document`, so a calibration limited to one side
@@ -111,7 +104,7 @@ def run_mteb(
         identity = _identity(library, model, task)
         digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
         home = Path(folder) / task.metadata.name / digest[:16]
-        run = _Run(library, model, task, home, {"batch_size": batch_size, "show_progress_bar": show_progress})
+        run = _Run(library, model, task, home)
         found = run.read()
         if found is None:
             _write(home / "run.json", identity)
@@ -125,10 +118,8 @@ def run_mteb(
 class _Run:
     """One model in one task, in a folder that no other model or calibration uses."""
 
-    def __init__(
-        self, library: ModuleType, model: SentenceTransformer, task: Task, home: Path, encode: dict[str, Any]
-    ) -> None:
-        self._library, self._model, self._task, self._home, self._encode = library, model, task, home, encode
+    def __init__(self, library: ModuleType, model: SentenceTransformer, task: Task, home: Path) -> None:
+        self._library, self._model, self._task, self._home = library, model, task, home
         self._searches = isinstance(task, library.abstasks.AbsTaskRetrieval)
         self._predictions = home / "predictions" / task.prediction_file_name
         self._relevant = home / "relevant.json"
@@ -174,8 +165,8 @@ class _Run:
             cache=self._library.ResultCache(self._home),
             prediction_folder=self._predictions.parent if self._searches else None,
             overwrite_strategy=strategy,
-            encode_kwargs=dict(self._encode),
-            show_progress_bar=self._encode["show_progress_bar"],
+            encode_kwargs={"batch_size": 32, "show_progress_bar": False},
+            show_progress_bar=False,
             co2_tracker=False,
         )
         return results.task_results[0]

@@ -29,10 +29,14 @@ class Arm:
     treatment: str
     index: str
 
+    @property
+    def name(self) -> str:
+        """The treatment, whether or not it acts on documents only."""
+        return self.treatment.removesuffix(DOCUMENTS_ONLY)
+
     def __str__(self) -> str:
-        name = self.treatment.removesuffix(DOCUMENTS_ONLY)
-        only = "" if name == self.treatment else ", documents only"
-        return f"{name}{only}" + ("" if self.index == "whole" else f", {self.index}")
+        only = "" if self.name == self.treatment else ", documents only"
+        return f"{self.name}{only}" + ("" if self.index == "whole" else f", {self.index}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,11 @@ class RetrievalSummary:
         """One result, of the first metric unless another is named."""
         wanted = (arm, metric or self.results[0].metric, plan)
         return next(one for one in self.results if (one.arm, one.metric, one.plan) == wanted)
+
+    def twin_of(self, arm: Arm) -> Arm | None:
+        """The same treatment on documents only, if it was measured as well."""
+        twin = Arm(arm.treatment + DOCUMENTS_ONLY, arm.index)
+        return twin if twin in self.arms else None
 
     def cost(self, arm: Arm) -> dict[str, Any]:
         """What an arm's index takes: tokens to read, seconds, vectors and bytes.

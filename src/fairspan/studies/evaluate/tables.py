@@ -144,14 +144,8 @@ def grid_table(found: Findings, grid: TemperatureGrid) -> Table:
         change = Cell("" if cell.change is None else cell.change, "+.3f", tone=TONES[cell.settled])
         p_value = Cell("" if cell.change is None else cell.p_value, "p")
         rows.append(Row((f"{cell.query:g}", f"{cell.document:g}"), (Cell(cell.value), change, p_value)))
-    return Table(
-        "temperature-grid",
-        f"{grid.metric} by the temperature of queries and documents ({found.where})",
-        ("query", "document"),
-        (Column(f"{grid.metric} [95 %]"), Column(CHANGE), Column("p")),
-        tuple(rows),
-        found.frames["temperature_grid"],
-        grouped=1,
-        notes=(f"change: from the pair (1, 1), which is {grid.base}", TEST),
-        brief=True,
-    )
+    name, title = "temperature-grid", f"{grid.metric} by the temperature of queries and documents ({found.where})"
+    columns = (Column(f"{grid.metric} [95 %]"), Column(CHANGE), Column("p"))
+    heads, frame = ("query", "document"), found.frames["temperature_grid"]
+    notes = (f"change: from the pair (1, 1), which is {grid.base}", TEST)
+    return Table(name, title, heads, columns, tuple(rows), frame, grouped=1, notes=notes, brief=True)
