@@ -22,7 +22,10 @@ def read_beir(path: str | Path, *, split: str = "test") -> RetrievalTask:
     if not folder.is_dir():
         raise TaskError(f"there is no folder {str(path)!r}.")
     corpus, asked = (required_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl"))
-    judgements = _judgements(_qrels(folder, split))
+    qrels = _qrels(folder, split)
+    judgements = [_judgement(place, line) for place, line in _lines(qrels)]
+    if not judgements:
+        raise TaskError(f"qrels/{qrels.name} holds no judgements.")
     texts = {
         id: f"{record.optional('title')} {record.text('text', empty=True)}".strip()
         for id, record in with_ids(records(corpus), "_id")
@@ -93,13 +96,6 @@ def _qrels(folder: Path, split: str) -> Path:
         there = sorted({one.name.partition(".tsv")[0] for one in folder.glob("qrels/*.tsv*")})
         raise TaskError(f"{folder} has no qrels/{split}.tsv. Splits there: {', '.join(there) or 'none'}.")
     return file
-
-
-def _judgements(path: Path) -> tuple[_Judgement, ...]:
-    found = tuple(_judgement(place, line) for place, line in _lines(path))
-    if not found:
-        raise TaskError(f"qrels/{path.name} holds no judgements.")
-    return found
 
 
 def _judgement(place: str, line: str) -> _Judgement:

@@ -83,9 +83,8 @@ def prepare_evaluation(
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(spec.prompt, spec.query_prompt)
     _refuse_similarity(subject, spec)
-    late = {one.name for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))}
     beyond = [*(["temperature_grid"] if spec.temperature_grid else []), *filter(_is_late, spec.indexes)]
-    on_tokens = [treatment for treatment in spec.treatments if treatment.name in late]
+    on_tokens = [one for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))]
     subject.refuse_unsuited(spec.treatments, on_tokens=on_tokens, beyond=beyond)
     (progress or Silent()).stage("reading the task")
     documents, queries = subject.counters["document"], subject.counters["query"]

@@ -1,5 +1,6 @@
 """`evaluate`: does a treatment help search, at every position of the evidence?"""
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -186,7 +187,7 @@ class _Search:
         computed, started = run.tally.computed_tokens, time.monotonic()
         run.fill(treated.documents, plan.flat)
         computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
-        rows, indexes = zip(*(self._search(measured, plan, treated) for measured in self.prepared.tasks), strict=True)
+        rows, sizes = zip(*(self._search(measured, plan, treated) for measured in self.prepared.tasks), strict=True)
         # What was found in the store took no time, so the time of all of it is estimated from the rest.
         took = seconds * plan.tokens / computed if computed else None
         window = self.prepared.subject.counter.window
@@ -197,15 +198,17 @@ class _Search:
                 "documents": len(plan.texts),
                 "tokens": sum(min(text.length, window) for text in plan.flat) if window else plan.tokens,
                 "seconds": None if took is None else round(took, 3),
-                "vectors": sum(len(index) for index in indexes),
-                "bytes": sum(index.nbytes for index in indexes),
+                "vectors": sum(count for count, _ in sizes),
+                "bytes": sum(size for _, size in sizes),
                 "searched_documents": sum(len(measured.task.documents) for measured in self.prepared.tasks),
             }
         )
         run.add(pl.concat(rows))
 
-    def _search(self, measured: MeasuredTask, plan: IndexPlan, treated: Treated) -> tuple[pl.DataFrame, np.ndarray]:
-        """The rows of a task, and the vectors of its index."""
+    def _search(
+        self, measured: MeasuredTask, plan: IndexPlan, treated: Treated
+    ) -> tuple[pl.DataFrame, tuple[int, int]]:
+        """The rows of a task, and the vectors and bytes of its index."""
         task = measured.task
         # Of equal scores the later id comes first, as in trec_eval.
         names = sorted((document.id for document in task.documents), reverse=True)
@@ -220,7 +223,7 @@ class _Search:
         asked_for = relevant_pairs(measured, names)
         found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
         rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
-        return rows, index.vectors
+        return rows, (len(index.vectors), index.vectors.nbytes)
 
     def _index(self, names: Sequence[str], plan: IndexPlan, encoder: AnyEncoder) -> Vectors:
         late = plan.kind.startswith("late")
@@ -233,11 +236,6 @@ class _Search:
 
     def _read_whole(self, plan: IndexPlan) -> list[Text]:
         """The texts that the model should read to their end."""
-        window = self.prepared.subject.counter.window
-        cut = {
-            document.text
-            for one in self.prepared.tasks
-            for document in one.task.documents
-            if window is not None and one.lengths[document.id] > window
-        }
+        window, tasks = self.prepared.subject.counter.window or math.inf, self.prepared.tasks
+        cut = {document.text for one in tasks for document in one.task.documents if one.lengths[document.id] > window}
         return [text for text in plan.flat if text.text not in cut]

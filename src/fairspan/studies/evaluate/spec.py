@@ -76,7 +76,12 @@ class EvaluationSpec:
             raise TaskError(f"margin must be from 0 to below 1, got {self.margin!r}.")
         if self.temperature_grid:
             object.__setattr__(self, "temperature_grid", _temperatures(self.temperature_grid))
-            _refuse_grid(self.treatments[0])
+            first = self.treatments[0]
+            if first.calibration.temperature != 1.0 or first.calibration.sides != "both":
+                raise TaskError(
+                    f"the first treatment, {first.name}, has a temperature or a side of its own, so no grid of "
+                    "temperatures can be set on it: put another one first, such as none."
+                )
 
     @property
     def grid(self) -> tuple[Treatment, ...]:
@@ -169,15 +174,6 @@ def _temperatures(given: Sequence[float]) -> tuple[float, ...]:
     if len(found) < 2:
         raise TaskError(NO_GRID)
     return found
-
-
-def _refuse_grid(treatment: Treatment) -> None:
-    calibration = treatment.calibration
-    if calibration.temperature != 1.0 or calibration.sides != "both":
-        raise TaskError(
-            f"the first treatment, {treatment.name}, has a temperature or a side of its own, so no grid of "
-            "temperatures can be set on it: put another one first, such as none."
-        )
 
 
 def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:
