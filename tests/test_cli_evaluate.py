@@ -21,7 +21,7 @@ from fairspan.errors import UnsupportedModel
 from fairspan.runs.log import RunLog
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
-from fairspan.studies.evaluate.advice import advice_of
+from fairspan.studies.evaluate.findings import advice_of
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation
@@ -275,8 +275,8 @@ def test_a_mistake_is_one_line_and_exit_code_two(
             ["--indexes", "late-max", "--chunk-tokens", "600"],
             "chunk_tokens must be at least 1 and at most",
         ),
-        ("mteb:NFCorpu", ["--indexes", "chunk-max"], "mteb searches whole documents: leave out chunk-max"),
-        ("mteb:NFCorpu", ["--treatments", "paper+baskets=segments"], "mteb knows no segments: leave out paper+"),
+        ("mteb:NFCorpu", ["--indexes", "chunk-max"], "mteb searches whole documents: omit chunk-max"),
+        ("mteb:NFCorpu", ["--treatments", "paper+baskets=segments"], "mteb does not support segments: omit paper+"),
         ("mteb:NFCorpu", ["--prompt", "w1"], "mteb takes the prompts that the model has"),
     ],
 )

@@ -28,9 +28,10 @@ from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError
 from fairspan.model.weights import copy_sharing_weights
 from fairspan.runs.log import FORMAT, RunLog
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.runner import run_name
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.audit.run import audit
-from fairspan.studies.evaluate.advice import advice_of
+from fairspan.studies.evaluate.findings import advice_of
 from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
@@ -886,7 +887,7 @@ def test_a_twin_of_unchanged_queries_is_passed_over(
     leave = "retrieval+basket_size=12"
     log = measured(make_tiny("bert", "cls"), beir, treatments=["none", leave])
     assert set(log.rows["treatment"]) == {"none", leave}
-    said = f"{leave} leaves these queries as they are, so it is the same on documents only"
+    said = f"{leave} does not change these queries, so it is the same on documents only"
     assert said in log.notes
     assert values(log.rows, "none", "ndcg@10") != values(log.rows, leave, "ndcg@10")
     by_name = measured(
@@ -1043,7 +1044,8 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     asked: dict[str, Any] = {"corpus": corpus, "size": 3, "sets": 3, "treatments": ["none"]}
 
     def name(model: Any = model, task: str = "pages", name: str = "org/Tiny Model", **changes: Any) -> str:
-        return prepare_evaluation(open_subject(model, name=name), make_evaluation(task, **{**asked, **changes})).run
+        spec = make_evaluation(task, **{**asked, **changes})
+        return run_name(prepare_evaluation(open_subject(model, name=name), spec))
 
     narrower, prompted = copy_sharing_weights(model), copy_sharing_weights(model)
     narrower.max_seq_length = 100
@@ -1105,7 +1107,8 @@ def test_a_changed_collection_is_another_run(make_tiny: Make, graded: Collection
     runs = []
     for one in changed:
         in_beir(tmp_path / "tiny", one)
-        runs.append(prepare_evaluation(open_subject(model), make_evaluation(str(tmp_path / "tiny"), **spec)).run)
+        prepared = prepare_evaluation(open_subject(model), make_evaluation(str(tmp_path / "tiny"), **spec))
+        runs.append(run_name(prepared))
         for file in [*(tmp_path / "tiny").rglob("*.*")]:
             file.unlink()
         (tmp_path / "tiny" / "qrels").rmdir()

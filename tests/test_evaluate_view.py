@@ -30,10 +30,9 @@ from fairspan.report.text import number, p_value, with_bounds
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.studies.evaluate.advice import advice_of
-from fairspan.studies.evaluate.by_length import by_length
 from fairspan.studies.evaluate.comparison import compare, compare_searches
-from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, summarize_search
+from fairspan.studies.evaluate.findings import advice_of
+from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, by_length, summarize_search
 from fairspan.studies.evaluate.view import view_of
 from tests.searches import METRICS, ONLY, PLANS, Value, log_of, noise, rows_of, usual
 

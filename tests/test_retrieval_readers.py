@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from fairspan.errors import TaskError
-from fairspan.retrieval.asked import LAYOUTS
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.evidence import read_evidence
+from fairspan.retrieval.records import LAYOUTS
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from tests.test_corpus import write
 
@@ -117,9 +117,9 @@ def test_one_language_of_an_own_folder(tmp_path: Path) -> None:
     [
         (
             {"answer": "dee!"},
-            "the answer 'dee!' does not stand at character 11 of the document 'sea': 'deep' does.",
+            "the answer 'dee!' is not at character 11 of the document 'sea'; found 'deep'.",
         ),
-        ({"start": 10}, "the answer 'deep' does not stand at character 10 of the document 'sea': ' dee' does."),
+        ({"start": 10}, "the answer 'deep' is not at character 10 of the document 'sea'; found ' dee'."),
         ({"start": 23}, "characters 23 to 27 are not inside the document 'sea', which has 26."),
         ({"start": -4}, "characters -4 to 0 are not inside the document 'sea', which has 26."),
         ({"start": 26, "answer": None}, "characters 26 to 27 are not inside the document 'sea', which has 26."),
@@ -222,8 +222,8 @@ def test_what_results_should_be_read_with(tmp_path: Path) -> None:
         {"id": "3", "query": "z", "document": "c", "start": 0, "answer": "other"},
     ]
     assert read_evidence(own_folder(tmp_path, queries, documents)).notes == (
-        "Answers that stand more than once in their document, so that another place may be meant: 1.",
-        "Documents whose text another one has too, so that no search can tell them apart: 2.",
+        "Answers that occur more than once in their document, so that another place may be meant: 1.",
+        "Documents with identical text: 2.",
     )
 
 
@@ -286,7 +286,7 @@ def test_where_the_articles_are_looked_for(tmp_path: Path) -> None:
     folder = positions_folder(tmp_path)
     inside, beside = folder / "documents", tmp_path / "corpora" / "sea"
     assert said(read_evidence, folder) == (
-        f"{folder} holds questions but no articles, and neither {inside} nor {beside} is there: name the corpus "
+        f"{folder} holds questions but no articles, and neither {inside} nor {beside} exists: name the corpus "
         "that holds them with documents=…."
     )
     for number, place in enumerate((beside, inside, tmp_path / "named"), start=2):
@@ -320,7 +320,7 @@ def test_paragraphs_that_nobody_asks_about(tmp_path: Path) -> None:
     task = read_evidence(folder)
     assert [document.spans for document in task.documents] == [(), ()]
     assert task.notes == (
-        "Documents whose questions do not tell where every paragraph lies, so that none is marked: 2.",
+        "Documents whose questions do not give the position of every paragraph, so none is marked: 2.",
         "Documents that no query asks for, kept in the index: 1 of 2.",
     )
 
@@ -335,7 +335,7 @@ def test_paragraphs_that_do_not_fit_the_text(tmp_path: Path, changes: dict[str, 
     task = read_evidence(folder)
     assert task.documents[0].spans == ()
     assert task.notes == (
-        "Documents whose questions do not tell where every paragraph lies, so that none is marked: 1.",
+        "Documents whose questions do not give the position of every paragraph, so none is marked: 1.",
     )
 
 
@@ -344,7 +344,7 @@ def test_paragraphs_that_do_not_fit_the_text(tmp_path: Path, changes: dict[str, 
     [
         (
             {"start_in_article": 12},
-            "the answer 'deep' does not stand at character 12 of the document '00': 'eep.' does.",
+            "the answer 'deep' is not at character 12 of the document '00'; found 'eep.'.",
         ),
         ({"start_in_article": 24}, "characters 24 to 28 are not inside the document '00', which has 27."),
         ({"article": "01"}, "there is no article '01' in documents (en)."),
@@ -472,7 +472,7 @@ def test_an_impossible_question_is_left_out_whatever_it_says(tmp_path: Path) -> 
     [
         (
             {"answers": [{"text": "Deep", "answer_start": 11}]},
-            "the answer 'Deep' does not stand at character 11 of the context: 'deep' does.",
+            "the answer 'Deep' is not at character 11 of the context; found 'deep'.",
         ),
         (
             {"answers": [{"text": "deep", "answer_start": 14}]},
@@ -531,7 +531,7 @@ def test_faults_of_a_squad_file(tmp_path: Path) -> None:
     path = tmp_path / "train.json"
     path.write_bytes(b'{"data":\n [}')
     assert said(read_evidence, path) == (
-        "train.json, line 2: not JSON (Expecting value, character 3). A file with one object a line must be called "
+        "train.json, line 2: not JSON (Expecting value, character 3). A file with one object per line must be called "
         ".jsonl."
     )
     path.write_bytes(b'{"data":\n\n "caf\xe9"}')
@@ -589,7 +589,7 @@ def test_squad_rows_by_paragraph(tmp_path: Path) -> None:
     [
         (
             {"answers": {"text": ["sing!"], "answer_start": [3]}},
-            ": the answer 'sing!' does not stand at character 3 of the context: 'sings' does.",
+            ": the answer 'sing!' is not at character 3 of the context; found 'sings'.",
         ),
         (
             {"answers": {"text": ["sings"], "answer_start": [5]}},
@@ -676,7 +676,7 @@ def test_options_that_a_layout_has_no_use_for(tmp_path: Path) -> None:
     assert said(read_evidence, rows, unit="sentence") == "unit must be one of article, paragraph, got 'sentence'."
     for path in (own, positions):
         assert said(read_evidence, path, unit="paragraph") == (
-            f"{path} says itself what a document is: unit='paragraph' is for files like SQuAD's."
+            f"{path} defines its own documents: unit='paragraph' is for files like SQuAD's."
         )
     for path in (own, rows):
         assert said(read_evidence, path, documents="texts") == (
@@ -783,16 +783,14 @@ def test_judgements_that_change_nothing(tmp_path: Path) -> None:
     assert relevant(task) == {"q1": {"d1": 1}}
     assert task.notes == (
         "Judged queries without a relevant document, left out: 2.",
-        "Judgements that stand there more than once, taken once: 1.",
+        "Duplicate judgements, used once: 1.",
         "Judgements as not relevant whose query or document is not there, passed over: 3.",
     )
 
 
 def test_the_same_text_twice(tmp_path: Path) -> None:
     corpus = [BEIR_CORPUS[0], {"_id": "copy", "text": "Sea It is deep."}, BEIR_CORPUS[1]]
-    assert read_beir(beir_folder(tmp_path, "q1\td1\t1\n", corpus)).notes == (
-        "Documents whose text another one has too, so that no search can tell them apart: 2.",
-    )
+    assert read_beir(beir_folder(tmp_path, "q1\td1\t1\n", corpus)).notes == ("Documents with identical text: 2.",)
 
 
 @pytest.mark.parametrize(
@@ -885,7 +883,7 @@ def test_xquad(shared: Path, language: str, repeated: int) -> None:
     for document, article in zip(task.documents, articles, strict=True):
         assert [document.text[start:end] for start, end in document.spans] == article["paragraphs"]
     assert task.notes == (
-        f"Answers that stand more than once in their document, so that another place may be meant: {repeated}.",
+        f"Answers that occur more than once in their document, so that another place may be meant: {repeated}.",
     )
 
 

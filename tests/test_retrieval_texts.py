@@ -281,7 +281,7 @@ def test_documents_that_are_cut_or_refused(make_tiny: Make) -> None:
         "1 of 4 documents are longer than the 25 tokens that the model reads: of these it sees the beginning only"
     )
     # 23 of 31 words are read; only the evidence of q7, at word 30, is beyond them.
-    assert measured.task.notes[1] == "the evidence of 1 queries lies beyond what the model reads of its document"
+    assert measured.task.notes[1] == "the evidence of 1 queries is beyond the model's window"
     with pytest.raises(
         TaskError, match=r"^1 of 4 documents are longer than the 25 tokens that the model reads: leave"
     ):
@@ -298,7 +298,7 @@ def test_evidence_beyond_what_is_read(make_tiny: Make, window: int, prompt: str)
     read = window - 2 - len(prompt.split())
     beyond = sum(word >= read and LENGTHS[document] > read for document, word, _ in PLACES.values())
     assert beyond == {10: 5, 16: 4}[read]
-    said = f"the evidence of {beyond} queries lies beyond what the model reads of its document"
+    said = f"the evidence of {beyond} queries is beyond the model's window"
     assert said in measured.task.notes
 
 
@@ -535,7 +535,7 @@ def test_assembling_by_hand() -> None:
         np.testing.assert_allclose(made.vectors, units, atol=1e-7)
         assert made.owners is not None
         assert made.owners.tolist() == [0, 1, 1, 2, 2]
-        assert made.bytes == 5 * 2 * 4
+        assert made.vectors.nbytes == 5 * 2 * 4
         plain = assemble(kind, found, 2, normalise=False)
         assert plain.vectors.tolist() == [[3, 4], [3, 4], [0, 2], [1, 0], [5, 12]]
     for kind in ("chunk-mean", "late-mean"):

@@ -12,8 +12,8 @@ import pytest
 from fairspan.errors import LogError
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
-from fairspan.studies.evaluate.by_length import LengthGroup, by_length
 from fairspan.studies.evaluate.spec import make_evaluation
+from fairspan.studies.evaluate.summary import LengthGroup, by_length
 from fairspan.studies.evaluate.view import view_of
 
 

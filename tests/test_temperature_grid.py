@@ -262,7 +262,7 @@ def test_verdicts(grid: TemperatureGrid) -> None:
         assert "no pair is better beyond chance" in sentence
     assert with_changes(Interval(-0.1, -0.15, -0.05), 0.01).verdict() == (
         "leave",
-        "keep both at 1: no pair finds more; for 8 of 8 pairs the interval lies below 0",
+        "keep both at 1: no pair finds more; for 8 of 8 pairs the interval is below 0",
     )
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from fairspan.corpus.jsonl import decode, lines
 from fairspan.errors import CorpusError, TaskError
-from fairspan.retrieval.asked import same_texts
 from fairspan.retrieval.records import Record, file_in, records, required_file, with_ids
-from fairspan.retrieval.task import Passage, Query, RetrievalTask
+from fairspan.retrieval.task import Passage, Query, RetrievalTask, same_texts
 
 _HEADERS = ("query-id", "query_id", "qid")
 
@@ -23,20 +22,22 @@ def read_beir(path: str | Path, *, split: str = "test") -> RetrievalTask:
     if not folder.is_dir():
         raise TaskError(f"there is no folder {str(path)!r}.")
     corpus, asked = (required_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl"))
-    judgements = _judgements(_qrels(folder, split))
-    texts = {id: _text(record) for id, record in with_ids(records(corpus), "_id")}
-    records_of_queries = dict(with_ids(records(asked), "_id"))
-    judged = _judge(judgements, texts, records_of_queries)
-    queries = tuple(
-        Query(id, record.text("text")) for id, record in records_of_queries.items() if id in judged.relevant
-    )
+    qrels = _qrels(folder, split)
+    judgements = [_judgement(place, line) for place, line in _lines(qrels)]
+    if not judgements:
+        raise TaskError(f"qrels/{qrels.name} holds no judgements.")
+    texts = {
+        id: f"{record.optional('title')} {record.text('text', empty=True)}".strip()
+        for id, record in with_ids(records(corpus), "_id")
+    }
+    of_queries = dict(with_ids(records(asked), "_id"))
+    relevant, remarks = _judge(judgements, texts, of_queries)
+    queries = tuple(Query(id, record.text("text")) for id, record in of_queries.items() if id in relevant)
     documents = tuple(Passage(id, text) for id, text in texts.items() if text)
     empty = len(texts) - len(documents)
     notes = (f"Documents without any text, left out of the index: {empty}.",) if empty else ()
-    name = f"{folder.resolve().name}-{split}"
-    return RetrievalTask(
-        name, queries, documents, judged.relevant, notes=(*notes, *judged.notes, *same_texts(documents))
-    )
+    notes = (*notes, *remarks, *same_texts(documents))
+    return RetrievalTask(f"{folder.resolve().name}-{split}", queries, documents, relevant, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +48,10 @@ class _Judgement:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """The gains by query, and what had to be left out."""
-
-    relevant: Mapping[str, Mapping[str, float]]
-    notes: tuple[str, ...]
-
-
-def _judge(judgements: Sequence[_Judgement], texts: Mapping[str, str], queries: Mapping[str, Record]) -> _Judged:
+def _judge(
+    judgements: Sequence[_Judgement], texts: Mapping[str, str], queries: Mapping[str, Record]
+) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """The gains by query, and notes on what is not used."""
     relevant: dict[str, dict[str, float]] = {}
     unreadable: list[str] = []
     strangers = 0
@@ -79,10 +75,10 @@ def _judge(judgements: Sequence[_Judgement], texts: Mapping[str, str], queries: 
         "Judgements of documents without any text as relevant, dropped": len(unreadable),
         "Queries that lose all their relevant documents by this, left out": len(lost),
         "Judged queries without a relevant document, left out": len({one.query for one in once} - {*relevant, *lost}),
-        "Judgements that stand there more than once, taken once": len(judgements) - len(once),
+        "Duplicate judgements, used once": len(judgements) - len(once),
         "Judgements as not relevant whose query or document is not there, passed over": strangers,
     }
-    return _Judged(relevant, tuple(f"{what}: {count}." for what, count in counts.items() if count))
+    return relevant, [f"{what}: {count}." for what, count in counts.items() if count]
 
 
 def _once(judgements: Sequence[_Judgement]) -> list[_Judgement]:
@@ -94,23 +90,12 @@ def _once(judgements: Sequence[_Judgement]) -> list[_Judgement]:
     return list(first.values())
 
 
-def _text(record: Record) -> str:
-    return f"{record.optional('title')} {record.string('text')}".strip()
-
-
 def _qrels(folder: Path, split: str) -> Path:
     file = file_in(folder / "qrels", f"{split}.tsv")
     if file is None:
         there = sorted({one.name.partition(".tsv")[0] for one in folder.glob("qrels/*.tsv*")})
         raise TaskError(f"{folder} has no qrels/{split}.tsv. Splits there: {', '.join(there) or 'none'}.")
     return file
-
-
-def _judgements(path: Path) -> tuple[_Judgement, ...]:
-    found = tuple(_judgement(place, line) for place, line in _lines(path))
-    if not found:
-        raise TaskError(f"qrels/{path.name} holds no judgements.")
-    return found
 
 
 def _judgement(place: str, line: str) -> _Judgement:
@@ -129,21 +114,17 @@ def _judgement(place: str, line: str) -> _Judgement:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines that say something, after a header if there is one, each with its place."""
+    """The lines that are not empty, after a header if there is one, each with its place."""
     label = f"qrels/{path.name}"
     try:
         for number, content in lines(path, label):
             place = f"{label}, line {number}"
-            line = _decoded(place, content)
+            try:
+                line = decode(content)
+            except CorpusError as error:
+                raise TaskError(f"{place}: {error}") from None
             header = number == 1 and line.partition("\t")[0].strip() in _HEADERS
             if line.strip() and not header:
                 yield place, line
     except CorpusError as error:
         raise TaskError(str(error)) from None
-
-
-def _decoded(place: str, content: bytes) -> str:
-    try:
-        return decode(content)
-    except CorpusError as error:
-        raise TaskError(f"{place}: {error}") from None

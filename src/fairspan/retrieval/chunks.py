@@ -1,6 +1,6 @@
 """Chunks of documents: runs of whole sentences, and the windows in which they are read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
@@ -18,42 +18,32 @@ def chunk_documents(documents: Sequence[Passage], counter: TokenCounter, size: i
         limit = "" if room is None else f" and at most {room}, which is what the model reads"
         raise TaskError(f"chunk_tokens must be at least 1{limit}, got {size}.")
     found = [sentences(document.text, document.language) for document in documents]
-    counts = iter(counter.count([text for pair in zip(documents, found, strict=True) for text in _told(*pair)]))
+    counts = iter(counter.count([text for pair in zip(documents, found, strict=True) for text in _read(*pair)]))
     chunked = []
     for document, spans in zip(documents, found, strict=True):
-        lengths = [next(counts) for _ in spans]
         pieces: list[tuple[Span, int]] = []
-        for span, length in zip(spans, lengths, strict=True):
+        for span in spans:
+            length = next(counts)
             pieces += [(span, length)] if length <= size else _cut(document.text, span, counter, size)
-        chunked.append(_packed(pieces, size))
+        chunked.append([(own[0][0], own[-1][1]) for own in _grouped(pieces, size)])
     return chunked
 
 
 def windows(chunks: Sequence[Span], lengths: Sequence[int], counter: TokenCounter) -> list[list[Span]]:
     """Neighbouring chunks that the model can read in one pass, given the tokens of each.
 
-    A document that fits is one window. Of a longer one every chunk still is read, in the company of as many
-    neighbours as fit.
+    A document that fits is one window. Of a longer one every chunk is read together with as many neighbours as
+    fit.
     """
-    room = _room(counter)
-    made: list[list[Span]] = []
-    used = 0
-    for chunk, length in zip(chunks, lengths, strict=True):
-        # One token more for the white space between chunks.
-        if made and (room is None or used + length + 1 <= room):
-            made[-1].append(chunk)
-            used += length + 1
-        else:
-            made.append([chunk])
-            used = length
-    return made
+    # One token more for the white space between chunks.
+    return _grouped(zip(chunks, lengths, strict=True), _room(counter), between=1)
 
 
 def _room(counter: TokenCounter) -> int | None:
     return None if counter.window is None else counter.window - counter.count_whole([""])[0]
 
 
-def _told(document: Passage, spans: Sequence[Span]) -> list[str]:
+def _read(document: Passage, spans: Sequence[Span]) -> list[str]:
     """Each sentence with the white space before it, which is read too where sentences are put together."""
     ends = [spans[0][0], *(end for _, end in spans)] if spans else []
     return [document.text[before:end] for before, (_, end) in zip(ends, spans, strict=False)]
@@ -71,14 +61,15 @@ def _cut(text: str, span: Span, counter: TokenCounter, size: int) -> list[tuple[
     return pieces
 
 
-def _packed(pieces: Sequence[tuple[Span, int]], size: int) -> list[Span]:
-    packed: list[Span] = []
+def _grouped(pieces: Iterable[tuple[Span, int]], room: int | None, between: int = 0) -> list[list[Span]]:
+    """Neighbouring spans, each with its tokens, that fit into `room` together with the tokens between them."""
+    groups: list[list[Span]] = []
     used = 0
-    for (start, end), length in pieces:
-        if packed and used + length <= size:
-            packed[-1] = (packed[-1][0], end)
-            used += length
+    for span, length in pieces:
+        used += between + length
+        if groups and (room is None or used <= room):
+            groups[-1].append(span)
         else:
-            packed.append((start, end))
+            groups.append([span])
             used = length
-    return packed
+    return groups

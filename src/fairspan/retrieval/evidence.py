@@ -1,4 +1,4 @@
-"""Tasks that know where the evidence lies: own folders, positions beside a corpus, and files like SQuAD's."""
+"""Tasks with the position of the evidence: own folders, positions in a corpus, and files like SQuAD's."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +10,9 @@ from fairspan.corpus.jsonl import jsonl
 from fairspan.corpus.rows import Fault, peek
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError, TaskError
-from fairspan.retrieval.asked import LAYOUTS, Asked, evidence_at, make_task, unknown_layout
-from fairspan.retrieval.records import Record, file_in, records, required_file, with_ids
+from fairspan.retrieval.records import LAYOUTS, Record, file_in, records, required_file, unknown_layout, with_ids
 from fairspan.retrieval.squad import from_contexts, read_flat, read_nested
-from fairspan.retrieval.task import Passage, Query, RetrievalTask, Span
+from fairspan.retrieval.task import Asked, Evidence, Passage, Query, RetrievalTask, Span, make_task
 
 UNITS = ("article", "paragraph")
 
@@ -28,11 +27,11 @@ def read_evidence(
         documents: the corpus that holds the articles of a folder of positions.
         unit: what a document is in files like SQuAD's: the whole "article", or each "paragraph" alone.
     """
-    where = Path(path).expanduser()
     if unit not in UNITS:
         raise TaskError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
+    corpus = None if documents is None else Path(documents).expanduser()
     try:
-        return _read(where, language, None if documents is None else Path(documents).expanduser(), unit)
+        return _read(Path(path).expanduser(), language, corpus, unit)
     except CorpusError as error:
         raise TaskError(str(error)) from None
 
@@ -44,14 +43,13 @@ def _read(path: Path, language: str | None, documents: Path | None, unit: str) -
     if documents is not None and layout != "positions":
         raise TaskError(f"{path} brings its own texts: documents={str(documents)!r} is for {LAYOUTS[1]}.")
     if unit != "article" and layout in ("own", "positions"):
-        raise TaskError(f"{path} says itself what a document is: unit={unit!r} is for files like SQuAD's.")
-    match layout:
-        case "own":
-            return _read_own(path, language)
-        case "positions":
-            return _read_positions(path, language, documents)
-        case "json":
-            return from_contexts(path.name.removesuffix(".json"), read_nested(path), unit, language or "")
+        raise TaskError(f"{path} defines its own documents: unit={unit!r} is for files like SQuAD's.")
+    if layout == "own":
+        return _read_own(path, language)
+    if layout == "positions":
+        return _read_positions(path, language, documents)
+    if layout == "json":
+        return from_contexts(path.name.removesuffix(".json"), read_nested(path), unit, language or "")
     return from_contexts(path.name.partition(".jsonl")[0], read_flat(path), unit, language or "")
 
 
@@ -80,13 +78,15 @@ def _first(path: Path) -> Mapping[str, Any]:
 
 def _by_language(folder: Path) -> dict[str, Path]:
     names = sorted(file.name.partition(".jsonl")[0] for file in folder.glob("[!.]*.jsonl*"))
-    files = {name: file_in(folder, f"{name}.jsonl") for name in names}
-    return {name: file for name, file in files.items() if file is not None}
+    return {name: file for name in names if (file := file_in(folder, f"{name}.jsonl")) is not None}
 
 
 def _read_own(folder: Path, language: str | None) -> RetrievalTask:
     texts, queries = (records(required_file(folder, f"{name}.jsonl")) for name in ("documents", "queries"))
-    documents = {id: _passage(id, record, language or "") for id, record in with_ids(texts, "id")}
+    documents = {}
+    for id, record in with_ids(texts, "id"):
+        text, spoken = record.text("text"), record.optional("language") or language or ""
+        documents[id] = Passage(id, text, spoken, _segments(record, len(text)))
     asked = [_own_query(id, record, documents, language or "") for id, record in with_ids(queries, "id")]
     name = folder.resolve().name
     if language is None:
@@ -98,11 +98,6 @@ def _read_own(folder: Path, language: str | None) -> RetrievalTask:
     others = len(asked) - len(chosen)
     notes = (f"Queries in other languages than {language!r}, left out: {others}.",) if others else ()
     return make_task(f"{name}-{language}", documents.values(), chosen, notes)
-
-
-def _passage(id: str, record: Record, language: str) -> Passage:
-    text = record.text("text")
-    return Passage(id, text, record.optional("language") or language, _segments(record, len(text)))
 
 
 def _segments(record: Record, length: int) -> tuple[Span, ...]:
@@ -134,16 +129,16 @@ def _own_query(id: str, record: Record, documents: Mapping[str, Passage], langua
     if end < shortest:
         raise record.fault(f"'end' is {end}, but what starts at {start} ends at {shortest} at the earliest.")
     query = Query(id, text, record.optional("language") or language, document)
-    evidence = evidence_at(record, documents[document], start, end, answer)
-    return Asked(query, evidence, answer, _gain(record))
+    evidence = _evidence_at(record, documents[document], start, end, answer)
+    gain = 1.0 if record.fields.get("gain") is None else record.fields["gain"]
+    if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0 < gain < math.inf:
+        raise record.fault(f"'gain' must be a number above 0, got {describe(gain)}.")
+    return Asked(query, evidence, answer, float(gain))
 
 
-def _gain(record: Record) -> float:
-    given = 1.0 if record.fields.get("gain") is None else record.fields["gain"]
-    number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not number or not 0 < given < math.inf:
-        raise record.fault(f"'gain' must be a number above 0, got {describe(given)}.")
-    return float(given)
+def _evidence_at(record: Record, document: Passage, start: int, end: int, answer: str) -> Evidence:
+    record.require_inside(document.text, f"the document {document.id!r}", start, end, answer)
+    return Evidence(document.id, start, end)
 
 
 def _read_positions(folder: Path, language: str | None, documents: Path | None) -> RetrievalTask:
@@ -159,14 +154,14 @@ def _read_positions(folder: Path, language: str | None, documents: Path | None) 
         if article not in articles:
             raise record.fault(f"there is no article {article!r} in {corpus.name} ({spoken}).")
         query = Query(id, record.text("question"), spoken, article)
-        evidence = evidence_at(record, articles[article], start, start + len(answer), answer)
+        evidence = _evidence_at(record, articles[article], start, start + len(answer), answer)
         asked.append(Asked(query, evidence, answer))
         opening = start - record.whole("start_in_paragraph")
         borders[article].add((opening, opening + record.whole("paragraph_chars")))
     passages = [Passage(one.id, one.text, spoken, _covering(one.text, borders[one.id])) for one in articles.values()]
     unknown = sum(not one.spans for one in passages)
-    notes = (f"Documents whose questions do not tell where every paragraph lies, so that none is marked: {unknown}.",)
-    return make_task(f"{name}-{spoken}", passages, asked, (*corpus.notes, *(notes if unknown else ())))
+    note = f"Documents whose questions do not give the position of every paragraph, so none is marked: {unknown}."
+    return make_task(f"{name}-{spoken}", passages, asked, (*corpus.notes, *([note] if unknown else [])))
 
 
 def _chosen(name: str, languages: Sequence[str], language: str | None) -> str:
@@ -184,18 +179,18 @@ def _articles(folder: Path, documents: Path | None) -> Path:
         return documents
     place = folder.resolve()
     inside = place / "documents"
-    beside = place.parent.parent / "corpora" / place.name.removesuffix("_positions")
-    for guess in (inside, beside):
+    corpus = place.parent.parent / "corpora" / place.name.removesuffix("_positions")
+    for guess in (inside, corpus):
         if guess.is_dir():
             return guess
     raise TaskError(
-        f"{folder} holds questions but no articles, and neither {inside} nor {beside} is there: name the corpus that "
+        f"{folder} holds questions but no articles, and neither {inside} nor {corpus} exists: name the corpus that "
         "holds them with documents=…."
     )
 
 
 def _covering(text: str, borders: Iterable[Span]) -> tuple[Span, ...]:
-    """These spans in order, if they hold all of the text but white space between them; else none."""
+    """These spans in order if only white space is outside them; else none."""
     spans = sorted(borders)
     gaps = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
     whole = all(0 <= end <= start and not text[end:start].strip() for end, start in gaps)

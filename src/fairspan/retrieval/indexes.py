@@ -21,36 +21,22 @@ INDEXES = {
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """An index in memory.
-
-    Attributes:
-        vectors: [V, d], float32.
-        owners: [V], the number of the document that each belongs to; None where every document has one.
-    """
+    """An index: vectors [V, d] in float32, and the number of each one's document [V]; None if all have one vector."""
 
     vectors: np.ndarray
     owners: np.ndarray | None
 
-    @property
-    def bytes(self) -> int:
-        return int(self.vectors.nbytes)
-
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """The texts that an index of one kind has to embed, document by document.
-
-    Attributes:
-        texts: for each document by id, whole texts or chunks; with spans where chunks are pooled from them.
-    """
+    """What an index has to embed of each document by id: whole texts or chunks; spans where chunks are pooled."""
 
     kind: str
     texts: Mapping[str, tuple[Text, ...]]
 
     @property
     def tokens(self) -> int:
-        """What has to be read."""
-        return sum(text.length for texts in self.texts.values() for text in texts)
+        return sum(text.length for text in self.flat)
 
     @property
     def flat(self) -> list[Text]:
@@ -65,58 +51,33 @@ def plan_index(
     Where a document is longer than the model reads, its whole vector is that of its beginning; chunks cover all.
     """
     if kind == "whole":
-        return IndexPlan(
-            kind,
-            {one.id: (Text(one.text, lengths[one.id], borders=_borders(one)),) for one in documents},
-        )
+        whole = {one.id: (Text(one.text, lengths[one.id], borders=_borders(one)),) for one in documents}
+        return IndexPlan(kind, whole)
     chunked = chunk_documents(documents, counter, chunk_tokens)
     if kind.startswith("chunk"):
         pieces = [[one.text[slice(*span)] for span in spans] for one, spans in zip(documents, chunked, strict=True)]
         counts = iter(counter.count_whole([piece for own in pieces for piece in own]))
-        return IndexPlan(
-            kind,
-            {
-                one.id: tuple(Text(piece, next(counts)) for piece in own)
-                for one, own in zip(documents, pieces, strict=True)
-            },
-        )
-    return _plan_late(kind, documents, chunked, lengths, counter)
-
-
-def _plan_late(
-    kind: str,
-    documents: Sequence[Passage],
-    chunked: Sequence[Sequence[Span]],
-    lengths: Mapping[str, int],
-    counter: TokenCounter,
-) -> IndexPlan:
+        texts = [tuple(Text(piece, next(counts)) for piece in own) for own in pieces]
+        return IndexPlan(kind, {one.id: own for one, own in zip(documents, texts, strict=True)})
     read: dict[str, list[tuple[str, tuple[Span, ...], tuple[int, ...]]]] = {}
     for one, chunks in zip(documents, chunked, strict=True):
         if counter.window is None or lengths[one.id] <= counter.window:
             read[one.id] = [(one.text, tuple(chunks), _borders(one))]
             continue
-        sizes = counter.count([one.text[slice(*span)] for span in chunks])
-        read[one.id] = [
-            (one.text[part[0][0] : part[-1][1]], tuple((a - part[0][0], b - part[0][0]) for a, b in part), ())
-            for part in windows(chunks, sizes, counter)
-        ]
+        sizes, read[one.id] = counter.count([one.text[slice(*span)] for span in chunks]), []
+        for part in windows(chunks, sizes, counter):
+            first, last = part[0][0], part[-1][1]
+            spans = tuple((start - first, end - first) for start, end in part)
+            read[one.id].append((one.text[first:last], spans, ()))
     counts = iter(counter.count_whole([text for parts in read.values() for text, *_ in parts]))
-    return IndexPlan(
-        kind,
-        {
-            name: tuple(Text(text, next(counts), spans, borders) for text, spans, borders in parts)
-            for name, parts in read.items()
-        },
-    )
+    late = {}
+    for name, own in read.items():
+        late[name] = tuple(Text(text, next(counts), spans, borders) for text, spans, borders in own)
+    return IndexPlan(kind, late)
 
 
 def assemble(kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *, normalise: bool) -> Vectors:
-    """The index of documents of which each text's vector, or its spans' vectors in one row, were found.
-
-    Args:
-        found: for each document in order the stored vectors of its texts.
-        normalise: whether the model compares by cosine.
-    """
+    """An index from the stored vectors of each document's texts, in which vectors of spans share one row."""
     own = [np.concatenate([vector.reshape(-1, dimension) for vector in vectors]) for vectors in found]
     if normalise:
         own = [_unit(vectors) for vectors in own]

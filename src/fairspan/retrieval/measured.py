@@ -10,7 +10,7 @@ from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import TaskError
-from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask, Span
+from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 
 TOO_LONG = ("leave-out", "shorten", "cut", "error")
 FIFTHS = 5
@@ -18,13 +18,7 @@ FIFTHS = 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the evidence of a query lies.
-
-    Attributes:
-        position: the segment of a page, or the fifth of a document, from 1.
-        groups: how many positions there are.
-        offset: the tokens before it.
-    """
+    """Where evidence is: in which of `groups` segments or fifths, from 1, and how many tokens are before it."""
 
     position: int
     groups: int
@@ -33,12 +27,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTask:
-    """A task whose texts are counted as the model reads them, prompt and special tokens included.
+    """A task with the lengths of its texts, prompt and special tokens included, and where known evidence is; by id.
 
-    Attributes:
-        lengths: of every document by id; more than the model reads where it is to be cut.
-        query_lengths: of every query by id.
-        places: of every query whose evidence is known.
+    Documents that the model cuts have their whole length.
     """
 
     task: RetrievalTask
@@ -60,40 +51,41 @@ def measure_task(
     """
     if too_long not in TOO_LONG:
         raise TaskError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}.")
-    counted = counter.count_whole([document.text for document in task.documents])
-    lengths = {document.id: length for document, length in zip(task.documents, counted, strict=True)}
-    window = counter.window
+    lengths, window = _lengths(task.documents, counter), counter.window
     over = {name for name, length in lengths.items() if window is not None and length > window}
     if over and too_long == "shorten":
         task = _shortened(task, over, counter)
-        again = [document for document in task.documents if document.id in over]
-        counts = counter.count_whole([document.text for document in again])
-        lengths |= {document.id: length for document, length in zip(again, counts, strict=True)}
+        lengths |= _lengths([document for document in task.documents if document.id in over], counter)
     elif over:
         task = _without(task, over, counter) if too_long == "leave-out" else _kept(task, over, counter, too_long)
-    asked = query_counter.count_whole([query.text for query in task.queries])
-    query_lengths = {query.id: length for query, length in zip(task.queries, asked, strict=True)}
-    cut = sum(length > (query_counter.window or length) for length in asked)
+    query_lengths = _lengths(task.queries, query_counter)
+    cut = sum(length > (query_counter.window or length) for length in query_lengths.values())
     notes = [*task.notes, *([f"{cut} queries are longer than the model reads and were cut"] if cut else [])]
     places = _places(task, counter)
     room = None if window is None else window - counter.count_whole([""])[0]
-    beyond = sum(
-        room is not None and place.offset >= room and task.evidence[query].document in over
-        for query, place in places.items()
-    )
+    cut_off = {query for query, found in task.evidence.items() if found.document in over}
+    beyond = sum(room is not None and places[query].offset >= room for query in cut_off & places.keys())
     if beyond:
-        notes.append(f"the evidence of {beyond} queries lies beyond what the model reads of its document")
+        notes.append(f"the evidence of {beyond} queries is beyond the model's window")
     return MeasuredTask(replace(task, notes=tuple(notes)), lengths, query_lengths, places)
 
 
+def _lengths(texts: Sequence[Passage | Query], counter: TokenCounter) -> dict[str, int]:
+    counts = counter.count_whole([one.text for one in texts])
+    return {one.id: length for one, length in zip(texts, counts, strict=True)}
+
+
+def _too_long(task: RetrievalTask, over: set[str], counter: TokenCounter) -> str:
+    count = f"{len(over)} of {len(task.documents)}"
+    return f"{count} documents are longer than the {counter.window} {counter.unit} that the model reads"
+
+
 def _kept(task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str) -> RetrievalTask:
-    count = f"{len(over)} of {len(task.documents)} documents are longer than the {counter.window} {counter.unit}"
+    said = _too_long(task, over, counter)
     if too_long == "error":
-        raise TaskError(
-            f"{count} that the model reads: leave them out (too_long=leave-out), have them cut (too_long=cut), or "
-            "use a model with a longer window."
-        )
-    return replace(task, notes=(*task.notes, f"{count} that the model reads: of these it sees the beginning only"))
+        choices = "leave them out (too_long=leave-out), have them cut (too_long=cut)"
+        raise TaskError(f"{said}: {choices}, or use a model with a longer window.")
+    return replace(task, notes=(*task.notes, f"{said}: of these it sees the beginning only"))
 
 
 def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> RetrievalTask:
@@ -106,9 +98,8 @@ def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Retr
     queries = _answered(task, relevant, evidence, counter)
     gone = len(task.queries) - len(queries)
     note = (
-        f"{len(over)} of {len(task.documents)} documents are longer than the {counter.window} {counter.unit} that "
-        f"the model reads and were left out, with {gone} of {len(task.queries)} queries; too_long=shorten would keep "
-        "what fits of them"
+        f"{_too_long(task, over, counter)} and were left out, with {gone} of {len(task.queries)} queries; "
+        "too_long=shorten would keep what fits of them"
     )
     return replace(
         task, documents=documents, queries=queries, relevant=relevant, evidence=evidence, notes=(*task.notes, note)
@@ -120,9 +111,9 @@ def _shortened(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Re
     lengths = {document.id: len(document.text) for document in documents}
     evidence = {query: found for query, found in task.evidence.items() if found.end <= lengths[found.document]}
     queries = _answered(task, task.relevant, evidence, counter)
+    gone = len(task.queries) - len(queries)
     note = (
-        f"{len(over)} of {len(task.documents)} documents are longer than the {counter.window} {counter.unit} that "
-        f"the model reads and were shortened to the sentences that fit; {len(task.queries) - len(queries)} of "
+        f"{_too_long(task, over, counter)} and were shortened to the sentences that fit; {gone} of "
         f"{len(task.queries)} queries, whose evidence comes later, were left out"
     )
     return replace(task, documents=documents, queries=queries, evidence=evidence, notes=(*task.notes, note))
@@ -138,11 +129,8 @@ def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
         text = document.text[: ends[fitting - 1]]
     else:
         text = counter.cut([document.text], window - counter.count_whole([""])[0])[0]
-    return replace(document, text=text, spans=_clipped(document.spans, len(text)))
-
-
-def _clipped(spans: Sequence[Span], length: int) -> tuple[Span, ...]:
-    return tuple((start, min(end, length)) for start, end in spans if start < length)
+    spans = tuple((start, min(end, len(text))) for start, end in document.spans if start < len(text))
+    return replace(document, text=text, spans=spans)
 
 
 def _answered(

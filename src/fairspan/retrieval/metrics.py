@@ -22,18 +22,10 @@ CHOICES = "ndcg@k, recall@k, mrr, mrr@k, with a whole number k from 1 on, such a
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric by its name, such as "ndcg@10".
-
-    Attributes:
-        at: how many ranks it looks at; None for all of them, so that it needs a ranking of the whole index.
-    """
+    """A metric such as "ndcg@10", which looks at the ranks up to `at`; None for a ranking of the whole index."""
 
     kind: str
     at: int | None
-
-    @property
-    def name(self) -> str:
-        return self.kind if self.at is None else f"{self.kind}@{self.at}"
 
     def __call__(self, gains: ArrayLike, ideal: Ideal) -> Floats:
         """One value per query [Q] of gains[Q, k]."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
@@ -26,7 +27,7 @@ class PageQueries:
         kind: "held-out" puts the first part of every segment on the page and searches with what follows; with
             "first-sentence" the whole segment is on the page, its first sentence included; "title" is on no page.
         tokens: the longest held-out query.
-        language: of all queries; None asks for each segment in the language in which it stands on the page.
+        language: of all queries; None asks for each segment in the language that it has on the page.
         editions: how many indexes to build, each with every set in another of its orders; None builds one for each
             order, so that every segment is looked for at every position.
         distractors: pages in every index that no query asks for.
@@ -68,19 +69,13 @@ def build_pages(
             f"{design.orders} orders: ask for at most {available}."
         )
     said = (*corpus.notes, *notes, *few, *made.notes)
-    return tuple(
-        _edition(
-            plan,
-            edition,
-            [page for page in made.documents if (page.plan, page.order) == (plan, edition)],
-            [page for page in fillers if page.plan == plan],
-            asked,
-            queries,
-            (corpus.name, said),
-        )
-        for plan in plans
-        for edition in range(editions)
-    )
+    tasks = []
+    for plan, edition in product(plans, range(editions)):
+        pages = [page for page in made.documents if (page.plan, page.order) == (plan, edition)]
+        others = [page for page in fillers if page.plan == plan]
+        name = f"pages of {design.sizes[0]} from {corpus.name}, {plan}, edition {edition + 1}"
+        tasks.append(_edition(name, pages, others, asked, queries.language, said))
+    return tuple(tasks)
 
 
 def _disjoint(
@@ -102,48 +97,41 @@ def _disjoint(
 
 
 def _edition(
-    plan: LanguagePlan,
-    edition: int,
+    name: str,
     pages: Sequence[Document],
     fillers: Sequence[Document],
     asked: dict[Key, str],
-    queries: PageQueries,
-    source: tuple[str, tuple[str, ...]],
+    query_language: str | None,
+    notes: tuple[str, ...],
 ) -> RetrievalTask:
+    """The task of pages that have one plan and one order."""
     made, relevant, evidence = [], {}, {}
     for page in pages:
         for (segment, language), span in zip(page.keys, page.spans, strict=True):
-            spoken = queries.language or language
+            spoken = query_language or language
             query = Query(f"{segment}/{spoken}", asked[segment, spoken], spoken, cluster=f"set{page.set}")
             made.append(query)
             relevant[query.id] = {page.name: 1.0}
             evidence[query.id] = Evidence(page.name, *span)
+    plan, edition = pages[0].plan, pages[0].order
     documents = tuple(Passage(page.name, page.text, str(plan), page.spans) for page in (*pages, *fillers))
-    name, notes = source
-    return RetrievalTask(
-        f"pages of {pages[0].n} from {name}, {plan}, edition {edition + 1}",
-        tuple(made),
-        documents,
-        relevant,
-        evidence,
-        edition=edition,
-        lead=plan.lead,
-        later=plan.later,
-        notes=notes,
-    )
+    queries, lead, later = tuple(made), plan.lead, plan.later
+    return RetrievalTask(name, queries, documents, relevant, evidence, edition, lead, later, notes)
 
 
 def _split(
     corpus: Corpus, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter, queries: PageQueries
 ) -> tuple[Corpus, dict[Key, str], list[str]]:
-    """What of every segment stands on the page, the query that asks for it, and what was left out."""
+    """The part of every segment that is on the page, the query that asks for it, and notes on what is not used."""
     shown = languages_of(plans)
     spoken = shown if queries.language is None else (queries.language,)
     languages = tuple(dict.fromkeys((*shown, *spoken)))
     ids = corpus.ids(languages)
     keys = [(segment, language) for segment in ids for language in languages]
     found = [corpus.segment(*key) for key in keys]
-    parts = _openings([segment.text for segment in found], design.opening, counter)
+    parts = [segment.text for segment in found]
+    if design.opening is not None:
+        parts = counter.cut(parts, design.opening)
     if queries.kind == "title":
         asked = [(segment.title or "").strip() for segment in found]
     elif queries.kind == "first-sentence":
@@ -173,10 +161,6 @@ def _split(
     if design.opening is not None:
         notes.append(f"pages hold the first {design.opening} {counter.unit} of every segment")
     return Corpus.from_segments(corpus.name, kept), texts, notes
-
-
-def _openings(texts: Sequence[str], opening: int | None, counter: TokenCounter) -> list[str]:
-    return list(texts) if opening is None else counter.cut(texts, opening)
 
 
 def _first_half(segment: Segment) -> str:

@@ -1,4 +1,4 @@
-"""Records of files: their fields, and what errors call the place where they stand."""
+"""Records of files: their fields, and their place as errors name it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from fairspan.corpus.rows import Fault, missing_field
 from fairspan.corpus.segment import describe, require_string, require_text
 from fairspan.errors import CorpusError, TaskError
 
+LAYOUTS = (
+    "a folder with queries.jsonl and documents.jsonl",
+    "a folder of {language}.jsonl with the fields qid, question, article, answer and start_in_article",
+    "a .json file like SQuAD's",
+    "a .jsonl file of such rows with the fields id, title, context, question and answers",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The fields of one record, and what errors call the place where it stands."""
+    """The fields of one record, and its place as errors name it."""
 
     place: str
     fields: Mapping[str, Any]
@@ -30,30 +37,25 @@ class Record:
 
     def id(self, field: str) -> str:
         given = self.value(field)
-        whole = isinstance(given, int) and not isinstance(given, bool)
-        if not whole and not isinstance(given, str):
+        if isinstance(given, str):
+            return self.text(field)
+        if isinstance(given, bool) or not isinstance(given, int):
             raise self.fault(f"'{field}' must be text or a whole number, got {describe(given)}.")
-        return str(given) if whole else self.text(field)
+        return str(given)
 
-    def text(self, field: str) -> str:
-        """A text that says something."""
-        given = self.string(field)
+    def text(self, field: str, *, empty: bool = False) -> str:
+        """A text; one of white space only if `empty`."""
         try:
-            require_text(field, given)
+            given = require_string(field, self.value(field))
+            if not empty:
+                require_text(field, given)
         except CorpusError as error:
             raise self.fault(str(error)) from None
         return given
 
-    def string(self, field: str) -> str:
-        """A text that may be empty."""
-        try:
-            return require_string(field, self.value(field))
-        except CorpusError as error:
-            raise self.fault(str(error)) from None
-
     def optional(self, field: str) -> str:
-        """A text that may also be absent or null, which are the empty one."""
-        return "" if self.fields.get(field) is None else self.string(field)
+        """A text, empty where it is absent or null."""
+        return "" if self.fields.get(field) is None else self.text(field, empty=True)
 
     def whole(self, field: str) -> int:
         given = self.value(field)
@@ -71,6 +73,13 @@ class Record:
             if not isinstance(child, dict):
                 raise record.fault(f"not an object but {describe(child)}.")
             yield record
+
+    def require_inside(self, text: str, what: str, start: int, end: int, answer: str) -> None:
+        if not 0 <= start < end <= len(text):
+            raise self.fault(f"characters {start} to {end} are not inside {what}, which has {len(text)}.")
+        if not text.startswith(answer, start):
+            there = text[start : start + len(answer)]
+            raise self.fault(f"the answer {answer!r:.60} is not at character {start} of {what}; found {there!r:.60}.")
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -110,3 +119,10 @@ def required_file(folder: Path, name: str) -> Path:
     if file is None:
         raise TaskError(f"{folder} has no {name} (or {name}.gz).")
     return file
+
+
+def unknown_layout(path: Path) -> TaskError:
+    return TaskError(
+        f"{path} is no task with evidence. That is {'; or '.join(LAYOUTS)}. A folder with corpus.jsonl, "
+        "queries.jsonl and qrels is for read_beir."
+    )

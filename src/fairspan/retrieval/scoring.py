@@ -1,7 +1,7 @@
 """`Scorer`: inner products of queries with an index, roughly in float32 by blocks and exactly by pairs.
 
 A document's score is the float64 inner product of two float32 vectors, added up in one fixed order: the same two
-vectors have the same score wherever they lie. How far a float32 product can be off is bounded (Higham 2002, Accuracy
+vectors have the same score wherever they are. How far a float32 product can be off is bounded (Higham 2002, Accuracy
 and Stability of Numerical Algorithms, section 3.1).
 """
 
@@ -26,13 +26,9 @@ ROUNDING, SMALLEST = 2.0**-24, 2.0**-126
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Neighbouring documents, ready to be scored.
+    """Neighbouring documents numbers[D] with vectors[V, d], of which the longest has the length `longest`.
 
-    Attributes:
-        vectors: [V, d]. Documents with equally many stand together: the first vector of each, then the second, ….
-        numbers: which documents, [D].
-        runs: how many documents have how many vectors, in the order of `vectors` and `numbers`.
-        longest: the length of the longest vector.
+    `runs` says how many documents have how many vectors; a run has all first vectors, then all second ones, ….
     """
 
     vectors: Tensor
@@ -75,7 +71,9 @@ class Index:
             begins = np.split(self.starts[first:last][order], np.cumsum([n for n, _ in runs])[:-1])
             rows = [(part + np.arange(size)[:, None]).ravel() for part, (_, size) in zip(begins, runs, strict=True)]
             vectors = self.vectors[np.concatenate(rows)]
-        tensor = _tensor(vectors)
+        # Torch takes no map that may only be read, and none with gaps.
+        usable = vectors.flags.c_contiguous and vectors.flags.writeable
+        tensor = torch.from_numpy(vectors if usable else np.array(vectors, order="C"))
         longest = float(torch.linalg.vector_norm(tensor, dim=1, dtype=torch.float64).max())
         if not math.isfinite(longest):
             bad = start + int(np.flatnonzero(~np.isfinite(self.vectors[start:stop]).all(1))[0])
@@ -173,12 +171,6 @@ def _by_document(scores: Tensor, runs: list[tuple[int, int]]) -> Tensor:
     return torch.cat([part.view(-1, size, n).amax(1) for part, (n, size) in zip(parts, runs, strict=True)], 1)
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    """`array` where it lies, or a copy where torch cannot have it: a map that may only be read, or has gaps."""
-    usable = array.flags.c_contiguous and array.flags.writeable
-    return torch.from_numpy(array if usable else np.array(array, order="C"))
-
-
 def make_scorer(
     queries: np.ndarray,
     vectors: np.ndarray,
@@ -186,8 +178,16 @@ def make_scorer(
     device: str | torch.device | None,
     memory: int,
 ) -> Scorer:
-    _require_matrix("queries", queries)
-    _require_matrix("vectors", vectors)
+    for name, matrix in (("queries", queries), ("vectors", vectors)):
+        if (
+            not isinstance(matrix, np.ndarray)
+            or matrix.ndim != 2
+            or not matrix.shape[1]
+            or matrix.dtype != np.float32
+        ):
+            raise TaskError(
+                f"{name} must be a float32 array [rows, dimensions], got {described(matrix)}: convert it."
+            )
     if not len(vectors):
         raise TaskError("there are no vectors to search: give at least one.")
     if queries.shape[1] != vectors.shape[1]:
@@ -216,12 +216,6 @@ def _starts(owners: np.ndarray, vectors: int) -> np.ndarray:
             "not: sort the vectors by document and count the documents from 0."
         )
     return np.concatenate([[0], np.flatnonzero(steps), [vectors]])
-
-
-def _require_matrix(name: str, matrix: np.ndarray) -> None:
-    good = isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.shape[1] and matrix.dtype == np.float32
-    if not good:
-        raise TaskError(f"{name} must be a float32 array [rows, dimensions], got {described(matrix)}: convert it.")
 
 
 def described(given: object) -> str:

@@ -32,12 +32,7 @@ IMPRECISE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """The documents found for each query, best first.
-
-    Attributes:
-        numbers: which documents, [Q, k] int64.
-        scores: their scores, [Q, k] float64.
-    """
+    """Numbers and scores [Q, k] of the documents found for each query, best first."""
 
     numbers: np.ndarray
     scores: np.ndarray
@@ -127,7 +122,7 @@ def _candidates(scorer: Scorer, rows: np.ndarray, count: int) -> tuple[np.ndarra
 def _top(scores: Tensor, floor: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The rows [A] of scores[Q, D] with anything above floor[Q], and their best values and columns [A, count].
 
-    The `count` best lie in the `count` groups with the highest maxima, or behind the last whole group.
+    The `count` best are in the `count` groups with the highest maxima, or behind the last whole group.
     """
     groups = scores.shape[1] // GROUP
     if groups <= count:
@@ -203,7 +198,7 @@ def _whole_float32() -> Iterator[None]:
     backends: list[Any] = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
     backends = [it for it in backends if hasattr(it, "fp32_precision")]
     before = [it.fp32_precision for it in backends]
-    # Torch before 2.9 has one setting for all, which later ones refuse to read beside their own.
+    # Torch before 2.9 has one setting for all, which later ones refuse to read next to their own.
     for_all = None if backends else torch.get_float32_matmul_precision()
     try:
         for it in backends:

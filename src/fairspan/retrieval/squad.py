@@ -8,32 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.errors import TaskError
-from fairspan.retrieval.asked import Asked, make_task, require_inside, unknown_layout
-from fairspan.retrieval.records import Record, records, with_ids
-from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask, Span
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A question about a paragraph of an article, counted from 0."""
-
-    record: Record
-    article: str
-    paragraph: int
+from fairspan.retrieval.records import Record, records, unknown_layout, with_ids
+from fairspan.retrieval.task import Asked, Evidence, Passage, Query, RetrievalTask, Span, make_task
 
 
 @dataclass(frozen=True, slots=True)
 class _Contexts:
-    """The paragraphs of every article, and what is asked about them."""
+    """The paragraphs of every article, and each question with its article and the number of its paragraph."""
 
     articles: Mapping[str, Sequence[str]]
-    questions: Sequence[_Question]
+    questions: Sequence[tuple[Record, str, int]]
     notes: tuple[str, ...] = ()
 
 
 def read_nested(path: Path) -> _Contexts:
     articles: dict[str, list[str]] = {}
-    questions: list[_Question] = []
+    questions: list[tuple[Record, str, int]] = []
     for number, article in enumerate(_json(path).children("data")):
         name = article.optional("title").strip() or f"data[{number}]"
         if name in articles:
@@ -41,7 +31,7 @@ def read_nested(path: Path) -> _Contexts:
         contexts = articles.setdefault(name, [])
         for paragraph in article.children("paragraphs"):
             contexts.append(paragraph.text("context"))
-            questions += [_Question(one, name, len(contexts) - 1) for one in paragraph.children("qas")]
+            questions += [(one, name, len(contexts) - 1) for one in paragraph.children("qas")]
         if not contexts:
             raise article.fault("'paragraphs' is empty.")
     return _Contexts(articles, questions)
@@ -49,13 +39,13 @@ def read_nested(path: Path) -> _Contexts:
 
 def read_flat(path: Path) -> _Contexts:
     articles: dict[str, list[str]] = {}
-    questions: list[_Question] = []
+    questions: list[tuple[Record, str, int]] = []
     for record in records(path):
         name, context = record.text("title"), record.text("context")
         contexts = articles.setdefault(name, [])
         if context not in contexts:
             contexts.append(context)
-        questions.append(_Question(record, name, contexts.index(context)))
+        questions.append((record, name, contexts.index(context)))
     note = "Articles hold the paragraphs that rows ask about, in the order in which rows first do."
     return _Contexts(articles, questions, (note,))
 
@@ -63,18 +53,17 @@ def read_flat(path: Path) -> _Contexts:
 def from_contexts(name: str, found: _Contexts, unit: str, language: str) -> RetrievalTask:
     documents = [one for article, texts in found.articles.items() for one in _cut(article, texts, unit, language)]
     asked: list[Asked] = []
-    records_of_questions = with_ids((question.record for question in found.questions), "id")
-    for question, (id, record) in zip(found.questions, records_of_questions, strict=True):
+    ids = with_ids((record for record, *_ in found.questions), "id")
+    for (_, article, number), (id, record) in zip(found.questions, ids, strict=True):
         answer, start = _first_answer(record)
         if not answer:
             continue
-        contexts, number = found.articles[question.article], question.paragraph
-        require_inside(record, contexts[number], "the context", start, start + len(answer), answer)
+        contexts = found.articles[article]
+        record.require_inside(contexts[number], "the context", start, start + len(answer), answer)
+        document, opening = f"{article}/{number}", 0
         if unit == "article":
-            document, opening = question.article, _joined(contexts)[number][0]
-        else:
-            document, opening = f"{question.article}/{number}", 0
-        query = Query(id, record.text("question"), language, question.article)
+            document, opening = article, _joined(contexts)[number][0]
+        query = Query(id, record.text("question"), language, article)
         asked.append(Asked(query, Evidence(document, opening + start, opening + start + len(answer)), answer))
     left_out = len(found.questions) - len(asked)
     notes = (f"Questions that their text does not answer, left out: {left_out}.",) if left_out else ()
@@ -96,7 +85,7 @@ def _json(path: Path) -> Record:
     except json.JSONDecodeError as error:
         raise TaskError(
             f"{path.name}, line {error.lineno}: not JSON ({error.msg}, character {error.colno}). A file with one "
-            "object a line must be called .jsonl."
+            "object per line must be called .jsonl."
         ) from None
     except (ValueError, RecursionError) as error:
         raise TaskError(f"{path.name}: JSON that cannot be read ({error}).") from None
@@ -113,7 +102,7 @@ def _cut(article: str, contexts: Sequence[str], unit: str, language: str) -> lis
 
 
 def _joined(contexts: Iterable[str]) -> tuple[Span, ...]:
-    """Where each lies once they are joined by one character."""
+    """The characters of each after they are joined by one character."""
     ends = list(accumulate(len(context) + 1 for context in contexts))
     return tuple((start, end - 1) for start, end in pairwise([0, *ends]))
 

@@ -1,8 +1,9 @@
-"""`RetrievalTask`: queries, documents, which document answers which query, and where in it the evidence lies."""
+"""`RetrievalTask`: queries, documents, which document answers which query, and where the evidence is."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairspan.errors import TaskError
@@ -12,12 +13,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What somebody searches for.
-
-    Attributes:
-        cluster: queries of one cluster are not independent of each other, such as those about the same article;
-            empty for a query that stands for itself.
-    """
+    """What somebody searches for. Queries of one cluster, such as an article, are not independent; empty for none."""
 
     id: str
     text: str
@@ -27,12 +23,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A document of the index.
-
-    Attributes:
-        text: what is embedded.
-        spans: the characters of its parts, where their borders are known.
-    """
+    """A document of the index, with the characters of its parts where their borders are known."""
 
     id: str
     text: str
@@ -55,7 +46,7 @@ class RetrievalTask:
 
     Attributes:
         relevant: for each query the gain of every document that answers it; what is not named has none.
-        evidence: for each query where its answer lies; empty where that is not known.
+        evidence: for each query the position of its answer; empty where that is not known.
         edition: which of several indexes of the same queries this is, from 0.
         lead, later: the languages of a page's first segment and of its later ones; empty for other tasks.
         notes: what a reader of results should know about how the task came about.
@@ -83,13 +74,14 @@ class RetrievalTask:
             gains = self.relevant.get(query.id, {})
             if not any(gain > 0 for gain in gains.values()):
                 raise TaskError(f"{self.name}: no document is relevant to the query {query.id!r}.")
-            absent = next(
-                (document for document, gain in gains.items() if gain > 0 and document not in documents), None
-            )
-            if absent is not None:
-                raise TaskError(f"{self.name}: the query {query.id!r} asks for {absent!r}, which is not there.")
+            absent = [document for document, gain in gains.items() if gain > 0 and document not in documents]
+            if absent:
+                raise TaskError(f"{self.name}: the query {query.id!r} asks for {absent[0]!r}, which is not there.")
             found = self.evidence.get(query.id)
-            if found is not None and not self._inside(found, documents, gains):
+            if found is None:
+                continue
+            length = len(documents[found.document].text) if gains.get(found.document, 0) > 0 else 0
+            if not 0 <= found.start < found.end <= length:
                 raise TaskError(
                     f"{self.name}: the evidence of the query {query.id!r} is not inside a relevant document "
                     f"({found.document!r}, characters {found.start} to {found.end})."
@@ -108,11 +100,41 @@ class RetrievalTask:
             digest.update(json.dumps([query.id, query.text, query.language, query.cluster, gains, where]).encode())
         return digest.hexdigest()
 
-    @staticmethod
-    def _inside(found: Evidence, documents: Mapping[str, Passage], gains: Mapping[str, float]) -> bool:
-        document = documents.get(found.document)
-        return (
-            document is not None
-            and gains.get(found.document, 0) > 0
-            and 0 <= found.start < found.end <= len(document.text)
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query and where it is answered; `answer` is empty where its words are not known."""
+
+    query: Query
+    evidence: Evidence
+    answer: str = ""
+    gain: float = 1.0
+
+
+def make_task(
+    name: str, documents: Iterable[Passage], asked: Sequence[Asked], notes: tuple[str, ...] = ()
+) -> RetrievalTask:
+    passages = tuple(documents)
+    texts = {document.id: document.text for document in passages}
+    unasked = len(texts.keys() - {one.evidence.document for one in asked})
+    if unasked:
+        notes += (f"Documents that no query asks for, kept in the index: {unasked} of {len(texts)}.",)
+    repeated = sum(bool(one.answer) and texts[one.evidence.document].count(one.answer) > 1 for one in asked)
+    if repeated:
+        notes += (
+            f"Answers that occur more than once in their document, so that another place may be meant: {repeated}.",
         )
+    return RetrievalTask(
+        name,
+        queries=tuple(one.query for one in asked),
+        documents=passages,
+        relevant={one.query.id: {one.evidence.document: one.gain} for one in asked},
+        evidence={one.query.id: one.evidence for one in asked},
+        notes=notes + same_texts(passages),
+    )
+
+
+def same_texts(documents: Iterable[Passage]) -> tuple[str, ...]:
+    """A note where documents share their text."""
+    repeated = sum(times for times in Counter(document.text for document in documents).values() if times > 1)
+    return (f"Documents with identical text: {repeated}.",) if repeated else ()

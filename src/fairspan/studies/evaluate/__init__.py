@@ -1,1 +1,1 @@
-"""Does search find what it should, wherever the evidence lies?"""
+"""Does search find what it should, wherever the evidence is?"""

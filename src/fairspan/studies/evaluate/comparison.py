@@ -11,19 +11,13 @@ from fairspan.report.table import Cell, Column, Table, row
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import pairs_to_compare
 from fairspan.stats.queries import QueryChange
-from fairspan.studies.evaluate.by_length import RANK
 from fairspan.studies.evaluate.findings import change_ends, ends
-from fairspan.studies.evaluate.summary import QUERY_KEYS, Arm, change_of, position_groups
+from fairspan.studies.evaluate.summary import QUERY_KEYS, RANK, Arm, change_of, position_groups
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """One metric in one index: the second treatment minus the first, query by query.
-
-    Attributes:
-        treatments: of the first side and of the second.
-        groups: what each position group is called.
-    """
+    """One metric in one index: the second treatment minus the first, query by query, also by named positions."""
 
     treatments: tuple[str, str]
     index: str
@@ -53,8 +47,11 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
 def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str]) -> list[Paired]:
     """Second minus first, on the queries that both runs asked of the same documents, index by index."""
     _refuse_other_pages(first, second)
-    before, after = (_rows(log, name) for log, name in zip((first, second), treatments, strict=True))
-    # Of a page that has the same name in another draw, something else may stand at the query's position.
+    before, after = (
+        log.rows.filter(pl.col("measure") != RANK, treatment=treatment)
+        for log, treatment in zip((first, second), treatments, strict=True)
+    )
+    # A page of the same name in another draw may have something else at the query's position.
     placed = ["position"] if before["lead"].null_count() < len(before) else []
     keys = ["measure", "part", *QUERY_KEYS, *placed]
     joined = before.join(after, on=keys, suffix="_second", nulls_equal=True, maintain_order="left")
@@ -69,12 +66,6 @@ def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str])
         change = change_of(rows, rows["value_second"].to_numpy(), groups, int(first.header["seed"]))
         found.append(Paired(treatments, str(index), str(metric), names if change.groups else (), change))
     return found
-
-
-def _rows(log: RunLog, treatment: str) -> pl.DataFrame:
-    if treatment not in log.treatments:
-        raise LogError(f"the run {log.run} has no treatment {treatment!r}, only {', '.join(log.treatments)}.")
-    return log.rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") != RANK))
 
 
 def _refuse_other_pages(first: RunLog, second: RunLog) -> None:
@@ -94,26 +85,12 @@ def _change_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Tab
         change = one.change
         cells = [Cell(change.counts.queries, ",d"), Cell(change.overall, "+.3f"), Cell(change.p_value, "p")]
         rows.append(row(str(one), one.metric, cells=[*cells, Cell(change.psi, "+.3f")]))
-        records.append(
-            {
-                **_named(first, second, one),
-                "queries": change.counts.queries,
-                "p_value": change.p_value,
-                "p_psi": change.p_psi,
-                **change_ends(change),
-            }
-        )
-    names = ("queries", "change [95 %]", "p", "change of PSI [95 %]")
-    return Table(
-        "search-changes",
-        f"Changes on the same queries{_sides(first, second)}",
-        ("treatments", "metric"),
-        tuple(Column(name) for name in names),
-        tuple(rows),
-        pl.DataFrame(records),
-        grouped=1,
-        brief=True,
-    )
+        tested = {"queries": change.counts.queries, "p_value": change.p_value, "p_psi": change.p_psi}
+        records.append({**_named(first, second, one), **tested, **change_ends(change)})
+    columns = tuple(Column(name) for name in ("queries", "change [95 %]", "p", "change of PSI [95 %]"))
+    title, heads = f"Changes on the same queries{_sides(first, second)}", ("treatments", "metric")
+    frame = pl.DataFrame(records)
+    return Table("search-changes", title, heads, columns, tuple(rows), frame, grouped=1, brief=True)
 
 
 def _position_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
@@ -124,15 +101,9 @@ def _position_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> T
             rows.append(row(str(one), one.metric, name, cells=[Cell(count, ",d"), Cell(change, "+.3f")]))
             named = _named(first, second, one)
             records.append({**named, "position": name, "queries": count, **ends("change_", change)})
-    return Table(
-        "search-changes-by-position",
-        f"Changes by position of the evidence{_sides(first, second)}",
-        ("treatments", "metric", "position"),
-        (Column("queries"), Column("change [95 %]")),
-        tuple(rows),
-        pl.DataFrame(records),
-        grouped=2,
-    )
+    name, title = "search-changes-by-position", f"Changes by position of the evidence{_sides(first, second)}"
+    heads, columns = ("treatments", "metric", "position"), (Column("queries"), Column("change [95 %]"))
+    return Table(name, title, heads, columns, tuple(rows), pl.DataFrame(records), grouped=2)
 
 
 def _named(first: RunLog, second: RunLog, one: Paired) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""`Findings`: everything that an evaluation's log says, and the same as tidy frames."""
+"""`Findings`: everything that an evaluation's log says, advice on each treatment, and all of it as tidy frames."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -9,29 +9,39 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import StatisticsError
-from fairspan.report.text import model_name
+from fairspan.report.table import Tone
+from fairspan.report.text import model_name, number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import QueryChange
-from fairspan.studies.evaluate.advice import Advice, advice_of
-from fairspan.studies.evaluate.by_length import LengthGroup, by_length
-from fairspan.studies.evaluate.summary import Arm, Result, RetrievalSummary, summarize_search
+from fairspan.studies.evaluate.summary import Arm, LengthGroup, Result, RetrievalSummary, by_length, summarize_search
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
 
 Record = dict[str, Any]
-TEMPERATURES = "temperatures"
-"""What the advice on a grid of temperatures is called."""
+
+BADGES: dict[str, tuple[str, Tone]] = {
+    "use": ("use it", "good"),
+    "documents only": ("use it on documents only", "good"),
+    "leave": ("do not use it", "bad"),
+    "more data": ("needs more queries", "open"),
+}
+"""The words and the colour of each kind of advice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do with a treatment: "use", "documents only", "leave" or "more data", and the numbers that say why."""
+
+    treatment: str
+    kind: str
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What one evaluation found.
+    """What one evaluation found. The arms of a grid of temperatures are in `grid` and `frames` only.
 
-    Attributes:
-        summary: of all arms but those of a grid of temperatures, which are shown in the grid alone.
-        advice: on its treatments, and on the grid.
-        lengths: its search by length; empty where lengths are not known, or there is one cluster of queries only.
-        frames: all statistics, also those of the grid's arms.
+    `lengths` is empty where lengths are not known, or there is one cluster of queries only.
     """
 
     summary: RetrievalSummary
@@ -68,33 +78,87 @@ def findings_of(log: RunLog, *, lengths: bool = False) -> Findings:
     shown = full if grid is None else full.without(grid.treatments)
     advice = advice_of(shown)
     if grid is not None:
-        advice = (*advice, Advice(TEMPERATURES, *grid.verdict()))
-    groups = _lengths(log, required=lengths)
+        advice = (*advice, Advice("temperatures", *grid.verdict()))
+    try:
+        groups = by_length(log)
+    except StatisticsError:
+        if lengths:
+            raise
+        groups = []
     kept = tuple(group for group in groups if group.arm in shown.arms)
     return Findings(shown, advice, kept, grid, _frames(full, advice, groups, grid))
 
 
-def _lengths(log: RunLog, *, required: bool) -> list[LengthGroup]:
-    try:
-        return by_length(log)
-    except StatisticsError:
-        if required:
-            raise
-        return []
+def advice_of(summary: RetrievalSummary) -> tuple[Advice, ...]:
+    """Advice on every treatment of whole documents; none where nothing could be tested."""
+    if all(np.isnan(result.p_value) for result in summary.results):
+        return ()
+    margin = float(summary.log.spec["margin"])
+    return tuple(_advise(summary, arm.treatment, margin) for arm in summary.arms[1:] if _is_advised(summary, arm))
+
+
+def _is_advised(summary: RetrievalSummary, arm: Arm) -> bool:
+    """Documents-only forms belong to the advice on the treatment itself, where that was measured."""
+    return arm.index == "whole" and (arm.name == arm.treatment or arm.name not in summary.log.treatments)
+
+
+def _advise(summary: RetrievalSummary, treatment: str, margin: float) -> Advice:
+    """Use it if it helps and costs no quality; on documents only if that does while both sides do not."""
+    both = Arm(treatment, "whole")
+    only = summary.twin_of(both)
+    chosen = summary.result(both)
+    advice = kind = _judge(chosen, margin)
+    if only is not None:
+        found = summary.result(only)
+        second = _judge(found, margin)
+        better = found.effects.overall.estimate > chosen.effects.overall.estimate
+        if (second == "use" and (kind != "use" or better)) or (second == "more data" and kind == "leave"):
+            chosen, advice = found, "documents only" if second == "use" else second
+    return Advice(treatment, advice, _sentence(summary.result(summary.baseline), chosen))
+
+
+def _judge(result: Result, margin: float) -> str:
+    """A loss is shown by its interval alone; a gain also has to pass the correction for several treatments."""
+    assert result.change is not None
+    overall, psi, worst = result.change.overall, result.change.psi, result.change.worst
+    gains = overall.estimate > 0 and result.p_value < 0.05
+    # The weakest position has to gain more than is lost over all of them.
+    fairer = psi.estimate < 0 and worst.low > max(0.0, -overall.estimate) and result.p_psi < 0.05
+    if overall.high < 0 and overall.low < -margin:
+        return "leave"
+    if gains or fairer:
+        return "use" if overall.low >= -margin else "more data"
+    return "leave" if overall.high <= margin else "more data"
+
+
+def _sentence(before: Result, after: Result) -> str:
+    assert after.change is not None
+    sides = before.effects, after.effects
+    means = " → ".join(number(side.overall.estimate) for side in sides)
+    words = f"{after.metric} {means} ({with_bounds(after.change.overall, '+.3f')})"
+    if all(np.isfinite(side.psi.estimate) for side in sides):
+        weakest = " → ".join(number(min(one.estimate for one in side.groups)) for side in sides)
+        psi = " → ".join(number(side.psi.estimate, ".2f") for side in sides)
+        words += f", weakest position {weakest}, PSI {psi}"
+    return words
 
 
 def _frames(
     summary: RetrievalSummary, advice: Sequence[Advice], lengths: Sequence[LengthGroup], grid: TemperatureGrid | None
 ) -> dict[str, pl.DataFrame]:
-    """By name; those without rows are left out, but for the verdicts."""
+    """By name, without empty ones except for the verdicts."""
     texts = dict.fromkeys(("treatment", "verdict", "sentence"), pl.String)
     verdicts = pl.DataFrame([(one.treatment, one.kind, one.sentence) for one in advice], texts, orient="row")
+    costs = []
+    for arm in summary.arms if summary.log.header.get("costs") else ():
+        result = summary.result(arm)
+        costs.append({**summary.cost(arm), "metric": result.metric, "estimate": result.effects.overall.estimate})
     records: dict[str, list[Record]] = {
         "quality": [_quality(result) for result in summary.results],
         "positions": [record for result in summary.results for record in _groups(result, "position")],
         "tokens_before": [record for result in summary.tokens_before for record in _groups(result, "tokens")],
         "by_length": [_length(group) for group in lengths],
-        "costs": [_cost(summary, arm) for arm in summary.arms] if summary.log.header.get("costs") else [],
+        "costs": costs,
         "temperature_grid": _grid(grid) if grid is not None else [],
     }
     found = {name: pl.DataFrame(own, infer_schema_length=None) for name, own in records.items() if own}
@@ -120,18 +184,15 @@ def _quality(result: Result) -> Record:
 
 
 def _groups(result: Result, name: str) -> list[Record]:
-    counts, means = result.effects.counts.group_queries, result.effects.groups
-    changes = [None] * len(means) if result.change is None else result.change.groups
     return [
         {**_named(result), name: group, "queries": count, **ends("", mean), **ends("change_", change)}
-        for group, count, mean, change in zip(result.groups, counts, means, changes, strict=True)
+        for group, count, mean, change in result.by_group
     ]
 
 
 def _length(one: LengthGroup) -> Record:
     return {
-        "treatment": one.arm.treatment,
-        "index": one.arm.index,
+        **asdict(one.arm),
         "group": one.group,
         "measure": one.measure,
         "count": one.count,
@@ -140,11 +201,6 @@ def _length(one: LengthGroup) -> Record:
         **ends("", one.value),
         **ends("change_", one.change),
     }
-
-
-def _cost(summary: RetrievalSummary, arm: Arm) -> Record:
-    result = summary.result(arm)
-    return {**summary.cost(arm), "metric": result.metric, "estimate": result.effects.overall.estimate}
 
 
 def _grid(grid: TemperatureGrid) -> list[Record]:
@@ -163,8 +219,7 @@ def _grid(grid: TemperatureGrid) -> list[Record]:
 
 
 def _named(result: Result) -> Record:
-    arm = result.arm
-    return {"treatment": arm.treatment, "index": arm.index, "metric": result.metric, "plan": result.plan}
+    return {**asdict(result.arm), "metric": result.metric, "plan": result.plan}
 
 
 def change_ends(change: QueryChange | None) -> dict[str, float]:

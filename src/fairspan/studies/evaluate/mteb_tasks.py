@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,33 +30,24 @@ _OTHER_NAMES = ("passage", "corpus")
 
 @dataclass(frozen=True, slots=True)
 class MtebPart:
-    """One split of one subset of a task.
+    """One split of one subset of a task, in languages such as "eng-Latn".
 
-    Attributes:
-        languages: of the subset, such as "eng-Latn".
-        scores: every number that mteb gives, rounded as it saves them.
-        rankings: for each query what was found, as mteb scored it; empty unless the task is a search.
-        relevant: for each of those queries the gain of every judged document.
+    Of a search it has for each query what was found, as mteb scored it, and the gain of every judged document.
     """
 
     split: str
     subset: str
     languages: tuple[str, ...]
     main_score: float
-    scores: Mapping[str, float]
     rankings: Mapping[str, Ranking]
     relevant: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class MtebResult:
-    """What one model reached in one task.
+    """What one model reached in one task: the main score is the mean of `measure`, such as "ndcg_at_10", over parts.
 
-    Attributes:
-        kind: mteb's name for the type of task, such as "Retrieval" or "STS".
-        measure: what the main score is, such as "ndcg_at_10".
-        main_score: the mean over the parts.
-        folder: where mteb's own files of this run lie.
+    `kind` is mteb's type of task, such as "Retrieval" or "STS", and `folder` has mteb's own files of this run.
     """
 
     task: str
@@ -68,11 +58,6 @@ class MtebResult:
     dataset_revision: str
     mteb_version: str
     folder: Path
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """Every language of any part."""
-        return tuple(sorted({language for part in self.parts for language in part.languages}))
 
 
 def find_task(name: str, *, languages: Sequence[str] | None = None, splits: Sequence[str] | None = None) -> Task:
@@ -97,14 +82,7 @@ def find_task(name: str, *, languages: Sequence[str] | None = None, splits: Sequ
     return task
 
 
-def run_mteb(
-    model: SentenceTransformer,
-    task: str | Task,
-    folder: Path | str,
-    *,
-    batch_size: int = 32,
-    show_progress: bool = False,
-) -> MtebResult:
+def run_mteb(model: SentenceTransformer, task: str | Task, folder: Path | str) -> MtebResult:
     """Run a task with `mteb.evaluate`, or read what an earlier call left in the folder.
 
     mteb embeds queries with `encode_query` and documents with `encode_document`, so a calibration limited to one side
@@ -116,7 +94,7 @@ def run_mteb(
     all that mteb goes by, a calibrated model would be given the scores of the plain one.
 
     Args:
-        task: the name of a task, or an `mteb.AbsTask`, whose data the revision of its dataset stands for.
+        task: the name of a task, or an `mteb.AbsTask`, which is identified by the revision of its dataset.
         folder: for results, rankings and relevance judgements.
     """
     library = _library()
@@ -124,8 +102,9 @@ def run_mteb(
     _refuse_unsupported(library, task)
     with _prompts_as_mteb_names_them(model):
         identity = _identity(library, model, task)
-        home = Path(folder) / task.metadata.name / _digest(identity)
-        run = _Run(library, model, task, home, {"batch_size": batch_size, "show_progress_bar": show_progress})
+        digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
+        home = Path(folder) / task.metadata.name / digest[:16]
+        run = _Run(library, model, task, home)
         found = run.read()
         if found is None:
             _write(home / "run.json", identity)
@@ -139,10 +118,8 @@ def run_mteb(
 class _Run:
     """One model in one task, in a folder that no other model or calibration uses."""
 
-    def __init__(
-        self, library: ModuleType, model: SentenceTransformer, task: Task, home: Path, encode: dict[str, Any]
-    ) -> None:
-        self._library, self._model, self._task, self._home, self._encode = library, model, task, home, encode
+    def __init__(self, library: ModuleType, model: SentenceTransformer, task: Task, home: Path) -> None:
+        self._library, self._model, self._task, self._home = library, model, task, home
         self._searches = isinstance(task, library.abstasks.AbsTaskRetrieval)
         self._predictions = home / "predictions" / task.prediction_file_name
         self._relevant = home / "relevant.json"
@@ -188,8 +165,8 @@ class _Run:
             cache=self._library.ResultCache(self._home),
             prediction_folder=self._predictions.parent if self._searches else None,
             overwrite_strategy=strategy,
-            encode_kwargs=dict(self._encode),
-            show_progress_bar=self._encode["show_progress_bar"],
+            encode_kwargs={"batch_size": 32, "show_progress_bar": False},
+            show_progress_bar=False,
             co2_tracker=False,
         )
         return results.task_results[0]
@@ -204,18 +181,11 @@ class _Run:
         if self._searches:
             ranked = {query: self._ranking(query, found) for query, found in rankings[subset][split].items()}
             judged = {query: relevant[subset][split][query] for query in ranked}
-        return MtebPart(
-            split=split,
-            subset=subset,
-            languages=tuple(scores["languages"]),
-            main_score=float(scores["main_score"]),
-            scores={name: float(score) for name, score in scores.items() if isinstance(score, int | float)},
-            rankings=ranked,
-            relevant=judged,
-        )
+        languages, main_score = tuple(scores["languages"]), float(scores["main_score"])
+        return MtebPart(split, subset, languages, main_score, ranked, judged)
 
     def _ranking(self, query: str, found: dict[str, float]) -> Ranking:
-        """What mteb scores of what it found: some tasks leave out the query itself, or the first document."""
+        """What mteb scores of what it found: some tasks omit the query itself, or the first document."""
         if self._task.ignore_identical_ids:
             found = {document: score for document, score in found.items() if document != query}
         if self._task.skip_first_result and found:
@@ -225,10 +195,10 @@ class _Run:
 
     def _save_relevant(self) -> None:
         relevant = _read(self._relevant)
+        data = self._task.dataset
         for split, subset in self._wanted():
-            data = self._task.dataset
-            data = data[split] if subset == "default" and subset not in data else data[subset][split]
-            judged = {query: dict(gains) for query, gains in data["relevant_docs"].items()}
+            own = data[split] if subset == "default" and subset not in data else data[subset][split]
+            judged = {query: dict(gains) for query, gains in own["relevant_docs"].items()}
             relevant.setdefault(subset, {})[split] = judged
         _write(self._relevant, relevant)
 
@@ -238,9 +208,7 @@ class _Run:
         if not rankings:
             self._predictions.unlink(missing_ok=True)
         ranked = {(split, subset) for subset, splits in rankings.items() for split in splits}
-        for file in (self._home / "results").rglob("*.json"):
-            if file.name != f"{self._task.metadata.name}.json":
-                continue
+        for file in (self._home / "results").rglob(f"{self._task.metadata.name}.json"):
             scores = _read(file).get("scores", {})
             scored = {(split, one["hf_subset"]) for split, ones in scores.items() for one in ones}
             if not scored or (self._searches and not scored <= ranked):
@@ -269,7 +237,7 @@ def _refuse_unsupported(library: ModuleType, task: Task) -> None:
 
 @contextmanager
 def _prompts_as_mteb_names_them(model: SentenceTransformer) -> Iterator[None]:
-    """Until the end of a run, a prompt for documents is called "document", whatever the model calls it.
+    """Until the end of a run, the prompt for documents is named "document".
 
     mteb ignores other names, and so does `encode_document`, because every model has a "document", if an empty one.
     """
@@ -324,10 +292,6 @@ def _identity(library: ModuleType, model: SentenceTransformer, task: Task) -> di
     }
 
 
-def _digest(identity: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
 def _read(file: Path) -> dict[str, Any]:
     """A JSON object; empty if the file is not there, or was not written to its end."""
     try:
@@ -341,4 +305,4 @@ def _write(file: Path, values: Mapping[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(values, indent=2, default=str), encoding="utf-8")
-    os.replace(unfinished, file)
+    unfinished.replace(file)

@@ -17,7 +17,6 @@ from fairspan.retrieval.pages import build_pages
 from fairspan.retrieval.task import Passage, RetrievalTask
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import run_name
 from fairspan.runs.subject import Subject
 from fairspan.studies.evaluate.spec import PAGES, EvaluationSpec
 
@@ -26,22 +25,12 @@ BEIR = "beir:"
 
 @dataclass(frozen=True, slots=True)
 class PreparedEvaluation:
-    """An evaluation that is ready to run.
-
-    Attributes:
-        tasks: one for each index that is searched.
-        fit: texts that are never searched, for treatments that are fitted.
-    """
+    """An evaluation that is ready to run, with a task for each index and texts to fit on, which are not searched."""
 
     subject: Subject
     spec: EvaluationSpec
     tasks: tuple[MeasuredTask, ...]
     fit: FitPart
-
-    @property
-    def run(self) -> str:
-        """The name of the run's folder."""
-        return run_name(self)
 
     @property
     def decisive(self) -> list[Any]:
@@ -94,16 +83,15 @@ def prepare_evaluation(
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(spec.prompt, spec.query_prompt)
     _refuse_similarity(subject, spec)
-    late = {one.name for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))}
     beyond = [*(["temperature_grid"] if spec.temperature_grid else []), *filter(_is_late, spec.indexes)]
-    on_tokens = [treatment for treatment in spec.treatments if treatment.name in late]
+    on_tokens = [one for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))]
     subject.refuse_unsuited(spec.treatments, on_tokens=on_tokens, beyond=beyond)
     (progress or Silent()).stage("reading the task")
     documents, queries = subject.counters["document"], subject.counters["query"]
-    tasks = tuple(
-        measure_task(task, documents, queries, too_long=spec.too_long or _too_long(task))
-        for task in read_tasks(spec, documents)
-    )
+    read = read_tasks(spec, documents)
+    # Where positions are compared, a document of which only the beginning is read would decide the comparison.
+    too_long = spec.too_long or ("leave-out" if read[0].evidence else "cut")
+    tasks = tuple(measure_task(task, documents, queries, too_long=too_long) for task in read)
     _refuse_unknown_segments(spec, tasks)
     return PreparedEvaluation(subject, spec, tasks, _fit_part(spec, subject, tasks))
 
@@ -137,15 +125,10 @@ def _fit_part(spec: EvaluationSpec, subject: Subject, tasks: Sequence[MeasuredTa
         languages = tuple(dict.fromkeys(language for one in tasks for language in (one.task.lead, one.task.later)))
     tested = {query.text for one in tasks for query in one.task.queries}
     for document in {document for one in tasks for document in one.task.documents}:
-        # On a page stands the beginning of a segment, whose end the corpus has as well.
+        # A page has the beginning of a segment, and the corpus has its end as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
     model, seed = subject.model, spec.design.seed
     return choose_fit_part(spec.treatments, model, subject.counter, source, languages, tested, seed=seed)
-
-
-def _too_long(task: RetrievalTask) -> str:
-    """Where positions are compared, a document of which only the beginning is read would decide the comparison."""
-    return "leave-out" if task.evidence else "cut"
 
 
 def _refuse_unknown_segments(spec: EvaluationSpec, tasks: Sequence[MeasuredTask]) -> None:
@@ -154,7 +137,7 @@ def _refuse_unknown_segments(spec: EvaluationSpec, tasks: Sequence[MeasuredTask]
     if by_segments and without:
         raise TaskError(
             f"{by_segments[0]} makes every segment a basket, and of {without} documents the segments are not known: "
-            "leave it out, or give their borders."
+            "omit it, or give their borders."
         )
 
 

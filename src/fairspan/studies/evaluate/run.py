@@ -1,5 +1,6 @@
-"""`evaluate`: does a treatment help search, and wherever the evidence lies?"""
+"""`evaluate`: does a treatment help search, at every position of the evidence?"""
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,9 @@ from fairspan.studies.evaluate.view import view_of
 
 # Two passes over the same tokens differ by rounding, here with room for half precision.
 _SAME = 1e-4
+# Arguments of `evaluate` that are not fields of the spec.
+_OF_MODEL = ("model", "name", "window", "device", "dtype", "trust_remote_code")
+_OF_RUN = ("out", "store", "batch_tokens", "fresh", "progress")
 
 
 def evaluate(
@@ -121,44 +125,10 @@ def evaluate(
         The log, with one row for each query, metric, treatment and index; `fairspan.studies.evaluate.summary` makes
         statistics of it.
     """
-    shown = as_progress(progress)
-    spec = make_evaluation(
-        task,
-        treatments=treatments,
-        temperature_grid=temperature_grid,
-        documents_only=documents_only,
-        indexes=indexes,
-        cross=cross,
-        chunk_tokens=chunk_tokens,
-        metrics=metrics,
-        corpus=corpus,
-        languages=languages,
-        mixed=mixed,
-        partial=partial,
-        size=size,
-        sets=sets,
-        orders=orders,
-        editions=editions,
-        distractors=distractors,
-        query=query,
-        query_tokens=query_tokens,
-        query_language=query_language,
-        opening=opening,
-        min_tokens=min_tokens,
-        max_tokens=max_tokens,
-        length_language=length_language,
-        length_ratio=length_ratio,
-        documents=None if documents is None else str(documents),
-        language=language,
-        unit=unit,
-        split=split,
-        too_long=too_long,
-        margin=margin,
-        prompt=prompt,
-        query_prompt=query_prompt,
-        fit_corpus=fit_corpus,
-        seed=seed,
-    )
+    given = dict(locals())
+    shown, folder = as_progress(progress), None if documents is None else str(documents)
+    asked = {field: value for field, value in given.items() if field not in (*_OF_MODEL, *_OF_RUN)}
+    spec = make_evaluation(**{**asked, "documents": folder})
     loading = Loading(window, device, dtype, trust_remote_code)
     options = RunOptions(out, store, batch_tokens, fresh, shown)
     subject = open_subject(model, name=name, loading=loading, progress=shown)
@@ -181,20 +151,18 @@ class _Search:
         queries = self.prepared.queries()
         plans = {index: self.prepared.plan(index) for index in self.spec.indexes}
         plans.setdefault("whole", self.prepared.plan("whole"))
-        asked = sum(text.length for text in queries)
-        total = 0
-        for treatment in self.spec.measured:
-            total += asked + sum(plans[index].tokens for index in self.spec.indexes_of(treatment))
-            total += self.prepared.fit.tokens if treatment.whitens else 0
-        run.progress.start(total)
-        for treatment in self.spec.measured:
+        measured = self.spec.measured
+        tokens = {one.name: sum(plans[index].tokens for index in self.spec.indexes_of(one)) for one in measured}
+        fitted = sum(treatment.whitens for treatment in measured) * self.prepared.fit.tokens
+        run.progress.start(len(measured) * sum(text.length for text in queries) + sum(tokens.values()) + fitted)
+        for treatment in measured:
             run.progress.stage(f"{treatment.name}: queries")
             treated = self._under(treatment)
             run.fill(treated.queries, queries)
             twin = self.spec.twin_of(treatment)
             if twin is not None and self._same_queries(queries, treated, self._under(twin)):
-                run.note(f"{twin.name} leaves these queries as they are, so it is the same on documents only")
-                run.progress.advance(sum(plans[index].tokens for index in self.spec.indexes_of(treatment)))
+                run.note(f"{twin.name} does not change these queries, so it is the same on documents only")
+                run.progress.advance(tokens[treatment.name])
                 continue
             # Late chunks are read in the same pass as whole documents, which then are there already.
             for index in sorted(self.spec.indexes_of(treatment), key=lambda name: not name.startswith("late")):
@@ -207,7 +175,7 @@ class _Search:
         return self.treated[treatment.name]
 
     def _same_queries(self, queries: Sequence[Text], one: Treated, other: Treated) -> bool:
-        """Whether two treatments embed all queries alike, up to rounding."""
+        """Whether two treatments embed all queries equally, up to rounding."""
         keys = [[treated.queries.key(text) for text in queries] for treated in (one, other)]
         first, second = (np.stack(self.run.read(own)) for own in keys)
         scale = np.linalg.norm(first, axis=1)
@@ -219,12 +187,8 @@ class _Search:
         computed, started = run.tally.computed_tokens, time.monotonic()
         run.fill(treated.documents, plan.flat)
         computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
-        rows, sizes = [], []
-        for measured in self.prepared.tasks:
-            made, size = self._search(measured, plan, treated)
-            rows.append(made)
-            sizes.append(size)
-        # What was found in the store took no time, so the time of all of it is told from the rest.
+        rows, sizes = zip(*(self._search(measured, plan, treated) for measured in self.prepared.tasks), strict=True)
+        # What was found in the store took no time, so the time of all of it is estimated from the rest.
         took = seconds * plan.tokens / computed if computed else None
         window = self.prepared.subject.counter.window
         run.header["costs"].append(
@@ -244,6 +208,7 @@ class _Search:
     def _search(
         self, measured: MeasuredTask, plan: IndexPlan, treated: Treated
     ) -> tuple[pl.DataFrame, tuple[int, int]]:
+        """The rows of a task, and the vectors and bytes of its index."""
         task = measured.task
         # Of equal scores the later id comes first, as in trec_eval.
         names = sorted((document.id for document in task.documents), reverse=True)
@@ -253,20 +218,12 @@ class _Search:
         queries = assemble("whole", [[vector] for vector in asked], len(asked[0]), normalise=self.cosine)
         depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.spec.metrics)])
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
-        rows = search_rows(
-            measured,
-            hits.numbers,
-            names,
-            self.spec.metrics,
-            self.prepared.clusters,
-            **self.run.label,
-            treatment=treated.treatment.name,
-            index=plan.kind,
-        )
-        asked_for = relevant_pairs(task, names)
+        label = {**self.run.label, "treatment": treated.treatment.name, "part": plan.kind}
+        rows = search_rows(measured, hits.numbers, names, self.spec.metrics, self.prepared.clusters, label)
+        asked_for = relevant_pairs(measured, names)
         found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
         rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
-        return rows, (len(index.vectors), index.bytes)
+        return rows, (len(index.vectors), index.vectors.nbytes)
 
     def _index(self, names: Sequence[str], plan: IndexPlan, encoder: AnyEncoder) -> Vectors:
         late = plan.kind.startswith("late")
@@ -274,17 +231,11 @@ class _Search:
         texts = [plan.texts[name] for name in names]
         found = self.run.store.get(key(text) for own in texts for text in own)
         vectors = [[found[key(text)] for text in own] for own in texts]
-        first = texts[0][0]
-        dimension = len(vectors[0][0]) // (len(first.spans) if late else 1)
+        dimension = len(vectors[0][0]) // (len(texts[0][0].spans) if late else 1)
         return assemble(plan.kind, vectors, dimension, normalise=self.cosine)
 
     def _read_whole(self, plan: IndexPlan) -> list[Text]:
         """The texts that the model should read to their end."""
-        window = self.prepared.subject.counter.window
-        cut = {
-            document.text
-            for one in self.prepared.tasks
-            for document in one.task.documents
-            if window is not None and one.lengths[document.id] > window
-        }
+        window, tasks = self.prepared.subject.counter.window or math.inf, self.prepared.tasks
+        cut = {document.text for one in tasks for document in one.task.documents if one.lengths[document.id] > window}
         return [text for text in plan.flat if text.text not in cut]

@@ -1,6 +1,6 @@
-"""`evaluate` on a task of mteb: its own runner embeds and searches, its rankings are counted here."""
+"""`evaluate` on a task of mteb: its own runner embeds and searches, its rankings are scored here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +10,11 @@ from fairspan.errors import TaskError
 from fairspan.model.build import calibrate
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.log import RunLog
+from fairspan.runs.rows import as_rows
 from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import Subject
 from fairspan.studies.evaluate.mteb_tasks import MtebResult, find_task, run_mteb
-from fairspan.studies.evaluate.rows import ranking_rows, score_rows
+from fairspan.studies.evaluate.rows import ranking_rows
 from fairspan.studies.evaluate.spec import EvaluationSpec
 from fairspan.studies.evaluate.view import view_of
 
@@ -55,7 +56,9 @@ def evaluate_mteb(subject: Subject, spec: EvaluationSpec, options: RunOptions, *
     _refuse(spec)
     fit = _fit_part(spec, subject)
     languages = None if spec.language is None else [spec.language]
-    task = task or find_task(spec.task.removeprefix(MTEB), languages=languages, splits=_splits(spec))
+    # "test" means mteb's own choice, which it is for most tasks.
+    splits = None if spec.split == "test" else [spec.split]
+    task = task or find_task(spec.task.removeprefix(MTEB), languages=languages, splits=splits)
     prepared = PreparedMteb(subject, spec, task, fit)
     # mteb keeps no vectors either.
     return run_study(prepared, lambda run: _measure(prepared, run), replace(options, store=":memory:"), view_of)
@@ -68,14 +71,14 @@ def _measure(prepared: PreparedMteb, run: Run) -> None:
         # With its sides: mteb says of every text which one it is on.
         treated = calibrate(base, treatment.calibration) if treatment.calibration.acts else base
         result = run_mteb(treated, prepared.task, run.writer.folder / "mteb")
-        rows = _rows(result, prepared.spec.metrics, {**run.label, "treatment": treatment.name})
+        rows = _rows(result, prepared.spec.metrics, {**run.label, "treatment": treatment.name, "part": "whole"})
         run.header["task"] |= _counted(result)
         run.header["notes"] += _disagreements(result, rows, treatment.name)
         run.add(rows)
 
 
 def _fit_part(spec: EvaluationSpec, subject: Subject) -> FitPart:
-    """Whoever names a corpus to fit on has to know that mteb's task is not made of it: its texts are not at hand."""
+    """mteb's texts are not at hand, so that nothing checks whether the corpus to fit on shares some with the task."""
     subject.refuse_unsuited(spec.treatments)
     model, source, seed = subject.model, spec.fit_corpus, spec.design.seed
     fit = choose_fit_part(spec.treatments, model, subject.counter, source, spec.fit_languages, (), seed=seed)
@@ -83,17 +86,19 @@ def _fit_part(spec: EvaluationSpec, subject: Subject) -> FitPart:
     return replace(fit, notes=(*fit.notes, *notes))
 
 
-def _rows(result: MtebResult, metrics: Sequence[str], label: Mapping[str, str]) -> pl.DataFrame:
+def _rows(result: MtebResult, metrics: Sequence[str], label: dict[str, str]) -> pl.DataFrame:
     tables, seen = [], 0
     for part in result.parts:
         where = f"{part.split}/{part.subset}"
         if not part.rankings:
-            tables.append(score_rows(where, result.measure, part.main_score, number=seen, **label))
+            score = {"measure": result.measure, "query": where, "value": [part.main_score]}
+            tables.append(as_rows({**label, **score, "set": [seen], "order": 0}))
             seen += 1
             continue
         found = {f"{where}/{query}": [name for name, _ in ranking] for query, ranking in part.rankings.items()}
         relevant = {f"{where}/{query}": part.relevant[query] for query in part.rankings}
-        tables.append(ranking_rows(found, relevant, metrics, first=seen, language=_language(part.languages), **label))
+        language = part.languages[0] if len(part.languages) == 1 else None
+        tables.append(ranking_rows(found, relevant, metrics, seen, {**label, "language": language}))
         seen += len(found)
     return pl.concat(tables)
 
@@ -110,7 +115,7 @@ def _counted(result: MtebResult) -> dict[str, Any]:
 
 
 def _disagreements(result: MtebResult, rows: pl.DataFrame, treatment: str) -> list[str]:
-    """A word for everyone who knows mteb's score: ours, from its own rankings, is another one."""
+    """Notes where mteb's score differs from the one of its rankings."""
     if result.measure != "ndcg_at_10" or "ndcg@10" not in rows["measure"].to_list():
         return []
     notes, seen = [], 0
@@ -127,21 +132,12 @@ def _disagreements(result: MtebResult, rows: pl.DataFrame, treatment: str) -> li
     return notes
 
 
-def _language(languages: Sequence[str]) -> str | None:
-    return languages[0] if len(languages) == 1 else None
-
-
-def _splits(spec: EvaluationSpec) -> list[str] | None:
-    """None for mteb's own choice, which is "test" for most tasks."""
-    return None if spec.split == "test" else [spec.split]
-
-
 def _refuse(spec: EvaluationSpec) -> None:
     if spec.indexes != ("whole",):
         others = ", ".join(index for index in spec.indexes if index != "whole")
-        raise TaskError(f"mteb searches whole documents: leave out {others}, or read the task as a BEIR folder.")
+        raise TaskError(f"mteb searches whole documents: omit {others}, or read the task as a BEIR folder.")
     by_segments = [treatment.name for treatment in spec.treatments if treatment.baskets == "segments"]
     if by_segments:
-        raise TaskError(f"mteb knows no segments: leave out {', '.join(by_segments)}.")
+        raise TaskError(f"mteb does not support segments: omit {', '.join(by_segments)}.")
     if spec.prompt is not None or spec.query_prompt is not None:
         raise TaskError("mteb takes the prompts that the model has: set model.prompts, and omit prompt.")

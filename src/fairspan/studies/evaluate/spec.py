@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as dataclass_fields
+from itertools import product
 from typing import Any
 
 from fairspan.calibration.temperature import PerSide, check_temperature, dump_temperature
@@ -75,22 +76,28 @@ class EvaluationSpec:
             raise TaskError(f"margin must be from 0 to below 1, got {self.margin!r}.")
         if self.temperature_grid:
             object.__setattr__(self, "temperature_grid", _temperatures(self.temperature_grid))
-            _refuse_grid(self.treatments[0])
+            first = self.treatments[0]
+            if first.calibration.temperature != 1.0 or first.calibration.sides != "both":
+                raise TaskError(
+                    f"the first treatment, {first.name}, has a temperature or a side of its own, so no grid of "
+                    "temperatures can be set on it: put another one first, such as none."
+                )
 
     @property
     def grid(self) -> tuple[Treatment, ...]:
         """The first treatment under every pair of temperatures but (1, 1), which it has itself."""
-        values = self.temperature_grid
-        return tuple(
-            _at(self.treatments[0], PerSide(query, document))
-            for query in values
-            for document in values
-            if (query, document) != (1.0, 1.0)
-        )
+        first, found = self.treatments[0], []
+        # The first pair is (1, 1).
+        for pair in list(product(self.temperature_grid, repeat=2))[1:]:
+            temperature = PerSide(*pair)
+            written = json.dumps(dump_temperature(temperature), separators=(",", ":"))
+            calibration = first.calibration.but(temperature=temperature)
+            found.append(replace(first, name=f"{first.name}+temperature={written}", calibration=calibration))
+        return tuple(found)
 
     @property
     def measured(self) -> tuple[Treatment, ...]:
-        """The treatments with those of them that leave queries as they are, and the grid of temperatures."""
+        """The treatments with those of them that do not change queries, and the grid of temperatures."""
         found = []
         for treatment in self.treatments:
             found.append(treatment)
@@ -161,27 +168,12 @@ def make_evaluation(
     )
 
 
-def _at(treatment: Treatment, temperature: PerSide) -> Treatment:
-    written = json.dumps(dump_temperature(temperature), separators=(",", ":"))
-    calibration = treatment.calibration.but(temperature=temperature)
-    return replace(treatment, name=f"{treatment.name}+temperature={written}", calibration=calibration)
-
-
 def _temperatures(given: Sequence[float]) -> tuple[float, ...]:
     """From 1 downwards."""
     found = tuple(sorted({1.0, *(check_temperature(value) for value in given)}, reverse=True))
     if len(found) < 2:
         raise TaskError(NO_GRID)
     return found
-
-
-def _refuse_grid(treatment: Treatment) -> None:
-    calibration = treatment.calibration
-    if calibration.temperature != 1.0 or calibration.sides != "both":
-        raise TaskError(
-            f"the first treatment, {treatment.name}, has a temperature or a side of its own, so no grid of "
-            "temperatures can be set on it: put another one first, such as none."
-        )
 
 
 def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:

@@ -1,10 +1,8 @@
-"""`RetrievalSummary`: what an evaluation's log says of each treatment and index, in numbers."""
-
-from __future__ import annotations
+"""`RetrievalSummary`: what an evaluation's log says of each treatment and index, in numbers, also by length."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -16,8 +14,11 @@ from fairspan.stats.holm import holm
 from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, query_change, query_effects
 
 DOCUMENTS_ONLY = "+sides=document"
+SHARE = 0.2
+"""Of the queries or documents, those that count as shortest or longest (LC §5)."""
 # Absolute positions are grouped into ranges of so many tokens, of which the last one is open.
 RANGE, MOST_RANGES = 128, 8
+RANK = "rank"
 QUERY_KEYS = ["lead", "later", "order", "query", "document"]
 
 
@@ -28,10 +29,14 @@ class Arm:
     treatment: str
     index: str
 
+    @property
+    def name(self) -> str:
+        """The treatment, whether or not it acts on documents only."""
+        return self.treatment.removesuffix(DOCUMENTS_ONLY)
+
     def __str__(self) -> str:
-        name = self.treatment.removesuffix(DOCUMENTS_ONLY)
-        only = "" if name == self.treatment else ", documents only"
-        return f"{name}{only}" + ("" if self.index == "whole" else f", {self.index}")
+        only = "" if self.name == self.treatment else ", documents only"
+        return f"{self.name}{only}" + ("" if self.index == "whole" else f", {self.index}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,33 @@ class Result:
     change: QueryChange | None = None
     p_value: float = np.nan
     p_psi: float = np.nan
+
+    @property
+    def by_group(self) -> list[tuple[str, int, Interval, Interval | None]]:
+        """Of every position group its name, number of queries, mean and change."""
+        changes = [None] * len(self.groups) if self.change is None else self.change.groups
+        counts, means = self.effects.counts.group_queries, self.effects.groups
+        return list(zip(self.groups, counts, means, changes, strict=True))
+
+    @property
+    def overall_change(self) -> Interval | None:
+        return None if self.change is None else self.change.overall
+
+
+@dataclass(frozen=True, slots=True)
+class LengthGroup:
+    """A metric of one arm on the shortest or longest queries, or the mean rank of the longest documents.
+
+    `tokens` are the shortest and the longest of them; `change` is against the first arm on the same queries.
+    """
+
+    arm: Arm
+    group: str
+    measure: str
+    count: int
+    tokens: tuple[int, int]
+    value: Interval
+    change: Interval | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +121,11 @@ class RetrievalSummary:
         wanted = (arm, metric or self.results[0].metric, plan)
         return next(one for one in self.results if (one.arm, one.metric, one.plan) == wanted)
 
+    def twin_of(self, arm: Arm) -> Arm | None:
+        """The same treatment on documents only, if it was measured as well."""
+        twin = Arm(arm.treatment + DOCUMENTS_ONLY, arm.index)
+        return twin if twin in self.arms else None
+
     def cost(self, arm: Arm) -> dict[str, Any]:
         """What an arm's index takes: tokens to read, seconds, vectors and bytes.
 
@@ -98,56 +135,92 @@ class RetrievalSummary:
         costs = self.log.header["costs"]
         found = next(one for one in costs if (one["treatment"], one["index"]) == (arm.treatment, arm.index))
         timed = [one for one in costs if one["seconds"]]
-        alike = [one for one in timed if one["treatment"] == arm.treatment] or timed
-        if found["seconds"] is not None or not alike:
+        other = next((one for one in timed if one["treatment"] == arm.treatment), timed[0] if timed else None)
+        if found["seconds"] is not None or other is None:
             return {**found, "estimated": False}
-        return {**found, "seconds": found["tokens"] * alike[0]["seconds"] / alike[0]["tokens"], "estimated": True}
+        return {**found, "seconds": found["tokens"] * other["seconds"] / other["tokens"], "estimated": True}
 
-    def without(self, treatments: Collection[str]) -> RetrievalSummary:
-        """The same statistics with some treatments left out; what was corrected for them stays so."""
-        kept = [
-            tuple(one for one in found if one.arm.treatment not in treatments)
-            for found in (self.results, self.tokens_before)
-        ]
-        return replace(self, results=kept[0], tokens_before=kept[1])
+    def without(self, treatments: Collection[str]) -> Self:
+        """The same statistics without some treatments; p values stay corrected for them."""
+        results = tuple(one for one in self.results if one.arm.treatment not in treatments)
+        before = tuple(one for one in self.tokens_before if one.arm.treatment not in treatments)
+        return replace(self, results=results, tokens_before=before)
 
 
 def summarize_search(log: RunLog) -> RetrievalSummary:
     """Statistics of every arm of an evaluation's log."""
-    require_evaluation(log)
-    rows, arms = with_plan(log.rows), arms_of(log)
+    arms = _arms_of(log)
+    lead, later = pl.col("lead").fill_null(""), pl.col("later").fill_null("")
+    rows = log.rows.with_columns(plan=pl.when(lead == later).then(lead).otherwise(lead + ":" + later))
     measured = rows["measure"].unique(maintain_order=True).to_list()
     metrics = [metric for metric in log.spec["metrics"] if metric in measured] or measured
     plans = rows["plan"].unique(maintain_order=True).to_list()
     seed = int(log.header["seed"])
     results = []
     for plan in ["", *(plans if len(plans) > 1 else [])]:
-        part = rows if plan == "" else rows.filter(pl.col("plan") == plan)
+        part = rows if plan == "" else rows.filter(plan=plan)
         for metric in metrics:
-            results += _results(part.filter(pl.col("measure") == metric), arms, metric, plan, seed)
+            results += _results(part.filter(measure=metric), arms, metric, plan, seed)
     return RetrievalSummary(log, tuple(results), _by_tokens_before(rows, arms, metrics[0], seed))
 
 
-def require_evaluation(log: RunLog) -> None:
+def by_length(log: RunLog) -> list[LengthGroup]:
+    """The first metric for the shortest and longest fifth of queries, and the mean rank of the longest documents.
+
+    These are the longest fifth of those that answer a query, counted once for each query that they answer.
+    """
+    arms = _arms_of(log)
+    measured = log.rows["measure"].unique().to_list()
+    metric = next((name for name in log.spec["metrics"] if name in measured), None)
+    found: list[LengthGroup] = []
+    if metric is not None and log.rows["query_tokens"].null_count() < len(log.rows):
+        found += _length_groups(log, arms, metric, "query_tokens", ("shortest queries", "longest queries"))
+    if RANK in measured:
+        found += _length_groups(log, arms, RANK, "tokens", ("longest documents",))
+    return found
+
+
+def _length_groups(
+    log: RunLog, arms: Sequence[Arm], measure: str, column: str, names: tuple[str, ...]
+) -> list[LengthGroup]:
+    """The last of `names` is for the longest, the one before it for the shortest."""
+    rows = log.rows.filter(measure=measure)
+    tables = {arm: _sorted(rows, arm) for arm in arms}
+    baseline, first = next(iter(tables.items()))
+    lengths, clusters, before = (first[name].to_numpy() for name in (column, "set", "value"))
+    low, high = np.quantile(lengths, [SHARE, 1 - SHARE])
+    groups = np.zeros(len(lengths), dtype=np.int64)
+    if len(names) > 1:
+        groups[lengths <= low] = 1
+    groups[lengths >= high] = len(names)
+    if len(np.unique(groups[groups > 0])) < len(names) or low == high:
+        return []
+    seed = int(log.header["seed"])
+    found = []
+    for arm, table in tables.items():
+        own = table["value"].to_numpy()
+        effects = query_effects(own, groups, clusters, rng=np.random.default_rng(seed))
+        changes: Sequence[Interval | None] = [None] * len(names)
+        if arm != baseline:
+            changes = query_change(before, own, groups, clusters, rng=np.random.default_rng(seed)).groups
+        for number, (name, mean, change) in enumerate(zip(names, effects.groups, changes, strict=True), start=1):
+            inside = lengths[groups == number]
+            tokens = int(inside.min()), int(inside.max())
+            found.append(LengthGroup(arm, name, measure, len(inside), tokens, mean, change))
+    return found
+
+
+def _arms_of(log: RunLog) -> list[Arm]:
+    """What was searched: whole documents first, in the order of the treatments."""
     if log.header.get("verb") != "evaluate":
         raise LogError(f"the run {log.run} is an {log.header.get('verb')}, not an evaluation.")
-
-
-def with_plan(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the language plan that each belongs to."""
-    lead, later = pl.col("lead").fill_null(""), pl.col("later").fill_null("")
-    return rows.with_columns(plan=pl.when(lead == later).then(lead).otherwise(lead + ":" + later))
-
-
-def arms_of(log: RunLog) -> list[Arm]:
-    """What was searched: whole documents first, in the order of the treatments."""
     arms = [Arm(*pair) for pair in log.rows.select("treatment", "part").unique(maintain_order=True).rows()]
     return sorted(arms, key=lambda arm: (arm.index != "whole", log.treatments.index(arm.treatment)))
 
 
-def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
-    """The rows of an arm, so ordered that those of two arms stand beside each other."""
-    return rows.filter((pl.col("treatment") == arm.treatment) & (pl.col("part") == arm.index)).sort(QUERY_KEYS)
+def _sorted(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
+    """The rows of an arm, in the same order for all arms."""
+    return rows.filter(treatment=arm.treatment, part=arm.index).sort(QUERY_KEYS)
 
 
 def position_groups(rows: pl.DataFrame) -> tuple[tuple[str, ...], np.ndarray]:
@@ -166,18 +239,15 @@ def change_of(before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed:
 
 
 def _results(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, plan: str, seed: int) -> list[Result]:
-    first, *others = (sorted_rows(rows, arm) for arm in arms)
+    first, *others = (_sorted(rows, arm) for arm in arms)
     names, groups = ((), np.zeros(0)) if _alone(first) else position_groups(first)
     effects = [_effects(own, groups, seed) for own in (first, *others)]
     changes = [change_of(first, own["value"].to_numpy(), groups, seed) for own in others]
     p_values, p_psi = holm([one.p_value for one in changes]), holm([one.p_psi for one in changes])
-    return [
-        Result(arms[0], metric, plan, names, effects[0]),
-        *(
-            Result(arm, metric, plan, names, own, change, float(p), float(q))
-            for arm, own, change, p, q in zip(arms[1:], effects[1:], changes, p_values, p_psi, strict=True)
-        ),
-    ]
+    found = [Result(arms[0], metric, plan, names, effects[0])]
+    for arm, own, change, p, q in zip(arms[1:], effects[1:], changes, p_values, p_psi, strict=True):
+        found.append(Result(arm, metric, plan, names, own, change, float(p), float(q)))
+    return found
 
 
 def _effects(rows: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryEffects:
@@ -206,7 +276,7 @@ def _by_tokens_before(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, seed
     names.append(f"{RANGE * (MOST_RANGES - 1)}…")
     found = []
     for arm in arms:
-        own = sorted_rows(rows.filter(pl.col("measure") == metric), arm)
+        own = _sorted(rows.filter(measure=metric), arm)
         ranges = np.minimum(own["offset"].fill_null(-RANGE).to_numpy() // RANGE, MOST_RANGES - 1) + 1
         kept, groups = _numbered(ranges, names)
         found.append(Result(arm, metric, "", kept, _effects(own, groups, seed)))
@@ -215,8 +285,6 @@ def _by_tokens_before(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, seed
 
 def _numbered(groups: np.ndarray, names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
     """Groups without the empty ones between them."""
-    there = [number for number in np.unique(groups).tolist() if number > 0]
-    renumbered = np.zeros(len(groups), dtype=np.int64)
-    for place, number in enumerate(there, start=1):
-        renumbered[groups == number] = place
+    there = np.unique(groups[groups > 0])
+    renumbered = np.where(groups > 0, np.searchsorted(there, groups) + 1, 0)
     return tuple(names[number] for number in there), renumbered

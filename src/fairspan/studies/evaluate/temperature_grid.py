@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from fairspan.report.text import number, with_bounds
@@ -13,12 +14,9 @@ SIDES = ("query", "document")
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """One pair of temperatures.
+    """The metric at one pair of temperatures, and its change from (1, 1) on the same queries; None for (1, 1).
 
-    Attributes:
-        value: the metric.
-        change: against (1, 1), query by query; None for that pair itself.
-        p_value: of that change, adjusted by Holm for all arms of the evaluation; NaN for (1, 1).
+    The p value of the change is adjusted by Holm for all arms of the evaluation.
     """
 
     query: float
@@ -38,13 +36,7 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True)
 class TemperatureGrid:
-    """One metric at every pair of temperatures.
-
-    Attributes:
-        base: the treatment that the temperatures are set on; it is the cell (1, 1).
-        temperatures: from 1 downwards, the same for both sides.
-        cells: by the query's temperature, then by the document's.
-    """
+    """One metric of `base` at every pair of temperatures, from 1 downwards, by the query's, then the document's."""
 
     base: Arm
     metric: str
@@ -72,28 +64,24 @@ class TemperatureGrid:
         """The treatments that the grid added to the evaluation."""
         return frozenset(one.arm.treatment for one in self.cells if one.change is not None)
 
-    @property
-    def best(self) -> GridCell:
-        """The highest value; of equal ones the pair nearest to (1, 1)."""
-        return max(self.cells, key=lambda one: (one.value.estimate, one.query + one.document))
-
     def verdict(self) -> tuple[str, str]:
         """The kind of advice, and one sentence: whether any pair is better than (1, 1), beyond chance."""
-        best = self.best
+        # Of equal values the pair nearest to (1, 1).
+        best = max(self.cells, key=lambda one: (one.value.estimate, one.query + one.document))
         gains = [one for one in self.cells if one.p_value < 0.05 and one.settled == "gain"]
         losses = [one for one in self.cells if one.settled == "loss"]
-        lost = f"; for {len(losses)} of {len(self.cells) - 1} pairs the interval lies below 0" if losses else ""
+        lost = f"; for {len(losses)} of {len(self.cells) - 1} pairs the interval is below 0" if losses else ""
         if gains:
             chosen = max(gains, key=lambda one: one.value.estimate)
-            return "use", f"query {chosen.query:g}, document {chosen.document:g}: {self._told(chosen)}{lost}"
+            return "use", f"query {chosen.query:g}, document {chosen.document:g}: {self._gain(chosen)}{lost}"
         if best.change is None:
             return "leave", f"keep both at 1: no pair finds more{lost}"
         return "more data", (
             f"no pair is better beyond chance: the best, query {best.query:g}, document {best.document:g}, has "
-            f"{self._told(best)}{lost}"
+            f"{self._gain(best)}{lost}"
         )
 
-    def _told(self, cell: GridCell) -> str:
+    def _gain(self, cell: GridCell) -> str:
         means = " → ".join(number(one.value.estimate) for one in (self.cell(1.0, 1.0), cell))
         return f"{self.metric} {means} ({with_bounds(cell.change, '+.3f')})"
 
@@ -106,11 +94,10 @@ def temperature_grid(summary: RetrievalSummary) -> TemperatureGrid | None:
     base = summary.baseline
     named = {**_pairs(summary.log.spec["treatments"], values), (1.0, 1.0): base.treatment}
     cells = []
-    for query in values:
-        for document in values:
-            result = summary.result(Arm(named[query, document], base.index))
-            change = None if result.change is None else result.change.overall
-            cells.append(GridCell(query, document, result.arm, result.effects.overall, change, result.p_value))
+    for query, document in product(values, repeat=2):
+        result = summary.result(Arm(named[query, document], base.index))
+        value, change = result.effects.overall, result.overall_change
+        cells.append(GridCell(query, document, result.arm, value, change, result.p_value))
     return TemperatureGrid(base, summary.metrics[0], values, tuple(cells))
 
 

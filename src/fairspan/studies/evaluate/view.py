@@ -4,12 +4,11 @@ from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate import charts, tables
-from fairspan.studies.evaluate.advice import BADGES
-from fairspan.studies.evaluate.findings import Findings, findings_of
+from fairspan.studies.evaluate.findings import BADGES, Findings, findings_of
 
 SEARCH = (
     "Every query is searched among all documents of its index by exact inner products; equal scores are always "
-    "ranked in the same way. A position is where in its document the evidence of a query lies."
+    "ranked in the same way. A position is where the evidence of a query is in its document."
 )
 TESTS = (
     "Treatments are compared with the first one on the same queries. Intervals resample whole clusters of queries "
@@ -29,14 +28,8 @@ def view_of(log: RunLog, *, lengths: bool = False) -> View:
         lengths: whether the terminal shows the search by length as well; then one that cannot be had is an error.
     """
     found = findings_of(log, lengths=lengths)
-    sections = [
-        _temperatures(found),
-        _by_position(found),
-        _overall(found),
-        _by_index(found),
-        _by_length(found, brief=lengths),
-    ]
-    shown = tuple(section for section in sections if section is not None)
+    sections = [_by_position(found), _overall(found), _by_index(found), _by_length(found, brief=lengths)]
+    shown = tuple(section for section in (_temperatures(found), *sections) if section is not None)
     return View(
         title=f"What search finds with {model_name(log.model)}",
         heading=_heading(log),
@@ -81,45 +74,45 @@ def _temperatures(found: Findings) -> Section | None:
 
 
 def _by_position(found: Findings) -> Section | None:
-    drawn = charts.position_charts(found)
+    drawn, (_, *plans) = charts.position_charts(found), found.summary.plans
     if not drawn:
         return None
+    by_plan = [tables.position_table(found, plans)] if plans else []
     before, table = charts.tokens_before_chart(found), tables.tokens_before_table(found)
     return Section(
         "Search by position",
-        f"Bars are the mean {found.summary.metrics[0]} of the queries whose evidence lies there, with 95 % intervals "
+        f"Bars are the mean {found.summary.metrics[0]} of the queries with evidence there, with 95 % intervals "
         "from resampling whole clusters of queries. Lower bars mean that evidence there is harder to find.",
         charts=(*drawn, *([before] if before else [])),
-        folded=(*tables.position_tables(found), *([table] if table else [])),
+        folded=(tables.position_table(found), *by_plan, *([table] if table else [])),
     )
 
 
 def _overall(found: Findings) -> Section:
-    first, *others = tables.quality_tables(found)
+    _, *plans = found.summary.plans
+    by_plan = [tables.quality_table(found, plans)] if plans else []
     advice = [tables.advice_table(found)] if found.advice else []
-    # One arm beside a grid is the cell (1, 1) of it.
+    # A single arm with a grid is the grid's cell (1, 1).
     alone = found.grid is not None and len(found.summary.arms) == 1
     return Section(
         "Search overall",
         "Means over all queries, with 95 % intervals.",
         charts=() if alone else (charts.overall_chart(found),),
-        tables=(first,),
-        folded=(*others, *advice),
+        tables=(tables.quality_table(found),),
+        folded=(*by_plan, *advice),
     )
 
 
 def _by_index(found: Findings) -> Section | None:
-    chart, table = charts.index_chart(found), tables.cost_table(found)
-    if table is None:
+    if "costs" not in found.frames:
         return None
-    return Section("Indexes and their costs", charts=(chart,) if chart else (), tables=(table,))
+    chart = charts.index_chart(found)
+    return Section("Indexes and their costs", charts=(chart,) if chart else (), tables=(tables.cost_table(found),))
 
 
 def _by_length(found: Findings, *, brief: bool) -> Section | None:
-    chart, table = charts.length_chart(found), tables.length_table(found, brief=brief)
-    if chart is None or table is None:
+    if not found.lengths:
         return None
-    intro = (
-        "The shortest and the longest fifth of the queries, and of the documents that answer one the longest fifth."
-    )
+    intro = "The shortest and longest fifth of the queries, and the longest fifth of the documents that answer one."
+    chart, table = charts.length_chart(found), tables.length_table(found, brief=brief)
     return Section("Search by length", intro, charts=(chart,), tables=(table,))
