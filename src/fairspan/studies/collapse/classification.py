@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairspan.errors import MissingExtra, StatisticsError, TaskError
 from fairspan.retrieval.records import records
-from fairspan.studies.collapse.schedules.held_out import split
+from fairspan.studies.collapse.schedules import split
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.str_]
