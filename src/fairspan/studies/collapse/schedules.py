@@ -300,7 +300,7 @@ def _columns(
     names = [str(number) for number in range(len(table))] if documents is None else [str(name) for name in documents]
     if size.shape != (len(table),) or len(names) != len(table):
         raise StatisticsError(
-            f"scores have {len(table)} rows, lengths {size.size} and documents {len(names)}: give one of each per text."
+            f"scores have {len(table)} rows, lengths {size.size} and documents {len(names)}: each text needs one."
         )
     for name, column in (("scores", table), ("lengths", size)):
         if not np.isfinite(column).all():

@@ -6,11 +6,41 @@ import polars as pl
 
 from fairspan.report.table import Cell, Column, Row, Table, row
 from fairspan.report.text import model_name
-from fairspan.studies.collapse.labels import LABELS, label, meaning
+from fairspan.studies.collapse.spec import WORDS
 from fairspan.studies.collapse.summary import LengthSummary
 
-CLASSIFICATION = ("correct", "entropy")
-LAST_LAYER = ("sigma_a", "theorem_3", "sigma_s")
+LABELS = {
+    "cosine": "mean pairwise cosine",
+    "distance": "distance to the centre",
+    "rank": "effective rank",
+    "correct": "accuracy",
+    "entropy": "entropy in nats",
+    "sigma_a": "σ_a",
+    "theorem_3": "Theorem 3's bound on σ_a",
+    "sigma_s": "σ_s of the scores",
+    "filter_rate": "log filter rate",
+    "theorem_2": "Theorem 2's bound on the filter rate",
+    "hc_dc": "‖HC‖/‖DC‖",
+    WORDS: "raw word embeddings",
+}
+MEANINGS = {
+    "cosine": "how similar different texts of one length are",
+    "distance": "mean over texts, each to the mean of the others",
+    "rank": "how many directions the texts really use",
+    "sigma_a": "the smaller it is, the more similar attention makes the tokens",
+    "filter_rate": "how much of the differences between tokens a layer keeps (logarithm)",
+    "hc_dc": "how much the tokens of a text differ from their mean",
+}
+
+
+def label(name: str) -> str:
+    """The words for a measure or the control; a treatment has its own name."""
+    return LABELS.get(name, name)
+
+
+def meaning(measure: str) -> str:
+    """A measure and what it says, in one line."""
+    return f"{label(measure)}: {MEANINGS[measure]}"
 
 
 def tables_of(summary: LengthSummary) -> list[Table]:
@@ -64,14 +94,16 @@ def classification_table(summary: LengthSummary) -> Table:
         tuple(rows),
         summary.classification,
         grouped=1,
-        notes=(f"*: differs from {summary.baseline}, 0 lies outside the 95 % interval of the change",),
+        notes=(f"*: differs from {summary.baseline}, 0 is outside the 95 % interval of the change",),
         brief=True,
     )
 
 
 def last_layer_table(summary: LengthSummary) -> Table:
     """σ by length in the last layer; the frame has every quantity of every layer."""
-    shown = pl.concat([summary.last_layers.filter(measure=measure) for measure in LAST_LAYER])
+    shown = pl.concat(
+        [summary.last_layers.filter(measure=measure) for measure in ("sigma_a", "theorem_3", "sigma_s")]
+    )
     return Table(
         "spectra",
         f"Attention of the last layer by length ({where(summary)})",
@@ -158,7 +190,7 @@ def _rows(
     """One row for each combination of the columns `heads`, with the value of each of `keys`."""
     found = []
     for names, own in frame.group_by(*heads, maintain_order=True):
-        told = [summary.name(name) if isinstance(name, int) else label(str(name)) for name in names]
+        named = [summary.name(name) if isinstance(name, int) else label(str(name)) for name in names]
         values = dict(own.select(key, value).rows())
-        found.append(row(*told, cells=[Cell(values.get(one), form) for one in keys]))
+        found.append(row(*named, cells=[Cell(values.get(one), form) for one in keys]))
     return tuple(found)
