@@ -1,8 +1,9 @@
 """Texts of known length: the same documents cut to several lengths, or whole documents by length."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,10 @@ def cut_documents(
             texts of a document start there, so that a longer one holds the shorter ones.
     """
     wanted = np.array(sorted(set(lengths)), dtype=np.int64)
-    _require_valid(wanted, documents, tolerance, start)
+    if not len(wanted) or wanted[0] < 1:
+        raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
+    if not 0 <= tolerance < 1:
+        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
     room = _room(wanted, counter)
     reading = _Reading(language, wanted, counter, room, tolerance, start)
     ids = sorted(corpus.ids([language]))
@@ -129,9 +133,6 @@ def natural_lengths(
     Args:
         documents: how many to use at most in each bin, drawn at random.
     """
-    if width < 1:
-        raise DesignError(f"bins are at least 1 wide, got {width}.")
-    _require_some(documents)
     ids = sorted(corpus.ids([language]))
     texts = [corpus.text(name, language) for name in ids]
     counts = counter.count(texts)
@@ -165,10 +166,10 @@ def natural_lengths(
 
 @runtime_checkable
 class _ShowsOffsets(Protocol):
-    """A counter that knows which characters each token stands for."""
+    """A counter that knows the characters of each token."""
 
     def offsets(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """[tokens, 2] of each text; special tokens have an empty range, tokens of the prompt lie before 0."""
+        """[tokens, 2] of each text; special tokens have an empty range, tokens of the prompt are before 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +189,7 @@ class _Reading:
         return np.asarray(np.abs(tokens - self.wanted) <= self.tolerance * self.wanted + 1e-9)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sentences:
+class _Sentences(NamedTuple):
     """The sentences of a text: their characters, and the tokens of the text up to each one's first and last."""
 
     spans: list[Span]
@@ -239,14 +239,11 @@ def _measure(texts: Sequence[str], reading: _Reading) -> list[_Sentences]:
     Cut out of its text, a part may have a token more or less; what was chosen is counted again.
     """
     found = [sentences(text, reading.language) for text in texts]
-    offsets = None
     if isinstance(reading.counter, _ShowsOffsets):
-        try:
+        # Some tokenizers do not map tokens back to characters.
+        with suppress(EncodingError):
             offsets = reading.counter.offsets(texts)
-        except EncodingError:
-            offsets = None  # a tokenizer that does not map tokens back to characters
-    if offsets is not None:
-        return [_by_offsets(spans, table) for spans, table in zip(found, offsets, strict=True)]
+            return [_by_offsets(spans, table) for spans, table in zip(found, offsets, strict=True)]
     pieces = [_pieces(text, spans) for text, spans in zip(texts, found, strict=True)]
     counts = iter(reading.counter.count([piece for some in pieces for piece in some]))
     return [_by_counts(spans, [next(counts) for _ in spans]) for spans in found]
@@ -284,21 +281,6 @@ def _count(parts: Sequence[Sequence[str]], names: Sequence[str], reading: _Readi
         rows = zip(reading.wanted.tolist(), some, tokens, strict=True) if good else ()
         found.append([LengthText(name, reading.language, length, part, own) for length, part, own in rows])
     return found
-
-
-def _require_valid(wanted: Counts, documents: int | None, tolerance: float, start: str) -> None:
-    if not len(wanted) or wanted[0] < 1:
-        raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
-    if not 0 <= tolerance < 1:
-        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
-    if start not in get_args(Start):
-        raise DesignError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {start!r}.")
-    _require_some(documents)
-
-
-def _require_some(documents: int | None) -> None:
-    if documents is not None and documents < 1:
-        raise DesignError(f"documents must be at least 1, or left out for all, got {documents}.")
 
 
 def _room(wanted: Counts, counter: TokenCounter) -> int | None:

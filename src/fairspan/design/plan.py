@@ -1,4 +1,4 @@
-"""`LanguagePlan`: which language stands at which position."""
+"""`LanguagePlan`: which language is used at which position."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
