@@ -86,7 +86,13 @@ def cut_documents(
         raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
     if not 0 <= tolerance < 1:
         raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
-    room = _room(wanted, counter)
+    room = None if counter.window is None else counter.window - counter.count_whole([""])[0]
+    if room is not None and wanted[-1] > room:
+        beyond = ", ".join(str(length) for length in wanted if length > room)
+        raise DesignError(
+            f"texts of {beyond} {counter.unit} do not fit: the model reads {counter.window}, of which {room} are "
+            f"text. Use lengths up to {room}, or a model with a longer window."
+        )
     reading = _Reading(language, wanted, counter, room, tolerance, start)
     ids = sorted(corpus.ids([language]))
     rng = np.random.default_rng(seed)
@@ -246,7 +252,11 @@ def _measure(texts: Sequence[str], reading: _Reading) -> list[_Sentences]:
             return [_by_offsets(spans, table) for spans, table in zip(found, offsets, strict=True)]
     pieces = [_pieces(text, spans) for text, spans in zip(texts, found, strict=True)]
     counts = iter(reading.counter.count([piece for some in pieces for piece in some]))
-    return [_by_counts(spans, [next(counts) for _ in spans]) for spans in found]
+    measured = []
+    for spans in found:
+        own = np.array([next(counts) for _ in spans], dtype=np.int64)
+        measured.append(_Sentences(spans, own.cumsum() - own, own.cumsum()))
+    return measured
 
 
 def _by_offsets(spans: list[Span], offsets: NDArray[np.int64]) -> _Sentences:
@@ -260,11 +270,6 @@ def _pieces(text: str, spans: list[Span]) -> list[str]:
     """The text from each sentence's first character to the next one's."""
     ends = [*(begin for begin, _ in spans[1:]), *(end for _, end in spans[-1:])]
     return [text[begin:end] for (begin, _), end in zip(spans, ends, strict=True)]
-
-
-def _by_counts(spans: list[Span], counts: list[int]) -> _Sentences:
-    until = np.cumsum(counts, dtype=np.int64)
-    return _Sentences(spans, until - np.array(counts, dtype=np.int64), until)
 
 
 def _count(parts: Sequence[Sequence[str]], names: Sequence[str], reading: _Reading) -> list[list[LengthText]]:
@@ -281,20 +286,6 @@ def _count(parts: Sequence[Sequence[str]], names: Sequence[str], reading: _Readi
         rows = zip(reading.wanted.tolist(), some, tokens, strict=True) if good else ()
         found.append([LengthText(name, reading.language, length, part, own) for length, part, own in rows])
     return found
-
-
-def _room(wanted: Counts, counter: TokenCounter) -> int | None:
-    """What a text may have: the window less special tokens and prompt."""
-    if counter.window is None:
-        return None
-    room = counter.window - counter.count_whole([""])[0]
-    if wanted[-1] > room:
-        beyond = ", ".join(str(length) for length in wanted if length > room)
-        raise DesignError(
-            f"texts of {beyond} {counter.unit} do not fit: the model reads {counter.window}, of which {room} are "
-            f"text. Use lengths up to {room}, or a model with a longer window."
-        )
-    return room
 
 
 def _none_reach(seen: int, reached: Counts, reading: _Reading) -> str:

@@ -90,8 +90,8 @@ def classify(
     With its own settings (an L2 penalty of C = 1) and at most `iterations` iterations. Vectors are taken
     unmodified, and what the penalty does depends on their norms.
     """
-    train, test = _vectors(vectors_train, "training"), _vectors(vectors_test, "test")
-    known, wanted = _labels(labels_train, len(train), "training"), _labels(labels_test, len(test), "test")
+    train, known = _columns(vectors_train, labels_train, "training")
+    test, wanted = _columns(vectors_test, labels_test, "test")
     if train.shape[1] != test.shape[1]:
         raise StatisticsError(
             f"training vectors have {train.shape[1]} dimensions and test vectors {test.shape[1]}: embed both with "
@@ -141,8 +141,8 @@ def _train(vectors: Floats, labels: Labels, iterations: int) -> tuple[Any, list[
     return model, [f"the classifier had not converged when it stopped after {taken} iterations"]
 
 
-def _vectors(vectors: ArrayLike, name: str) -> Floats:
-    rows = np.asarray(vectors, np.float64)
+def _columns(vectors: ArrayLike, labels: Sequence[str | int], name: str) -> tuple[Floats, Labels]:
+    rows, column = np.asarray(vectors, np.float64), np.array([str(label) for label in labels], dtype=np.str_)
     if rows.ndim != 2 or not rows.size:
         raise StatisticsError(f"{name} vectors must be [texts, dimensions], got shape {rows.shape}.")
     wrong = np.flatnonzero(~np.isfinite(rows).all(1))
@@ -151,11 +151,6 @@ def _vectors(vectors: ArrayLike, name: str) -> Floats:
             f"{len(wrong)} of {len(rows)} {name} vectors are not finite, the first in row {wrong[0]}: omit those "
             "texts or embed them again."
         )
-    return rows
-
-
-def _labels(labels: Sequence[str | int], count: int, name: str) -> Labels:
-    column = np.array([str(label) for label in labels], dtype=np.str_)
-    if len(column) != count:
-        raise StatisticsError(f"there are {count} {name} vectors and {len(column)} labels: give one each.")
-    return column
+    if len(column) != len(rows):
+        raise StatisticsError(f"there are {len(rows)} {name} vectors and {len(column)} labels: give one each.")
+    return rows, column

@@ -96,29 +96,21 @@ def fitted(
     first = next(iter(tables.values()))
     scores = np.stack([table["value"].to_numpy() for table in tables.values()], axis=1)
     bins = np.array([int(part) for part in first["part"]])
-    documents = first["document"].to_list()
-    parts = split(documents, seed=seed)
-    values = list(tried.values())
-    found = fit_schedule(
-        scores, bins, values, list(lengths), rng=np.random.default_rng(seed), documents=documents, split=parts
-    )
-    test = ~parts.in_fit(documents)
-    chosen = np.array([values.index(one.temperature) for one in found.bins])
-    taken = scores[np.arange(len(bins)), chosen[np.searchsorted(list(lengths), bins)]]
-    clusters = np.array(documents)[test]
-    change = query_change(
-        scores[test, values.index(1.0)],
-        taken[test],
-        np.searchsorted(list(lengths), bins[test]) + 1,
-        clusters,
-        rng=np.random.default_rng(seed),
-    )
+    documents, edges, values = first["document"].to_list(), list(lengths), list(tried.values())
+    parts, rng = split(documents, seed=seed), np.random.default_rng(seed)
+    found = fit_schedule(scores, bins, values, edges, rng=rng, documents=documents, split=parts)
+    test, places = ~parts.in_fit(documents), np.searchsorted(edges, bins)
+    chosen = np.array([values.index(one.temperature) for one in found.bins])[places]
+    before, after = scores[test, values.index(1.0)], scores[test, chosen[test]]
+    clusters, rng = np.array(documents)[test], np.random.default_rng(seed)
+    change = query_change(before, after, places[test] + 1, clusters, rng=rng)
+    tested = len(set(clusters.tolist()))
     return {
         "acts": found.acts,
         "steps": [{"length": one.begin, "temperature": one.temperature} for one in found.bins],
         "schedule": [[begin + added, value] for begin, value in found.schedule.steps] if found.acts else [],
-        "fitted_documents": len(set(documents)) - len(set(clusters.tolist())),
-        "tested_documents": len(set(clusters.tolist())),
+        "fitted_documents": len(set(documents)) - tested,
+        "tested_documents": tested,
         "tested_change": _plain(change.overall),
         "notes": list(found.notes),
     }

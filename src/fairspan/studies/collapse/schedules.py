@@ -133,13 +133,12 @@ def split(ids: Iterable[str], seed: int = 0, share: float = 0.5, *, purpose: str
     if not 0 < share < 1:
         raise StatisticsError(f"share must be between 0 and 1, got {share}.")
     names = list(dict.fromkeys(ids))
-    in_fit = [_draw(name, seed, purpose) < share for name in names]
-    fit, test = ([name for name, own in zip(names, in_fit, strict=True) if own is part] for part in (True, False))
-    if not fit or not test:
+    fit = {name for name in names if _draw(name, seed, purpose) < share}
+    if len(fit) in (0, len(names)):
         raise StatisticsError(
             f"{len(names)} documents fall into one part at share={share} and seed={seed}: give more of them."
         )
-    return Split(tuple(fit), tuple(test))
+    return Split(tuple(name for name in names if name in fit), tuple(name for name in names if name not in fit))
 
 
 def _draw(name: str, seed: int, purpose: str) -> float:
@@ -217,7 +216,9 @@ def fit_schedule(
             f"{level}, {draws} and {least_documents}."
         )
     table, size, names = _columns(scores, lengths, temperatures, documents)
-    borders = _borders(edges)
+    borders = [int(edge) for edge in edges]
+    if not borders or borders[0] < 0 or any(b <= a for a, b in pairwise(borders)) or borders != list(edges):
+        raise StatisticsError(f"edges are whole token counts that rise from 0 upwards, got {list(edges)}.")
     bins = np.searchsorted(borders, size, side="right") - 1
     used = bins >= 0
     if split is not None:
@@ -307,10 +308,3 @@ def _columns(
             row = int(np.argwhere(~np.isfinite(column))[0][0])
             raise StatisticsError(f"{name} are not finite in row {row}: omit that text or measure it again.")
     return table, size, names
-
-
-def _borders(edges: Sequence[int]) -> list[int]:
-    borders = [int(edge) for edge in edges]
-    if not borders or borders[0] < 0 or any(b <= a for a, b in pairwise(borders)) or borders != list(edges):
-        raise StatisticsError(f"edges are whole token counts that rise from 0 upwards, got {list(edges)}.")
-    return borders

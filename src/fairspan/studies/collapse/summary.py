@@ -145,10 +145,8 @@ class LengthSummary:
         if bounds(change) == UNKNOWN:
             return "unknown", "too few documents to say whether long texts are more similar"
         word, kind = "stable", "about as similar"
-        if change.low > 0:
-            word, kind = "collapses", "more similar"
-        elif change.high < 0:
-            word, kind = "spreads", "less similar"
+        if change.low > 0 or change.high < 0:
+            word, kind = ("collapses", "more similar") if change.low > 0 else ("spreads", "less similar")
         return word, (
             f"long texts are {kind}: mean cosine {number(short.estimate)} at {self.name(first)} tokens, "
             f"{number(long.estimate)} at {self.name(last)} ({with_bounds(change, '+.3f')})"
@@ -159,18 +157,25 @@ class LengthSummary:
 
         None where no temperature that was tried is enough, or where there are too few documents to tell.
         """
-        known = {str(one["name"]): temperature_of(Treatment.from_dict(one)) for one in self.log.spec["treatments"]}
-        tried = sorted(((known[name] or 0.0, name) for name in self.treatments if known[name]), reverse=True)
+        tried = sorted(
+            ((value, name) for name, value in self._tried.items() if name in self.treatments), reverse=True
+        )
         return [
             (length, next((value for value, name in tried if self._no_more_similar(name, length)), None))
             for length in self.lengths
         ]
 
+    @cached_property
+    def _tried(self) -> dict[str, float]:
+        """The treatments that only set a temperature, and that temperature."""
+        asked = [Treatment.from_dict(one) for one in self.log.spec["treatments"]]
+        return {one.name: value for one in asked if (value := temperature_of(one)) is not None}
+
     def advice(self) -> str:
         """What the geometry suggests, in one line. Whether it helps is for search and classification to say."""
         if len(self.lengths) < 2:
             return "nothing: there is one length only"
-        if not any(temperature_of(Treatment.from_dict(one)) for one in self.log.spec["treatments"]):
+        if not self._tried:
             return "nothing: no temperature was tried"
         found = self.suggestion()
         if all(value == 1 for _, value in found):
