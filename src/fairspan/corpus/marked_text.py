@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 from fairspan.corpus.segment import Segment, describe
@@ -129,13 +129,11 @@ def _segment(number: int, given: object) -> Segment:
             raise CorpusError(f"a text or an object with 'text' is expected, got {describe(given)}.")
         if "text" not in fields:
             raise CorpusError(f"there is no field 'text'. Fields there: {', '.join(map(str, fields)) or 'none'}.")
-        language = fields.get("language")
-        segment = Segment(
-            str(number), _UNKNOWN if language is None else language, fields["text"], fields.get("title")
-        )
+        language = _UNKNOWN if fields.get("language") is None else fields["language"]
+        segment = Segment(str(number), language, fields["text"], fields.get("title"))
     except CorpusError as error:
         raise CorpusError(f"segment {number}: {error}") from None
-    return Segment(segment.id, segment.language, segment.text.strip(), segment.title)
+    return replace(segment, text=segment.text.strip())
 
 
 def _without_rules(text: str, *, alone: bool) -> MarkedText:
@@ -156,8 +154,7 @@ def _without_rules(text: str, *, alone: bool) -> MarkedText:
     kept = [run.strip() for run in runs if run.strip()]
     if not kept:
         raise CorpusError("the text is empty: it has nothing but rules.")
-    joined = join_segments(kept)
-    return MarkedText(joined.text, joined.pieces, "rule")
+    return replace(join_segments(kept), borders="rule")
 
 
 def _is_rule(line: str) -> bool:
@@ -186,9 +183,7 @@ def _sections(text: str) -> Iterator[Piece]:
     if rest.strip():
         title = before[0][2] if before and not text[: before[0][0]].strip() else None
         yield Piece(*stripped(text, 0, first), title)
-    starts = [start for start, _, _, _ in borders]
-    if not rest.strip():
-        starts[0] = 0
+    starts = [first if rest.strip() else 0, *(start for start, *_ in borders[1:])]
     for (start, end), (_, _, title, _) in zip(pairwise([*starts, len(text)]), borders, strict=True):
         yield Piece(*stripped(text, start, end), title or None)
 
@@ -231,8 +226,5 @@ def _front_matter(lines: Sequence[str]) -> int:
 
 def _lines(text: str) -> list[tuple[int, str]]:
     """Where each line begins, and the line."""
-    found, place = [], 0
-    for line in text.split("\n"):
-        found.append((place, line))
-        place += len(line) + 1
-    return found
+    lines = text.split("\n")
+    return list(zip(accumulate((len(line) + 1 for line in lines[:-1]), initial=0), lines, strict=True))

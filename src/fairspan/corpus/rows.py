@@ -146,8 +146,7 @@ def _segment(fields: Mapping[str, Any], language: str, id_field: str) -> Segment
         if field not in fields:
             raise CorpusError(missing_field(field, fields))
     given = fields[id_field]
-    whole = isinstance(given, int) and not isinstance(given, bool)
-    if not whole and not isinstance(given, str):
+    if isinstance(given, bool) or not isinstance(given, int | str):
         raise CorpusError(f"'{id_field}' must be text or a whole number, got {describe(given)}.")
     return Segment(str(given), language, fields["text"], fields.get("title"))
 

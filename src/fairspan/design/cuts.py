@@ -109,7 +109,13 @@ def cut_documents(
         if texts:
             kept[document] = texts
     if not kept:
-        raise DesignError(_none_reach(seen, reached, reading))
+        by_length = ", ".join(f"{length}: {count}" for length, count in zip(wanted, reached, strict=True))
+        other = ", start at a random sentence" if start == "beginning" else ""
+        raise DesignError(
+            f"none of {seen} documents in {language!r} has a sentence border within {tolerance:.0%} of every length "
+            f"(documents that have one, by length in {counter.unit}: {by_length}). Raise the tolerance, name fewer "
+            f"lengths{other}, or use longer documents."
+        )
     notes = []
     if len(kept) < seen:
         notes.append(
@@ -134,7 +140,7 @@ def natural_lengths(
     """Whole documents in bins of `width` tokens, [0, width), [width, 2·width), …, as in LC Figs. 1 and 3.
 
     Long documents may be about other things than short ones; `cut_documents` rules that out. Documents longer than
-    the model's window are left out, and a note counts them.
+    the model's window are not used, and a note counts them.
 
     Args:
         documents: how many to use at most in each bin, drawn at random.
@@ -142,9 +148,8 @@ def natural_lengths(
     ids = sorted(corpus.ids([language]))
     texts = [corpus.text(name, language) for name in ids]
     counts = counter.count(texts)
-    fits = [True] * len(ids)
-    if counter.window is not None:
-        fits = [length <= counter.window for length in counter.count_whole(texts)]
+    window = counter.window
+    fits = [window is None or length <= window for length in counter.count_whole(texts)]
     if not any(fits):
         raise DesignError(
             f"none of {len(ids)} documents in {language!r} fits into the model's {counter.window} {counter.unit}: "
@@ -191,7 +196,7 @@ class _Reading:
 
     def close(self, tokens: Counts) -> NDArray[np.bool_]:
         """Which of tokens[..., lengths] are within the tolerance."""
-        # The slack keeps a length that lies exactly on the limit inside it, whatever the rounding.
+        # The slack keeps a length that is exactly on the limit inside it, whatever the rounding.
         return np.asarray(np.abs(tokens - self.wanted) <= self.tolerance * self.wanted + 1e-9)
 
 
@@ -286,13 +291,3 @@ def _count(parts: Sequence[Sequence[str]], names: Sequence[str], reading: _Readi
         rows = zip(reading.wanted.tolist(), some, tokens, strict=True) if good else ()
         found.append([LengthText(name, reading.language, length, part, own) for length, part, own in rows])
     return found
-
-
-def _none_reach(seen: int, reached: Counts, reading: _Reading) -> str:
-    by_length = ", ".join(f"{length}: {count}" for length, count in zip(reading.wanted, reached, strict=True))
-    other = ", start at a random sentence" if reading.start == "beginning" else ""
-    return (
-        f"none of {seen} documents in {reading.language!r} has a sentence border within {reading.tolerance:.0%} of "
-        f"every length (documents that have one, by length in {reading.counter.unit}: {by_length}). Raise the "
-        f"tolerance, name fewer lengths{other}, or use longer documents."
-    )

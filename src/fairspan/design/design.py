@@ -80,12 +80,9 @@ class Design:
             raise DesignError(f"[[min_tokens={self.min_tokens}]] is above [[max_tokens={self.max_tokens}]].")
         if self.length_ratio is not None and self.length_language is None:
             raise DesignError("[[length_ratio]] compares with one language: give [[length_language]] as well.")
-        if self.length_ratio is not None and not (
-            isinstance(self.length_ratio, int | float)
-            and not isinstance(self.length_ratio, bool)
-            and self.length_ratio > 0
-        ):
-            raise DesignError(f"[[length_ratio]] must be a number above 0, got {self.length_ratio!r}.")
+        ratio: Any = 1 if self.length_ratio is None else self.length_ratio
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not ratio > 0:
+            raise DesignError(f"[[length_ratio]] must be a number above 0, got {ratio!r}.")
 
     def sets_of(self, n: int) -> int:
         """How many sets of n segments are wanted."""
@@ -95,8 +92,11 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        values = asdict(self)
-        return {**values, "sizes": list(self.sizes), "documents": {str(n): c for n, c in self.documents.items()}}
+        return {
+            **asdict(self),
+            "sizes": list(self.sizes),
+            "documents": {str(n): c for n, c in self.documents.items()},
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Design:

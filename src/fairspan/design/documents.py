@@ -204,6 +204,6 @@ def _notes(draw: Draw, n: int, design: Design) -> list[str]:
         )
     if draw.passed_over:
         count = len(draw.passed_over)
-        too_long = "1 segment is" if count == 1 else f"{count} segments are"
-        notes.append(f"n={n}: {too_long} too long for the model's window and not used")
+        named = "1 segment is" if count == 1 else f"{count} segments are"
+        notes.append(f"n={n}: {named} too long for the model's window and not used")
     return notes

@@ -38,7 +38,7 @@ def charts_of(summary: LengthSummary) -> dict[str, Chart]:
     lengths, plain, controlled = summary.lengths, summary.treatments, summary.controlled
     at_a_glance = [_by_length(summary, one, plain) for one in ("cosine", "rank") if one in summary.measures]
     longest = _layer_panel(summary, "filter_rate", lengths[-1], title=f"{LABELS['filter_rate']}, ")
-    # Raw words may lie far off, so the treatments are also shown without them (LC Figs. 1c, 3).
+    # Raw words may be far off, so the treatments are also shown without them (LC Figs. 1c, 3).
     similarity = [_by_length(summary, "cosine", plain)]
     if WORDS in controlled:
         similarity.append(_by_length(summary, "cosine", controlled, title=f"with {LABELS[WORDS]}"))

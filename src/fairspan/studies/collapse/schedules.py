@@ -74,7 +74,7 @@ def reference_reach(lengths: Sequence[int], sigma_s: ArrayLike, reference: int, 
     times as long as the reference, with σ_s of the reference: 1.6 times for 0.5, 1.14 times for 1, 1.0003 times for
     2, and never twice.
 
-    The theorem bounds σ_a of independent Gaussian scores, and that of trained attention may lie elsewhere. It is
+    The theorem bounds σ_a of independent Gaussian scores, and that of trained attention may differ. It is
     about one layer: a temperature in every layer also changes the inputs of later ones, and so their σ_s.
 
     Args:
@@ -205,9 +205,9 @@ def fit_schedule(
         scores: [texts, temperatures], higher is better; a text may be a query.
         lengths: [texts].
         temperatures: 1 among them.
-        edges: where bins begin; the last one is open, and texts shorter than the first edge are left out.
+        edges: where bins begin; the last one is open, and texts shorter than the first edge are not used.
         documents: [texts], whose texts are drawn together; by default each alone.
-        split: rows outside its fit part are left out; needs `documents`.
+        split: rows outside its fit part are not used; needs `documents`.
         least_documents: a bin of fewer has no supported gain.
     """
     if not 0 < level < 1 or draws < 1 or least_documents < 2:

@@ -94,14 +94,11 @@ def make_collapse(
     require_list("treatments", treatments, "['paper']")
     require_list("lengths", lengths or (), "[50, 100]")
     named = as_treatments([*(at_temperature(value) for value in temperatures), *treatments])
-    return CollapseSpec(lengths=None if lengths is None else _sorted(lengths), treatments=named, **fields)
-
-
-def _sorted(lengths: Sequence[int]) -> tuple[int, ...]:
     try:
-        return tuple(sorted(set(lengths)))
+        ordered = None if lengths is None else tuple(sorted(set(lengths)))
     except TypeError:
-        raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {list(lengths)!r}.") from None
+        raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {lengths!r}.") from None
+    return CollapseSpec(lengths=ordered, treatments=named, **fields)
 
 
 def at_temperature(value: float) -> str:

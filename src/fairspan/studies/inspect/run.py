@@ -82,10 +82,7 @@ def inspect(
             if subject.is_open:
                 reading = replace(subject, model=cutting(subject.model, lens.counter.window))
                 look = _Look(reading, lens, embed)
-                readings = []
-                for treatment in chosen:
-                    shown.stage(treatment.name)
-                    readings.append(look.under(treatment))
+                readings = [look.under(treatment, shown) for treatment in chosen]
                 notes = tuple(look.notes)
             else:
                 readings, notes = _unmodified(subject.model, lens, chosen, embed)
@@ -110,19 +107,15 @@ def inspect(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A model that looks at one document under one treatment after another.
-
-    Attributes:
-        subject: its model cuts texts at its window.
-        notes: what a reader should know, in the order in which it was found.
-    """
+    """A model, which cuts texts at its window, on one document; notes are in the order in which they were found."""
 
     subject: Subject
     lens: Lens
     embed: Embed
     notes: dict[str, None] = field(default_factory=dict)
 
-    def under(self, treatment: Treatment) -> Reading:
+    def under(self, treatment: Treatment, progress: Progress) -> Reading:
+        progress.stage(treatment.name)
         lens = self.lens
         treated = self.subject.under(treatment, embed=self.embed, lasting=False)
         lengths = lens.counter.count_whole(lens.texts)
@@ -165,12 +158,8 @@ class _Look:
             return None
         spans = _clipped(self.lens.spans, len(prefix))
         there = [number for number, (start, end) in enumerate(spans) if prefix[start:end].strip()]
-        text = Text(
-            prefix,
-            self.lens.counter.count_whole([prefix])[0],
-            tuple(spans[number] for number in there),
-            tuple(self.lens.starts[number] for number in there),
-        )
+        seen, starts = tuple(spans[number] for number in there), tuple(self.lens.starts[number] for number in there)
+        text = Text(prefix, self.lens.counter.count_whole([prefix])[0], seen, starts)
         try:
             refuse_other_spaces(model)
             ((_, inside),) = encoder.with_spans([text])

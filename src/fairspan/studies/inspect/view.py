@@ -152,10 +152,7 @@ def inspection_page(inspection: Inspection) -> str:
     readings = inspection.readings
     findings = [f"{inspection.finding(one)}.".replace("segment", "Segment", 1) for one in readings]
     treatments = [{**asdict(one), "finding": said} for one, said in zip(readings, findings, strict=True)]
-    segments = [
-        {"number": segment.number, "label": segment.label, "status": segment.status}
-        for segment in inspection.segments
-    ]
+    segments = [{"number": one.number, "label": one.label, "status": one.status} for one in inspection.segments]
     return render(
         "inspection.html",
         scripts=("inspection.js",),
