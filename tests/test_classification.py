@@ -122,17 +122,6 @@ def test_texts_of_a_document_fall_together_and_stay_there() -> None:
     assert (training_part(names, share=0.8) >= train[::3]).all()
 
 
-def test_a_document_on_both_sides_is_refused() -> None:
-    vectors, labels = np.eye(4), [0, 1, 0, 1]
-
-    def said(*documents: list[str]) -> str:
-        return one_line(lambda: classify(vectors, labels, vectors, labels, documents=documents), StatisticsError)  # type: ignore[arg-type]
-
-    assert "2 documents are both trained on and tested, 'b' among them" in said(["a", "b", "c", "a"], list("bdec"))
-    assert "4 training and 4 test vectors, and 4 and 3 documents" in said(list("abcd"), list("efg"))
-    classify(vectors, labels, vectors, labels, documents=(list("abcd"), list("efgh")))
-
-
 # Classifying
 
 
@@ -205,18 +194,11 @@ def run(cuts: Cuts) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
     """Correctness, entropy, bin and document of the tested texts."""
     train = training_part(cuts.documents)
     labels = np.array(cuts.labels)
-    sides = [[cuts.documents[row] for row in np.flatnonzero(part)] for part in (train, ~train)]
-    found = classify(
-        cuts.vectors[train],
-        labels[train].tolist(),
-        cuts.vectors[~train],
-        labels[~train].tolist(),
-        documents=(sides[0], sides[1]),
-    )
+    found = classify(cuts.vectors[train], labels[train].tolist(), cuts.vectors[~train], labels[~train].tolist())
     assert found.notes == ()
     lengths, groups = np.unique(np.asarray(cuts.lengths)[~train], return_inverse=True)
     assert tuple(lengths) == LENGTHS
-    return found.correct, found.entropy, groups + 1, sides[1]
+    return found.correct, found.entropy, groups + 1, [cuts.documents[row] for row in np.flatnonzero(~train)]
 
 
 def test_what_is_planted_by_length_comes_out_by_length() -> None:

@@ -86,7 +86,7 @@ def test_an_interrupt_is_one_line(
         (["--treatments", "paper+layers=9"], "the last 9 layers, but the model has 4"),
         (["--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
         (["--corpus", "empty"], "holds no corpus"),
-        (["--corpus", "blank"], "en.jsonl is empty: it needs one segment a line"),
+        (["--corpus", "blank"], "en.jsonl is empty: it needs one segment per line"),
         (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
         (["--window", "0"], "--window must be a whole number of at least 1, got 0"),
         (["--batch-tokens", "0"], "--batch-tokens must be a whole number of at least 1, got 0"),

@@ -430,7 +430,7 @@ def test_one_length_only(make_tiny: Make, study: Study) -> None:
 
 def test_one_length_only_gives_no_advice(make_tiny: Make, study: Study) -> None:
     advice = summarize_length(study(make_tiny("bert", "mean"), lengths=[20])).advice()
-    assert "not more alike" not in advice
+    assert "not more similar" not in advice
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -451,7 +451,7 @@ def test_an_undefined_interval_is_no_verdict(make_tiny: Make, study: Study) -> N
     assert change is not None
     assert np.isnan(change.low), "the premise"
     assert "[+0.000, +0.000]" not in summary.verdict("none")
-    assert "about as alike" not in summary.verdict("none")
+    assert "about as similar" not in summary.verdict("none")
 
 
 def test_a_corpus_that_is_too_short_is_one_line(make_tiny: Make, study: Study, tmp_path: Path) -> None:

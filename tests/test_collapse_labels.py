@@ -258,8 +258,8 @@ def test_last2avg_in_a_study(model: SentenceTransformer, files: dict[str, str], 
         assert unsure.estimate == pytest.approx(entropy, abs=1e-3)
     cosines = [summary.value(name, "cosine", 20) for name in ("none", "last2avg")]
     assert cosines[0] != cosines[1]
-    assert summary.spectrum("sigma_a", "last2avg").is_empty()
-    assert not summary.spectrum("sigma_a", "none").is_empty()
+    assert summary.spectra.filter(measure="sigma_a", treatment="last2avg").is_empty()
+    assert not summary.spectra.filter(measure="sigma_a", treatment="none").is_empty()
     assert any(note.startswith("last2avg: its attention") for note in log.notes)
 
 

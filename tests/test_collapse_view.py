@@ -90,17 +90,17 @@ def lines(panel: Panel, *, dashed: bool = False) -> dict[str, list[float | None]
         (
             0.62,
             "collapses",
-            "long texts are more alike: mean cosine 0.500 at 50 tokens, 0.620 at 400 (+0.120 [+0.110, +0.130])",
+            "long texts are more similar: mean cosine 0.500 at 50 tokens, 0.620 at 400 (+0.120 [+0.110, +0.130])",
         ),
         (
             0.42,
             "spreads",
-            "long texts are less alike: mean cosine 0.500 at 50 tokens, 0.420 at 400 (−0.080 [−0.090, −0.070])",
+            "long texts are less similar: mean cosine 0.500 at 50 tokens, 0.420 at 400 (−0.080 [−0.090, −0.070])",
         ),
         (
             0.505,
             "stable",
-            "long texts are about as alike: mean cosine 0.500 at 50 tokens, 0.505 at 400 (+0.005 [−0.005, +0.015])",
+            "long texts are about as similar: mean cosine 0.500 at 50 tokens, 0.505 at 400 (+0.005 [−0.005, +0.015])",
         ),
     ],
 )
@@ -115,7 +115,9 @@ def test_verdicts(tmp_path: Path, last: float, word: str, sentence: str) -> None
 def test_a_verdict_is_of_the_treatment_itself(tmp_path: Path) -> None:
     """Against its own shortest texts, not against those of the plain model."""
     summary = study_of(tmp_path, {PLAIN: [0.5, 0.5, 0.5, 0.7], MILD: [0.2, 0.2, 0.2, 0.4]})
-    assert summary.verdict(MILD).startswith("long texts are more alike: mean cosine 0.200 at 50 tokens, 0.400 at 400")
+    assert summary.verdict(MILD).startswith(
+        "long texts are more similar: mean cosine 0.200 at 50 tokens, 0.400 at 400"
+    )
 
 
 def test_one_length_has_no_verdict(tmp_path: Path) -> None:
@@ -131,8 +133,8 @@ def unknown(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_an_unknown_interval_decides_nothing(tmp_path: Path) -> None:
     curves = {PLAIN: above(0, 0.1, 0.2, 0.3)}
     summary = study_of(tmp_path, curves, geometry=unknown(entries_of(curves, LENGTHS)))
-    assert "about as alike" not in summary.verdict(PLAIN)
-    assert "not more alike" not in summary.advice()
+    assert "about as similar" not in summary.verdict(PLAIN)
+    assert "not more similar" not in summary.advice()
 
 
 # --- advice
@@ -150,7 +152,7 @@ def test_an_unknown_interval_decides_nothing(tmp_path: Path) -> None:
         pytest.param(
             {PLAIN: above(0, 0.009, -0.2, 0.005), MILD: above(0.3, 0.3, 0.3, 0.3)},
             [1, 1, 1, 1],
-            "none: long texts are not more alike than short ones",
+            "none: long texts are not more similar than short ones",
             id="none needed",
         ),
         pytest.param(
@@ -203,7 +205,7 @@ def test_other_treatments_are_not_suggested(tmp_path: Path) -> None:
 
 
 def test_advice_says_where_a_temperature_is_not_needed_again(tmp_path: Path) -> None:
-    """Only texts of 100 tokens are more alike: "0.9 for texts of 100 tokens and more" is not what was found."""
+    """Only texts of 100 tokens are more similar: "0.9 for texts of 100 tokens and more" is not what was found."""
     summary = study_of(tmp_path, {PLAIN: above(0, 0.05, 0, 0), MILD: above(0, 0, 0, 0)})
     assert summary.suggestion() == [(50, 1), (100, 0.9), (200, 1), (400, 1)]
     assert "100 tokens and more" not in summary.advice() or "200" in summary.advice()
@@ -233,7 +235,7 @@ def test_a_temperature_is_one_whatever_its_name(tmp_path: Path, treatment: Any, 
 
 
 def test_no_advice_of_one_length(tmp_path: Path) -> None:
-    assert "not more alike" not in study_of(tmp_path, {PLAIN: [0.5]}, lengths=[50]).advice()
+    assert "not more similar" not in study_of(tmp_path, {PLAIN: [0.5]}, lengths=[50]).advice()
 
 
 # --- spectra and bounds
@@ -241,13 +243,13 @@ def test_no_advice_of_one_length(tmp_path: Path) -> None:
 
 def test_spectrum_means(study: LengthSummary) -> None:
     """Two texts that differ by 0.01: their mean is halfway."""
-    found = study.spectrum("hc_dc", STRONG)
+    found = study.spectra.filter(measure="hc_dc", treatment=STRONG)
     assert found.select("length", "layer").rows() == [(length, layer) for length in LENGTHS for layer in (0, 1, 2)]
     by_hand = [1.5 + 0.1 * layer + 0.005 + length / 1000 for length in LENGTHS for layer in (0, 1, 2)]
     assert found["estimate"].to_list() == pytest.approx(by_hand, abs=1e-12)
     assert set(found["texts"]) == {2}
-    assert study.spectrum("sigma_a", PLAIN)["layer"].unique().to_list() == [1]
-    assert study.spectrum("sigma_a", "paper").is_empty()
+    assert study.spectra.filter(measure="sigma_a", treatment=PLAIN)["layer"].unique().to_list() == [1]
+    assert study.spectra.filter(measure="sigma_a", treatment="paper").is_empty()
 
 
 def test_bounds_that_do_not_hold_are_counted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import as_treatment
-from fairspan.corpus.alignment import parse_languages
+from fairspan.corpus.corpus import parse_languages
 from fairspan.design.design import Design
 from fairspan.design.plan import language_plans, languages_of
 from fairspan.errors import DesignError, FairspanError

@@ -68,7 +68,7 @@ def test_the_json_form_is_json() -> None:
 
 @pytest.mark.parametrize("size", [1, 0, True, 2.0, "3"])
 def test_sizes_are_whole_numbers_from_two(size: object) -> None:
-    with pytest.raises(CorpusError, match="sizes must be whole numbers of at least 2, got"):
+    with pytest.raises(CorpusError, match="sizes must be a whole number of at least 2, got"):
         check(corpus_of({"en": [1, 2, 3]}), words, [size])  # type: ignore[list-item]
 
 
@@ -163,7 +163,7 @@ def test_the_command_s_mistakes(tmp_path: Path) -> None:
     assert json.loads(run(folder, "--partial", "--json"))["aligned"] == 1
     with pytest.raises(DesignError, match=r"sizes takes whole numbers such as 3,4,5, got 'three'"):
         run(folder, "--partial", "--sizes", "three")
-    with pytest.raises(CorpusError, match=r"sizes must be whole numbers of at least 2, got 1"):
+    with pytest.raises(CorpusError, match=r"sizes must be a whole number of at least 2, got 1"):
         run(folder, "--partial", "--sizes", "1")
     with pytest.raises(LoadError, match=r"^the tokenizer of .*nothing could not be loaded: "):
         run(folder, "--partial", "--model", tmp_path / "nothing")

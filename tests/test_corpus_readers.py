@@ -110,11 +110,11 @@ def test_harmless_differences(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])
 def test_an_empty_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "en.jsonl").write_bytes(content)
-    message = "en.jsonl is empty: it needs one segment a line, with 'id' and 'text'."
+    message = "en.jsonl is empty: it needs one segment per line, with 'id' and 'text'."
     assert said(tmp_path) == message
     assert said(tmp_path / "en.jsonl") == message
     pl.DataFrame({"id": [], "text": []}).write_parquet(tmp_path / "de.parquet")
-    assert said(tmp_path, ["de"]) == "de.parquet is empty: it needs one segment a row, with 'id' and 'text'."
+    assert said(tmp_path, ["de"]) == "de.parquet is empty: it needs one segment per row, with 'id' and 'text'."
 
 
 def test_a_file_in_one_language_must_be_told_which(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_folder_without_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("nothing here")
     (tmp_path / ".hidden.jsonl").write_bytes(GOOD)
     assert said(tmp_path) == (
-        f"{tmp_path} holds no corpus: it needs one file a language, such as en.jsonl and de.jsonl (or .parquet), "
+        f"{tmp_path} holds no corpus: it needs one file per language, such as en.jsonl and de.jsonl (or .parquet), "
         'with lines like {"id": "a1", "text": "…"}.'
     )
 

@@ -251,12 +251,6 @@ def test_values_that_cannot_be() -> None:
     assert "got none" in one_line(lambda: cut_documents(corpus, "en", [], Words()))
     assert "got 0, 10" in one_line(lambda: cut_documents(corpus, "en", [10, 0], Words()))
     assert "got 1.0" in one_line(lambda: cut_documents(corpus, "en", [10], Words(), tolerance=1.0))
-    assert "'beginning', 'random', got 'middle'" in one_line(
-        lambda: cut_documents(corpus, "en", [10], Words(), start="middle")
-    )
-    assert "got 0" in one_line(lambda: cut_documents(corpus, "en", [10], Words(), documents=0))
-    assert "got 0" in one_line(lambda: natural_lengths(corpus, "en", Words(), documents=0))
-    assert "got 0" in one_line(lambda: natural_lengths(corpus, "en", Words(), width=0))
     with pytest.raises(CorpusError, match="xx"):
         cut_documents(corpus, "xx", [10], Words())
 

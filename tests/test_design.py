@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
-from fairspan.design.design import Design
+from fairspan.design.design import DESIGNS, Design, order_count, orders
 from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import Material, measure_segments
-from fairspan.design.orders import DESIGNS, order_count, orders
 from fairspan.design.plan import LanguagePlan, language_plans, languages_of
 from fairspan.design.sets import draw_sets
 from fairspan.errors import DesignError
@@ -456,11 +455,11 @@ def test_sharing_and_shortage_are_told() -> None:
     ("fields", "said"),
     [
         ({"orders": "greek"}, "no design 'greek'. Designs: latin, permutations, williams"),
-        ({"sizes": ()}, "a list of numbers of segments, such as [3, 4], got ()"),
+        ({"sizes": ()}, "numbers of segments, such as [3, 4], got []"),
         ({"sizes": (1,)}, "sizes must be a whole number of at least 2, got 1"),
         ({"sizes": (3, 2.5)}, "got 2.5"),
         ({"sizes": (True, 3)}, "got True"),
-        ({"sizes": (3, 4, 3)}, "[3, 4, 3] name one size twice"),
+        ({"sizes": (3, 4, 3)}, "different numbers of segments, such as [3, 4], got [3, 4, 3]"),
         ({"sizes": (9,), "orders": "permutations"}, "9! = 362880 orders"),
         ({"sizes": 4}, "sizes"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),

@@ -485,7 +485,7 @@ def test_a_file_that_is_not_there_and_a_folder_are_told(tmp_path: Path) -> None:
         ("w1 w2", {"borders": "line"}, "one segment by lines"),
         (["w1", "w2"], {"parts": 2}, "the segments are given"),
         (["w1", "w2"], {"borders": "line"}, "the segments are given"),
-        ("w1.\nw2.", {"parts": 2, "borders": "line"}, "leave one of them out"),
+        ("w1.\nw2.", {"parts": 2, "borders": "line"}, "omit one of them"),
         ("w1. w2.", {"parts": 1}, "at least 2"),
         ("w1. w2.", {"parts": 9}, "9 parts were asked for"),
         ("w1\nw2", {"borders": "page"}, "borders must be one of"),

@@ -20,7 +20,7 @@ from fairspan.report.chart import Chart
 from fairspan.report.terminal import print_view
 from fairspan.report.text import number
 from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading, shares
-from fairspan.studies.inspect.page import colour_range, inspection_page
+from fairspan.studies.inspect.view import colour_range, inspection_page
 from tests.browser import chromium, opened
 
 EVIL_TITLE = "<img src=x onerror=alert(1)>"

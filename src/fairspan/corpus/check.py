@@ -1,5 +1,6 @@
 """What a corpus offers: how long its segments are, and how many sets can be drawn from it."""
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from heapq import heappop, heapreplace
@@ -7,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from fairspan.corpus.corpus import Corpus
-from fairspan.errors import CorpusError
+from fairspan.errors import CorpusError, require_whole
 
 PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
 
@@ -27,9 +28,9 @@ class SizeCheck:
 
     Attributes:
         sets: how many disjoint sets there are segments for.
-        too_long: segments that fit the window in no set of this size, not even beside the shortest ones.
-        fitting: how many disjoint sets fit the window, short segments put beside long ones. Sets drawn at random are
-            fewer. None, as `too_long`, without a window.
+        too_long: segments that fit the window in no set of this size, not even with the shortest ones.
+        fitting: how many disjoint sets fit the window if short segments are combined with long ones. Sets drawn at
+            random are fewer. None, as `too_long`, without a window.
     """
 
     size: int
@@ -59,14 +60,8 @@ class CorpusCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form; lengths by percentile."""
-        languages = [
-            {
-                "language": one.language,
-                "segments": one.segments,
-                "lengths": dict(zip(map(str, PERCENTILES), one.lengths, strict=True)),
-            }
-            for one in self.languages
-        ]
+        names = [str(one) for one in PERCENTILES]
+        languages = [{**asdict(one), "lengths": dict(zip(names, one.lengths, strict=True))} for one in self.languages]
         return {**asdict(self), "languages": languages}
 
 
@@ -80,16 +75,15 @@ def check(
     """Lengths in each language and the sets that each size allows.
 
     A set is the same segments in every language. Against the window, each counts with its longest translation, and
-    the tokens that the joining spaces may add are left out: what fits here fits in any mixture of the languages, but
-    for those.
+    the tokens that the joining spaces may add are not counted: what fits here fits in any mixture of the languages,
+    except for those.
 
     Args:
         count_tokens: the lengths of texts, without special tokens.
         window: how many tokens of text a document may have: the model's limit less its special tokens.
     """
     for size in sizes:
-        if isinstance(size, bool) or not isinstance(size, int) or size < 2:
-            raise CorpusError(f"sizes must be whole numbers of at least 2, got {size!r}.")
+        require_whole("sizes", size, least=2, kind=CorpusError)
     ids = corpus.ids()
     longest = dict.fromkeys(ids, 0)
     languages = []
@@ -125,14 +119,8 @@ def fitting_sets(lengths: Sequence[int], size: int, window: int) -> int:
     the set that is shortest so far. For pairs that is the most there can be, for more a bound from below.
     """
     ordered = sorted(lengths)
-    low, high = 0, len(ordered) // size
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _fit(ordered[: middle * size], size, window):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    counts = range(1, len(ordered) // size + 1)
+    return bisect(counts, False, key=lambda count: not _fit(ordered[: count * size], size, window))
 
 
 def _fit(ordered: Sequence[int], size: int, window: int) -> bool:
@@ -155,6 +143,6 @@ def _check_size(lengths: Sequence[int], size: int, window: int | None) -> SizeCh
     if not sets:
         return SizeCheck(size, 0, 0, 0)
     shortest = sorted(lengths)[:size]
-    beside = sum(shortest[:-1])
-    too_long = sum(beside + max(length, shortest[-1]) > window for length in lengths)
+    others = sum(shortest[:-1])
+    too_long = sum(others + max(length, shortest[-1]) > window for length in lengths)
     return SizeCheck(size, sets, too_long, fitting_sets(lengths, size, window))

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from importlib.resources import as_file, files
 from pathlib import Path
 
-from fairspan.corpus.alignment import parse_languages, require_aligned, require_common, require_there
 from fairspan.corpus.hub import read_hub
 from fairspan.corpus.readers import is_corpus_file, read_file, read_folder
 from fairspan.corpus.rows import Reading
-from fairspan.corpus.sample import SAMPLE, sample
 from fairspan.corpus.segment import Segment
 from fairspan.errors import CorpusError
 
+SAMPLE = "sample"
+"""The corpus that comes with fairspan."""
+SAMPLE_LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
@@ -67,19 +69,20 @@ class Corpus:
         Args:
             source: "sample" (a folder of that name is "./sample"); a folder of `{language}.jsonl` or `.parquet`
                 files; one JSONL or Parquet file; or the name of a dataset on the Hugging Face hub with one split or
-                one configuration a language.
-            languages: those to read, all if left out. Only these are checked.
+                one configuration per language.
+            languages: those to read, by default all. Only these are checked.
             partial: accept that some segments lack a translation; `ids` then gives those that do not.
             id_field: the field or column that holds the id.
         """
         wanted = parse_languages(languages)
         reading = _read(source, wanted, id_field)
         chosen = wanted or reading.available
-        require_there(reading.name, chosen, reading.available)
+        _require_there(reading.name, chosen, reading.available)
         if not partial:
-            require_aligned(reading, chosen)
+            _require_aligned(reading, chosen)
         corpus = cls(reading.name, reading.segments, reading.notes).select(chosen)
-        require_common(corpus.name, chosen, corpus.ids())
+        if not corpus.ids():
+            raise CorpusError(f"{corpus.name} has no id that is in all of {', '.join(chosen)}.")
         return corpus
 
     def __len__(self) -> int:
@@ -95,14 +98,13 @@ class Corpus:
         return tuple(self._by_language)
 
     def ids(self, languages: Sequence[str] | None = None) -> tuple[str, ...]:
-        """The ids that are there in all of these languages (all of the corpus's if left out), in its order."""
-        chosen = parse_languages(languages) or self.languages
-        require_there(self.name, chosen, self.languages)
+        """The ids that are there in all of these languages (by default all of the corpus's), in its order."""
+        chosen = self._chosen(languages)
         tables = [self._by_language[language] for language in chosen]
         return tuple(dict.fromkeys(s.id for s in self.segments if all(s.id in table for table in tables)))
 
     def segment(self, id: str, language: str) -> Segment:
-        require_there(self.name, [language], self.languages)
+        _require_there(self.name, [language], self.languages)
         try:
             return self._by_language[language][id]
         except KeyError:
@@ -113,10 +115,15 @@ class Corpus:
 
     def select(self, languages: Sequence[str]) -> Corpus:
         """Only these languages, in this order."""
-        chosen = parse_languages(languages) or self.languages
-        require_there(self.name, chosen, self.languages)
-        segments = (segment for language in chosen for segment in self._by_language[language].values())
+        segments = (
+            segment for language in self._chosen(languages) for segment in self._by_language[language].values()
+        )
         return Corpus(self.name, tuple(segments), self.notes)
+
+    def _chosen(self, languages: Sequence[str] | None) -> tuple[str, ...]:
+        chosen = parse_languages(languages) or self.languages
+        _require_there(self.name, chosen, self.languages)
+        return chosen
 
     @property
     def fingerprint(self) -> str:
@@ -129,7 +136,8 @@ class Corpus:
 
 def _read(source: str | Path, languages: tuple[str, ...] | None, id_field: str) -> Reading:
     if source == SAMPLE:
-        return sample(languages)
+        with as_file(files("fairspan.corpus") / "data" / SAMPLE) as folder:
+            return replace(read_folder(folder, languages), name=SAMPLE, available=SAMPLE_LANGUAGES)
     path = Path(source).expanduser()
     if path.is_dir():
         return read_folder(path, languages, id_field)
@@ -141,3 +149,44 @@ def _read(source: str | Path, languages: tuple[str, ...] | None, id_field: str) 
             "JSONL or Parquet file, or a dataset on the Hugging Face hub."
         )
     return read_hub(source, languages, id_field)
+
+
+def parse_languages(languages: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The languages asked for, each once; None for all."""
+    if languages is None:
+        return None
+    if isinstance(languages, str) or not all(isinstance(language, str) for language in languages):
+        raise CorpusError(f"languages is a list such as ['en', 'de'], got {languages!r}.")
+    if not languages:
+        raise CorpusError("languages is empty: name at least one, or omit it to take all.")
+    twice = [language for language in languages if list(languages).count(language) > 1]
+    if twice:
+        raise CorpusError(f"languages names {twice[0]!r} twice.")
+    return tuple(languages)
+
+
+def _require_there(name: str, languages: Sequence[str], there: Sequence[str]) -> None:
+    missing = [language for language in languages if language not in there]
+    if missing:
+        raise CorpusError(
+            f"{name} has no language {', '.join(map(repr, missing))}. Languages there: {', '.join(there)}."
+        )
+
+
+def _require_aligned(reading: Reading, languages: Sequence[str]) -> None:
+    """An error unless every id is there in all of the languages."""
+    ids = {language: {s.id for s in reading.segments if s.language == language} for language in languages}
+    union = dict.fromkeys(s.id for s in reading.segments if s.language in ids)
+    lacking = {language: [id for id in union if id not in ids[language]] for language in languages}
+    if not any(lacking.values()):
+        return
+    counts = ", ".join(f"{reading.labels[language]} {len(ids[language])}" for language in languages)
+    gaps = []
+    for language, gone in lacking.items():
+        if gone:
+            more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+            gaps.append(f"{reading.labels[language]} lacks {', '.join(map(repr, gone[:3]))}{more}")
+    raise CorpusError(
+        f"the languages of {reading.name} do not have the same segments ({counts}): {'; '.join(gaps)}. Complete "
+        "them, or take only the ids that all of them share: [[partial=True]]."
+    )

@@ -3,18 +3,19 @@
 import json
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from fairspan.corpus.marked_text import MarkedText, Piece, join_segments, mark
 from fairspan.corpus.segment import Segment, describe
+from fairspan.corpus.sentences import stripped
 from fairspan.errors import CorpusError
 
 STDIN = "-"
 MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
 JSON, JSON_LINES = (".json",), (".jsonl", ".ndjson")
-# How a JSON document begins when it comes through a pipe, where no name tells its kind.
+# How a JSON document begins when it comes through a pipe, where no name shows its kind.
 _JSON_BEGINS = ('{"', '["', "[{")
 
 
@@ -22,7 +23,7 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
     """A document with its segments marked, or without marks where nothing shows them.
 
     Args:
-        source: a file, told by the ending of its name (.md, .json, .jsonl, all others plain text); or "-" for stdin,
+        source: a file, read by its ending (.md, .json, .jsonl, all others plain text); or "-" for stdin,
             which is JSON if it begins like a JSON object or list, and plain text otherwise.
         borders: see `fairspan.corpus.marked_text.mark`; JSON that names its segments takes no other borders.
 
@@ -35,17 +36,15 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
     piped_json = label == "stdin" and "".join(text[:200].split()).startswith(_JSON_BEGINS)
     try:
         if ending in JSON_LINES:
-            return _given(_lines_of_json(text), borders)
+            lines = enumerate(text.split("\n"), start=1)
+            return _given([_json(line, number) for number, line in lines if line.strip()], borders)
         if ending in JSON or piped_json:
             return _from_json(_json(text), borders)
         return mark(text, borders, markdown=ending in MARKDOWN)
     except CorpusError as error:
-        raise CorpusError(f"{label}{', ' if _names_place(error) else ': '}{error}") from None
-
-
-def _names_place(error: CorpusError) -> bool:
-    """Whether a message begins with a line or a segment, as in "line 3: …"."""
-    return str(error).startswith(("line ", "segment "))
+        # Some messages begin with a line or a segment, as in "line 3: …".
+        named = str(error).startswith(("line ", "segment "))
+        raise CorpusError(f"{label}{', ' if named else ': '}{error}") from None
 
 
 def _bytes(source: Path | str) -> bytes:
@@ -90,11 +89,6 @@ def _json(text: str, first_line: int = 1) -> Any:
         raise CorpusError(f"JSON that cannot be read ({error}).") from None
 
 
-def _lines_of_json(text: str) -> list[Any]:
-    lines = enumerate(text.split("\n"), start=1)
-    return [_json(line, number) for number, line in lines if line.strip()]
-
-
 def _from_json(found: Any, borders: str) -> MarkedText:
     """A list of segments, `{"segments": […]}`, `{"text": …}`, or that with the `borders` where segments begin."""
     if isinstance(found, list):
@@ -109,31 +103,28 @@ def _from_json(found: Any, borders: str) -> MarkedText:
     text = Segment("document", "und", found["text"]).text
     if "borders" not in found:
         return mark(text, borders)
-    return _refuse_other(borders, lambda: _cut(text, found["borders"]))
+    _refuse_other(borders)
+    return _cut(text, found["borders"])
 
 
 def _given(segments: Any, borders: str) -> MarkedText:
-    return _refuse_other(borders, lambda: join_segments(segments))
+    _refuse_other(borders)
+    return join_segments(segments)
 
 
-def _refuse_other(borders: str, read: Callable[[], MarkedText]) -> MarkedText:
+def _refuse_other(borders: str) -> None:
     if borders != "auto":
-        raise CorpusError(f"the segments are given in the file, so borders={borders!r} has no place: leave it out.")
-    return read()
+        raise CorpusError(f"the segments are given in the file, so borders={borders!r} cannot be used: omit it.")
 
 
 def _cut(text: str, borders: Any) -> MarkedText:
-    """A text in segments that begin at the given characters; what lies before the first is a segment as well."""
+    """A text in segments that begin at the given characters; what is before the first is a segment as well."""
     whole = isinstance(borders, list) and all(isinstance(b, int) and not isinstance(b, bool) for b in borders)
     if not whole or sorted(set(borders)) != borders or (borders and not 0 <= borders[0] <= borders[-1] < len(text)):
         raise CorpusError(
             f"'borders' are growing numbers of characters below {len(text)}, the length of the text, got "
             f"{json.dumps(borders)[:60]}."
         )
-    starts = sorted({0, *borders})
-    pieces = []
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        body = text[start:end]
-        if body.strip():
-            pieces.append(Piece(start + len(body) - len(body.lstrip()), start + len(body.rstrip())))
-    return MarkedText(text, tuple(pieces), "segment")
+    spans = pairwise([*sorted({0, *borders}), len(text)])
+    pieces = tuple(Piece(*stripped(text, start, end)) for start, end in spans if text[start:end].strip())
+    return MarkedText(text, pieces, "segment")

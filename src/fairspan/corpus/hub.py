@@ -1,6 +1,7 @@
 """Datasets of the Hugging Face hub with one split or configuration per language, or with a language column."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import PurePath
 from types import ModuleType
@@ -35,7 +36,7 @@ def read_hub(name: str, languages: Sequence[str] | None = None, id_field: str = 
         if len(splits) > 1 or languages is None or len(languages) > 1:
             raise CorpusError(
                 f"{name} does not say which language its rows are in (its splits: {', '.join(splits)}). A corpus has "
-                "one split or one configuration a language, or a column 'language'; one split alone is read as the "
+                "one split or one configuration per language, or a column 'language'; one split alone is read as the "
                 "single language that you name: [[languages=en,]]."
             )
         splits = dict(zip(languages, splits.values(), strict=True))
@@ -51,7 +52,7 @@ def _by_language(name: str, tables: Mapping[str, Any], available: Sequence[str],
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{language} {length}" for language, length in lengths.items())
             raise CorpusError(
-                f"{name} has no column 'id', and row numbers cannot stand in for it, because its languages differ in "
+                f"{name} has no column 'id', and row numbers cannot replace it, because its languages differ in "
                 f"length ({counts}). Name the column that aligns them: [[id_field=]]."
             )
         notes = (f"{name} has no column 'id': row numbers serve as ids, so equal rows must be translations.",)
@@ -59,22 +60,18 @@ def _by_language(name: str, tables: Mapping[str, Any], available: Sequence[str],
         collect(_source(f"{name} ({language})", table, id_field, number_rows), language, None, id_field)
         for language, table in tables.items()
     ]
-    reading = join(_short(name), parts, notes)
-    return Reading(reading.name, reading.segments, reading.labels, tuple(available), notes)
+    return replace(join(_short(name), parts, notes), available=tuple(available))
 
 
 def _source(label: str, table: Any, id_field: str, number_rows: bool = False) -> Source:
     columns = [column for column in (id_field, "language", "text", "title") if column in table.column_names]
-    needed = ["text"] if number_rows else ["text", id_field]
-    for column in needed:
+    for column in ["text"] if number_rows else ["text", id_field]:
         if column not in columns:
             raise CorpusError(f"{label} has no column '{column}'. Columns there: {', '.join(table.column_names)}.")
 
-    def rows() -> Iterator[Row]:
-        for number, fields in enumerate(table.select_columns(columns), start=1):
-            yield Row(number, {"id": number, **fields} if number_rows else fields)
-
-    return Source(label, "row", rows())
+    records = enumerate(table.select_columns(columns), start=1)
+    rows = (Row(number, {"id": number, **fields} if number_rows else fields) for number, fields in records)
+    return Source(label, "row", rows)
 
 
 def _only_split(name: str, configuration: str, splits: Mapping[str, Any]) -> Any:

@@ -15,14 +15,7 @@ from fairspan.errors import CorpusError
 
 def jsonl(path: Path) -> Source:
     """The lines of a file; blank ones are passed over but counted."""
-    return Source(path.name, "line", _rows(path))
-
-
-def _rows(path: Path) -> Iterator[Row | Fault]:
-    for number, line in lines(path):
-        content = line.rstrip()
-        if content:
-            yield _row(number, content)
+    return Source(path.name, "line", (_row(number, line.rstrip()) for number, line in lines(path) if line.strip()))
 
 
 def lines(path: Path, label: str = "") -> Iterator[tuple[int, bytes]]:

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 from fairspan.corpus.segment import Segment, describe
+from fairspan.corpus.sentences import stripped
 from fairspan.errors import CorpusError
 
 BORDERS = ("auto", "heading", "rule", "blank", "line", "parts")
@@ -46,7 +47,7 @@ class MarkedText:
     """A document's text as it is to be embedded, and its segments.
 
     Attributes:
-        pieces: in the order of the text; what lies between them is in no segment. None where no border is known.
+        pieces: in the order of the text; what is between them is in no segment. None where no border is known.
         borders: what they were found by, one of `NAMES`; "parts" where no border is known.
     """
 
@@ -76,11 +77,11 @@ def join_segments(segments: Sequence[str | Mapping[str, Any]]) -> MarkedText:
 
 
 def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedText:
-    """A text with its segments, found by what stands in it.
+    """A text with its segments, found by what is in it.
 
     Args:
         borders: "heading", "rule", "blank", "line"; "parts" marks nothing. "auto" takes the headings of a Markdown
-            text and the rules of any other that stand between blank lines, and marks nothing where there are none.
+            text and the rules of any other that are between blank lines, and marks nothing where there are none.
     """
     if borders not in BORDERS:
         raise CorpusError(f"borders must be one of {', '.join(BORDERS)}, got {borders!r}.")
@@ -94,7 +95,8 @@ def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedT
         case "blank":
             return MarkedText(text, tuple(Piece(*span) for span in paragraphs(text)), "blank")
         case "line":
-            return MarkedText(text, tuple(Piece(*span) for span in _runs(_lines(text))), "line")
+            spans = [stripped(text, start, start + len(line)) for start, line in _lines(text) if line.strip()]
+            return MarkedText(text, tuple(Piece(*span) for span in spans), "line")
         case "auto":
             found = mark(text, "heading") if markdown else _without_rules(text, alone=True)
             if len(found.pieces) > 1:
@@ -115,7 +117,7 @@ def paragraphs(text: str) -> list[tuple[int, int]]:
             begin = start if begin is None else begin
             end = start + len(line)
         elif begin is not None:
-            spans.append(_stripped(text, begin, end))
+            spans.append(stripped(text, begin, end))
             begin = None
     return spans
 
@@ -127,13 +129,11 @@ def _segment(number: int, given: object) -> Segment:
             raise CorpusError(f"a text or an object with 'text' is expected, got {describe(given)}.")
         if "text" not in fields:
             raise CorpusError(f"there is no field 'text'. Fields there: {', '.join(map(str, fields)) or 'none'}.")
-        language = fields.get("language")
-        segment = Segment(
-            str(number), _UNKNOWN if language is None else language, fields["text"], fields.get("title")
-        )
+        language = _UNKNOWN if fields.get("language") is None else fields["language"]
+        segment = Segment(str(number), language, fields["text"], fields.get("title"))
     except CorpusError as error:
         raise CorpusError(f"segment {number}: {error}") from None
-    return Segment(segment.id, segment.language, segment.text.strip(), segment.title)
+    return replace(segment, text=segment.text.strip())
 
 
 def _without_rules(text: str, *, alone: bool) -> MarkedText:
@@ -146,16 +146,15 @@ def _without_rules(text: str, *, alone: bool) -> MarkedText:
     blank = [not line.strip() for _, line in lines]
     runs, begin = [], 0
     for number, (start, line) in enumerate(lines):
-        stands_alone = (number == 0 or blank[number - 1]) and (number + 1 == len(lines) or blank[number + 1])
-        if _is_rule(line) and (stands_alone or not alone):
+        is_alone = (number == 0 or blank[number - 1]) and (number + 1 == len(lines) or blank[number + 1])
+        if _is_rule(line) and (is_alone or not alone):
             runs.append(text[begin:start])
             begin = start + len(line)
     runs.append(text[begin:])
     kept = [run.strip() for run in runs if run.strip()]
     if not kept:
         raise CorpusError("the text is empty: it has nothing but rules.")
-    joined = join_segments(kept)
-    return MarkedText(joined.text, joined.pieces, "rule")
+    return replace(join_segments(kept), borders="rule")
 
 
 def _is_rule(line: str) -> bool:
@@ -165,7 +164,7 @@ def _is_rule(line: str) -> bool:
 def _sections(text: str) -> Iterator[Piece]:
     """The sections of a Markdown text, each with its heading.
 
-    Borders are the headings of the highest level that occurs twice, or all where none does. What lies before the
+    Borders are the headings of the highest level that occurs twice, or all where none does. What is before the
     first border is a section if it has text of its own, and goes with the first otherwise.
     """
     found = list(_headings(text))
@@ -173,7 +172,7 @@ def _sections(text: str) -> Iterator[Piece]:
     repeated = sorted(level for level in set(levels) if levels.count(level) > 1)
     borders = [heading for heading in found if not repeated or heading[1] == repeated[0]]
     if not borders:
-        yield Piece(*_stripped(text, 0, len(text)))
+        yield Piece(*stripped(text, 0, len(text)))
         return
     first = borders[0][0]
     before = [heading for heading in found if heading[0] < first]
@@ -183,12 +182,10 @@ def _sections(text: str) -> Iterator[Piece]:
     rest += text[place:first]
     if rest.strip():
         title = before[0][2] if before and not text[: before[0][0]].strip() else None
-        yield Piece(*_stripped(text, 0, first), title)
-    starts = [start for start, _, _, _ in borders]
-    if not rest.strip():
-        starts[0] = 0
+        yield Piece(*stripped(text, 0, first), title)
+    starts = [first if rest.strip() else 0, *(start for start, *_ in borders[1:])]
     for (start, end), (_, _, title, _) in zip(pairwise([*starts, len(text)]), borders, strict=True):
-        yield Piece(*_stripped(text, start, end), title or None)
+        yield Piece(*stripped(text, start, end), title or None)
 
 
 def _headings(text: str) -> Iterator[tuple[int, int, str, int]]:
@@ -229,19 +226,5 @@ def _front_matter(lines: Sequence[str]) -> int:
 
 def _lines(text: str) -> list[tuple[int, str]]:
     """Where each line begins, and the line."""
-    found, place = [], 0
-    for line in text.split("\n"):
-        found.append((place, line))
-        place += len(line) + 1
-    return found
-
-
-def _runs(lines: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
-    return [
-        (start + len(line) - len(line.lstrip()), start + len(line.rstrip())) for start, line in lines if line.strip()
-    ]
-
-
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    body = text[start:end]
-    return start + len(body) - len(body.lstrip()), start + len(body.rstrip())
+    lines = text.split("\n")
+    return list(zip(accumulate((len(line) + 1 for line in lines[:-1]), initial=0), lines, strict=True))

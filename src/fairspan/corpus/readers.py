@@ -1,11 +1,11 @@
 """Corpora in files: one file for all languages, or a folder with one for each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fairspan.corpus.jsonl import jsonl
-from fairspan.corpus.parquet import parquet
-from fairspan.corpus.rows import Reading, Source, collect, join, peek
+from fairspan.corpus.rows import Reading, Row, Source, collect, join, peek
 from fairspan.errors import CorpusError
 
 FOLDER_ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
@@ -47,7 +47,7 @@ def read_folder(folder: Path, languages: Sequence[str] | None = None, id_field: 
         return join(name, [collect(source, language, languages, id_field)])
     chosen = {stem: file for stem, file in files.items() if languages is None or stem in languages}
     reading = join(name, [collect(_open(file, id_field), stem, None, id_field) for stem, file in chosen.items()])
-    return Reading(name, reading.segments, reading.labels, tuple(files))
+    return replace(reading, available=tuple(files))
 
 
 def corpus_files(folder: Path) -> dict[str, Path]:
@@ -65,14 +65,34 @@ def corpus_files(folder: Path) -> dict[str, Path]:
         files[language] = file
     if not files:
         raise CorpusError(
-            f"{folder} holds no corpus: it needs one file a language, such as en.jsonl and de.jsonl (or .parquet), "
+            f"{folder} holds no corpus: it needs one file per language, such as en.jsonl and de.jsonl (or .parquet), "
             'with lines like {"id": "a1", "text": "…"}.'
         )
     return files
 
 
 def _open(path: Path, id_field: str) -> Source:
-    return parquet(path, id_field) if path.suffix == ".parquet" else jsonl(path)
+    if path.suffix != ".parquet":
+        return jsonl(path)
+    return Source(path.name, "row", _parquet_rows(path, (id_field, "language", "text", "title")))
+
+
+def _parquet_rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
+    import polars as pl
+
+    try:
+        lazy = pl.scan_parquet(path, glob=False)  # a folder's name may hold brackets and asterisks
+        there = lazy.collect_schema()
+        for column in ("text", columns[0]):
+            if column not in there:
+                raise CorpusError(f"{path.name} has no column '{column}'. Columns there: {', '.join(there)}.")
+        table = lazy.select(column for column in columns if column in there).collect()
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except pl.exceptions.PolarsError as error:
+        raise CorpusError(f"{path.name} is not a Parquet file: {str(error).splitlines()[0]}.") from None
+    for number, fields in enumerate(table.iter_rows(named=True), start=1):
+        yield Row(number, fields)
 
 
 def _ending(name: str, endings: Sequence[str]) -> str | None:

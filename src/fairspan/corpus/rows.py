@@ -109,7 +109,7 @@ def collect(source: Source, language: str | None, wanted: Collection[str] | None
         except CorpusError as error:
             faults.append(f"{source.place(number)}: {error}")
     if not number:
-        faults.append(f"{source.label} is empty: it needs one segment a {source.unit}, with 'id' and 'text'.")
+        faults.append(f"{source.label} is empty: it needs one segment per {source.unit}, with 'id' and 'text'.")
     return Part(source, tuple(segments), tuple(faults), tuple(languages))
 
 
@@ -122,8 +122,8 @@ def join(name: str, parts: Sequence[Part], notes: tuple[str, ...] = ()) -> Readi
     labels: dict[str, str] = {}
     for part in parts:
         for language in part.languages:
-            label = part.source.label
-            labels.setdefault(language, label if len(part.languages) == 1 else f"{label} ({language})")
+            suffix = "" if len(part.languages) == 1 else f" ({language})"
+            labels.setdefault(language, part.source.label + suffix)
     segments = tuple(segment for part in parts for segment in part.segments)
     return Reading(name, segments, labels, tuple(labels), notes)
 
@@ -146,8 +146,7 @@ def _segment(fields: Mapping[str, Any], language: str, id_field: str) -> Segment
         if field not in fields:
             raise CorpusError(missing_field(field, fields))
     given = fields[id_field]
-    whole = isinstance(given, int) and not isinstance(given, bool)
-    if not whole and not isinstance(given, str):
+    if isinstance(given, bool) or not isinstance(given, int | str):
         raise CorpusError(f"'{id_field}' must be text or a whole number, got {describe(given)}.")
     return Segment(str(given), language, fields["text"], fields.get("title"))
 

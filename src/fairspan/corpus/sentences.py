@@ -15,7 +15,12 @@ def sentences(text: str, language: str) -> list[Span]:
     # A language that has no rules of its own is read by those of English.
     for one in sentencex.get_sentence_boundaries(language or "en", text):
         start, end = one["start_index"], one["end_index"]
-        body = text[start:end]
-        if body.strip():
-            found.append((start + len(body) - len(body.lstrip()), start + len(body.rstrip())))
+        if text[start:end].strip():
+            found.append(stripped(text, start, end))
     return found
+
+
+def stripped(text: str, start: int, end: int) -> Span:
+    """A span without the white space at its ends."""
+    body = text[start:end]
+    return start + len(body) - len(body.lstrip()), start + len(body.rstrip())

@@ -1,8 +1,9 @@
 """Texts of known length: the same documents cut to several lengths, or whole documents by length."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +82,17 @@ def cut_documents(
             texts of a document start there, so that a longer one holds the shorter ones.
     """
     wanted = np.array(sorted(set(lengths)), dtype=np.int64)
-    _require_valid(wanted, documents, tolerance, start)
-    room = _room(wanted, counter)
+    if not len(wanted) or wanted[0] < 1:
+        raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
+    if not 0 <= tolerance < 1:
+        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
+    room = None if counter.window is None else counter.window - counter.count_whole([""])[0]
+    if room is not None and wanted[-1] > room:
+        beyond = ", ".join(str(length) for length in wanted if length > room)
+        raise DesignError(
+            f"texts of {beyond} {counter.unit} do not fit: the model reads {counter.window}, of which {room} are "
+            f"text. Use lengths up to {room}, or a model with a longer window."
+        )
     reading = _Reading(language, wanted, counter, room, tolerance, start)
     ids = sorted(corpus.ids([language]))
     rng = np.random.default_rng(seed)
@@ -99,7 +109,13 @@ def cut_documents(
         if texts:
             kept[document] = texts
     if not kept:
-        raise DesignError(_none_reach(seen, reached, reading))
+        by_length = ", ".join(f"{length}: {count}" for length, count in zip(wanted, reached, strict=True))
+        other = ", start at a random sentence" if start == "beginning" else ""
+        raise DesignError(
+            f"none of {seen} documents in {language!r} has a sentence border within {tolerance:.0%} of every length "
+            f"(documents that have one, by length in {counter.unit}: {by_length}). Raise the tolerance, name fewer "
+            f"lengths{other}, or use longer documents."
+        )
     notes = []
     if len(kept) < seen:
         notes.append(
@@ -124,20 +140,16 @@ def natural_lengths(
     """Whole documents in bins of `width` tokens, [0, width), [width, 2·width), …, as in LC Figs. 1 and 3.
 
     Long documents may be about other things than short ones; `cut_documents` rules that out. Documents longer than
-    the model's window are left out, and a note counts them.
+    the model's window are not used, and a note counts them.
 
     Args:
         documents: how many to use at most in each bin, drawn at random.
     """
-    if width < 1:
-        raise DesignError(f"bins are at least 1 wide, got {width}.")
-    _require_some(documents)
     ids = sorted(corpus.ids([language]))
     texts = [corpus.text(name, language) for name in ids]
     counts = counter.count(texts)
-    fits = [True] * len(ids)
-    if counter.window is not None:
-        fits = [length <= counter.window for length in counter.count_whole(texts)]
+    window = counter.window
+    fits = [window is None or length <= window for length in counter.count_whole(texts)]
     if not any(fits):
         raise DesignError(
             f"none of {len(ids)} documents in {language!r} fits into the model's {counter.window} {counter.unit}: "
@@ -165,10 +177,10 @@ def natural_lengths(
 
 @runtime_checkable
 class _ShowsOffsets(Protocol):
-    """A counter that knows which characters each token stands for."""
+    """A counter that knows the characters of each token."""
 
     def offsets(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """[tokens, 2] of each text; special tokens have an empty range, tokens of the prompt lie before 0."""
+        """[tokens, 2] of each text; special tokens have an empty range, tokens of the prompt are before 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +196,11 @@ class _Reading:
 
     def close(self, tokens: Counts) -> NDArray[np.bool_]:
         """Which of tokens[..., lengths] are within the tolerance."""
-        # The slack keeps a length that lies exactly on the limit inside it, whatever the rounding.
+        # The slack keeps a length that is exactly on the limit inside it, whatever the rounding.
         return np.asarray(np.abs(tokens - self.wanted) <= self.tolerance * self.wanted + 1e-9)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sentences:
+class _Sentences(NamedTuple):
     """The sentences of a text: their characters, and the tokens of the text up to each one's first and last."""
 
     spans: list[Span]
@@ -239,17 +250,18 @@ def _measure(texts: Sequence[str], reading: _Reading) -> list[_Sentences]:
     Cut out of its text, a part may have a token more or less; what was chosen is counted again.
     """
     found = [sentences(text, reading.language) for text in texts]
-    offsets = None
     if isinstance(reading.counter, _ShowsOffsets):
-        try:
+        # Some tokenizers do not map tokens back to characters.
+        with suppress(EncodingError):
             offsets = reading.counter.offsets(texts)
-        except EncodingError:
-            offsets = None  # a tokenizer that does not map tokens back to characters
-    if offsets is not None:
-        return [_by_offsets(spans, table) for spans, table in zip(found, offsets, strict=True)]
+            return [_by_offsets(spans, table) for spans, table in zip(found, offsets, strict=True)]
     pieces = [_pieces(text, spans) for text, spans in zip(texts, found, strict=True)]
     counts = iter(reading.counter.count([piece for some in pieces for piece in some]))
-    return [_by_counts(spans, [next(counts) for _ in spans]) for spans in found]
+    measured = []
+    for spans in found:
+        own = np.array([next(counts) for _ in spans], dtype=np.int64)
+        measured.append(_Sentences(spans, own.cumsum() - own, own.cumsum()))
+    return measured
 
 
 def _by_offsets(spans: list[Span], offsets: NDArray[np.int64]) -> _Sentences:
@@ -263,11 +275,6 @@ def _pieces(text: str, spans: list[Span]) -> list[str]:
     """The text from each sentence's first character to the next one's."""
     ends = [*(begin for begin, _ in spans[1:]), *(end for _, end in spans[-1:])]
     return [text[begin:end] for (begin, _), end in zip(spans, ends, strict=True)]
-
-
-def _by_counts(spans: list[Span], counts: list[int]) -> _Sentences:
-    until = np.cumsum(counts, dtype=np.int64)
-    return _Sentences(spans, until - np.array(counts, dtype=np.int64), until)
 
 
 def _count(parts: Sequence[Sequence[str]], names: Sequence[str], reading: _Reading) -> list[list[LengthText]]:
@@ -284,42 +291,3 @@ def _count(parts: Sequence[Sequence[str]], names: Sequence[str], reading: _Readi
         rows = zip(reading.wanted.tolist(), some, tokens, strict=True) if good else ()
         found.append([LengthText(name, reading.language, length, part, own) for length, part, own in rows])
     return found
-
-
-def _require_valid(wanted: Counts, documents: int | None, tolerance: float, start: str) -> None:
-    if not len(wanted) or wanted[0] < 1:
-        raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
-    if not 0 <= tolerance < 1:
-        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
-    if start not in get_args(Start):
-        raise DesignError(f"start must be one of {', '.join(map(repr, get_args(Start)))}, got {start!r}.")
-    _require_some(documents)
-
-
-def _require_some(documents: int | None) -> None:
-    if documents is not None and documents < 1:
-        raise DesignError(f"documents must be at least 1, or left out for all, got {documents}.")
-
-
-def _room(wanted: Counts, counter: TokenCounter) -> int | None:
-    """What a text may have: the window less special tokens and prompt."""
-    if counter.window is None:
-        return None
-    room = counter.window - counter.count_whole([""])[0]
-    if wanted[-1] > room:
-        beyond = ", ".join(str(length) for length in wanted if length > room)
-        raise DesignError(
-            f"texts of {beyond} {counter.unit} do not fit: the model reads {counter.window}, of which {room} are "
-            f"text. Use lengths up to {room}, or a model with a longer window."
-        )
-    return room
-
-
-def _none_reach(seen: int, reached: Counts, reading: _Reading) -> str:
-    by_length = ", ".join(f"{length}: {count}" for length, count in zip(reading.wanted, reached, strict=True))
-    other = ", start at a random sentence" if reading.start == "beginning" else ""
-    return (
-        f"none of {seen} documents in {reading.language!r} has a sentence border within {reading.tolerance:.0%} of "
-        f"every length (documents that have one, by length in {reading.counter.unit}: {by_length}). Raise the "
-        f"tolerance, name fewer lengths{other}, or use longer documents."
-    )

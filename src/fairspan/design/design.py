@@ -1,14 +1,19 @@
-"""`Design`: which documents an audit builds, as one frozen value."""
+"""`Design`: which documents an audit builds, and the orders of their segments (METHODS: latin, williams, …)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import permutations
+from math import factorial
 from typing import Any
 
-from fairspan.design.orders import DESIGNS, MOST_PERMUTATIONS, order_count
-from fairspan.errors import DesignError
+import numpy as np
 
+from fairspan.errors import DesignError, require_list, require_whole
+
+DESIGNS = ("latin", "permutations", "williams")
+MOST_PERMUTATIONS = 8
 TOO_LONG = ("redraw", "error")
 
 
@@ -26,7 +31,7 @@ class Design:
         length_language: the one language that the limits hold for; None holds every language to them.
         length_ratio: with `length_language`, how far the other languages' lengths may be from that one's, as a share
             of it (IRF: 0.7).
-        opening: take only the first so many tokens of every segment; None takes it whole.
+        opening: number of tokens to use from the start of every segment; None uses it whole.
         too_long: "redraw" passes over segments whose documents would not fit into the model, and says so; "error"
             refuses.
     """
@@ -48,36 +53,36 @@ class Design:
             raise DesignError(f"there is no design {self.orders!r}. Designs: {', '.join(DESIGNS)}.")
         if self.too_long not in TOO_LONG:
             raise DesignError(f"[[too_long]] must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}.")
-        sizes: Any = self.sizes
-        if isinstance(sizes, str) or not isinstance(sizes, Iterable) or not sizes:
-            raise DesignError(f"sizes must be a list of numbers of segments, such as [3, 4], got {sizes!r}.")
-        object.__setattr__(self, "sizes", tuple(sizes))
-        object.__setattr__(self, "documents", _by_size(self.documents))
+        require_list("sizes", self.sizes, "[3, 4]")
+        object.__setattr__(self, "sizes", tuple(self.sizes))
+        given: Any = self.documents
+        if not isinstance(given, Mapping) or not all(str(n).isdecimal() for n in given):
+            raise DesignError(f"documents must be numbers by size, such as {{4: 1008}}, got {given!r}.")
+        object.__setattr__(self, "documents", {int(n): count for n, count in given.items()})
         for n in self.sizes:
-            _require_whole("sizes", n, 2)
+            # Not every command calls the option so.
+            if isinstance(n, bool) or not isinstance(n, int) or n < 2:
+                raise DesignError(f"sizes must be a whole number of at least 2, got {n!r}.")
             if self.orders == "permutations" and n > MOST_PERMUTATIONS:
                 order_count(self.orders, n)
-        if len(set(self.sizes)) < len(self.sizes):
-            raise DesignError(f"sizes {list(self.sizes)} name one size twice.")
-        _require_whole("sets", self.sets, 2)
-        _require_whole("seed", self.seed, 0)
+        if not self.sizes or len(set(self.sizes)) < len(self.sizes):
+            raise DesignError(f"sizes must be different numbers of segments, such as [3, 4], got {list(self.sizes)}.")
+        require_whole("sets", self.sets, least=2)
+        require_whole("seed", self.seed, least=0)
         for name in ("min_tokens", "max_tokens", "opening"):
             if getattr(self, name) is not None:
-                _require_whole(f"[[{name}]]", getattr(self, name), 1)
+                require_whole(name, getattr(self, name))
         for n, count in self.documents.items():
             if n not in self.sizes:
                 raise DesignError(f"documents names size {n}, which is not among the sizes {list(self.sizes)}.")
-            _require_whole("documents", count, 1)
+            require_whole("documents", count)
         if self.min_tokens and self.max_tokens and self.min_tokens > self.max_tokens:
             raise DesignError(f"[[min_tokens={self.min_tokens}]] is above [[max_tokens={self.max_tokens}]].")
         if self.length_ratio is not None and self.length_language is None:
             raise DesignError("[[length_ratio]] compares with one language: give [[length_language]] as well.")
-        if self.length_ratio is not None and not (
-            isinstance(self.length_ratio, int | float)
-            and not isinstance(self.length_ratio, bool)
-            and self.length_ratio > 0
-        ):
-            raise DesignError(f"[[length_ratio]] must be a number above 0, got {self.length_ratio!r}.")
+        ratio: Any = 1 if self.length_ratio is None else self.length_ratio
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not ratio > 0:
+            raise DesignError(f"[[length_ratio]] must be a number above 0, got {ratio!r}.")
 
     def sets_of(self, n: int) -> int:
         """How many sets of n segments are wanted."""
@@ -87,8 +92,11 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        values = asdict(self)
-        return {**values, "sizes": list(self.sizes), "documents": {str(n): c for n, c in self.documents.items()}}
+        return {
+            **asdict(self),
+            "sizes": list(self.sizes),
+            "documents": {str(n): c for n, c in self.documents.items()},
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Design:
@@ -96,12 +104,39 @@ class Design:
         return cls(**values)
 
 
-def _by_size(documents: Any) -> dict[int, int]:
-    if not isinstance(documents, Mapping) or not all(str(n).isdecimal() for n in documents):
-        raise DesignError(f"documents must be numbers by size, such as {{4: 1008}}, got {documents!r}.")
-    return {int(n): count for n, count in documents.items()}
+def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    """[orders, n], each row the segment (0…n-1) at each position.
+
+    - "latin": the n rotations of a random order. Every segment is once at every position.
+    - "williams": as latin, and every segment directly precedes every other equally often: n orders if n is even, 2n
+      if it is odd.
+    - "permutations": all n! orders.
+    """
+    if n < 2:
+        raise DesignError(f"a document needs at least 2 segments, got n={n}.")
+    names = rng.permutation(n)
+    match design:
+        case "latin":
+            return np.asarray(names[(np.arange(n)[:, None] + np.arange(n)) % n])
+        case "williams":
+            return np.asarray(names[_williams(n)])
+        case "permutations":
+            if n > MOST_PERMUTATIONS:
+                raise DesignError(
+                    f"all {n}! = {factorial(n)} orders of a set are too many: use the latin design, which estimates "
+                    f"the same quantity from {n} orders."
+                )
+            return np.array(list(permutations(range(n))))
+    raise DesignError(f"there is no design {design!r}. Designs: {', '.join(DESIGNS)}.")
 
 
-def _require_whole(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise DesignError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+def order_count(design: str, n: int) -> int:
+    """How many documents a set of n segments becomes."""
+    return len(orders(design, n, np.random.default_rng(0)))
+
+
+def _williams(n: int) -> np.ndarray:
+    """Williams's square: the zigzag 0, n-1, 1, n-2, … and its rotations; for odd n their mirror images as well."""
+    zigzag = np.array([(k // 2) if k % 2 == 0 else (n - 1 - k // 2) for k in range(n)])
+    square = (zigzag + np.arange(n)[:, None]) % n
+    return square if n % 2 == 0 else np.concatenate([square, square[:, ::-1]])

@@ -1,13 +1,12 @@
 """Documents: the segments of one set in one order and language plan, joined by a space."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairspan.design.design import Design
+from fairspan.design.design import Design, orders
 from fairspan.design.lengths import Key, Material, TokenCounter
-from fairspan.design.orders import orders
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.design.sets import Draw, draw_sets
 from fairspan.errors import DesignError
@@ -70,7 +69,7 @@ class Documents:
 def build_documents(
     material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
 ) -> Documents:
-    """Draw the sets of every size and tell each in every order and language plan.
+    """Draw the sets of every size and build each in every order and language plan.
 
     The sets of a size are the same in every plan. Every size has a random stream of its own, so that adding a size
     leaves the others as they were.
@@ -78,17 +77,21 @@ def build_documents(
     languages = languages_of(plans)
     lengths = {segment: material.longest(segment, languages) for segment in material.ids}
     notes = list(material.notes)
-    unmeasured: list[Document] = []
+    joined: list[Document] = []
     shared, disjoint = {}, {}
     for n in design.sizes:
         rng = np.random.default_rng([design.seed, n])
         draw = _draw(material, lengths, n, design, counter, rng)
         shared[n], disjoint[n] = draw.shared, draw.disjoint
         notes += _notes(draw, n, design)
-        unmeasured += _tell(draw, plans, design, material, rng)
-    whole = counter.count_whole([document.text for document in unmeasured])
-    documents = tuple(replace(document, length=length) for document, length in zip(unmeasured, whole, strict=True))
-    _refuse_truncation(documents, counter)
+        orders_of = [orders(design.orders, n, rng) for _ in draw.sets]
+        joined += [
+            _join(number, place, plan, [members[i] for i in order], material)
+            for plan in plans
+            for number, members in enumerate(draw.sets)
+            for place, order in enumerate(orders_of[number])
+        ]
+    documents = _measured(joined, counter)
     used = {key: material.texts[key] for document in documents for key in document.keys}
     return Documents(documents, used, shared, disjoint, tuple(notes))
 
@@ -102,7 +105,7 @@ def build_fillers(
     design: Design,
     counter: TokenCounter,
 ) -> tuple[Document, ...]:
-    """`count` more documents a plan, each of n segments that no document of `made` has, in one order.
+    """`count` more documents per plan, each of n segments that no document of `made` has, in one order.
 
     Segments are used again once all have been, in other company.
     """
@@ -119,15 +122,12 @@ def build_fillers(
             f"{len(draw.sets)}: ask for fewer, use fewer sets, or add texts."
         )
     first = 1 + max(document.set for document in made.documents)
-    told = [
-        _join(first + number, 0, plan, members, material)
+    joined = [
+        _join(number, 0, plan, members, material)
         for plan in plans
-        for number, members in enumerate(draw.sets)
+        for number, members in enumerate(draw.sets, start=first)
     ]
-    whole = counter.count_whole([document.text for document in told])
-    fillers = tuple(replace(document, length=length) for document, length in zip(told, whole, strict=True))
-    _refuse_truncation(fillers, counter)
-    return fillers
+    return _measured(joined, counter)
 
 
 def _draw(
@@ -167,21 +167,7 @@ def _draw(
 
 def _room(n: int, counter: TokenCounter) -> int | None:
     """What the segments of one document may have together: the window less special tokens, prompt and n joints."""
-    if counter.window is None:
-        return None
-    return counter.window - counter.count_whole([""])[0] - n
-
-
-def _tell(
-    draw: Draw, plans: Iterable[LanguagePlan], design: Design, material: Material, rng: np.random.Generator
-) -> list[Document]:
-    told = [orders(design.orders, len(members), rng) for members in draw.sets]
-    return [
-        _join(number, place, plan, [members[i] for i in order], material)
-        for plan in plans
-        for number, members in enumerate(draw.sets)
-        for place, order in enumerate(told[number])
-    ]
+    return None if counter.window is None else counter.window - counter.count_whole([""])[0] - n
 
 
 def _join(number: int, place: int, plan: LanguagePlan, ids: Sequence[str], material: Material) -> Document:
@@ -193,13 +179,17 @@ def _join(number: int, place: int, plan: LanguagePlan, ids: Sequence[str], mater
     return Document(number, place, plan, keys, SEPARATOR.join(texts), spans, tokens, length=0)
 
 
-def _refuse_truncation(documents: Sequence[Document], counter: TokenCounter) -> None:
+def _measured(joined: Sequence[Document], counter: TokenCounter) -> tuple[Document, ...]:
+    """Documents with their lengths; an error if the model would truncate one."""
+    whole = counter.count_whole([document.text for document in joined])
+    documents = tuple(replace(document, length=length) for document, length in zip(joined, whole, strict=True))
     longest = max(documents, key=lambda document: document.length)
     if counter.window is not None and longest.length > counter.window:
         raise DesignError(
             f"document {longest.name} has {longest.length} {counter.unit} and the model reads {counter.window}: "
             "lower max_tokens, take openings, or use smaller sizes."
         )
+    return documents
 
 
 def _notes(draw: Draw, n: int, design: Design) -> list[str]:
@@ -214,6 +204,6 @@ def _notes(draw: Draw, n: int, design: Design) -> list[str]:
         )
     if draw.passed_over:
         count = len(draw.passed_over)
-        too_long = "1 segment is" if count == 1 else f"{count} segments are"
-        notes.append(f"n={n}: {too_long} too long for the model's window and not used")
+        named = "1 segment is" if count == 1 else f"{count} segments are"
+        notes.append(f"n={n}: {named} too long for the model's window and not used")
     return notes

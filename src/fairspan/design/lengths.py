@@ -64,7 +64,18 @@ def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, c
         notes.append(f"{len(ids) - len(kept)} of {len(ids)} segments are outside the length limits and were not used")
     smallest = min(design.sizes)
     if len(kept) < smallest:
-        raise DesignError(_too_few(ids, kept, languages, lengths, smallest, counter.unit))
+        where = ", ".join(languages)
+        if len(ids) < smallest:
+            raise DesignError(
+                f"the corpus has {len(ids)} segments in {where}, and a document of {smallest} needs {smallest} "
+                "different ones: add texts or use smaller sizes."
+            )
+        found = sorted(lengths.values())
+        raise DesignError(
+            f"{len(kept)} of {len(ids)} segments keep the length limits in {where}, and a document of {smallest} "
+            f"needs {smallest}: the corpus's segments have {found[0]} to {found[-1]} {counter.unit}, half of them at "
+            f"most {found[len(found) // 2]}. Change min_tokens or max_tokens."
+        )
     return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
 
 
@@ -80,25 +91,3 @@ def _within_limits(segment: str, languages: Sequence[str], lengths: Mapping[Key,
         return True
     centre = lengths[segment, design.length_language]
     return all(abs(lengths[segment, language] - centre) <= design.length_ratio * centre for language in languages)
-
-
-def _too_few(
-    ids: Sequence[str],
-    kept: Sequence[str],
-    languages: Sequence[str],
-    lengths: Mapping[Key, int],
-    n: int,
-    unit: str,
-) -> str:
-    where = ", ".join(languages)
-    if len(ids) < n:
-        return (
-            f"the corpus has {len(ids)} segments in {where}, and a document of {n} needs {n} different ones: add "
-            "texts or use smaller sizes."
-        )
-    found = sorted(lengths[segment, language] for segment in ids for language in languages)
-    return (
-        f"{len(kept)} of {len(ids)} segments keep the length limits in {where}, and a document of {n} needs {n}: the "
-        f"corpus's segments have {found[0]} to {found[-1]} {unit}, half of them at most {found[len(found) // 2]}. "
-        "Change min_tokens or max_tokens."
-    )

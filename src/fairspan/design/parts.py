@@ -11,7 +11,7 @@ from fairspan.errors import DesignError
 
 Span = tuple[int, int]
 Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Costs of what lies before, and distances of the part after, to costs of both."""
+"""Costs of what comes before, and distances of the part after, to costs of both."""
 
 
 def split_parts(text: str, count: int, counter: TokenCounter, language: str = "") -> list[Span]:

@@ -1,4 +1,4 @@
-"""`LanguagePlan`: which language stands at which position."""
+"""`LanguagePlan`: which language is used at which position."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,11 @@ def language_plans(languages: Sequence[str], mixed: str | Iterable[str]) -> tupl
     if mixed == "all":
         plans += [LanguagePlan(lead, later) for later in languages for lead in languages if lead != later]
     else:
-        plans += [_parse(plan) for plan in ([mixed] if isinstance(mixed, str) else mixed)]
+        for plan in [mixed] if isinstance(mixed, str) else mixed:
+            lead, _, later = (part.strip() for part in plan.partition(":"))
+            if not lead or not later:
+                raise DesignError(f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}.")
+            plans.append(LanguagePlan(lead, later))
     if not plans:
         raise DesignError("an audit needs at least one language, for example languages=['en'].")
     return tuple(dict.fromkeys(plans))
@@ -41,13 +45,6 @@ def language_plans(languages: Sequence[str], mixed: str | Iterable[str]) -> tupl
 def languages_of(plans: Iterable[LanguagePlan]) -> tuple[str, ...]:
     """Every language that a plan needs, in order of appearance."""
     return tuple(dict.fromkeys(language for plan in plans for language in (plan.lead, plan.later)))
-
-
-def _parse(plan: str) -> LanguagePlan:
-    lead, colon, later = plan.partition(":")
-    if not colon or not lead.strip() or not later.strip():
-        raise DesignError(f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}.")
-    return LanguagePlan(lead.strip(), later.strip())
 
 
 def choose_plans(

@@ -1,6 +1,6 @@
 """Sets of distinct segments, disjoint while the corpus lasts."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -46,19 +46,21 @@ def draw_sets(
     than another. Of a set that does not fit into `room` the longest segment is put aside for that deal.
     """
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
-    barren = 0
+    lengths, barren = lengths or {}, 0
     few = comb(len(ids), n) <= _FEW
     while len(drawn) < count and barren < _PATIENCE:
-        dealt = _deal(ids, n, rng, lengths or {}, room)
-        fresh = [members for members in dealt if frozenset(members) not in drawn]
-        drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
+        fresh = [members for members in _deal(ids, n, rng, lengths, room) if frozenset(members) not in drawn]
         barren = 0 if fresh else barren + 1
-        if barren and few:
-            rest = _undrawn(ids, n, drawn, rng, lengths or {}, room)
-            drawn.update({frozenset(members): members for members in rest[: count - len(drawn)]})
-            break
+        if few and not fresh:
+            rest = [
+                members
+                for members in combinations(ids, n)
+                if frozenset(members) not in drawn and (room is None or sum(lengths[s] for s in members) <= room)
+            ]
+            fresh, barren = [rest[number] for number in rng.permutation(len(rest))], _PATIENCE
+        drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
     used = {segment for members in drawn.values() for segment in members}
-    passed_over = frozenset() if room is None else frozenset(_too_long(ids, n, lengths or {}, room) - used)
+    passed_over = frozenset() if room is None else frozenset(_too_long(ids, n, lengths, room) - used)
     return Draw(tuple(drawn.values()), _disjoint(drawn.values()), passed_over)
 
 
@@ -72,23 +74,6 @@ def _disjoint(sets: Iterable[tuple[str, ...]]) -> int:
         seen.update(members)
         count += 1
     return count
-
-
-def _undrawn(
-    ids: Sequence[str],
-    n: int,
-    drawn: Collection[frozenset[str]],
-    rng: np.random.Generator,
-    lengths: Mapping[str, int],
-    room: int | None,
-) -> list[tuple[str, ...]]:
-    """Every set that is not drawn yet, in random order."""
-    rest = [
-        members
-        for members in combinations(ids, n)
-        if frozenset(members) not in drawn and (room is None or sum(lengths[s] for s in members) <= room)
-    ]
-    return [rest[number] for number in rng.permutation(len(rest))]
 
 
 def _deal(
@@ -108,7 +93,7 @@ def _deal(
 
 
 def _too_long(ids: Sequence[str], n: int, lengths: Mapping[str, int], room: int) -> set[str]:
-    """Segments that do not fit even beside the n-1 shortest others."""
+    """Segments that do not fit even with the n-1 shortest others."""
     shortest = sorted(ids, key=lambda segment: lengths[segment])[:n]
     return {
         segment

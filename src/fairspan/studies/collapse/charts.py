@@ -1,4 +1,4 @@
-"""The charts of a study of length: how alike texts are, what attention keeps, and what a classifier still tells."""
+"""The charts of a study of length: how similar texts are, what attention keeps, and what a classifier predicts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,10 +10,9 @@ import polars as pl
 from fairspan.report.chart import Chart, Panel, Series, on_log_axis, point
 from fairspan.report.text import with_bounds
 from fairspan.stats.bootstrap import Interval
-from fairspan.studies.collapse.labels import LABELS, label
 from fairspan.studies.collapse.spec import WORDS
 from fairspan.studies.collapse.summary import BOUNDS, LengthSummary
-from fairspan.studies.collapse.tables import where
+from fairspan.studies.collapse.tables import LABELS, label, where
 
 OVERVIEW = "length-overview"
 
@@ -36,118 +35,88 @@ class Curve(NamedTuple):
 
 def charts_of(summary: LengthSummary) -> dict[str, Chart]:
     """The charts that the study has numbers for, by name."""
-    made = (overview, similarity, geometry, classification, repeated, sigma, filter_rates, token_spread)
-    return {chart.name: chart for make in made if (chart := make(summary)).panels}
-
-
-def overview(summary: LengthSummary) -> Chart:
-    """The most important panels at a glance."""
-    shown = [measure for measure in ("cosine", "rank") if measure in summary.measures]
-    panels = [_by_length(summary, measure, summary.treatments) for measure in shown]
-    longest = _layer_panel(summary, "filter_rate", summary.lengths[-1], title=f"{LABELS['filter_rate']}, ")
-    panels += [_sigma_panel(summary), longest]
-    return _lines(
-        summary,
-        OVERVIEW,
-        "What length does to vectors",
-        "Geometry of the vectors by length with 95 % intervals, and how much of the differences between tokens "
-        "attention keeps.",
-        panels,
-        dashes="bounds of Theorems 2 and 3",
+    lengths, plain, controlled = summary.lengths, summary.treatments, summary.controlled
+    at_a_glance = [_by_length(summary, one, plain) for one in ("cosine", "rank") if one in summary.measures]
+    longest = _layer_panel(summary, "filter_rate", lengths[-1], title=f"{LABELS['filter_rate']}, ")
+    # Raw words may be far off, so the treatments are also shown without them (LC Figs. 1c, 3).
+    similarity = [_by_length(summary, "cosine", plain)]
+    if WORDS in controlled:
+        similarity.append(_by_length(summary, "cosine", controlled, title=f"with {LABELS[WORDS]}"))
+    made = (
+        _chart(
+            summary,
+            OVERVIEW,
+            "What length does to vectors",
+            "Geometry of the vectors by length with 95 % intervals, and how much of the differences between tokens "
+            "attention keeps.",
+            [*at_a_glance, _sigma_panel(summary), longest],
+            dashes="bounds of Theorems 2 and 3",
+        ),
+        _chart(
+            summary,
+            "length-similarity",
+            "How similar texts are, by length",
+            "Mean pairwise cosine of texts by length with 95 % intervals, without and with raw word embeddings.",
+            similarity,
+        ),
+        _chart(
+            summary,
+            "length-geometry",
+            "How much space the vectors use, by length",
+            "Distance to the centre and effective rank of vectors by length, with 95 % intervals.",
+            [_by_length(summary, one, controlled) for one in summary.measures if one != "cosine"],
+        ),
+        # LC Figs. 6 and 8.
+        _chart(
+            summary,
+            "length-classification",
+            "What a classifier still recognises, by length",
+            "Accuracy of a classifier and the entropy of its predictions by length, with 95 % intervals.",
+            [
+                _by_length(summary, one, plain)
+                for one in summary.classification["measure"].unique(maintain_order=True)
+            ],
+        ),
+        # LC Fig. 12.
+        _chart(
+            summary,
+            "length-repeated-words",
+            "How similar two repeated words are",
+            "Cosine of two texts, each of which repeats one word, by the number of repetitions.",
+            [_repeated_panel(summary)],
+        ),
+        # LC Fig. 5.
+        _chart(
+            summary,
+            "length-sigma",
+            "How much of the differences between tokens attention lets through",
+            "Largest singular value of the last layer's attention without its mean, with Theorem 3's bound.",
+            [_sigma_panel(summary)],
+            dashes="Theorem 3",
+        ),
+        # LC Fig. 2.
+        _chart(
+            summary,
+            "length-filter-rates",
+            "How much of the differences between tokens each layer keeps",
+            "Logarithm of the filter rate of each layer by length, with Theorem 2's bound.",
+            [_layer_panel(summary, "filter_rate", length) for length in lengths],
+            shared=LABELS["filter_rate"],
+            dashes="Theorem 2",
+        ),
+        _chart(
+            summary,
+            "length-token-spread",
+            "How much the tokens of a text differ, by layer",
+            "Norm of the tokens' differences from their mean, divided by the norm of the mean, by layer and length.",
+            [_layer_panel(summary, "hc_dc", length) for length in lengths],
+            shared=LABELS["hc_dc"],
+        ),
     )
+    return {chart.name: chart for chart in made if chart.panels}
 
 
-def similarity(summary: LengthSummary) -> Chart:
-    """The cosine alone, and with the control of raw words, which may lie far off (LC Figs. 1c, 3)."""
-    control = [] if WORDS not in summary.controlled else [f"with {LABELS[WORDS]}"]
-    return _lines(
-        summary,
-        "length-similarity",
-        "How alike texts are, by length",
-        "Mean pairwise cosine of texts by length, with 95 % intervals, alone and with that of raw word embeddings.",
-        [
-            _by_length(summary, "cosine", summary.treatments),
-            *(_by_length(summary, "cosine", summary.controlled, title=title) for title in control),
-        ],
-    )
-
-
-def geometry(summary: LengthSummary) -> Chart:
-    """Distances and effective rank, with the control of raw words."""
-    return _lines(
-        summary,
-        "length-geometry",
-        "How much space the vectors use, by length",
-        "Distance to the centre and effective rank of vectors by length, with 95 % intervals.",
-        [_by_length(summary, one, summary.controlled) for one in summary.measures if one != "cosine"],
-    )
-
-
-def classification(summary: LengthSummary) -> Chart:
-    """Correct labels and the entropy of the answers by length (LC Figs. 6, 8)."""
-    measures = summary.classification["measure"].unique(maintain_order=True)
-    return _lines(
-        summary,
-        "length-classification",
-        "What a classifier still recognises, by length",
-        "Accuracy of a classifier and the entropy of its predictions by length, with 95 % intervals.",
-        [_by_length(summary, measure, summary.treatments) for measure in measures],
-    )
-
-
-def sigma(summary: LengthSummary) -> Chart:
-    """σ_a of the last layer by length, and the bound of Theorem 3 (LC Fig. 5)."""
-    return _lines(
-        summary,
-        "length-sigma",
-        "How much of the differences between tokens attention lets through",
-        "Largest singular value of the last layer's attention without its mean, with Theorem 3's bound.",
-        [_sigma_panel(summary)],
-        dashes="Theorem 3",
-    )
-
-
-def filter_rates(summary: LengthSummary) -> Chart:
-    """Filter rates by layer with the bounds of Theorem 2, one panel for each length (LC Fig. 2)."""
-    return _lines(
-        summary,
-        "length-filter-rates",
-        "How much of the differences between tokens each layer keeps",
-        "Logarithm of the filter rate of each layer by length, with Theorem 2's bound.",
-        [_layer_panel(summary, "filter_rate", length) for length in summary.lengths],
-        shared=LABELS["filter_rate"],
-        dashes="Theorem 2",
-    )
-
-
-def token_spread(summary: LengthSummary) -> Chart:
-    """How much tokens differ from their mean, before the first layer (0) and behind each."""
-    return _lines(
-        summary,
-        "length-token-spread",
-        "How much the tokens of a text differ, by layer",
-        "Norm of the tokens' differences from their mean, as a share of the norm of the mean, by layer and length.",
-        [_layer_panel(summary, "hc_dc", length) for length in summary.lengths],
-        shared=LABELS["hc_dc"],
-    )
-
-
-def repeated(summary: LengthSummary) -> Chart:
-    """The cosine of two words, each repeated many times (LC Fig. 12)."""
-    found = summary.repeated.rename({"cosine": "estimate"})
-    times = sorted(found["times"].unique())
-    axis = Axis("repetitions", {count: str(count) for count in times}, on_log_axis(times))
-    curves = [Curve(name, _means(found.filter(treatment=name), "times")) for name in summary.treatments]
-    return _lines(
-        summary,
-        "length-repeated-words",
-        "How alike two repeated words are",
-        "Cosine of two texts, each of which repeats one word, by the number of repetitions.",
-        [_panel("", axis, curves, summary, "cosine")],
-    )
-
-
-def _lines(
+def _chart(
     summary: LengthSummary,
     name: str,
     title: str,
@@ -175,6 +144,14 @@ def _sigma_panel(summary: LengthSummary) -> Panel:
     return _panel(f"{LABELS['sigma_a']} of the last layer", _length_axis(summary), curves, summary, LABELS["sigma_a"])
 
 
+def _repeated_panel(summary: LengthSummary) -> Panel:
+    found = summary.repeated.rename({"cosine": "estimate"})
+    times = sorted(found["times"].unique())
+    axis = Axis("repetitions", {count: str(count) for count in times}, on_log_axis(times))
+    curves = [Curve(name, _means(found.filter(treatment=name), "times")) for name in summary.treatments]
+    return _panel("", axis, curves, summary, "cosine")
+
+
 def _layer_panel(summary: LengthSummary, measure: str, length: int, title: str = "") -> Panel:
     """A quantity of the texts of one length by layer."""
     found = summary.spectra.filter(length=length)
@@ -196,13 +173,12 @@ def _length_axis(summary: LengthSummary) -> Axis:
 
 def _with_bound(spectra: pl.DataFrame, measure: str, summary: LengthSummary, key: str) -> list[Curve]:
     """A quantity under every treatment, and its bound dashed."""
-    found = []
-    for name in summary.treatments:
-        own = spectra.filter(treatment=name)
-        found.append(Curve(name, _means(own.filter(measure=measure), key)))
-        if measure in BOUNDS:
-            found.append(Curve(name, _means(own.filter(measure=BOUNDS[measure]), key), dashed=True))
-    return found
+    drawn = [(measure, False), *([(BOUNDS[measure], True)] if measure in BOUNDS else [])]
+    return [
+        Curve(name, _means(spectra.filter(treatment=name, measure=one), key), dashed)
+        for name in summary.treatments
+        for one, dashed in drawn
+    ]
 
 
 def _means(frame: pl.DataFrame, key: str) -> dict[int, Interval | None]:

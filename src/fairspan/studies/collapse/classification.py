@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairspan.errors import MissingExtra, StatisticsError, TaskError
 from fairspan.retrieval.records import records
-from fairspan.studies.collapse.schedules.held_out import split
+from fairspan.studies.collapse.schedules import split
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.str_]
@@ -34,9 +34,7 @@ class LabelledText:
     text: str
 
 
-def read_labelled(
-    path: Path | str,
-) -> tuple[LabelledText, ...]:
+def read_labelled(path: Path | str) -> tuple[LabelledText, ...]:
     """The texts of a JSONL file, plain or gzipped, with the fields `text`, `label` and perhaps `id`.
 
     Labels are texts or whole numbers. A text without an id is named after its line.
@@ -52,8 +50,7 @@ def read_labelled(
         found.append(one)
     if not found:
         raise TaskError(f"{path} is empty: it needs one text per line, with 'text' and 'label'.")
-    labels = {one.label for one in found}
-    if len(labels) < 2:
+    if len({one.label for one in found}) < 2:
         raise TaskError(f"{path}: all {len(found)} texts have the label {found[0].label!r}; give at least 2 classes.")
     return tuple(found)
 
@@ -68,12 +65,11 @@ def training_part(documents: Sequence[str], *, seed: int = 0, share: float = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classified:
-    """What a classifier made of N tested texts.
+    """The predictions for N tested texts.
 
     Attributes:
         correct: [N], 1 where the predicted label is the text's own, otherwise 0; its mean is the accuracy.
         entropy: [N], −Σ p ln p over the classes: 0 for a sure prediction, ln(classes) for a blind one.
-        notes: what a reader should know of how it was trained.
     """
 
     correct: Floats
@@ -87,19 +83,15 @@ def classify(
     vectors_test: ArrayLike,
     labels_test: Sequence[str | int],
     *,
-    documents: tuple[Sequence[str], Sequence[str]] | None = None,
     iterations: int = ITERATIONS,
 ) -> Classified:
-    """Train scikit-learn's logistic regression on some vectors [N, d] and let it tell the labels of others.
+    """Train scikit-learn's logistic regression on some vectors [N, d] and predict the labels of others.
 
     With its own settings (an L2 penalty of C = 1) and at most `iterations` iterations. Vectors are taken
     unmodified, and what the penalty does depends on their norms.
-
-    Args:
-        documents: of the trained and of the tested texts; one on both sides is an error.
     """
-    train, test = _vectors(vectors_train, "training"), _vectors(vectors_test, "test")
-    known, wanted = _labels(labels_train, len(train), "training"), _labels(labels_test, len(test), "test")
+    train, known = _columns(vectors_train, labels_train, "training")
+    test, wanted = _columns(vectors_test, labels_test, "test")
     if train.shape[1] != test.shape[1]:
         raise StatisticsError(
             f"training vectors have {train.shape[1]} dimensions and test vectors {test.shape[1]}: embed both with "
@@ -109,19 +101,13 @@ def classify(
         raise StatisticsError(
             f"all {len(known)} training texts have the label {str(known[0])!r}: give at least 2 classes."
         )
-    if documents is not None:
-        _require_apart(documents, (len(train), len(test)))
     model, notes = _train(train, known, iterations)
     p = np.asarray(model.predict_proba(test), np.float64)
     predicted = np.asarray(model.classes_[p.argmax(1)], dtype=np.str_)
     unknown = int((~np.isin(wanted, known)).sum())
     if unknown:
         notes.append(f"{unknown} of {len(test)} tested texts have a label that was not trained on and count as wrong")
-    return Classified(
-        correct=(predicted == wanted).astype(np.float64),
-        entropy=entropies(p),
-        notes=tuple(notes),
-    )
+    return Classified((predicted == wanted).astype(np.float64), entropies(p), tuple(notes))
 
 
 def entropies(p: Floats) -> Floats:
@@ -155,36 +141,16 @@ def _train(vectors: Floats, labels: Labels, iterations: int) -> tuple[Any, list[
     return model, [f"the classifier had not converged when it stopped after {taken} iterations"]
 
 
-def _vectors(vectors: ArrayLike, name: str) -> Floats:
-    rows = np.asarray(vectors, np.float64)
+def _columns(vectors: ArrayLike, labels: Sequence[str | int], name: str) -> tuple[Floats, Labels]:
+    rows, column = np.asarray(vectors, np.float64), np.array([str(label) for label in labels], dtype=np.str_)
     if rows.ndim != 2 or not rows.size:
         raise StatisticsError(f"{name} vectors must be [texts, dimensions], got shape {rows.shape}.")
     wrong = np.flatnonzero(~np.isfinite(rows).all(1))
     if len(wrong):
         raise StatisticsError(
-            f"{len(wrong)} of {len(rows)} {name} vectors are not finite, the first in row {wrong[0]}: leave those "
-            "texts out or embed them again."
+            f"{len(wrong)} of {len(rows)} {name} vectors are not finite, the first in row {wrong[0]}: omit those "
+            "texts or embed them again."
         )
-    return rows
-
-
-def _labels(labels: Sequence[str | int], count: int, name: str) -> Labels:
-    column = np.array([str(label) for label in labels], dtype=np.str_)
-    if len(column) != count:
-        raise StatisticsError(f"there are {count} {name} vectors and {len(column)} labels: give one each.")
-    return column
-
-
-def _require_apart(documents: tuple[Sequence[str], Sequence[str]], counts: tuple[int, int]) -> None:
-    train, test = documents
-    if (len(train), len(test)) != counts:
-        raise StatisticsError(
-            f"there are {counts[0]} training and {counts[1]} test vectors, and {len(train)} and {len(test)} "
-            "documents: name the document of each."
-        )
-    both = sorted(set(train) & set(test))
-    if both:
-        raise StatisticsError(
-            f"{len(both)} documents are both trained on and tested, {both[0]!r} among them: split by document, as "
-            "training_part does."
-        )
+    if len(column) != len(rows):
+        raise StatisticsError(f"there are {len(rows)} {name} vectors and {len(column)} labels: give one each.")
+    return rows, column

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
-from fairspan.design.cuts import Cuts, LengthText, Start, cut_documents, natural_lengths
+from fairspan.design.cuts import Cuts, Start, cut_documents, natural_lengths
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import CorpusError, DesignError
 from fairspan.runs.fit_part import FitPart, choose_fit_part
@@ -62,20 +61,15 @@ class PreparedCollapse:
     @property
     def header(self) -> dict[str, Any]:
         corpus, cuts = self.corpus, self.cuts
-        by_length = {length: cuts.at(length) for length in cuts.lengths}
         return {
             "verb": "collapse",
-            "corpus": {
-                "name": corpus.name,
-                "fingerprint": corpus.fingerprint,
-                "languages": list(corpus.languages),
-            },
+            "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "languages": list(corpus.languages)},
             "lengths": [
                 {"length": length, "texts": len(texts), "tokens": float(np.mean([text.tokens for text in texts]))}
-                for length, texts in by_length.items()
+                for length, texts in ((length, cuts.at(length)) for length in cuts.lengths)
             ],
             "paired": cuts.paired and not self.spec.natural,
-            # What a schedule of temperatures counts beside the tokens of the text.
+            # A schedule of temperatures counts these in addition to the tokens of the text.
             "added_tokens": self.subject.counter.count_whole([""])[0],
             "geometry": [],
             "classification": [],
@@ -86,10 +80,6 @@ class PreparedCollapse:
                 *(f"labelled: {note}" for note in (self.labelled.cuts.notes if self.labelled else ())),
             ],
         }
-
-    def chosen(self) -> list[LengthText]:
-        """The texts whose spectra are computed: of the same documents at every length, where they are."""
-        return [text for length in self.cuts.lengths for text in self.cuts.at(length)[: self.spec.spectra]]
 
 
 def prepare_collapse(subject: Subject, spec: CollapseSpec, progress: Progress | None = None) -> PreparedCollapse:
@@ -111,48 +101,28 @@ def prepare_collapse(subject: Subject, spec: CollapseSpec, progress: Progress | 
         cuts = natural_lengths(corpus, language, counter, documents=spec.documents, seed=spec.seed)
     else:
         lengths = spec.lengths or _reachable(corpus, language, counter)
-        cuts = _cut(spec, corpus, language, lengths, counter, documents=spec.documents)
+        cuts = _cut(spec, corpus, language, lengths, counter, spec.documents)
     cuts = _large_enough(cuts)
     pairs = repeated_pairs(counter) if spec.probe else ()
-    labelled = None if spec.labelled is None else _labelled(spec, language, cuts.lengths, counter)
-    fit = _fit_part(spec, model, language, counter, cuts, labelled)
+    labelled = None
+    tested = {text.text for text in cuts.texts}
+    if spec.labelled is not None:
+        read = read_labelled(spec.labelled)
+        whole = Corpus.from_segments("labelled", [Segment(one.id, language, one.text) for one in read])
+        parts = _cut(spec, whole, language, cuts.lengths, counter, spec.labelled_documents)
+        labelled = Labelled(whole, parts, {one.id: one.label for one in read})
+        tested |= {whole.text(text.document, language) for text in parts.texts}
+    source = spec.fit_corpus or spec.corpus
+    fit = choose_fit_part(spec.treatments, model, counter, source, [language], tested, seed=spec.seed)
     return PreparedCollapse(subject, spec, corpus, cuts, pairs, labelled, fit)
 
 
 def _cut(
-    spec: CollapseSpec,
-    corpus: Corpus,
-    language: str,
-    lengths: Sequence[int],
-    counter: TokenCounter,
-    *,
-    documents: int,
+    spec: CollapseSpec, corpus: Corpus, language: str, lengths: Sequence[int], counter: TokenCounter, documents: int
 ) -> Cuts:
     start: Start = "beginning" if spec.start == "beginning" else "random"
     shared: dict[str, Any] = {"documents": documents, "seed": spec.seed, "tolerance": spec.tolerance}
     return cut_documents(corpus, language, lengths, counter, start=start, **shared)
-
-
-def _labelled(spec: CollapseSpec, language: str, lengths: Sequence[int], counter: TokenCounter) -> Labelled:
-    texts = read_labelled(str(spec.labelled))
-    corpus = Corpus.from_segments("labelled", [Segment(one.id, language, one.text) for one in texts])
-    cuts = _cut(spec, corpus, language, lengths, counter, documents=spec.labelled_documents)
-    return Labelled(corpus, cuts, {one.id: one.label for one in texts})
-
-
-def _fit_part(
-    spec: CollapseSpec,
-    model: SentenceTransformer,
-    language: str,
-    counter: TokenCounter,
-    cuts: Cuts,
-    labelled: Labelled | None,
-) -> FitPart:
-    tested = {text.text for text in cuts.texts}
-    if labelled is not None:
-        tested |= {labelled.corpus.text(text.document, language) for text in labelled.cuts.texts}
-    source = spec.fit_corpus or spec.corpus
-    return choose_fit_part(spec.treatments, model, counter, source, [language], tested, seed=spec.seed)
 
 
 def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int]:
@@ -164,11 +134,11 @@ def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int
     while length <= room and (counts >= 1.1 * length - 1e-9).mean() >= 0.5:
         lengths.append(length)
         length *= 2
-    if len(lengths) < 2 and room < 2 * _SHORTEST:
-        raise DesignError(
-            f"the model reads {counter.window} {counter.unit}, too few to compare lengths: name lengths."
-        )
     if len(lengths) < 2:
+        if room < 2 * _SHORTEST:
+            raise DesignError(
+                f"the model reads {counter.window} {counter.unit}, too few to compare lengths: name lengths."
+            )
         raise DesignError(
             f"half of the {len(counts)} documents have fewer than {round(2.2 * _SHORTEST)} {counter.unit}, too few "
             "to compare lengths: name lengths, or use longer documents."
@@ -187,5 +157,5 @@ def _large_enough(cuts: Cuts) -> Cuts:
         )
     if not few:
         return cuts
-    note = f"lengths with fewer than {_LEAST} documents were left out: {', '.join(map(str, few))}"
+    note = f"lengths with fewer than {_LEAST} documents were omitted: {', '.join(map(str, few))}"
     return Cuts(tuple(text for text in cuts.texts if text.length not in few), (*cuts.notes, note))

@@ -1,6 +1,7 @@
 """What a study of length found, as entries of its log: geometry, classification by length, a fitted schedule."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,10 @@ import polars as pl
 from fairspan.calibration.treatment import Treatment
 from fairspan.design.cuts import Cuts
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.geometry import replicate, slope_weights
+from fairspan.stats.geometry import MEASURES, replicate, slope_weights
 from fairspan.stats.queries import query_change, query_effects
 from fairspan.studies.collapse.schedules import fit_schedule, split
 from fairspan.studies.collapse.spec import WORDS, temperature_of
-
-GEOMETRY = ("cosine", "distance", "rank")
 
 
 def geometry(clouds: Mapping[str, Sequence[np.ndarray]], cuts: Cuts, *, seed: int) -> list[dict[str, Any]]:
@@ -25,42 +24,35 @@ def geometry(clouds: Mapping[str, Sequence[np.ndarray]], cuts: Cuts, *, seed: in
     same treatment, "short_baseline" for that from the first treatment's shortest texts, and "doubling" for what each
     doubling of length adds.
     """
-    lengths = list(cuts.lengths)
+    lengths, names = cuts.lengths, list(clouds)
+    first = list(clouds[names[0]])
     entries: list[dict[str, Any]] = []
-    names = list(clouds)
-    for measure in GEOMETRY:
-        for name in names:
-            paired = cuts.paired
-            rng = np.random.default_rng(seed)
-            own = list(clouds[name])
-            if measure == "rank" and len({len(cloud) for cloud in own}) > 1:
-                continue
-            first = list(clouds[names[0]])
-            both = own if name in (names[0], WORDS) else [*own, *first]
-            drawn = replicate(both, measure, rng=rng, paired=paired)
-            label = {"treatment": name, "measure": measure}
-            intervals = drawn.intervals()
-            for number, length in enumerate(lengths):
-                entries.append({**label, "length": length, "against": None, **_plain(intervals[number])})
-                if number:
-                    change = drawn.difference(number, 0)
-                    entries.append({**label, "length": length, "against": "shortest", **_plain(change)})
-                if name != WORDS:
-                    start = len(both) - len(first)
-                    change = drawn.difference(number, start) if number + start else Interval(0.0, 0.0, 0.0)
-                    entries.append({**label, "length": length, "against": "short_baseline", **_plain(change)})
-                if len(both) > len(own):
-                    change = drawn.difference(number, len(own) + number)
-                    if not paired:
-                        # The documents of one length are the same under both treatments, whatever those of another.
-                        pair = [own[number], first[number]]
-                        change = replicate(pair, measure, rng=np.random.default_rng(seed)).difference(0, 1)
-                    entries.append({**label, "length": length, "against": names[0], **_plain(change)})
-            if len(lengths) > 1:
-                weights = np.zeros(len(both))
-                weights[: len(own)] = _slope(lengths)
-                slope = drawn.contrast(weights)
-                entries.append({**label, "length": None, "against": "doubling", **_plain(slope)})
+    for measure, name in product(MEASURES, names):
+        own = list(clouds[name])
+        if measure == "rank" and len({len(cloud) for cloud in own}) > 1:
+            continue
+        both = own if name in (names[0], WORDS) else [*own, *first]
+        start = len(both) - len(first)
+        drawn = replicate(both, measure, rng=np.random.default_rng(seed), paired=cuts.paired)
+        for number, (length, value) in enumerate(zip(lengths, drawn.intervals(), strict=False)):
+            entries.append(_entry(name, measure, length, None, value))
+            if number:
+                entries.append(_entry(name, measure, length, "shortest", drawn.difference(number, 0)))
+            if name != WORDS:
+                change = drawn.difference(number, start) if number + start else Interval(0.0, 0.0, 0.0)
+                entries.append(_entry(name, measure, length, "short_baseline", change))
+            if start:
+                change = drawn.difference(number, start + number)
+                if not cuts.paired:
+                    # The documents of one length are the same under both treatments, whatever those of another.
+                    pair = replicate([own[number], first[number]], measure, rng=np.random.default_rng(seed))
+                    change = pair.difference(0, 1)
+                entries.append(_entry(name, measure, length, names[0], change))
+        if len(lengths) > 1:
+            # A bin of natural lengths that begins at 0 has its middle, not its beginning, as its length.
+            slope = slope_weights([length or 50 for length in lengths])
+            weights = np.concatenate([slope, np.zeros(start)])
+            entries.append(_entry(name, measure, None, "doubling", drawn.contrast(weights)))
     return entries
 
 
@@ -68,23 +60,22 @@ def by_bin(rows: pl.DataFrame, treatments: Sequence[str], *, seed: int) -> list[
     """Accuracy and entropy of the tested texts by length, and their change from the first treatment."""
     entries: list[dict[str, Any]] = []
     for measure in ("correct", "entropy"):
-        tables = {
-            name: rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == name)) for name in treatments
-        }
+        tables = {name: rows.filter(measure=measure, treatment=name) for name in treatments}
         first = tables[treatments[0]]
         lengths, groups = np.unique([int(part) for part in first["part"]], return_inverse=True)
         clusters, before = first["document"].to_numpy(), first["value"].to_numpy()
         for name, own in tables.items():
             values = own["value"].to_numpy()
-            effects = query_effects(values, groups + 1, clusters, rng=np.random.default_rng(seed))
-            label = {"treatment": name, "measure": measure}
-            for length, one in zip(lengths.tolist(), effects.groups, strict=True):
-                entries.append({**label, "length": length, "against": None, **_plain(one)})
-            if name == treatments[0]:
-                continue
-            change = query_change(before, values, groups + 1, clusters, rng=np.random.default_rng(seed))
-            for length, one in zip(lengths.tolist(), change.groups, strict=True):
-                entries.append({**label, "length": length, "against": treatments[0], **_plain(one)})
+            rng = np.random.default_rng(seed)
+            found = query_effects(values, groups + 1, clusters, rng=rng).groups
+            entries += [
+                _entry(name, measure, length, None, one) for length, one in zip(lengths.tolist(), found, strict=True)
+            ]
+            if name != treatments[0]:
+                rng = np.random.default_rng(seed)
+                found = query_change(before, values, groups + 1, clusters, rng=rng).groups
+                pairs = zip(lengths.tolist(), found, strict=True)
+                entries += [_entry(name, measure, length, treatments[0], one) for length, one in pairs]
     return entries
 
 
@@ -96,46 +87,37 @@ def fitted(
     None where fewer than two temperatures were tried, 1 among them.
 
     Args:
-        added: the prompt's and special tokens of every text, which lengths leave out and schedules count.
+        added: the prompt's and special tokens of every text, which schedules count and lengths do not.
     """
     tried = {one.name: value for one in treatments if (value := temperature_of(one)) is not None}
     if len(tried) < 2 or 1.0 not in tried.values():
         return None
-    tables = {name: rows.filter((pl.col("measure") == "correct") & (pl.col("treatment") == name)) for name in tried}
+    tables = {name: rows.filter(measure="correct", treatment=name) for name in tried}
     first = next(iter(tables.values()))
     scores = np.stack([table["value"].to_numpy() for table in tables.values()], axis=1)
     bins = np.array([int(part) for part in first["part"]])
-    documents = first["document"].to_list()
-    parts = split(documents, seed=seed)
-    values = list(tried.values())
-    found = fit_schedule(
-        scores, bins, values, list(lengths), rng=np.random.default_rng(seed), documents=documents, split=parts
-    )
-    test = ~parts.in_fit(documents)
-    chosen = np.array([values.index(one.temperature) for one in found.bins])
-    taken = scores[np.arange(len(bins)), chosen[np.searchsorted(list(lengths), bins)]]
-    clusters = np.array(documents)[test]
-    change = query_change(
-        scores[test, values.index(1.0)],
-        taken[test],
-        np.searchsorted(list(lengths), bins[test]) + 1,
-        clusters,
-        rng=np.random.default_rng(seed),
-    )
+    documents, edges, values = first["document"].to_list(), list(lengths), list(tried.values())
+    parts, rng = split(documents, seed=seed), np.random.default_rng(seed)
+    found = fit_schedule(scores, bins, values, edges, rng=rng, documents=documents, split=parts)
+    test, places = ~parts.in_fit(documents), np.searchsorted(edges, bins)
+    chosen = np.array([values.index(one.temperature) for one in found.bins])[places]
+    before, after = scores[test, values.index(1.0)], scores[test, chosen[test]]
+    clusters, rng = np.array(documents)[test], np.random.default_rng(seed)
+    change = query_change(before, after, places[test] + 1, clusters, rng=rng)
+    tested = len(set(clusters.tolist()))
     return {
         "acts": found.acts,
         "steps": [{"length": one.begin, "temperature": one.temperature} for one in found.bins],
         "schedule": [[begin + added, value] for begin, value in found.schedule.steps] if found.acts else [],
-        "fitted_documents": len(set(documents)) - len(set(clusters.tolist())),
-        "tested_documents": len(set(clusters.tolist())),
+        "fitted_documents": len(set(documents)) - tested,
+        "tested_documents": tested,
         "tested_change": _plain(change.overall),
         "notes": list(found.notes),
     }
 
 
-def _slope(lengths: Sequence[int]) -> np.ndarray:
-    # A bin of natural lengths that begins at 0 has its middle, not its beginning, as its length.
-    return slope_weights([length or 50 for length in lengths])
+def _entry(treatment: str, measure: str, length: int | None, against: str | None, found: Interval) -> dict[str, Any]:
+    return {"treatment": treatment, "measure": measure, "length": length, "against": against, **_plain(found)}
 
 
 def _plain(interval: Interval) -> dict[str, float | None]:

@@ -1,6 +1,10 @@
-"""Rows of a study of length: how alike texts are, what the layers do to their tokens, and repeated words."""
+"""Rows of a study of length: how similar texts are, what the layers do to their tokens, and repeated words.
 
-from collections.abc import Mapping, Sequence
+`label` holds the columns `run`, `model` and `treatment`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,101 +16,54 @@ from fairspan.studies.collapse.classification import Classified
 from fairspan.studies.collapse.words import RepeatedPair
 
 
-def text_rows(cuts: Cuts, clouds: Sequence[np.ndarray], *, run: str, model: str, treatment: str) -> pl.DataFrame:
-    """One row a text: its mean cosine with the other texts of its length, `part`.
+def text_rows(cuts: Cuts, clouds: Sequence[np.ndarray], **label: str) -> pl.DataFrame:
+    """One row per text: its mean cosine with the other texts of its length, `part`.
 
     Their mean is the mean pairwise cosine of that length.
     """
+    values = []
+    for cloud in clouds:
+        units = cloud.astype(np.float64)
+        units = units / np.linalg.norm(units, axis=1, keepdims=True)
+        values += ((units @ units.sum(axis=0) - 1) / (len(units) - 1)).tolist()
     texts = [text for length in cuts.lengths for text in cuts.at(length)]
-    values = np.concatenate([_with_others(cloud) for cloud in clouds])
-    return as_rows(
-        {
-            "run": run,
-            "model": model,
-            "treatment": treatment,
-            "measure": "cosine",
-            "document": [text.document for text in texts],
-            "language": [text.language for text in texts],
-            "tokens": [text.tokens for text in texts],
-            "part": [str(text.length) for text in texts],
-            "value": values.tolist(),
-        }
-    )
+    return as_rows({**label, **_columns(texts), "measure": "cosine", "value": values})
 
 
-def spectrum_rows(
-    texts: Sequence[LengthText], found: Sequence[Spectrum], *, run: str, model: str, treatment: str
-) -> pl.DataFrame:
+def spectrum_rows(texts: Sequence[LengthText], found: Sequence[Spectrum], **label: str) -> pl.DataFrame:
     """One row for each text, layer and quantity; `hc_dc` has layer 0 for the embeddings, then each layer's output."""
     tables = []
     for text, one in zip(texts, found, strict=True):
-        constant = {
-            "run": run,
-            "model": model,
-            "treatment": treatment,
-            "document": text.document,
-            "language": text.language,
-            "tokens": one.tokens,
-            "part": str(text.length),
-        }
-        quantities: Mapping[str, np.ndarray | None] = {
-            "hc_dc": one.ratio,
-            "filter_rate": one.filter_rate,
-            "sigma_a": one.sigma_a,
-            "sigma_s": one.sigma_s,
-            "theorem_2": one.theorem_2,
-            "theorem_3": one.theorem_3,
-        }
-        for measure, values in quantities.items():
-            if values is None:
-                continue
+        own = {"document": text.document, "language": text.language, "tokens": one.tokens, "part": str(text.length)}
+        for measure, values in (
+            ("hc_dc", one.ratio),
+            ("filter_rate", one.filter_rate),
+            ("sigma_a", one.sigma_a),
+            ("sigma_s", one.sigma_s),
+            ("theorem_2", one.theorem_2),
+            ("theorem_3", one.theorem_3),
+        ):
             # Layers whose σ_a was not asked for have none, nor a bound that is made of it.
-            known = np.flatnonzero(np.isfinite(values))
-            if len(known):
-                tables.append(
-                    as_rows(
-                        {
-                            **constant,
-                            "measure": measure,
-                            "layer": known.tolist(),
-                            "value": np.asarray(values, np.float64)[known].tolist(),
-                        }
-                    )
-                )
+            known = [] if values is None else np.flatnonzero(np.isfinite(values)).tolist()
+            if values is not None and known:
+                column = np.asarray(values, np.float64)[known].tolist()
+                tables.append(as_rows({**label, **own, "measure": measure, "layer": known, "value": column}))
     return pl.concat(tables)
 
 
-def label_rows(
-    texts: Sequence[LengthText], found: Classified, *, run: str, model: str, treatment: str
-) -> pl.DataFrame:
-    """Two rows a tested text: whether its label was told (`correct`), and how sure of it the classifier was."""
-    constant = {
-        "run": run,
-        "model": model,
-        "treatment": treatment,
-        "document": [text.document for text in texts],
-        "language": [text.language for text in texts],
-        "tokens": [text.tokens for text in texts],
-        "part": [str(text.length) for text in texts],
-    }
-    return pl.concat(
-        [
-            as_rows({**constant, "measure": "correct", "value": found.correct.tolist()}),
-            as_rows({**constant, "measure": "entropy", "value": found.entropy.tolist()}),
-        ]
-    )
+def label_rows(texts: Sequence[LengthText], found: Classified, **label: str) -> pl.DataFrame:
+    """Two rows per tested text: whether its label was predicted (`correct`), and the prediction's `entropy`."""
+    measures = {"correct": found.correct, "entropy": found.entropy}
+    constant = {**label, **_columns(texts)}
+    return pl.concat(as_rows({**constant, "measure": name, "value": own.tolist()}) for name, own in measures.items())
 
 
-def probe_rows(
-    pairs: Sequence[RepeatedPair], vectors: np.ndarray, *, run: str, model: str, treatment: str
-) -> pl.DataFrame:
+def probe_rows(pairs: Sequence[RepeatedPair], vectors: np.ndarray, **label: str) -> pl.DataFrame:
     """One row for each number of repetitions, `part`: the cosine of two texts that share no word (LC Fig. 12)."""
     units = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     return as_rows(
         {
-            "run": run,
-            "model": model,
-            "treatment": treatment,
+            **label,
             "measure": "repeated",
             "document": [" / ".join(text.split()[0] for text in pair.texts) for pair in pairs],
             "tokens": [max(pair.tokens) for pair in pairs],
@@ -116,9 +73,10 @@ def probe_rows(
     )
 
 
-def _with_others(cloud: np.ndarray) -> np.ndarray:
-    """The mean cosine of each vector with all others, [N]."""
-    units = cloud.astype(np.float64)
-    units = units / np.linalg.norm(units, axis=1, keepdims=True)
-    found: np.ndarray = (units @ units.sum(axis=0) - 1) / (len(units) - 1)
-    return found
+def _columns(texts: Sequence[LengthText]) -> dict[str, list[Any]]:
+    return {
+        "document": [text.document for text in texts],
+        "language": [text.language for text in texts],
+        "tokens": [text.tokens for text in texts],
+        "part": [str(text.length) for text in texts],
+    }

@@ -1,4 +1,4 @@
-"""`collapse`: how much more alike long texts' vectors are than short ones', why, and what a temperature changes."""
+"""`collapse`: how much more similar long texts' vectors are than short ones', why, and what a temperature changes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import polars as pl
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.treatment import AnyTreatment, Treatment
-from fairspan.design.cuts import Cuts, LengthText
+from fairspan.design.cuts import Cuts
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Text
 from fairspan.encoding.spectra import spectra as spectra_of
@@ -123,17 +123,17 @@ class _Study:
         self.texts = _texts([one.text for one in prepared.cuts.texts], counter)
         self.probes = _texts([text for pair in prepared.pairs for text in pair.texts], counter)
         self.tested = _texts([one.text for one in labelled.cuts.texts], counter) if labelled else []
-        self.chosen = prepared.chosen()
+        # The texts whose spectra are computed: of the same documents at every length, if these are paired.
+        self.chosen = [
+            text for length in prepared.cuts.lengths for text in prepared.cuts.at(length)[: self.spec.spectra]
+        ]
 
     def measure(self) -> None:
         run, cuts = self.run, self.prepared.cuts
         own = sum(text.length for text in self.texts + self.probes + self.tested)
-        looked = sum(one.tokens for one in self.chosen)
+        inside, fit = sum(one.tokens for one in self.chosen), self.prepared.fit.tokens
         run.progress.start(
-            sum(
-                own + (0 if one.baseline else looked) + (self.prepared.fit.tokens if one.whitens else 0)
-                for one in self.spec.treatments
-            )
+            sum(own + (0 if one.baseline else inside) + (fit if one.whitens else 0) for one in self.spec.treatments)
         )
         clouds: dict[str, list[np.ndarray]] = {}
         for treatment in self.spec.treatments:
@@ -175,56 +175,38 @@ class _Study:
             run.note(f"{treatment.name}: its attention is that of the model under it, and was not analysed")
         elif self.chosen:
             run.progress.stage(f"{treatment.name}: spectra")
-            rows += self._spectra(encoder.model, self.chosen, treatment.name)
+            rows += self._spectra(encoder.model, treatment.name)
         return pl.concat(rows), vectors
 
     def _classified(self, vectors: Sequence[np.ndarray], labelled: Labelled, treatment: str) -> pl.DataFrame:
-        texts = labelled.cuts.texts
+        texts, table = labelled.cuts.texts, np.stack(vectors)
         names = [text.document for text in texts]
+        labels = np.array([labelled.labels[name] for name in names])
         train = training_part(names, seed=self.spec.seed)
-        labels = [labelled.labels[name] for name in names]
-        parts = [np.flatnonzero(chosen).tolist() for chosen in (train, ~train)]
-        documents = [[names[number] for number in part] for part in parts]
-        found = classify(
-            np.stack([vectors[number] for number in parts[0]]),
-            [labels[number] for number in parts[0]],
-            np.stack([vectors[number] for number in parts[1]]),
-            [labels[number] for number in parts[1]],
-            documents=(documents[0], documents[1]),
-        )
+        found = classify(table[train], labels[train].tolist(), table[~train], labels[~train].tolist())
         self.run.header["notes"] += [f"{treatment}: {note}" for note in found.notes]
-        return label_rows([texts[number] for number in parts[1]], found, treatment=treatment, **self.run.label)
+        tested = [texts[number] for number in np.flatnonzero(~train)]
+        return label_rows(tested, found, treatment=treatment, **self.run.label)
 
-    def _spectra(
-        self, model: SentenceTransformer, chosen: Sequence[LengthText], treatment: str
-    ) -> list[pl.DataFrame]:
+    def _spectra(self, model: SentenceTransformer, treatment: str) -> list[pl.DataFrame]:
+        found = []
+        layers: Any = self.spec.layers
+        prompt, texts = self.prepared.subject.prompts["document"], [text.text for text in self.chosen]
         try:
-            return [self._spectrum_table(model, chosen, treatment)]
+            spectra = spectra_of(model, texts, prompt=prompt, layers=layers)
+            for text, one in zip(self.chosen, spectra, strict=True):
+                found.append(one)
+                self.run.progress.advance(text.tokens)
         except UnsupportedModel as error:
             self.run.note(f"spectra were not measured: {error}")
             return []
-
-    def _spectrum_table(
-        self, model: SentenceTransformer, chosen: Sequence[LengthText], treatment: str
-    ) -> pl.DataFrame:
-        found = []
-        layers: Any = self.spec.layers
-        for text, one in zip(
-            chosen,
-            spectra_of(
-                model, [text.text for text in chosen], prompt=self.prepared.subject.prompts["document"], layers=layers
-            ),
-            strict=True,
-        ):
-            found.append(one)
-            self.run.progress.advance(text.tokens)
         loose = sum(not one.converged for one in found)
         if loose:
             self.run.note(f"{treatment}: σ_a of {loose} texts is less exact than was asked for")
         unknown = next((one.no_value_norms for one in found if one.no_value_norms), None)
         if unknown:
             self.run.note(f"Theorem 2's bound is not known: {unknown}")
-        return spectrum_rows(chosen, found, treatment=treatment, **self.run.label)
+        return [spectrum_rows(self.chosen, found, treatment=treatment, **self.run.label)]
 
 
 def _by_length(vectors: np.ndarray, cuts: Cuts) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from fairspan.errors import DesignError, require_list, require_whole
 DEFAULT_TEMPERATURES = (1.0, 0.9, 0.8)
 STARTS = ("random", "beginning")
 WORDS = "words"
-"""The name under which the mean of the raw word embeddings stands beside the treatments (LC Fig. 3)."""
+"""The name of the control among the treatments: the mean of the raw word embeddings (LC Fig. 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,10 @@ class CollapseSpec:
         for name, least in (("documents", 3), ("labelled_documents", 4), ("spectra", 0), ("seed", 0)):
             require_whole(name, getattr(self, name), least=least)
         for treatment in self.treatments:
-            _refuse(treatment)
+            if treatment.name == WORDS:
+                raise DesignError(f"{WORDS!r} is the name of the word-embedding control: rename the treatment.")
+            if treatment.baskets == "segments":
+                raise DesignError(f"{treatment.name} makes segments baskets, and these texts have none: omit it.")
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:
@@ -87,28 +90,15 @@ def make_collapse(
     **fields: Any,
 ) -> CollapseSpec:
     """A spec from plain values. `treatments` come after the temperatures, of which 1 is the unmodified model."""
-    for name, value, example in (
-        ("temperatures", temperatures, "[1.0, 0.8]"),
-        ("treatments", treatments, "['paper']"),
-        ("lengths", lengths or (), "[50, 100]"),
-    ):
-        require_list(name, value, example)
+    require_list("temperatures", temperatures, "[1.0, 0.8]")
+    require_list("treatments", treatments, "['paper']")
+    require_list("lengths", lengths or (), "[50, 100]")
     named = as_treatments([*(at_temperature(value) for value in temperatures), *treatments])
-    return CollapseSpec(lengths=None if lengths is None else _sorted(lengths), treatments=named, **fields)
-
-
-def _sorted(lengths: Sequence[int]) -> tuple[int, ...]:
     try:
-        return tuple(sorted(set(lengths)))
+        ordered = None if lengths is None else tuple(sorted(set(lengths)))
     except TypeError:
-        raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {list(lengths)!r}.") from None
-
-
-def _refuse(treatment: Treatment) -> None:
-    if treatment.name == WORDS:
-        raise DesignError(f"{WORDS!r} is the name of the word-embedding control: call the treatment something else.")
-    if treatment.baskets == "segments":
-        raise DesignError(f"{treatment.name} makes segments baskets, and these texts have none: leave it out.")
+        raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {lengths!r}.") from None
+    return CollapseSpec(lengths=ordered, treatments=named, **fields)
 
 
 def at_temperature(value: float) -> str:

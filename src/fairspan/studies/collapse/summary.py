@@ -18,15 +18,8 @@ from fairspan.studies.collapse.spec import WORDS, temperature_of
 
 SPECTRA = ("hc_dc", "filter_rate", "sigma_a", "sigma_s", "theorem_2", "theorem_3")
 BOUNDS = {"filter_rate": "theorem_2", "sigma_a": "theorem_3"}
-_ENTRY: dict[str, Any] = {
-    "treatment": pl.String,
-    "measure": pl.String,
-    "length": pl.Int64,
-    "against": pl.String,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-}
+_KEYS: dict[str, Any] = {"treatment": pl.String, "measure": pl.String, "length": pl.Int64, "against": pl.String}
+_ENTRY: dict[str, Any] = {**_KEYS, **dict.fromkeys(("estimate", "low", "high"), pl.Float64)}
 _SUGGESTION: dict[str, Any] = {"length": pl.Int64, "temperature": pl.Float64}
 _STEP: dict[str, Any] = {"source": pl.String, "tokens": pl.Int64, "temperature": pl.Float64}
 
@@ -104,13 +97,8 @@ class LengthSummary:
             .group_by("treatment", "measure", pl.col("part").cast(pl.Int64).alias("length"), "layer")
             .agg(estimate=pl.col("value").mean(), texts=pl.len())
         )
-        treatments, measures = pl.Enum(self.log.treatments), pl.Enum(SPECTRA)
-        order = pl.col("treatment").cast(treatments), pl.col("measure").cast(measures)
-        return found.sort(*order, "length", "layer")
-
-    def spectrum(self, measure: str, treatment: str) -> pl.DataFrame:
-        """One quantity under one treatment, by `length` and `layer`."""
-        return self.spectra.filter(measure=measure, treatment=treatment)
+        order = {"treatment": self.log.treatments, "measure": SPECTRA}
+        return found.sort(*(pl.col(name).cast(pl.Enum(kinds)) for name, kinds in order.items()), "length", "layer")
 
     @cached_property
     def last_layers(self) -> pl.DataFrame:
@@ -140,7 +128,7 @@ class LengthSummary:
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
-        """Whether long texts are more alike than short ones under each treatment: one word, and a sentence."""
+        """Whether long texts are more similar than short ones under each treatment: one word, and a sentence."""
         rows = [(name, *self._verdict(name)) for name in self.treatments]
         return pl.DataFrame(rows, schema=["treatment", "verdict", "sentence"], orient="row")
 
@@ -155,46 +143,50 @@ class LengthSummary:
         if short is None or long is None or change is None:
             return "unknown", "one length only: nothing to compare"
         if bounds(change) == UNKNOWN:
-            return "unknown", "too few documents to say whether long texts are more alike"
-        word, kind = "stable", "about as alike"
-        if change.low > 0:
-            word, kind = "collapses", "more alike"
-        elif change.high < 0:
-            word, kind = "spreads", "less alike"
+            return "unknown", "too few documents to say whether long texts are more similar"
+        word, kind = "stable", "about as similar"
+        if change.low > 0 or change.high < 0:
+            word, kind = ("collapses", "more similar") if change.low > 0 else ("spreads", "less similar")
         return word, (
             f"long texts are {kind}: mean cosine {number(short.estimate)} at {self.name(first)} tokens, "
             f"{number(long.estimate)} at {self.name(last)} ({with_bounds(change, '+.3f')})"
         )
 
     def suggestion(self) -> list[tuple[int, float | None]]:
-        """For every length the highest temperature at which its texts are no more alike than the shortest ones.
+        """For every length the highest temperature at which its texts are no more similar than the shortest ones.
 
         None where no temperature that was tried is enough, or where there are too few documents to tell.
         """
-        known = {str(one["name"]): temperature_of(Treatment.from_dict(one)) for one in self.log.spec["treatments"]}
-        tried = sorted(((known[name] or 0.0, name) for name in self.treatments if known[name]), reverse=True)
-        found: list[tuple[int, float | None]] = []
-        for length in self.lengths:
-            enough = [value for value, name in tried if self._no_more_alike(name, length)]
-            found.append((length, enough[0] if enough else None))
-        return found
+        tried = sorted(
+            ((value, name) for name, value in self._tried.items() if name in self.treatments), reverse=True
+        )
+        return [
+            (length, next((value for value, name in tried if self._no_more_similar(name, length)), None))
+            for length in self.lengths
+        ]
+
+    @cached_property
+    def _tried(self) -> dict[str, float]:
+        """The treatments that only set a temperature, and that temperature."""
+        asked = [Treatment.from_dict(one) for one in self.log.spec["treatments"]]
+        return {one.name: value for one in asked if (value := temperature_of(one)) is not None}
 
     def advice(self) -> str:
         """What the geometry suggests, in one line. Whether it helps is for search and classification to say."""
         if len(self.lengths) < 2:
             return "nothing: there is one length only"
-        if not any(temperature_of(Treatment.from_dict(one)) for one in self.log.spec["treatments"]):
+        if not self._tried:
             return "nothing: no temperature was tried"
         found = self.suggestion()
         if all(value == 1 for _, value in found):
-            return "none: long texts are not more alike than short ones"
+            return "none: long texts are not more similar than short ones"
         parts = []
         for value, group in groupby(found, key=lambda one: one[1]):
             if value == 1:
                 continue
-            alike = [length for length, _ in group]
-            where = f"{alike[0]} to {alike[-1]} tokens" if len(alike) > 1 else f"{alike[0]} tokens"
-            where = f"{alike[0]} tokens and more" if alike[-1] == self.lengths[-1] else where
+            same = [length for length, _ in group]
+            where = f"{same[0]} to {same[-1]} tokens" if len(same) > 1 else f"{same[0]} tokens"
+            where = f"{same[0]} tokens and more" if same[-1] == self.lengths[-1] else where
             said = "nothing that was tried is enough" if value is None else f"{value:g}"
             parts.append(f"{said} for texts of {where}")
         return "; ".join(parts)
@@ -250,8 +242,8 @@ class LengthSummary:
         said += [(source, one) for source, one in (("labels", self.fitted()), ("theory", self.theory())) if one]
         return pl.DataFrame(said, schema=["source", "sentence"], orient="row")
 
-    def _no_more_alike(self, treatment: str, length: int) -> bool:
-        """Whether texts of a length, so treated, are no more alike than the plain model's shortest ones."""
+    def _no_more_similar(self, treatment: str, length: int) -> bool:
+        """Whether texts of a length are no more similar than the plain model's shortest ones."""
         if length == self.lengths[0]:
             return True
         against = self.value(treatment, "cosine", length, "short_baseline")

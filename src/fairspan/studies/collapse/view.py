@@ -11,22 +11,17 @@ from fairspan.studies.collapse.tables import tables_of, where
 TONES: dict[str, Tone] = {"collapses": "bad", "stable": "good", "spreads": "good", "unknown": "open"}
 SECTIONS = {
     "At a glance": (OVERVIEW,),
-    "What length does": (
-        "length-similarity",
-        "length-geometry",
-        "length-classification",
-        "length-repeated-words",
-    ),
+    "What length does": ("length-similarity", "length-geometry", "length-classification", "length-repeated-words"),
     "What attention does": ("length-sigma", "length-filter-rates", "length-token-spread"),
 }
 METHODS = (
     """To separate length from content, the same documents are cut at sentence borders to every length. The mean
-    cosine over pairs of different texts of one length says how alike their vectors are. Intervals resample
+    cosine over pairs of different texts of one length shows how similar their vectors are. Intervals resample
     documents.""",
     """σ_a is the largest singular value of an attention matrix after the constant direction is removed: how much of
     the differences between tokens a layer lets through at most. The bounds are those of Theorems 2 and 3 of the
     length-collapse paper.""",
-    """The suggested temperature makes long texts no more alike than the shortest texts of the unmodified model.
+    """The suggested temperature makes long texts no more similar than the shortest texts of the unmodified model.
     Whether it helps search or classification has to be measured there.""",
 )
 

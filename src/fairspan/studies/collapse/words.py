@@ -29,15 +29,11 @@ def word_means(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
         tokenised = model.tokenizer(some, add_special_tokens=False, truncation=False, padding=False, verbose=False)
         for number, ids in enumerate(tokenised["input_ids"], start=first):
             if not len(ids):
-                raise EncodingError(f"text {number} has no tokens, so its words have no mean: leave it out.")
-            means.append(_mean(table, ids))
+                raise EncodingError(f"text {number} has no tokens, so its words have no mean: omit it.")
+            with torch.inference_mode():
+                rows = table(torch.as_tensor(ids, device=next(table.parameters()).device))
+            means.append(rows.double().mean(0).cpu().numpy())
     return np.stack(means) if means else np.empty((0, 0))
-
-
-def _mean(table: torch.nn.Module, ids: Sequence[int]) -> np.ndarray:
-    with torch.inference_mode():
-        rows = table(torch.as_tensor(ids, device=next(table.parameters()).device))
-    return np.asarray(rows.double().mean(0).cpu().numpy())
 
 
 def _input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
@@ -50,7 +46,7 @@ def _input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
         kind = type(model if transformer is None else transformer).__name__
         raise UnsupportedModel(
             f"{kind} has no input word embeddings to average: use a transformer loaded with its PyTorch weights, or "
-            "leave the word control out."
+            "omit the word control."
         )
     return table
 

@@ -1,10 +1,10 @@
-"""`Inspection`: one document under the lens, each segment's part in its one vector under every treatment."""
+"""`Inspection`: one document, and each segment's part in its vector under every treatment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unicodedata import category
 
 from fairspan.report.files import write_file
@@ -13,10 +13,10 @@ from fairspan.report.render import require_page
 from fairspan.report.result import Result
 from fairspan.report.text import number
 from fairspan.report.view import View
-from fairspan.studies.inspect.page import inspection_page
-from fairspan.studies.inspect.view import view_of
+from fairspan.studies.inspect.view import inspection_page, view_of
 
 FORMAT = 1
+_HEADER = ("model", "document", "borders", "length", "window", "unit", "prompt", "n")
 _EXCERPT = 60
 
 
@@ -65,7 +65,7 @@ class InspectedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one treatment makes of the document, one value a segment.
+    """What one treatment makes of the document, one value per segment.
 
     Attributes:
         representation: cosine of the document's vector and the segment's own (METHODS: σ).
@@ -83,15 +83,6 @@ class Reading:
     attention: tuple[float, ...] | None = None
     attention_elsewhere: float | None = None
     retention: tuple[float | None, ...] | None = None
-
-    @property
-    def best(self) -> int:
-        """The place, from 0, of the segment that is represented best."""
-        return max(range(len(self.representation)), key=self.representation.__getitem__)
-
-    @property
-    def worst(self) -> int:
-        return min(range(len(self.representation)), key=self.representation.__getitem__)
 
     @property
     def spread(self) -> float:
@@ -112,6 +103,11 @@ class Inspection(Result):
         outside: tokens of the text that are in no segment and were never seen.
         notes: what a reader of the numbers should know.
     """
+
+    caveat: ClassVar[str] = (
+        "This is one document: content and position cannot be separated here. For a verdict on the model run "
+        "fairspan audit."
+    )
 
     model: str
     document: str
@@ -168,34 +164,25 @@ class Inspection(Result):
 
     def finding(self, reading: Reading) -> str:
         """One treatment in one sentence."""
-        best, worst = self.segments[reading.best], self.segments[reading.worst]
+        worst, best = self.extremes(reading)
         unseen = ", never seen" if worst.status == "never seen" else ""
         return (
-            f"segment {best.number} is represented best ({number(reading.representation[reading.best])}) and "
-            f"segment {worst.number} least ({number(reading.representation[reading.worst])}{unseen}): a spread of "
+            f"segment {best.number} is represented best ({number(max(reading.representation))}) and "
+            f"segment {worst.number} least ({number(min(reading.representation))}{unseen}): a spread of "
             f"{number(reading.spread)}"
         )
 
-    @property
-    def caveat(self) -> str:
-        return (
-            "This is one document: what a segment says and where it stands cannot be told apart here. For a verdict "
-            "on the model run fairspan audit."
-        )
+    def extremes(self, reading: Reading) -> tuple[InspectedSegment, InspectedSegment]:
+        """The segments that are represented worst and best."""
+        cosines = reading.representation
+        return self.segments[cosines.index(min(cosines))], self.segments[cosines.index(max(cosines))]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
         return {
             "format": FORMAT,
             "verb": "inspect",
-            "model": self.model,
-            "document": self.document,
-            "borders": self.borders,
-            "length": self.length,
-            "window": self.window,
-            "unit": self.unit,
-            "prompt": self.prompt,
-            "n": self.n,
+            **{name: getattr(self, name) for name in _HEADER},
             "fair_share": self.fair,
             "unseen": self.unseen,
             "warnings": list(self.warnings),
@@ -206,12 +193,12 @@ class Inspection(Result):
         }
 
     def _never_seen(self) -> str:
-        cut = [segment for segment in self.segments if segment.status == "cut"]
-        gone = [segment.number for segment in self.segments if segment.status == "never seen"]
         places = [
             f"segment {segment.number} in part ({segment.unseen} of its {segment.tokens} {self.unit})"
-            for segment in cut
+            for segment in self.segments
+            if segment.status == "cut"
         ]
+        gone = [segment.number for segment in self.segments if segment.status == "never seen"]
         if gone:
             places.append(f"{_named(gone)} wholly")
         first = next((segment for segment in self.segments if segment.unseen), None)

@@ -57,24 +57,18 @@ class Lens:
         """Whether the model reads all of it, as far as is known."""
         return self.seen is None or self.seen.whole
 
-    @property
-    def unseen(self) -> int:
-        return 0 if self.seen is None else int((~self.seen.read).sum())
-
     def segments(self) -> tuple[InspectedSegment, ...]:
         """What there is to say of each segment before anything is embedded."""
         texts, window = self.texts, self.counter.window
         alone = self.counter.count_whole(texts)
-        counts = (
-            [(count, count) for count in self.counter.count(texts)]
-            if self.seen is None
-            else self.seen.count(self.spans)
-        )
+        counts = [(n, n) for n in self.counter.count(texts)] if self.seen is None else self.seen.count(self.spans)
         first, last = (0, len(self.text)) if self.seen is None or self.whole else self.seen.range
         found = []
         for number, (piece, (tokens, seen)) in enumerate(zip(self.pieces, counts, strict=True)):
             start, end = max(piece.start, first), min(piece.end, last)
-            end = _end_of_letter(self.text, end, piece.end)
+            # Marks belong to the letter before, which is not divided where a token ends.
+            while 0 < end < piece.end and category(self.text[end]).startswith("M"):
+                end += 1
             if not seen or end <= start:
                 start = end = piece.start
             found.append(
@@ -114,22 +108,15 @@ def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto"
     return Lens(text, pieces, marked.borders, counter, counter.count_whole([text])[0], seen, prefix)
 
 
-def _end_of_letter(text: str, place: int, limit: int) -> int:
-    """Past the marks that belong to the letter before: what the eye sees as one is not divided where a token ends."""
-    while 0 < place < limit and category(text[place]).startswith("M"):
-        place += 1
-    return place
-
-
 def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:
     if parts is not None and borders not in ("auto", "parts"):
-        raise DesignError(f"parts are for a text without borders, and borders={borders!r}: leave one of them out.")
+        raise DesignError(f"parts are for a text without borders, and borders={borders!r}: omit one of them.")
     if isinstance(document, str) and not isinstance(document, SegmentedText):
         return mark(document, borders if parts is None else "parts")
     if isinstance(document, MarkedText) and document.borders != "segment":
         return document if parts is None else MarkedText(document.text)
     if borders != "auto" or parts is not None:
-        raise DesignError("the segments are given, so borders and parts have no place: leave them out.")
+        raise DesignError("the segments are given, so borders and parts cannot be used: omit them.")
     if isinstance(document, MarkedText):
         return document
     return join_segments(document.segments if isinstance(document, SegmentedText) else document)

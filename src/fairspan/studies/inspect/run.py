@@ -1,4 +1,4 @@
-"""`inspect`: one document under the lens, before and after calibration (IRF's Figure 2)."""
+"""`inspect`: one document before and after calibration (IRF's Figure 2)."""
 
 import warnings
 from collections.abc import Sequence
@@ -64,7 +64,10 @@ def inspect(
         progress: True for a bar, False for none, or an object that shows it.
     """
     shown = as_progress(progress)
-    chosen = _treatments(treatments)
+    chosen = as_treatments(treatments)
+    fitted = [treatment.name for treatment in chosen if treatment.whitens]
+    if fitted:
+        raise DesignError(f"{fitted[0]} is fitted on a corpus, and this is one document: run an audit.")
     loading = Loading(window, device, dtype, trust_remote_code)
     if parts is not None:
         require_whole("parts", parts, least=2)
@@ -79,10 +82,7 @@ def inspect(
             if subject.is_open:
                 reading = replace(subject, model=cutting(subject.model, lens.counter.window))
                 look = _Look(reading, lens, embed)
-                readings = []
-                for treatment in chosen:
-                    shown.stage(treatment.name)
-                    readings.append(look.under(treatment))
+                readings = [look.under(treatment, shown) for treatment in chosen]
                 notes = tuple(look.notes)
             else:
                 readings, notes = _unmodified(subject.model, lens, chosen, embed)
@@ -100,26 +100,22 @@ def inspect(
         window=lens.counter.window,
         unit=lens.counter.unit,
         prompt=subject.prompts["document"],
-        outside=lens.unseen - sum(segment.unseen for segment in segments),
+        outside=0 if lens.seen is None else int((~lens.seen.read).sum()) - sum(one.unseen for one in segments),
         notes=notes,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A model that looks at one document under one treatment after another.
-
-    Attributes:
-        subject: its model cuts texts at its window.
-        notes: what a reader should know, in the order in which it was found.
-    """
+    """A model, which cuts texts at its window, on one document; notes are in the order in which they were found."""
 
     subject: Subject
     lens: Lens
     embed: Embed
     notes: dict[str, None] = field(default_factory=dict)
 
-    def under(self, treatment: Treatment) -> Reading:
+    def under(self, treatment: Treatment, progress: Progress) -> Reading:
+        progress.stage(treatment.name)
         lens = self.lens
         treated = self.subject.under(treatment, embed=self.embed, lasting=False)
         lengths = lens.counter.count_whole(lens.texts)
@@ -128,7 +124,7 @@ class _Look:
             # What is never seen is reported by the result itself.
             warnings.filterwarnings("ignore", message="(?s).*is longer than the model: its segments")
             (whole,) = self.embed(treated.documents, [Text(lens.text, lens.length, borders=lens.starts)])
-        cosines = _plain(representation(whole, alone))
+        cosines = tuple(representation(whole, alone).tolist())
         attention, elsewhere = self._attention(
             treated.documents.model, by_segments=treatment.baskets == "segments" and treatment.for_documents.acts
         )
@@ -151,7 +147,7 @@ class _Look:
             return None, None
         self._note_prefix("attention")
         profile = by_segment(row, _clipped(self.lens.spans, len(text)))
-        return _plain(profile.segments.mean(axis=0)), float((profile.special + profile.other).mean())
+        return tuple(profile.segments.mean(axis=0).tolist()), float((profile.special + profile.other).mean())
 
     def _retention(self, encoder: AnyEncoder, alone: np.ndarray) -> tuple[float | None, ...] | None:
         """τ of each segment that the model sees; None for models that are not mean-pooled."""
@@ -162,12 +158,8 @@ class _Look:
             return None
         spans = _clipped(self.lens.spans, len(prefix))
         there = [number for number, (start, end) in enumerate(spans) if prefix[start:end].strip()]
-        text = Text(
-            prefix,
-            self.lens.counter.count_whole([prefix])[0],
-            tuple(spans[number] for number in there),
-            tuple(self.lens.starts[number] for number in there),
-        )
+        seen, starts = tuple(spans[number] for number in there), tuple(self.lens.starts[number] for number in there)
+        text = Text(prefix, self.lens.counter.count_whole([prefix])[0], seen, starts)
         try:
             refuse_other_spaces(model)
             ((_, inside),) = encoder.with_spans([text])
@@ -175,7 +167,7 @@ class _Look:
             self.notes[f"no retention: {str(error).rstrip('.')}"] = None
             return None
         self._note_prefix("retention")
-        found = dict(zip(there, _plain(retention(inside, alone[there])), strict=True))
+        found = dict(zip(there, retention(inside, alone[there]).tolist(), strict=True))
         return tuple(found.get(number) for number in range(len(spans)))
 
     def _note_prefix(self, measure: str) -> None:
@@ -195,21 +187,9 @@ def _unmodified(
     except EncodingError:
         notes.append("the vector stays the same without the last words: the model does not read all of this text")
     alone = embed(encoder, [Text(text, len(text)) for text in lens.texts])
-    cosines = _plain(representation(embed(encoder, [whole])[0], alone))
+    cosines = tuple(representation(embed(encoder, [whole])[0], alone).tolist())
     return [Reading(treatment.name, cosines, shares(cosines)) for treatment in treatments], tuple(notes)
-
-
-def _treatments(given: Sequence[AnyTreatment]) -> tuple[Treatment, ...]:
-    chosen = as_treatments(given)
-    fitted = [treatment.name for treatment in chosen if treatment.whitens]
-    if fitted:
-        raise DesignError(f"{fitted[0]} is fitted on a corpus, and this is one document: run an audit.")
-    return chosen
 
 
 def _clipped(spans: Sequence[Span], end: int) -> list[Span]:
     return [(min(start, end), min(stop, end)) for start, stop in spans]
-
-
-def _plain(values: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)

@@ -1,4 +1,4 @@
-"""`view_of` an inspection: what was never seen, the segments' shares under every treatment, and all numbers."""
+"""What an inspection shows: `view_of` its numbers, and a page with the text coloured by the segments' shares."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from fairspan.report.chart import Chart, Panel, Point, Series
+from fairspan.report.render import render
 from fairspan.report.table import Cell, Column, Row, Table
 from fairspan.report.text import model_name, number
 from fairspan.report.view import Card, Section, View
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 
 PICTURE = "shares"
+# The colour scale reaches at least this part of the fair share to both sides, so that small differences stay pale.
+_LEAST_REACH = 0.25
 # Measures of a segment: what a table calls them, and how they are written.
 MEASURES = {
     "share": ("share", ".1%"),
@@ -33,7 +36,7 @@ def view_of(inspection: Inspection) -> View:
         "segments": pl.DataFrame([{**asdict(one), "status": one.status} for one in inspection.segments]),
         "readings": _readings(inspection),
     }
-    cards = [Card(name, verdict, "plain", (told,)) for name, verdict, told, *_ in frames["verdicts"].rows()]
+    cards = [Card(name, verdict, "plain", (sentence,)) for name, verdict, sentence, *_ in frames["verdicts"].rows()]
     return View(
         title=f"{inspection.document} through {model_name(inspection.model)}",
         heading=_heading(inspection),
@@ -61,14 +64,15 @@ def _verdicts(inspection: Inspection) -> pl.DataFrame:
     rows = []
     for reading in inspection.readings:
         word = "narrower" if reading.spread < before.spread else "wider" if reading.spread > before.spread else "same"
+        worst, best = inspection.extremes(reading)
         rows.append(
             {
                 "treatment": reading.treatment,
                 "verdict": "baseline" if reading is before else word,
                 "sentence": inspection.finding(reading),
                 "spread": reading.spread,
-                "best": inspection.segments[reading.best].number,
-                "worst": inspection.segments[reading.worst].number,
+                "best": best.number,
+                "worst": worst.number,
                 "attention_elsewhere": reading.attention_elsewhere,
             }
         )
@@ -106,7 +110,7 @@ def _chart(inspection: Inspection) -> Chart:
     return Chart(
         PICTURE,
         f"{name}{unseen}",
-        "Each segment's share of the similarity of the document and its segments, with the cosine beside it.",
+        "Each segment's share of the similarity of the document and its segments, and the cosine.",
         "rows",
         "segment",
         "share of the similarity (right: cosine)",
@@ -139,3 +143,48 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
             rows.append(Row(heads, (Cell(segment.tokens, ",d"), seen, *values)))
     columns = tuple(map(Column, names))
     return Table("numbers", "All numbers", ("treatment", "segment"), columns, tuple(rows), readings, 1, brief=True)
+
+
+def inspection_page(inspection: Inspection) -> str:
+    """The whole page, which needs nothing but itself."""
+    low, high = colour_range(inspection)
+    top = max([inspection.fair, *_known_shares(inspection)])
+    readings = inspection.readings
+    findings = [f"{inspection.finding(one)}.".replace("segment", "Segment", 1) for one in readings]
+    treatments = [{**asdict(one), "finding": said} for one, said in zip(readings, findings, strict=True)]
+    segments = [{"number": one.number, "label": one.label, "status": one.status} for one in inspection.segments]
+    return render(
+        "inspection.html",
+        scripts=("inspection.js",),
+        styles=("inspection.css",),
+        package="fairspan.studies.inspect",
+        inspection=inspection,
+        model=model_name(inspection.model),
+        segments=[(segment, _runs(segment, inspection.text)) for segment in inspection.segments],
+        first=treatments[0],
+        low=low,
+        high=high,
+        top=top,
+        has_attention=any(reading.attention is not None for reading in readings),
+        has_retention=any(reading.retention is not None for reading in readings),
+        data={"low": low, "high": high, "top": top, "treatments": treatments, "segments": segments},
+        heat=lambda share: 0.5 if share is None else round((share - low) / (high - low), 4),
+    )
+
+
+def colour_range(inspection: Inspection) -> tuple[float, float]:
+    """The shares at the ends of the colour scale, the same for every treatment and as far from fair on both sides."""
+    farthest = max((abs(share - inspection.fair) for share in _known_shares(inspection)), default=0.0)
+    reach = max(_LEAST_REACH * inspection.fair, farthest)
+    return inspection.fair - reach, inspection.fair + reach
+
+
+def _known_shares(inspection: Inspection) -> list[float]:
+    return [share for reading in inspection.readings for share in reading.share if share is not None]
+
+
+def _runs(segment: InspectedSegment, text: str) -> list[dict[str, Any]]:
+    """A segment's text in runs, each seen or never seen."""
+    ends = [segment.start, segment.seen_start, segment.seen_end, segment.end]
+    runs = [{"text": text[ends[place] : ends[place + 1]], "seen": place == 1} for place in range(3)]
+    return [run for run in runs if run["text"]]
