@@ -13,8 +13,8 @@ import pytest
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.bootstrap import Interval, PositionSums, resample
+from fairspan.stats.distributions import holm
 from fairspan.stats.effects import psi, spread
-from fairspan.stats.holm import holm
 from fairspan.stats.queries import (
     QueryChange,
     QueryCounts,

@@ -59,7 +59,7 @@ def as_values(values: ArrayLike, name: str = "values") -> Floats:
     if len(wrong):
         raise StatisticsError(
             f"{name} has {len(wrong)} entries that are not finite, the first in row {wrong[0]} ({column[wrong[0]]}): "
-            "leave those rows out or measure them again."
+            "omit those rows or measure them again."
         )
     return column
 
@@ -104,7 +104,7 @@ def require_clusters(groups: Groups, name: str = "set") -> None:
 
 def require_level(level: float) -> None:
     if not 0 < level < 1:
-        raise StatisticsError(f"level must lie between 0 and 1, got {level}.")
+        raise StatisticsError(f"level must be between 0 and 1, got {level}.")
 
 
 def require_some(**counts: int) -> None:

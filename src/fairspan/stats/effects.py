@@ -101,7 +101,7 @@ def psi(means: Floats) -> Floats:
 def relative_difference(means: Floats, position: int) -> Floats:
     """(m1 − mp)/m1 of means[..., n]; NaN unless all are positive."""
     if not 2 <= position <= means.shape[-1]:
-        raise StatisticsError(f"position must lie between 2 and {means.shape[-1]}, got {position}.")
+        raise StatisticsError(f"position must be between 2 and {means.shape[-1]}, got {position}.")
     return _where_positive(means, means[..., 0] - means[..., position - 1], means[..., 0])
 
 
@@ -115,7 +115,7 @@ def gini_test(
 ) -> float:
     """The p-value of the Gini of position means when values trade places at random inside each document.
 
-    Every document must have each position once. In a Latin design every segment stands once at every position, so
+    Every document must have each position once. In a Latin design every segment occurs once at every position, so
     that segments cancel from the means as observed but not as permuted: there the test errs to the careful side. From
     500 documents on the means are drawn from their normal limit, whose mean and covariance are the permutations' own.
     """

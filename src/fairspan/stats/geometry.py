@@ -196,8 +196,7 @@ def _over(units: Floats, statistic: Weighted, chunks: Iterator[Floats]) -> Float
 def _without_each(count: int) -> Iterator[Floats]:
     step = max(1, CHUNK // count)
     for start in range(0, count, step):
-        rows = min(step, count - start)
-        yield 1 - np.eye(rows, count, start)
+        yield 1 - np.eye(min(step, count - start), count, start)
 
 
 def _gaps(left_out: list[Floats], paired: bool) -> Floats:
@@ -222,16 +221,16 @@ def _units(vectors: ArrayLike, least: int = 2) -> Floats:
     wrong = np.flatnonzero(~np.isfinite(rows).all(1))
     if len(wrong):
         raise StatisticsError(
-            f"{len(wrong)} of {len(rows)} vectors are not finite, the first in row {wrong[0]}: leave those documents "
-            "out or embed them again."
+            f"{len(wrong)} of {len(rows)} vectors are not finite, the first in row {wrong[0]}: omit those documents "
+            "or embed them again."
         )
     # Scaled first, so that squares neither overflow nor vanish.
     largest = np.abs(rows).max(1, keepdims=True)
     zero = np.flatnonzero(largest == 0)
     if len(zero):
         raise StatisticsError(
-            f"{len(zero)} of {len(rows)} vectors are zero and have no direction, the first in row {zero[0]}: leave "
-            "those documents out or embed them again."
+            f"{len(zero)} of {len(rows)} vectors are zero and have no direction, the first in row {zero[0]}: omit "
+            "those documents or embed them again."
         )
     scaled = rows / largest
     return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))

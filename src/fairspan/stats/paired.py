@@ -87,12 +87,8 @@ def _absolute(
     sign = np.where(second.estimate[1:] < 0, -1.0, 1.0)
     agree = sign == np.where(first.estimate[1:] < 0, -1.0, 1.0)
     a, b = change.differences(), total.differences()
-    low, high = np.where(agree, a.low, b.low), np.where(agree, a.high, b.high)
-    return Contrasts(
-        estimate=sign * np.where(agree, a.estimate, b.estimate),
-        standard_error=np.where(agree, a.standard_error, b.standard_error),
-        degrees_of_freedom=np.where(agree, a.degrees_of_freedom, b.degrees_of_freedom),
-        p_value=np.where(agree, a.p_value, b.p_value),
-        low=np.where(sign > 0, low, -high),
-        high=np.where(sign > 0, high, -low),
+    estimate, error, freedom, p, low, high = (
+        np.where(agree, getattr(a, name), getattr(b, name)) for name in Contrasts.__slots__
     )
+    ends = np.where(sign > 0, low, -high), np.where(sign > 0, high, -low)
+    return Contrasts(sign * estimate, error, freedom, p, *ends)

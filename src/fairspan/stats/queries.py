@@ -6,16 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import (
-    Codes,
-    Floats,
-    as_values,
-    group,
-    require_clusters,
-    require_same_length,
-    require_some,
-)
-from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample
+from fairspan.stats.arrays import Codes, Floats, as_values, group, require_clusters, require_same_length, require_some
+from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample, share
 from fairspan.stats.effects import change_of, spread
 from fairspan.stats.wild import draw_weights
 
@@ -137,7 +129,7 @@ def query_change(
         psi=of_groups(shortfall),
         harmonic=of_groups(harmonic_mean),
         spread=of_groups(spread),
-        worst=of_groups(_smallest),
+        worst=of_groups(lambda means: np.asarray(means.min(-1))),
         p_value=p_value,
         p_psi=p_psi,
         counts=_counts(one),
@@ -146,10 +138,7 @@ def query_change(
 
 def shortfall(means: Floats) -> Floats:
     """PSI of means[..., G] that may be 0 but not less: 1 − smallest/largest, NaN where all are 0."""
-    largest = means.max(-1)
-    return np.asarray(
-        np.divide(largest - means.min(-1), largest, out=np.full(largest.shape, np.nan), where=largest > 0)
-    )
+    return share(means.max(-1) - means.min(-1), means.max(-1))
 
 
 def harmonic_mean(means: Floats) -> Floats:
@@ -157,10 +146,6 @@ def harmonic_mean(means: Floats) -> Floats:
     zero = means == 0
     inverse = 1 / np.where(zero, 1.0, means)
     return np.asarray(np.where(zero.any(-1) & ~np.isnan(means).any(-1), 0.0, means.shape[-1] / inverse.sum(-1)))
-
-
-def _smallest(means: Floats) -> Floats:
-    return np.asarray(means.min(-1))
 
 
 def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, name: str = "values") -> PositionSums:

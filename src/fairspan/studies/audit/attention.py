@@ -5,7 +5,7 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.runs.log import RunLog
-from fairspan.stats.means import half_widths
+from fairspan.stats.distributions import half_widths
 from fairspan.studies.audit.family import FAMILY, PLAN
 from fairspan.studies.audit.words import ATTENTION_MEASURES
 

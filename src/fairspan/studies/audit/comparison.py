@@ -7,10 +7,9 @@ import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.runs.sides import Side
-from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import spread
 from fairspan.stats.paired import PairedComparison, compare
-from fairspan.studies.audit.family import Family
+from fairspan.studies.audit.family import Family, with_codes
 from fairspan.studies.audit.words import POSITION_MEASURES
 
 _FAMILY = ["measure", "n", "lead", "later"]

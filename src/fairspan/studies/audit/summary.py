@@ -9,12 +9,11 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.runs.log import RunLog
-from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdict
 from fairspan.stats.joint import JointModel, joint_model
 from fairspan.stats.positions import PositionEffects, position_effects
-from fairspan.studies.audit.family import FAMILY, Family
+from fairspan.studies.audit.family import FAMILY, Family, with_codes
 from fairspan.studies.audit.words import POSITION_MEASURES
 
 _WORST = ("biased", "inconclusive", "fair")
