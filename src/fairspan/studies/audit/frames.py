@@ -21,7 +21,7 @@ from fairspan.studies.audit.words import POSITION_MEASURES
 Record = dict[str, Any]
 _CONTRAST = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
 _SECONDARY = ("spread", "gini", "psi", "first_second", "first_last")
-_VERDICTS = {"model": pl.String, "measure": pl.String, "treatment": pl.String, "verdict": pl.String}
+_VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
 
 
 def frames_of(summary: Summary) -> dict[str, pl.DataFrame]:
@@ -43,18 +43,12 @@ def frames_of(summary: Summary) -> dict[str, pl.DataFrame]:
 
 def verdict_frame(summary: Summary) -> pl.DataFrame:
     """One row for each measure and treatment."""
-    rows = [
-        (
-            summary.log.model,
-            measure,
-            treatment,
-            summary.worst(measure, treatment).verdict.kind,
-            summary.sentence(measure, treatment),
-        )
-        for measure in summary.measures
-        for treatment in summary.treatments(measure)
-    ]
-    return pl.DataFrame(rows, schema={**_VERDICTS, "sentence": pl.String}, orient="row")
+    rows = []
+    for measure in summary.measures:
+        for name in summary.treatments(measure):
+            kind = summary.worst(measure, name).verdict.kind
+            rows.append((summary.log.model, measure, name, kind, summary.sentence(measure, name)))
+    return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
 
 
 def bare_means(log: RunLog) -> pl.DataFrame:

@@ -37,11 +37,6 @@ class Cell(Family):
     def documents(self) -> int:
         return self.effects.observations // self.n
 
-    @property
-    def mean(self) -> float:
-        """Over all positions."""
-        return float(self.effects.means.estimate.mean())
-
 
 @dataclass(frozen=True, slots=True)
 class Joint:
@@ -114,7 +109,7 @@ class Summary:
         if kind == "fair":
             return f"{worst.verdict.sentence()} in all {len(cells)} families of documents"
         detail = worst.verdict.sentence().removeprefix(f"{kind}: ")
-        return f"{kind} in {count} of {len(cells)} families, most of all {worst.plan}, n={worst.n}: {detail}"
+        return f"{kind} in {count} of {len(cells)} families, strongest for {worst.plan}, n={worst.n}: {detail}"
 
 
 def summarize(log: RunLog, *, inference: str | None = None, margin: float | None = None) -> Summary:
@@ -171,6 +166,6 @@ def _joint(rows: pl.DataFrame, group: tuple[str, str, int], inference: str, seed
     rng = np.random.default_rng(seed)
     try:
         model = joint_model(value, position, language, sets, tokens, segments, inference=inference, rng=rng)
+        return Joint(measure, treatment, n, model, None)
     except StatisticsError as error:
         return Joint(measure, treatment, n, None, str(error))
-    return Joint(measure, treatment, n, model, None)
