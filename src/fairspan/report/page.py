@@ -38,7 +38,7 @@ class Part:
 
     Attributes:
         label: what the page's menu calls it.
-        facts: the few that stand under its title.
+        facts: the few that are shown under its title.
         settings: everything needed to do it again.
         spec: all settings of the run, as JSON.
     """
@@ -52,7 +52,7 @@ class Part:
 
 
 def make_page(title: str, parts: Sequence[Part]) -> str:
-    """The page as text; several parts stand below each other."""
+    """The page as text; several parts are below each other."""
     return render(
         "report.html", scripts=("charts.js",), title=printable(title), parts=[cleaned(part) for part in parts]
     )
@@ -71,7 +71,7 @@ def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:
 def json_download(name: str, label: str, value: Mapping[str, Any]) -> Download:
     """Statistics as JSON."""
     text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
-    # Half of a surrogate pair, which UTF-8 cannot say, becomes JSON's own escape of it.
+    # Half of a surrogate pair, which UTF-8 cannot encode, becomes JSON's own escape of it.
     data = text.encode("utf-8", "backslashreplace")
     return Download(name, label, b64encode(gzip.compress(data, mtime=0)).decode())
 

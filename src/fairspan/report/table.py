@@ -22,7 +22,7 @@ class Cell:
     Attributes:
         value: text, a number, or anything with `estimate`, `low` and `high`; None for unknown.
         form: how a number is written, such as ".3f" or "+.3f"; "p" for a p value.
-        mark: what stands behind it, such as a sign of significance.
+        mark: shown after it, such as a sign of significance.
         tone: its colour in the terminal and on a page.
     """
 
@@ -75,7 +75,7 @@ class Table:
         heads: headings of the columns that name the rows.
         columns: those of the cells.
         frame: the same numbers unrounded, one tidy row each.
-        grouped: how many of the first heads group the rows: repeated ones are shown once, and groups stand apart.
+        grouped: how many of the first heads group the rows: repeated ones are shown once, and groups are set apart.
         notes: legend and remarks, shown below, one line each.
         brief: whether the terminal shows it as well.
     """

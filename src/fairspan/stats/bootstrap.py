@@ -110,11 +110,7 @@ def position_sums(values: ArrayLike, positions: ArrayLike, sets: ArrayLike | Gro
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """Position means as observed and in samples of whole clusters, drawn once for all statistics.
-
-    Attributes:
-        drawn: [draws, n].
-    """
+    """Position means as observed and in samples of whole clusters, drawn[draws, n] once for all statistics."""
 
     sums: PositionSums
     drawn: Floats

@@ -19,8 +19,7 @@ class SecondaryEffects:
     """Unevenness between positions, each with its cluster-bootstrap interval.
 
     Gini, PSI and the relative differences are shares of a mean. Where a position mean is zero or negative they are
-    NaN, and the interval's `reason` says so: a cosine may well be negative, and one such model should not end a run
-    over many.
+    NaN, and the interval's `reason` says so: a cosine may be negative, and that should not end a run.
 
     Attributes:
         means: [n].

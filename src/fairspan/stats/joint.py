@@ -46,7 +46,6 @@ class JointModel:
         cells: the occupied (position, language) pairs, in the order of the coefficients.
         missing: the empty ones.
         has_slope: whether token lengths were given.
-        observations, clusters: rows and sets.
     """
 
     positions: int
@@ -54,13 +53,8 @@ class JointModel:
     cells: tuple[Cell, ...]
     missing: tuple[Cell, ...]
     has_slope: bool
-    observations: int
     robust: Robust = field(repr=False)
     level: float = 0.95
-
-    @property
-    def clusters(self) -> int:
-        return self.robust.clustered.clusters
 
     @property
     def inference(self) -> str:
@@ -155,11 +149,8 @@ def joint_model(
     spoken = [str(language) for language in np.asarray(languages).tolist()]
     others = None if segments is None else group(segments)
     require_same_length(values=len(column), positions=len(numbers), languages=len(spoken), sets=len(groups.codes))
-    names = sorted(set(spoken))
-    number_of = {name: number for number, name in enumerate(names)}
-    codes = np.array([number_of[name] for name in spoken], np.int64)
-    cell_codes = (numbers - 1) * len(names) + codes
-    occupied, columns = np.unique(cell_codes, return_inverse=True)
+    names, codes = (found.tolist() for found in np.unique(spoken, return_inverse=True))
+    occupied, columns = np.unique((numbers - 1) * len(names) + codes, return_inverse=True)
     logs = None if tokens is None else _log_lengths(tokens, columns)
     told = [Groups(columns, len(occupied)), groups, *([] if others is None else [others])]
     merged = merge(*told, *([] if logs is None else [_by_value(logs)]))
@@ -179,7 +170,6 @@ def joint_model(
         cells=cells,
         missing=tuple(label for label in labels if label not in cells),
         has_slope=tokens is not None,
-        observations=len(column),
         robust=robust(fitted, merged.labels(groups), kept, inference=inference, rng=rng, draws=draws),
         level=level,
     )

@@ -24,8 +24,6 @@ class PairedComparison:
             β are taken as known, so the interval is too narrow where a β is no larger than its own error.
         spread: difference of the spreads, with its cluster-bootstrap interval.
         joint: the test that no position effect differs between the treatments.
-        clusters: sets.
-        inference: how the errors were judged.
     """
 
     first: PositionEffects

@@ -22,8 +22,7 @@ class PositionEffects(Contrasts):
         joint: the test of β2 = … = βn = 0.
         covariance: [n, n] of `estimate`.
         clusters, observations: sets and rows.
-        inference: what was used: "cr1", "z", "cr2", "cr3", "wild" or "two-way".
-        level: of the intervals.
+        inference: what was used, never "auto".
     """
 
     means: Contrasts
@@ -60,9 +59,7 @@ def position_effects(
 
     Args:
         segments: the segment of each row; where some segment occurs in more than one set, "auto" clusters by both.
-        inference: "auto", "cr1" (t with G − 1 degrees of freedom), "z" (CR1 with the normal, as in the published
-            tables), "cr2", "cr3", "wild" or "two-way". "auto" is "two-way" where segments are shared between sets,
-            "cr1" from 40 sets on, and "cr2" with Satterthwaite's degrees of freedom below.
+        inference: as in `Robust`, or "auto", which `robust` explains. "z" is that of the published tables.
         rng, draws: for "wild" only.
     """
     column, (numbers, count), groups = as_values(values), as_positions(positions), group(sets)
