@@ -17,7 +17,7 @@ class Point:
 
     Attributes:
         told: what is shown when a reader points at it, one fact per line.
-        note: a second number, shown in small print beside it where there is room.
+        note: a second number, shown in small print next to it where there is room.
     """
 
     estimate: float
@@ -94,7 +94,7 @@ class Chart:
         name: such as "representation-profiles"; also the name of its file.
         title, subtitle: shown above it in print.
         caption: what it shows, in one sentence.
-        kind: "bars" stand on 0, "lines" connect points, "rows" are horizontal bars with long labels.
+        kind: "bars" begin at 0, "lines" connect points, "rows" are horizontal bars with long labels.
         form: how its numbers are written.
         strip_label: what the strips below the panels show.
         dashes: what dashed lines mean.

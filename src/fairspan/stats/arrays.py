@@ -25,6 +25,11 @@ class Groups:
             return np.bincount(self.codes, weights=values, minlength=self.count).astype(np.float64, copy=False)
         return np.stack([self.sums(column) for column in values.T], axis=1)
 
+    def by_position(self, positions: Codes, n: int, values: Floats | None = None) -> Floats:
+        """Sums [count, n] of values[N] over each group and position; without values, the numbers of rows."""
+        cells = self.codes * n + positions - 1
+        return np.bincount(cells, values, self.count * n).reshape(self.count, n).astype(np.float64)
+
 
 def group(labels: ArrayLike | Groups) -> Groups:
     """Codes for any label column: numbers, or strings and other hashable things."""
@@ -33,11 +38,11 @@ def group(labels: ArrayLike | Groups) -> Groups:
     column = np.asarray(labels)
     if column.ndim != 1:
         raise StatisticsError(f"labels are one column, got an array of shape {column.shape}.")
-    if column.dtype.kind in "iub":
-        names, codes = np.unique(column, return_inverse=True)
-        return Groups(codes.astype(np.int64, copy=False), len(names))
     if column.dtype.kind == "f" and not np.isfinite(column).all():
         raise StatisticsError("a label is missing (NaN): every row needs its set.")
+    if column.dtype.kind in "iubf":
+        names, codes = np.unique(column, return_inverse=True)
+        return Groups(codes.astype(np.int64, copy=False), len(names))
     seen: dict[Hashable, int] = {}
     listed = [seen.setdefault(label, len(seen)) for label in column.tolist()]
     if None in seen:

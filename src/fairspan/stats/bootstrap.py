@@ -101,11 +101,7 @@ def position_sums(values: ArrayLike, positions: ArrayLike, sets: ArrayLike | Gro
     column, (numbers, count), groups = as_values(values), as_positions(positions), group(sets)
     require_same_length(values=len(column), positions=len(numbers), sets=len(groups.codes))
     require_clusters(groups)
-    cells = groups.codes * count + numbers - 1
-    shape = (groups.count, count)
-    sums = np.bincount(cells, weights=column, minlength=groups.count * count).astype(np.float64)
-    counts = np.bincount(cells, minlength=groups.count * count).astype(np.float64)
-    return PositionSums(sums.reshape(shape), counts.reshape(shape))
+    return PositionSums(groups.by_position(numbers, count, column), groups.by_position(numbers, count))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

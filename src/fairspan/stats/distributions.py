@@ -25,7 +25,7 @@ def t_two_sided(statistic: ArrayLike, freedom: ArrayLike) -> Floats:
 
 
 def t_quantile(probability: ArrayLike, freedom: ArrayLike) -> Floats:
-    """The t below which `probability` lies."""
+    """The t with P(T ≤ t) = probability."""
     p, df = np.broadcast_arrays(np.asarray(probability, np.float64), np.asarray(freedom, np.float64))
     finite = np.where(np.isfinite(df), df, 1.0)
     quantile: Floats = np.where(np.isfinite(df), special.stdtrit(finite, p), special.ndtri(p))

@@ -148,15 +148,14 @@ def by_document(values: ArrayLike, positions: ArrayLike, documents: ArrayLike) -
     """values[N] as a table [documents, n]."""
     column, (numbers, count), groups = as_values(values), as_positions(positions), group(documents)
     require_same_length(values=len(column), positions=len(numbers), documents=len(groups.codes))
-    cells = groups.codes * count + numbers - 1
-    rows = np.bincount(cells, minlength=groups.count * count)
+    rows = groups.by_position(numbers, count)
     if (rows != 1).any():
-        wrong = int(np.flatnonzero(rows != 1)[0])
+        document, place = np.argwhere(rows != 1)[0]
         raise StatisticsError(
-            f"a document has {rows[wrong]} rows at position {wrong % count + 1}: permuting inside documents needs "
-            f"each of the {count} positions exactly once in every document."
+            f"a document has {rows[document, place]:.0f} rows at position {place + 1}: permuting inside documents "
+            f"needs each of the {count} positions exactly once in every document."
         )
-    return column[np.argsort(cells, kind="stable")].reshape(groups.count, count)
+    return groups.by_position(numbers, count, column)
 
 
 def _where_positive(means: Floats, numerator: Floats, denominator: Floats) -> Floats:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import block_diag  # type: ignore[import-untyped, unused-ignore]
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, as_values, require_level
@@ -204,12 +205,7 @@ def _gaps(left_out: list[Floats], paired: bool) -> Floats:
     gaps = [values.mean() - values if np.isfinite(values).all() else np.zeros(len(values)) for values in left_out]
     if paired:
         return np.stack(gaps, axis=1)
-    table = np.zeros((sum(map(len, gaps)), len(gaps)))
-    start = 0
-    for number, values in enumerate(gaps):
-        table[start : start + len(values), number] = values
-        start += len(values)
-    return table
+    return np.asarray(block_diag(*(values[:, None] for values in gaps)))
 
 
 def _units(vectors: ArrayLike, least: int = 2) -> Floats:

@@ -152,8 +152,8 @@ def joint_model(
     names, codes = (found.tolist() for found in np.unique(spoken, return_inverse=True))
     occupied, columns = np.unique((numbers - 1) * len(names) + codes, return_inverse=True)
     logs = None if tokens is None else _log_lengths(tokens, columns)
-    told = [Groups(columns, len(occupied)), groups, *([] if others is None else [others])]
-    merged = merge(*told, *([] if logs is None else [_by_value(logs)]))
+    known = [others, None if logs is None else group(logs)]
+    merged = merge(Groups(columns, len(occupied)), groups, *(one for one in known if one is not None))
     design = np.zeros((len(merged.weights), len(occupied)))
     design[np.arange(len(design)), columns[merged.first]] = 1
     labels = [(p, name) for p in range(1, count + 1) for name in names]
@@ -173,11 +173,6 @@ def joint_model(
         robust=robust(fitted, merged.labels(groups), kept, inference=inference, rng=rng, draws=draws),
         level=level,
     )
-
-
-def _by_value(values: Floats) -> Groups:
-    distinct, codes = np.unique(values, return_inverse=True)
-    return Groups(codes.astype(np.int64, copy=False), len(distinct))
 
 
 def _log_lengths(tokens: ArrayLike, cells: Codes) -> Floats:

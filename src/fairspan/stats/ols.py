@@ -39,7 +39,7 @@ def fit(
 
     Args:
         names: name the columns in errors.
-        observations: how many the rows stand for; by default one each.
+        observations: their number, if some rows are means of several; by default one per row.
     """
     y = as_values(outcome, "outcome")
     x = np.asarray(regressors, np.float64)
@@ -76,7 +76,7 @@ class Merged:
     Attributes:
         groups: the merged row of each row.
         first: [M], a row of each.
-        weights: [M], how many rows each stands for.
+        weights: [M], how many rows became each.
     """
 
     groups: Groups

@@ -33,8 +33,6 @@ class PairedComparison:
     absolute: Contrasts
     spread: Interval
     joint: JointTest
-    clusters: int
-    inference: str
 
 
 def compare(
@@ -73,8 +71,6 @@ def compare(
         absolute=_absolute(effects[0], effects[1], change, effects_of(two + one)),
         spread=resample(sums, rng=rng, draws=draws, level=level).interval(change_of(spread)),
         joint=change.joint,
-        clusters=change.clusters,
-        inference=change.inference,
     )
 
 

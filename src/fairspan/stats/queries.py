@@ -6,7 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import Codes, Floats, as_values, group, require_clusters, require_same_length, require_some
+from fairspan.stats.arrays import (
+    Codes,
+    Floats,
+    Groups,
+    as_values,
+    group,
+    require_clusters,
+    require_same_length,
+    require_some,
+)
 from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample, share
 from fairspan.stats.effects import change_of, spread
 from fairspan.stats.wild import draw_weights
@@ -156,10 +165,9 @@ def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, name: 
     if column.min() < 0:
         raise StatisticsError(f"{name} of a metric are never below 0, got {column.min()} in row {column.argmin()}.")
     inside = numbers > 0
-    cells = labels.codes[inside] * count + numbers[inside] - 1
-    shape, size = (labels.count, count), labels.count * count
+    grouped = Groups(labels.codes[inside], labels.count)
     sums, counts = (
-        np.column_stack([labels.sums(weights), np.bincount(cells, weights[inside], size).reshape(shape)])
+        np.column_stack([labels.sums(weights), grouped.by_position(numbers[inside], count, weights[inside])])
         for weights in (column, np.ones(len(column)))
     )
     return PositionSums(sums, counts)

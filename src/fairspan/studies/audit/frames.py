@@ -80,7 +80,7 @@ def change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
             "change_low": one.paired.spread.low,
             "change_high": one.paired.spread.high,
             "p_value": one.paired.joint.p_value,
-            "inference": one.paired.inference,
+            "inference": one.paired.second.inference,
         }
         for one in found
     )
@@ -105,7 +105,7 @@ def coefficient_change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
                     **{f"change_{name}": value for name, value in change.items()},
                     **{f"absolute_change_{name}": value for name, value in absolute.items()},
                     **{f"mean_change_{name}": value for name, value in _contrast(paired.means, place).items()},
-                    "inference": paired.inference,
+                    "inference": paired.second.inference,
                 }
             )
     return _frame(records)
@@ -143,7 +143,8 @@ def _sides(one: Comparison) -> Record:
         for which, side in (("first", one.first), ("second", one.second))
         for what, value in (("run", side.log.run), ("model", side.log.model), ("treatment", side.treatment))
     }
-    return {"measure": one.measure, **named, **one.labels, "sets": one.paired.clusters, "documents": one.documents}
+    sizes = {"sets": one.paired.second.clusters, "documents": one.documents}
+    return {"measure": one.measure, **named, **one.labels, **sizes}
 
 
 def _contrast(found: Contrasts | PositionEffects, place: int) -> Record:
