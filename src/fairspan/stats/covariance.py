@@ -91,9 +91,7 @@ def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Gr
     V_ab is not subtracted: V_a + V_b is always positive semi-definite and errs to the wide side.
     """
     a, b = group(first), group(second)
-    one = cr1(cluster(fit, a, leverages=False))
-    other = cr1(cluster(fit, b, leverages=False))
-    both = cr1(cluster(fit, crossed(a, b), leverages=False))
+    one, other, both = (cr1(cluster(fit, labels, leverages=False)) for labels in (a, b, crossed(a, b)))
     difference = one + other - both
     eigenvalues = np.linalg.eigvalsh(difference)
     indefinite = eigenvalues[0] < -1e-12 * max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny)

@@ -105,12 +105,7 @@ def relative_difference(means: Floats, position: int) -> Floats:
 
 
 def gini_test(
-    values: ArrayLike,
-    positions: ArrayLike,
-    documents: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    draws: int = 999,
+    values: ArrayLike, positions: ArrayLike, documents: ArrayLike, *, rng: np.random.Generator, draws: int = 999
 ) -> float:
     """The p-value of the Gini of position means when values trade places at random inside each document.
 

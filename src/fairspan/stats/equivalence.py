@@ -105,9 +105,7 @@ def equivalence(effects: PositionEffects, margin: float = 0.02) -> Equivalence:
     below_roof, above_roof = effects.robust.tails(weights, margin)
     beyond = np.minimum(1, 2 * np.minimum(below_floor, above_roof))
     return Equivalence(
-        estimate=weights @ effects.estimate,
-        p_fair=np.maximum(above_floor, below_roof),
-        p_biased=holm(beyond),
+        estimate=weights @ effects.estimate, p_fair=np.maximum(above_floor, below_roof), p_biased=holm(beyond)
     )
 
 

@@ -158,11 +158,7 @@ def _measure(prepared: Prepared, run: Run) -> None:
 
 
 def _rows(
-    prepared: Prepared,
-    run: Run,
-    treated: Treated,
-    alone: Mapping[tuple[str, str], np.ndarray],
-    texts: Sequence[Text],
+    prepared: Prepared, run: Run, treated: Treated, alone: Mapping[tuple[str, str], np.ndarray], texts: Sequence[Text]
 ) -> pl.DataFrame:
     """Every measure of one treatment. Vectors are read a part at a time: a whole grid may not fit into memory."""
     documents, measures = prepared.documents.documents, prepared.spec.measures
