@@ -39,14 +39,6 @@ def f_above(statistic: float, numerator: float, denominator: float) -> float:
     return float(special.chdtrc(numerator, numerator * statistic))
 
 
-def normal_below(z: ArrayLike) -> Floats:
-    return np.asarray(special.ndtr(z), np.float64)
-
-
-def normal_quantile(probability: ArrayLike) -> Floats:
-    return np.asarray(special.ndtri(probability), np.float64)
-
-
 def t_ratio(difference: ArrayLike, standard_error: ArrayLike) -> Floats:
     """difference / standard error; where the error is 0, no difference gives 0 and any other is infinite."""
     gap, error = np.broadcast_arrays(np.asarray(difference, np.float64), np.asarray(standard_error, np.float64))

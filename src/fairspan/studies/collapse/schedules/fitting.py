@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fairspan.calibration.temperature import PLAIN, LengthSchedule, check_temperature
 from fairspan.errors import StatisticsError
 from fairspan.stats.bootstrap import multiples, share
-from fairspan.stats.distributions import normal_below, t_quantile
+from fairspan.stats.distributions import t_below, t_quantile
 from fairspan.studies.collapse.schedules.held_out import Split
 
 Floats = NDArray[np.float64]
@@ -170,7 +170,7 @@ def _bounds(sums: Floats, texts: Floats, bootstrap: _Bootstrap) -> Floats:
     documents = (texts > 0).sum(0)[:, None]
     error = deviation * np.sqrt(documents / (documents - 1))
     z = max(0.0, float(np.quantile(largest, bootstrap.level)))
-    reach = -t_quantile(normal_below(-z), documents - 1)
+    reach = -t_quantile(t_below(-z, np.inf), documents - 1)
     return np.asarray(mean - np.where(varies, reach * error, 0.0))
 
 
