@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, on_log_axis
-from fairspan.report.downloads import Download, json_download, row_download
-from fairspan.report.page import Part, make_page
+from fairspan.report.page import Download, Part, json_download, make_page, row_download
 from fairspan.report.result import Result
 from fairspan.report.table import Cell, Column, Row, Table, row
 from fairspan.report.view import Card, Section, View

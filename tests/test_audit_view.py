@@ -260,13 +260,13 @@ def test_verdicts_of_several_families_name_the_worst(summary: Summary, view: Vie
     worst = summary.worst("representation", "none")
     # The largest effect stands at the third position.
     assert worst.n == 3
-    assert said.startswith(f"biased in 8 of 8 families, most of all {worst.plan}, n=3: position 3 is 0.2")
+    assert said.startswith(f"biased in 8 of 8 families, strongest for {worst.plan}, n=3: position 3 is 0.2")
     assert "biased: " not in said
     estimates = [abs(cell.effects.estimate[1:]).max() for cell in summary.of("representation", "none")]
     assert abs(worst.verdict.estimate) == pytest.approx(max(estimates))
     said = summary.sentence("representation", "retrieval")
     undecided = sum(cell.verdict.kind == "inconclusive" for cell in summary.of("representation", "retrieval"))
-    assert said.startswith(f"inconclusive in {undecided} of 8 families, most of all ")
+    assert said.startswith(f"inconclusive in {undecided} of 8 families, strongest for ")
     found = view.frame("verdicts")
     assert found.select("measure", "treatment", "verdict").rows()[:3] == [
         ("representation", "none", "biased"),

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from fairspan.errors import LogError
-from fairspan.report.downloads import json_download, row_download
-from fairspan.report.page import Part, make_page
+from fairspan.report.page import Part, json_download, make_page, row_download
 from fairspan.report.render import as_json, require_page
 from fairspan.report.view import Section, View
 from tests.report_example import EVIL, FRAME, HOSTILE, heat, page, part, profiles, rows, table, view

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fairspan.errors import StatisticsError
+from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import Verdict, equivalence, sets_needed, verdict
-from fairspan.stats.holm import holm
 from fairspan.stats.positions import PositionEffects, position_effects
 from tests.test_stats_rows import make_rows
 
@@ -96,7 +96,7 @@ def test_no_number_near_the_margin() -> None:
     found = verdict(effects, margin=abs(float(effects.estimate[2])) + 1e-6)
     assert found.kind == "inconclusive"
     assert found.sets_needed is None
-    assert "so near the margin" in found.sentence()
+    assert "too close to the margin" in found.sentence()
 
 
 def test_a_wider_margin_needs_fewer_sets() -> None:

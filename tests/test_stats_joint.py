@@ -109,7 +109,7 @@ def test_an_empty_cell_is_left_out_and_named() -> None:
     assert np.isfinite(model.contrast((2, "de"), (2, "en")).p_value)
     assert model.position_effect().over == ("en",)
     assert model.language_effect().over == (2, 3)
-    with pytest.raises(StatisticsError, match=r"not estimable: language 'de' never stands at position 1 \(missing:"):
+    with pytest.raises(StatisticsError, match=r"not estimable: language 'de' never occurs at position 1 \(missing:"):
         model.contrast((1, "en"), (1, "de"))
     with pytest.raises(StatisticsError, match="positions are 1 to 3, languages 'de', 'en'"):
         model.contrast((1, "en"), (4, "de"))
@@ -119,8 +119,8 @@ def test_one_mixed_plan_cannot_tell_position_from_language() -> None:
     model = joint_model(**plan_rows(np.random.default_rng(1), [("en", "de")], sets=12))
     assert model.missing == ((1, "de"), (2, "en"), (3, "en"))
     for refused, words in (
-        (model.position_effect, "no language stands at every position"),
-        (model.language_effect, "at no position do all languages stand"),
+        (model.position_effect, "no language occurs at every position"),
+        (model.language_effect, "at no position do all languages occur"),
     ):
         with pytest.raises(StatisticsError, match=words) as error:
             refused()

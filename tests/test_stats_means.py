@@ -6,7 +6,7 @@ import numpy as np
 
 from fairspan.stats.arrays import group
 from fairspan.stats.contrasts import robust
-from fairspan.stats.means import half_widths
+from fairspan.stats.distributions import half_widths
 from fairspan.stats.ols import fit
 
 

@@ -9,8 +9,7 @@ from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Groups, group
 from fairspan.stats.contrasts import robust
 from fairspan.stats.effects import _limit_means, _permuted_means, gini, gini_test
-from fairspan.stats.merged import merge
-from fairspan.stats.ols import fit
+from fairspan.stats.ols import fit, merge
 
 
 def repeated(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, Groups, Groups]:
@@ -29,8 +28,7 @@ def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
     values, design, sets, segments = repeated(np.random.default_rng(1))
     merged = merge(sets, segments, group(design[:, 1] + 2 * design[:, 2] + 3 * design[:, 3]))
     assert len(merged.weights) < len(values) / 2
-    scale = merged.scale
-    short = fit(scale[:, 0] * merged.means(values), scale * design[merged.first], observations=len(values))
+    short = merged.fit(values, design[merged.first])
     weights = np.eye(5)
     found, expected = (
         robust(one, first, second, inference=inference, rng=np.random.default_rng(5)).contrasts(weights, 0.95)

@@ -13,8 +13,8 @@ import pytest
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.bootstrap import Interval, PositionSums, resample
+from fairspan.stats.distributions import holm
 from fairspan.stats.effects import psi, spread
-from fairspan.stats.holm import holm
 from fairspan.stats.queries import (
     QueryChange,
     QueryCounts,
@@ -412,7 +412,7 @@ def test_refusals() -> None:
         ({"groups": [1, np.nan, 1, 2]}, r"groups has 1 entries that are not finite"),
         ({"groups": [[1, 2], [1, 2]]}, r"groups must be one column"),
         ({"draws": 0}, r"draws must be at least 1, got 0"),
-        ({"level": 1.0}, r"level must lie between 0 and 1"),
+        ({"level": 1.0}, r"level must be between 0 and 1"),
     ]
     for change, message in wrong:
         with pytest.raises(StatisticsError, match=message):

@@ -27,7 +27,7 @@ from fairspan.report.text import number, p_value, with_bounds
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.holm import holm
+from fairspan.stats.distributions import holm
 from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import make_evaluation

@@ -17,7 +17,7 @@ class Point:
 
     Attributes:
         told: what is shown when a reader points at it, one fact per line.
-        note: a second number, shown in small print beside it where there is room.
+        note: a second number, shown in small print next to it where there is room.
     """
 
     estimate: float
@@ -37,7 +37,7 @@ class Series:
 
     Attributes:
         number: the treatment's place in the switch, which decides its colour; -1 for what is always drawn.
-        dashed: for bounds and controls. Bars on a page and in the terminal leave them out.
+        dashed: for bounds and controls; not shown as bars on a page and in the terminal.
         legend: what a figure's legend says, where that is more than the name.
     """
 
@@ -59,9 +59,9 @@ class Panel:
     Attributes:
         labels: of the places on the horizontal axis; of the bars in a chart of rows.
         detail: small print behind the title.
-        places: where the labels lie between 0 and 1, for lines; evenly if empty.
+        places: of the labels between 0 and 1, for lines; evenly spaced if empty.
         strip: sizes drawn as grey bars below the labels, such as token counts.
-        heading: panels with the same heading stand in one row.
+        heading: panels with the same heading are in one row.
         x_label, y_label: in place of the chart's. A panel with a `y_label` has a vertical axis of its own.
         reference: where a dashed line says what would be fair.
         folded: drawn in files only, where the page and the terminal would be crowded.
@@ -81,7 +81,7 @@ class Panel:
 
     @property
     def spots(self) -> tuple[float, ...]:
-        """Where the labels lie between 0 and 1."""
+        """The places of the labels between 0 and 1."""
         count = len(self.labels)
         return self.places or tuple(0.5 if count < 2 else place / (count - 1) for place in range(count))
 
@@ -92,9 +92,9 @@ class Chart:
 
     Attributes:
         name: such as "representation-profiles"; also the name of its file.
-        title, subtitle: stand above it in print.
+        title, subtitle: shown above it in print.
         caption: what it shows, in one sentence.
-        kind: "bars" stand on 0, "lines" connect points, "rows" are horizontal bars with long labels.
+        kind: "bars" begin at 0, "lines" connect points, "rows" are horizontal bars with long labels.
         form: how its numbers are written.
         strip_label: what the strips below the panels show.
         dashes: what dashed lines mean.
@@ -156,12 +156,7 @@ class Chart:
             "before": self._points(first, first.series[0]) if self.kind == "rows" and panel is not first else [],
             "first": first.series[0].name if first.series else "",
             "series": [
-                {
-                    "name": one.name,
-                    "number": one.number,
-                    "dashed": one.dashed,
-                    "points": self._points(panel, one),
-                }
+                {"name": one.name, "number": one.number, "dashed": one.dashed, "points": self._points(panel, one)}
                 for one in panel.series
                 if not (one.dashed and self.kind == "bars")
             ],
@@ -190,7 +185,7 @@ class HeatCell:
     """One place of a heat map: a number for each entry of the switch, or one for all of them.
 
     Attributes:
-        note: what stands below the number in print.
+        note: shown below the number in print.
         framed: whether a frame sets it apart.
     """
 
@@ -206,7 +201,7 @@ class HeatMap:
     Attributes:
         rows: the name of each row, and its cells; None where nothing was measured.
         corner: what the rows are.
-        entries: the names of the switch's entries, which stand above them in print.
+        entries: the names of the switch's entries, shown above them in print.
     """
 
     name: str
@@ -234,7 +229,7 @@ class HeatMap:
         return (min(known), max(known)) if known else (0.0, 1.0)
 
     def level(self, value: float | None) -> float:
-        """Where a number lies between the ends, for its colour."""
+        """The place of a number between the ends, for its colour."""
         low, high = self.ends
         return 0.0 if value is None or not isfinite(value) or high <= low else round((value - low) / (high - low), 4)
 
@@ -242,9 +237,7 @@ class HeatMap:
 def point(found: Interval | None, told: str = "", note: str = "") -> Point | None:
     """A point of a chart; None where there is no number."""
     estimate = None if found is None else finite(found.estimate)
-    if found is None or estimate is None:
-        return None
-    return Point(estimate, finite(found.low), finite(found.high), told, note)
+    return None if found is None or estimate is None else Point(estimate, found.low, found.high, told, note)
 
 
 def domain_of(panels: Iterable[Sequence[Series]], *, zero: bool, others: Sequence[float] = ()) -> Domain:
@@ -280,7 +273,7 @@ def tick_text(mark: float, marks: Sequence[float], form: str) -> str:
 
 
 def on_log_axis(values: Sequence[float]) -> tuple[float, ...]:
-    """Where positive numbers lie between 0 and 1 on a logarithmic axis; evenly (empty) if they do not differ."""
+    """Places of positive numbers between 0 and 1 on a logarithmic axis; empty (evenly) if they do not differ."""
     if len(values) < 2 or min(values) <= 0 or max(values) == min(values):
         return ()
     ends = log10(min(values)), log10(max(values))

@@ -133,7 +133,7 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
         if bars:
             _draw_bars(axes, where + aside, room / len(solid) * 0.94, values, look, one.legend or one.name)
         else:
-            # Lines keep their places; only the marks stand a few points apart.
+            # Lines keep their places; only the marks are a few points apart.
             shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
             _draw_curve(axes, where + aside, values, look, one.legend or one.name, shift)
     low, high = chart.domain(panel)
@@ -166,20 +166,9 @@ def _draw_curve(axes: Any, where: np.ndarray, values: np.ndarray, look: Look, la
     """Points with their intervals on a line; `shift` moves how they are drawn, not their data."""
     from matplotlib.transforms import ScaledTranslation
 
-    container = axes.errorbar(
-        where,
-        values[0],
-        yerr=_reach(values),
-        label=label,
-        color=look.colour,
-        marker=look.marker,
-        markersize=4.5,
-        markeredgecolor="white",
-        markeredgewidth=0.4,
-        linewidth=1.4,
-        elinewidth=0.9,
-        capsize=2,
-    )
+    marks = {"marker": look.marker, "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.4}
+    lines = {"color": look.colour, "linewidth": 1.4, "elinewidth": 0.9, "capsize": 2}
+    container = axes.errorbar(where, values[0], yerr=_reach(values), label=label, **marks, **lines)
     if shift:
         moved = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
         for artist in container.get_children():
@@ -187,22 +176,13 @@ def _draw_curve(axes: Any, where: np.ndarray, values: np.ndarray, look: Look, la
 
 
 def _draw_bars(axes: Any, where: np.ndarray, width: float, values: np.ndarray, look: Look, label: str) -> None:
-    axes.bar(
-        where,
-        values[0],
-        width,
-        yerr=_reach(values),
-        label=label,
-        color=look.colour,
-        hatch=look.hatch,
-        edgecolor="white",
-        linewidth=0,
-        error_kw={"elinewidth": 1, "capsize": 2, "ecolor": INK},
-    )
+    fill = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+    ends = {"elinewidth": 1, "capsize": 2, "ecolor": INK}
+    axes.bar(where, values[0], width, yerr=_reach(values), label=label, error_kw=ends, **fill)
 
 
 def _draw_strip(axes: Any, sizes: Sequence[float], longest: float, label: str | None) -> None:
-    """Grey bars with their numbers: how long or large what stands above is."""
+    """Grey bars with their numbers: the lengths or sizes of what is above."""
     axes.bar(range(len(sizes)), sizes, 0.8, color=PALE, label="_size")
     for place, size in enumerate(sizes):
         inside = size > longest / 2
@@ -354,7 +334,7 @@ def _wrapped(label: str, letters: int) -> str:
 
 
 def _add_legend(figure: Figure, chart: Chart) -> None:
-    """What the marks stand for, below all panels, in as many columns as fit."""
+    """What the marks mean, below all panels, in as many columns as fit."""
     from matplotlib.lines import Line2D
 
     found: dict[str, Any] = {}

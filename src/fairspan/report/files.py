@@ -1,4 +1,4 @@
-"""Files of a report: written beside and renamed, so that a full disk leaves the old one whole."""
+"""Files of a report: written under another name and renamed, so that a full disk leaves the old one whole."""
 
 import os
 import re
@@ -22,7 +22,7 @@ TABLE_FORMATS: dict[str, Callable[[Table], str]] = {
 
 def write_file(file: Path, content: bytes | str) -> Path:
     """Write a whole file or nothing, with the reason in one line if that fails."""
-    # A name may hold half of a surrogate pair, which JSON can say and UTF-8 cannot.
+    # A name may hold half of a surrogate pair, which JSON can encode and UTF-8 cannot.
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:

@@ -1,4 +1,4 @@
-"""Text as LaTeX: what plain pdfLaTeX sets by itself, and a way out for what it cannot."""
+"""Text as LaTeX: what plain pdfLaTeX sets by itself, and a command for what it cannot."""
 
 import re
 import unicodedata
@@ -40,22 +40,17 @@ _TEXT = {
     "~": r"$\sim$", "^": r"\textasciicircum{}", "|": r"\textbar{}",
     # The plain sign is a command in several languages of babel.
     '"': r"\char34{}",
-    "\u00a0": "~", "\u202f": r"\,", "\u2010": "-", "\u2011": r"\mbox{-}", "–": "--", "—": "---", "…": r"\dots{}",
-    "‘": "`{}", "’": "'{}", "“": "``{}", "”": "''{}", "§": r"\S{}", "¶": r"\P{}", "£": r"\pounds{}",
-    "©": r"\copyright{}", "¡": "!`{}", "¿": "?`{}", "ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}",
-    "Œ": r"\OE{}", "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}",
 }  # fmt: skip
 
-_ACCENTS = {
-    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u0304": "=", "\u0306": "u",
-    "\u0307": ".", "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
-}  # fmt: skip
+# What pdfLaTeX sets by itself in its first font encoding, and the letters among them that it does not.
+_OWN = "\x20-\x7e¡£§©®¶¿À-ž‐‑–—‘’“”†‡…€™"
+_LACKING = "ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲų"
 
 _PIECES = re.compile(
     rf"(?P<greek>[{''.join(_GREEK)}])(?:_(?P<letter>[A-Za-z0-9])|(?P<number>\d+|p\b))"
     rf"|(?<=\d)(?P<mark>[{''.join(MARKERS)}](?!\w)|\*\Z)"
-    r"|(?P<break>[-`',!?](?=[-`',]))"
-    r"|(?P<plain>[\x20-\x7e])"
+    r"|(?P<break>[-–`'‘’,!?](?=[-–`'‘’,]))"
+    rf"|(?P<own>(?![{_LACKING}])[{_OWN}])"
     r"|(?P<one>.)",
     re.DOTALL,
 )
@@ -95,20 +90,11 @@ def _piece(found: re.Match[str]) -> str | None:
         return _TEXT[sign]
     if sign in _MATHS:
         return f"${_MATHS[sign]}$"
-    return sign if found["plain"] is not None else _accented(sign)
-
-
-def _accented(letter: str) -> str | None:
-    plain, *marks = list(unicodedata.normalize("NFD", letter))
-    if not marks or not plain.isascii() or any(mark not in _ACCENTS for mark in marks):
-        return None
-    for mark in marks:
-        plain = f"\\{_ACCENTS[mark]}{{{plain}}}"
-    return plain
+    return found["own"]
 
 
 def _other(run: str) -> str:
     points = " ".join(f"U+{ord(sign):04X}" for sign in run[:_MOST]) + (r" \dots{}" if len(run) > _MOST else "")
-    # Half of a pair has no place in a file.
+    # Half of a surrogate pair cannot be written to a file.
     shown = "".join("\ufffd" if unicodedata.category(sign) in ("Cs", "Cc") else sign for sign in run)
     return f"{OTHER}{{{shown}}}{{{points}}}"

@@ -1,14 +1,35 @@
-"""`Part` and `make_page`: the views of one or several runs as one HTML file that needs nothing else."""
+"""`Part` and `make_page`: views of one or several runs, with their data, as one HTML file that needs nothing else."""
 
-from collections.abc import Sequence
+import gzip
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from fairspan.report.downloads import Download
+import polars as pl
+
 from fairspan.report.render import render
 from fairspan.report.text import cleaned, printable
 from fairspan.report.view import View
 
 Pairs = tuple[tuple[str, str], ...]
+# Rows whose compressed size is measured before all are compressed.
+SAMPLE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file in the page: compressed, and unpacked by the browser on demand.
+
+    Attributes:
+        content: base64 of gzip; empty where the file would make the page too large, and `reason` says so.
+    """
+
+    name: str
+    label: str
+    content: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,7 +38,7 @@ class Part:
 
     Attributes:
         label: what the page's menu calls it.
-        facts: the few that stand under its title.
+        facts: the few that are shown under its title.
         settings: everything needed to do it again.
         spec: all settings of the run, as JSON.
     """
@@ -31,7 +52,29 @@ class Part:
 
 
 def make_page(title: str, parts: Sequence[Part]) -> str:
-    """The page as text; several parts stand below each other."""
+    """The page as text; several parts are below each other."""
     return render(
         "report.html", scripts=("charts.js",), title=printable(title), parts=[cleaned(part) for part in parts]
     )
+
+
+def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:
+    """The raw rows as CSV, if they take at most `limit` bytes of the page."""
+    name, label = f"{run}-rows.csv", f"raw rows, {len(rows):,} (CSV)"
+    kept = rows.select([column for column in rows.columns if rows[column].null_count() < len(rows)])
+    reason = f"{len(rows):,} raw rows do not fit into the page: rows.parquet in the run's folder has them"
+    share = len(_packed(kept.head(SAMPLE))) / max(1, min(SAMPLE, len(kept)))
+    content = _packed(kept) if share * len(kept) <= 1.5 * limit else ""
+    return Download(name, label, content) if 0 < len(content) <= limit else Download(name, label, "", reason)
+
+
+def json_download(name: str, label: str, value: Mapping[str, Any]) -> Download:
+    """Statistics as JSON."""
+    text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+    # Half of a surrogate pair, which UTF-8 cannot encode, becomes JSON's own escape of it.
+    data = text.encode("utf-8", "backslashreplace")
+    return Download(name, label, b64encode(gzip.compress(data, mtime=0)).decode())
+
+
+def _packed(rows: pl.DataFrame) -> str:
+    return b64encode(gzip.compress(rows.write_csv().encode(), compresslevel=6, mtime=0)).decode()

@@ -50,7 +50,7 @@ class Result(ABC):
         return self.view.frame(name)
 
     def figure(self, name: str | None = None) -> Figure:
-        """A figure by its name; without one, the picture that stands for the whole result."""
+        """A figure by its name; without one, the picture that represents the whole result."""
         return draw(self.view.chart(name))
 
     def __repr__(self) -> str:

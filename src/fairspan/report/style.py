@@ -25,29 +25,15 @@ HATCHES = ("", "", "///", "...", "xx", "\\\\\\", "oo")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FORMATS = (".png", ".svg", ".pdf")
 DASHES = (0, (4, 3))
-INK, FAINT, PALE = "#333333", "#999999", "#d9d9d9"
+INK, PALE = "#333333", "#d9d9d9"
 
-# DejaVu Sans comes with matplotlib; those of the others that are installed stand in for the scripts it lacks.
+# DejaVu Sans comes with matplotlib; the others, where installed, are for the scripts it lacks.
 FAMILIES = (
-    "DejaVu Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans SC",
-    "PingFang SC",
-    "Microsoft YaHei",
-    "Noto Sans KR",
-    "Apple SD Gothic Neo",
-    "Malgun Gothic",
-    "Noto Sans Devanagari",
-    "Kohinoor Devanagari",
-    "Nirmala UI",
-    "Noto Sans Bengali",
-    "Noto Sans Tamil",
-    "Noto Sans Thai",
-    "Noto Sans Arabic",
-    "Noto Sans Hebrew",
+    "DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "PingFang SC", "Microsoft YaHei",
+    "Noto Sans KR", "Apple SD Gothic Neo", "Malgun Gothic", "Noto Sans Devanagari", "Kohinoor Devanagari",
+    "Nirmala UI", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Noto Sans Arabic", "Noto Sans Hebrew",
     "Arial Unicode MS",
-)
+)  # fmt: skip
 
 _RC: dict[str, Any] = {
     "font.size": 9,
@@ -125,8 +111,13 @@ def house_style(*, tell: bool = True) -> Iterator[None]:
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if missing and tell:
+        some = "".join(sorted(missing)[:5]) + ("…" if len(missing) > 5 else "")
+        line = (
+            f"no installed font shows {len(missing)} of a figure's characters ({some}), which are drawn as boxes: "
+            "install fonts for that script, such as Noto Sans (packages fonts-noto-core and fonts-noto-cjk)."
+        )
         # By its text alone: a line of fairspan's code below it would help nobody.
-        warnings.warn_explicit(_missing_line(missing), UserWarning, "fairspan", 1)
+        warnings.warn_explicit(line, UserWarning, "fairspan", 1)
 
 
 @cache
@@ -135,14 +126,6 @@ def _installed() -> list[str]:
 
     there = set(fontManager.get_font_names())
     return [*(family for family in FAMILIES if family in there), "sans-serif"]
-
-
-def _missing_line(characters: set[str]) -> str:
-    some = "".join(sorted(characters)[:5]) + ("…" if len(characters) > 5 else "")
-    return (
-        f"no installed font shows {len(characters)} of a figure's characters ({some}), which are drawn as boxes: "
-        "install fonts for that script, such as Noto Sans (packages fonts-noto-core and fonts-noto-cjk)."
-    )
 
 
 def require_format(suffix: str, name: str) -> None:
@@ -165,7 +148,7 @@ def require_matplotlib() -> None:
 def figure_bytes(figure: Figure, kind: str = "svg") -> bytes:
     """A figure as PNG, SVG or PDF, the same bytes each time."""
     buffer = io.BytesIO()
-    # What no font shows was told when the figure was drawn.
+    # Characters that no font shows were reported when the figure was drawn.
     with house_style(tell=False):
         figure.savefig(buffer, format=kind, dpi=150, metadata=_METADATA[kind])
     return buffer.getvalue()

@@ -1,6 +1,7 @@
 """`Table`: cells with a value, a format and a mark, in groups of rows and columns, and the tidy frame behind."""
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 import polars as pl
@@ -21,7 +22,7 @@ class Cell:
     Attributes:
         value: text, a number, or anything with `estimate`, `low` and `high`; None for unknown.
         form: how a number is written, such as ".3f" or "+.3f"; "p" for a p value.
-        mark: what stands behind it, such as a sign of significance.
+        mark: shown after it, such as a sign of significance.
         tone: its colour in the terminal and on a page.
     """
 
@@ -74,7 +75,7 @@ class Table:
         heads: headings of the columns that name the rows.
         columns: those of the cells.
         frame: the same numbers unrounded, one tidy row each.
-        grouped: how many of the first heads group the rows: repeated ones are shown once, and groups stand apart.
+        grouped: how many of the first heads group the rows: repeated ones are shown once, and groups are set apart.
         notes: legend and remarks, shown below, one line each.
         brief: whether the terminal shows it as well.
     """
@@ -93,8 +94,8 @@ class Table:
         for one in self.rows:
             if (len(one.heads), len(one.cells)) != (len(self.heads), len(self.columns)):
                 raise ValueError(
-                    f"{self.name}: a row of {len(one.heads)} heads and {len(one.cells)} cells stands in a table of "
-                    f"{len(self.heads)} and {len(self.columns)}."
+                    f"{self.name}: a row of {len(one.heads)} heads and {len(one.cells)} cells does not match "
+                    f"a table of {len(self.heads)} and {len(self.columns)}."
                 )
 
     @property
@@ -110,13 +111,7 @@ class Table:
 
     def groups(self) -> list[tuple[Row, ...]]:
         """The rows by their grouping heads; one group where there are none."""
-        found: list[list[Row]] = []
-        for one in self.rows:
-            if found and found[-1][0].heads[: self.grouped] == one.heads[: self.grouped]:
-                found[-1].append(one)
-            else:
-                found.append([one])
-        return [tuple(rows) for rows in found]
+        return [tuple(rows) for _, rows in groupby(self.rows, key=lambda row: row.heads[: self.grouped])]
 
     def shown_heads(self) -> list[tuple[str, ...]]:
         """The heads of every row, without those that repeat the row above."""
@@ -132,10 +127,4 @@ class Table:
 
     def spans(self) -> list[tuple[str, int]]:
         """The groups of columns from left to right, each with the number of columns it covers."""
-        found: list[tuple[str, int]] = []
-        for column in self.columns:
-            if found and found[-1][0] == column.group:
-                found[-1] = (column.group, found[-1][1] + 1)
-            else:
-                found.append((column.group, 1))
-        return found
+        return [(name, len(list(own))) for name, own in groupby(column.group for column in self.columns)]

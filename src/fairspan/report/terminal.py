@@ -147,7 +147,8 @@ def _column_width(table: Table, place: int, name: str, cells: list[list[str]]) -
     longest = max((cell_len(row[place]) for row in cells), default=0)
     if table.columns[place].align == "wrap":
         longest = min(longest, _LONGEST_HEAD)
-    return max(_longest_word(name), longest) + 2
+    # A heading may take several lines, one word each.
+    return max([longest, *(cell_len(word) for word in name.split())]) + 2
 
 
 def _part(table: Table, part: dict[int, tuple[str, int]], most: int) -> RenderableType:
@@ -167,11 +168,6 @@ def _part(table: Table, part: dict[int, tuple[str, int]], most: int) -> Renderab
             last = row is group[-1] and number_of < len(groups) - 1
             made.add_row(*shown, *texts, end_section=last and bool(table.grouped) and len(group) > 1)
     return made
-
-
-def _longest_word(name: str) -> int:
-    """A heading may take several lines, one word each."""
-    return max(cell_len(word) for word in name.split() or [""])
 
 
 def _numbers(chart: Chart, one: Point) -> str:

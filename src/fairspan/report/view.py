@@ -1,7 +1,7 @@
 """`View`: what a study shows of one run, before anything is drawn or written."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -25,7 +25,7 @@ class Section:
     """A part of the results with a heading of its own.
 
     Attributes:
-        heats_first: whether heat maps stand above the charts.
+        heats_first: whether heat maps are above the charts.
         folded: tables that a page opens on demand.
     """
 
@@ -52,7 +52,7 @@ class View:
         cards: the verdict on each treatment.
         sections: charts and tables, the most important first.
         frames: all statistics by name, as tidy frames; "verdicts" is always there.
-        picture: the name of the chart that stands for the whole run.
+        picture: the name of the chart that represents the whole run.
         remarks: sentences that belong below the cards.
         notes: what a reader should know before reading the numbers.
         switch: the treatments that a page can switch between, the baseline first.
@@ -70,7 +70,7 @@ class View:
     notes: tuple[str, ...] = ()
     switch: tuple[str, ...] = ()
     all_first: bool = False
-    methods: tuple[str, ...] = field(default=())
+    methods: tuple[str, ...] = ()
 
     def tables(self) -> Iterator[Table]:
         for section in self.sections:
@@ -90,7 +90,7 @@ class View:
         return self.frames[name]
 
     def chart(self, name: str | None = None) -> Chart | HeatMap:
-        """The chart of that name; without a name, the one that stands for the whole run."""
+        """The chart of that name; without a name, the one that represents the whole run."""
         found = {one.name: one for one in self.charts()}
         wanted = name or self.picture or next(iter(found), "")
         if wanted not in found:

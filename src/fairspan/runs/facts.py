@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from fairspan.report.downloads import json_download, row_download
-from fairspan.report.page import Pairs, Part
+from fairspan.report.page import Pairs, Part, json_download, row_download
 from fairspan.report.text import changed, model_name
 
 if TYPE_CHECKING:

@@ -25,6 +25,11 @@ class Groups:
             return np.bincount(self.codes, weights=values, minlength=self.count).astype(np.float64, copy=False)
         return np.stack([self.sums(column) for column in values.T], axis=1)
 
+    def by_position(self, positions: Codes, n: int, values: Floats | None = None) -> Floats:
+        """Sums [count, n] of values[N] over each group and position; without values, the numbers of rows."""
+        cells = self.codes * n + positions - 1
+        return np.bincount(cells, values, self.count * n).reshape(self.count, n).astype(np.float64)
+
 
 def group(labels: ArrayLike | Groups) -> Groups:
     """Codes for any label column: numbers, or strings and other hashable things."""
@@ -33,11 +38,11 @@ def group(labels: ArrayLike | Groups) -> Groups:
     column = np.asarray(labels)
     if column.ndim != 1:
         raise StatisticsError(f"labels are one column, got an array of shape {column.shape}.")
-    if column.dtype.kind in "iub":
-        names, codes = np.unique(column, return_inverse=True)
-        return Groups(codes.astype(np.int64, copy=False), len(names))
     if column.dtype.kind == "f" and not np.isfinite(column).all():
         raise StatisticsError("a label is missing (NaN): every row needs its set.")
+    if column.dtype.kind in "iubf":
+        names, codes = np.unique(column, return_inverse=True)
+        return Groups(codes.astype(np.int64, copy=False), len(names))
     seen: dict[Hashable, int] = {}
     listed = [seen.setdefault(label, len(seen)) for label in column.tolist()]
     if None in seen:
@@ -59,7 +64,7 @@ def as_values(values: ArrayLike, name: str = "values") -> Floats:
     if len(wrong):
         raise StatisticsError(
             f"{name} has {len(wrong)} entries that are not finite, the first in row {wrong[0]} ({column[wrong[0]]}): "
-            "leave those rows out or measure them again."
+            "omit those rows or measure them again."
         )
     return column
 
@@ -104,7 +109,7 @@ def require_clusters(groups: Groups, name: str = "set") -> None:
 
 def require_level(level: float) -> None:
     if not 0 < level < 1:
-        raise StatisticsError(f"level must lie between 0 and 1, got {level}.")
+        raise StatisticsError(f"level must be between 0 and 1, got {level}.")
 
 
 def require_some(**counts: int) -> None:

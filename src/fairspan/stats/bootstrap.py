@@ -19,7 +19,7 @@ from fairspan.stats.arrays import (
     require_same_length,
     require_some,
 )
-from fairspan.stats.distributions import normal_below, normal_quantile
+from fairspan.stats.distributions import t_below, t_quantile
 
 # Random numbers held at once.
 CHUNK = 4_000_000
@@ -68,12 +68,12 @@ def bca_interval(estimate: float, drawn: Floats, left_out: Floats, level: float)
 
 def _bca_ranks(ranks: Floats, drawn: Floats, estimate: float, left_out: Floats) -> Floats:
     below = (np.count_nonzero(drawn < estimate) + np.count_nonzero(drawn == estimate) / 2) / len(drawn)
-    bias = normal_quantile(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)))
+    bias = t_quantile(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)), np.inf)
     gaps = left_out.mean() - left_out
     squares = (gaps**2).sum()
     acceleration = (gaps**3).sum() / (6 * squares**1.5) if squares > 0 else 0.0
-    shifted = bias + normal_quantile(ranks)
-    return normal_below(bias + shifted / np.maximum(1 - acceleration * shifted, 1e-6))
+    shifted = bias + t_quantile(ranks, np.inf)
+    return t_below(bias + shifted / np.maximum(1 - acceleration * shifted, 1e-6), np.inf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,20 +101,12 @@ def position_sums(values: ArrayLike, positions: ArrayLike, sets: ArrayLike | Gro
     column, (numbers, count), groups = as_values(values), as_positions(positions), group(sets)
     require_same_length(values=len(column), positions=len(numbers), sets=len(groups.codes))
     require_clusters(groups)
-    cells = groups.codes * count + numbers - 1
-    shape = (groups.count, count)
-    sums = np.bincount(cells, weights=column, minlength=groups.count * count).astype(np.float64)
-    counts = np.bincount(cells, minlength=groups.count * count).astype(np.float64)
-    return PositionSums(sums.reshape(shape), counts.reshape(shape))
+    return PositionSums(groups.by_position(numbers, count, column), groups.by_position(numbers, count))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """Position means as observed and in samples of whole clusters, drawn once for all statistics.
-
-    Attributes:
-        drawn: [draws, n].
-    """
+    """Position means as observed and in samples of whole clusters, drawn[draws, n] once for all statistics."""
 
     sums: PositionSums
     drawn: Floats

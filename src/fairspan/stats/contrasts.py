@@ -10,7 +10,7 @@ from fairspan.stats.arrays import Floats, Groups, group, require_clusters, requi
 from fairspan.stats.covariance import Clustered, cluster, cr1, cr2, cr3, hotelling, satterthwaite, two_way
 from fairspan.stats.distributions import f_above, t_below, t_quantile, t_ratio, t_two_sided
 from fairspan.stats.ols import LeastSquares
-from fairspan.stats.wild import wild_cluster
+from fairspan.stats.wild import WildTest, wild_cluster
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "cr3", "wild", "two-way")
 # From this many clusters on, CR1 with t(G − 1) needs no help.
@@ -83,10 +83,7 @@ class Robust:
         error = self.standard_errors(rows)
         freedom = self.degrees_of_freedom(rows)
         if self.inference == "wild":
-            tests = [
-                wild_cluster(self.clustered, row, rng=np.random.default_rng(self.seed), draws=self.draws, level=level)
-                for row in rows
-            ]
+            tests = self._wild(rows, level=level)
             p, low, high = (np.array([getattr(t, name) for t in tests]) for name in ("p_value", "low", "high"))
             return Contrasts(estimate, error, freedom, p, low, high)
         half = t_quantile((1 + level) / 2, freedom) * error
@@ -102,10 +99,7 @@ class Robust:
         """One-sided p-values [J], [J] against each contrast being less than the null, and more than it."""
         rows = np.atleast_2d(np.asarray(weights, np.float64))
         if self.inference == "wild":
-            rng = np.random.default_rng
-            tests = [
-                wild_cluster(self.clustered, row, rng=rng(self.seed), null=null, draws=self.draws) for row in rows
-            ]
+            tests = self._wild(rows, null=null)
             return np.array([t.p_below for t in tests]), np.array([t.p_above for t in tests])
         ratio = t_ratio(rows @ self.clustered.coefficients - null, self.standard_errors(rows))
         freedom = self.degrees_of_freedom(rows)
@@ -115,12 +109,11 @@ class Robust:
         """Test that all rows of weights[q, K] are 0."""
         rows = np.atleast_2d(np.asarray(weights, np.float64))
         q = len(rows)
-        small_sample = self.inference in ("cr2", "wild")
         covariance = cr2(self.clustered) if self.inference == "wild" else self.covariance
         wald = _wald(rows @ self.clustered.coefficients, rows @ covariance @ rows.T)
         if self.clusters - 1 < q or np.isnan(wald):
             return JointTest(np.nan, q, np.nan, np.nan)
-        if small_sample:
+        if self.inference in ("cr2", "wild"):
             eta = hotelling(self.clustered, rows)
             if eta <= q - 1:
                 return JointTest(np.nan, q, np.nan, np.nan)
@@ -128,6 +121,11 @@ class Robust:
         else:
             statistic, df2 = wald / q, np.inf if self.inference == "z" else self.clusters - 1.0
         return JointTest(statistic, q, df2, f_above(statistic, q, df2))
+
+    def _wild(self, rows: Floats, *, null: float = 0.0, level: float = 0.95) -> list[WildTest]:
+        # The same samples for every contrast.
+        rng, fit, draws = np.random.default_rng, self.clustered, self.draws
+        return [wild_cluster(fit, row, rng=rng(self.seed), null=null, draws=draws, level=level) for row in rows]
 
     def standard_errors(self, rows: Floats) -> Floats:
         """Of each row of weights[J, K]."""
@@ -160,7 +158,10 @@ def robust(
     groups = group(sets)
     require_clusters(groups)
     others = None if segments is None else group(segments)
-    chosen = choose(groups, others) if inference == "auto" else inference
+    chosen = inference
+    if inference == "auto":
+        few = "cr1" if groups.count >= ENOUGH_CLUSTERS else "cr2"
+        chosen = "two-way" if others is not None and shared(groups, others) else few
     clustered = cluster(fit, groups, leverages=chosen in ("cr2", "cr3", "wild"))
     clusters = groups.count
     if chosen == "two-way":
@@ -172,13 +173,6 @@ def robust(
         covariance = {"cr2": cr2, "cr3": cr3}.get(chosen, cr1)(clustered)
     seed = int((rng or np.random.default_rng(0)).integers(2**63)) if chosen == "wild" else 0
     return Robust(chosen, clustered, covariance, clusters, seed, draws)
-
-
-def choose(sets: Groups, segments: Groups | None) -> str:
-    """What "auto" stands for."""
-    if segments is not None and shared(sets, segments):
-        return "two-way"
-    return "cr1" if sets.count >= ENOUGH_CLUSTERS else "cr2"
 
 
 def shared(sets: Groups, segments: Groups) -> bool:

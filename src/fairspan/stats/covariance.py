@@ -67,7 +67,7 @@ def cr1(clustered: Clustered) -> Floats:
 
 def cr2(clustered: Clustered) -> Floats:
     """Bell and McCaffrey (2002): unbiased when the errors are independent and of equal variance."""
-    return _sandwich(clustered.root, _apply(_inverse_power(clustered, 0.5), clustered.scores))
+    return _sandwich(clustered.root, _adjusted_scores(clustered, 0.5))
 
 
 def cr3(clustered: Clustered) -> Floats:
@@ -81,7 +81,7 @@ def cr3(clustered: Clustered) -> Floats:
             "use CR2 or CR1."
         )
     g = clustered.clusters
-    return (g - 1) / g * _sandwich(clustered.root, _apply(_inverse_power(clustered, 1.0), clustered.scores))
+    return (g - 1) / g * _sandwich(clustered.root, _adjusted_scores(clustered, 1.0))
 
 
 def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Groups) -> Floats:
@@ -91,9 +91,7 @@ def two_way(fit: LeastSquares, first: ArrayLike | Groups, second: ArrayLike | Gr
     V_ab is not subtracted: V_a + V_b is always positive semi-definite and errs to the wide side.
     """
     a, b = group(first), group(second)
-    one = cr1(cluster(fit, a, leverages=False))
-    other = cr1(cluster(fit, b, leverages=False))
-    both = cr1(cluster(fit, crossed(a, b), leverages=False))
+    one, other, both = (cr1(cluster(fit, labels, leverages=False)) for labels in (a, b, crossed(a, b)))
     difference = one + other - both
     eigenvalues = np.linalg.eigvalsh(difference)
     indefinite = eigenvalues[0] < -1e-12 * max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny)
@@ -161,10 +159,11 @@ def _adjustments(clustered: Clustered) -> tuple[Floats, Floats]:
     return half, whole
 
 
-def _inverse_power(clustered: Clustered, power: float) -> Floats:
-    """(I − Q_g)^{−power} of every cluster, [G, K, K]."""
+def _adjusted_scores(clustered: Clustered, power: float) -> Floats:
+    """(I − Q_g)^{−power} u_g of every cluster, [G, K]."""
     values, vectors = np.linalg.eigh(leverages_of(clustered))
-    return _rebuilt(_power_of_rest(values, power), vectors)
+    scores: Floats = np.einsum("gkl,gl->gk", _rebuilt(_power_of_rest(values, power), vectors), clustered.scores)
+    return scores
 
 
 def _power_of_rest(eigenvalues: Floats, power: float) -> Floats:
@@ -185,11 +184,6 @@ def leverages_of(clustered: Clustered) -> Floats:
     return clustered.leverages
 
 
-def _apply(matrices: Floats, vectors: Floats) -> Floats:
-    applied: Floats = np.einsum("gkl,gl->gk", matrices, vectors)
-    return applied
-
-
 def _sandwich(root: Floats, scores: Floats) -> Floats:
     half = scores @ root.T
     return half.T @ half
@@ -200,10 +194,4 @@ def _grams(rotated: Floats, groups: Groups) -> Floats:
     order = np.argsort(groups.codes, kind="stable")
     rows = rotated[order]
     ends = np.cumsum(np.bincount(groups.codes, minlength=groups.count))
-    grams = np.empty((groups.count, rotated.shape[1], rotated.shape[1]))
-    start = 0
-    for number, end in enumerate(ends):
-        part = rows[start:end]
-        np.matmul(part.T, part, out=grams[number])
-        start = end
-    return grams
+    return np.stack([part.T @ part for part in np.split(rows, ends[:-1])])

@@ -19,8 +19,7 @@ class SecondaryEffects:
     """Unevenness between positions, each with its cluster-bootstrap interval.
 
     Gini, PSI and the relative differences are shares of a mean. Where a position mean is zero or negative they are
-    NaN, and the interval's `reason` says so: a cosine may well be negative, and one such model should not end a run
-    over many.
+    NaN, and the interval's `reason` says so: a cosine may be negative, and that should not end a run.
 
     Attributes:
         means: [n].
@@ -101,21 +100,16 @@ def psi(means: Floats) -> Floats:
 def relative_difference(means: Floats, position: int) -> Floats:
     """(m1 − mp)/m1 of means[..., n]; NaN unless all are positive."""
     if not 2 <= position <= means.shape[-1]:
-        raise StatisticsError(f"position must lie between 2 and {means.shape[-1]}, got {position}.")
+        raise StatisticsError(f"position must be between 2 and {means.shape[-1]}, got {position}.")
     return _where_positive(means, means[..., 0] - means[..., position - 1], means[..., 0])
 
 
 def gini_test(
-    values: ArrayLike,
-    positions: ArrayLike,
-    documents: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    draws: int = 999,
+    values: ArrayLike, positions: ArrayLike, documents: ArrayLike, *, rng: np.random.Generator, draws: int = 999
 ) -> float:
     """The p-value of the Gini of position means when values trade places at random inside each document.
 
-    Every document must have each position once. In a Latin design every segment stands once at every position, so
+    Every document must have each position once. In a Latin design every segment occurs once at every position, so
     that segments cancel from the means as observed but not as permuted: there the test errs to the careful side. From
     500 documents on the means are drawn from their normal limit, whose mean and covariance are the permutations' own.
     """
@@ -149,15 +143,14 @@ def by_document(values: ArrayLike, positions: ArrayLike, documents: ArrayLike) -
     """values[N] as a table [documents, n]."""
     column, (numbers, count), groups = as_values(values), as_positions(positions), group(documents)
     require_same_length(values=len(column), positions=len(numbers), documents=len(groups.codes))
-    cells = groups.codes * count + numbers - 1
-    rows = np.bincount(cells, minlength=groups.count * count)
+    rows = groups.by_position(numbers, count)
     if (rows != 1).any():
-        wrong = int(np.flatnonzero(rows != 1)[0])
+        document, place = np.argwhere(rows != 1)[0]
         raise StatisticsError(
-            f"a document has {rows[wrong]} rows at position {wrong % count + 1}: permuting inside documents needs "
-            f"each of the {count} positions exactly once in every document."
+            f"a document has {rows[document, place]:.0f} rows at position {place + 1}: permuting inside documents "
+            f"needs each of the {count} positions exactly once in every document."
         )
-    return column[np.argsort(cells, kind="stable")].reshape(groups.count, count)
+    return groups.by_position(numbers, count, column)
 
 
 def _where_positive(means: Floats, numerator: Floats, denominator: Floats) -> Floats:

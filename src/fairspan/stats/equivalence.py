@@ -7,8 +7,7 @@ import numpy as np
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, require_level
-from fairspan.stats.distributions import t_quantile
-from fairspan.stats.holm import holm
+from fairspan.stats.distributions import holm, t_quantile
 from fairspan.stats.positions import PositionEffects, difference_weights
 
 Kind = Literal["fair", "biased", "inconclusive"]
@@ -80,8 +79,8 @@ class Verdict:
             )
         if self.sets_needed is None:
             return (
-                f"inconclusive: position {self.position} lies so near the margin of ±{self.margin:g} that no "
-                "sensible number of sets would decide"
+                f"inconclusive: position {self.position} is too close to the margin of ±{self.margin:g}; no "
+                "realistic number of sets would decide"
             )
         sets = "set" if self.sets_needed == 1 else "sets"
         return f"inconclusive: about {_round_up(self.sets_needed)} more {sets} would decide"
@@ -106,9 +105,7 @@ def equivalence(effects: PositionEffects, margin: float = 0.02) -> Equivalence:
     below_roof, above_roof = effects.robust.tails(weights, margin)
     beyond = np.minimum(1, 2 * np.minimum(below_floor, above_roof))
     return Equivalence(
-        estimate=weights @ effects.estimate,
-        p_fair=np.maximum(above_floor, below_roof),
-        p_biased=holm(beyond),
+        estimate=weights @ effects.estimate, p_fair=np.maximum(above_floor, below_roof), p_biased=holm(beyond)
     )
 
 
@@ -151,57 +148,35 @@ def sets_needed(effects: PositionEffects, margin: float, level: float = 0.95) ->
     Errors shrink with the square root of the number of sets, which takes new sets to be like those seen. The chance
     of a decision over all comparisons at once has no closed form, so it is integrated over 4000 fixed points.
     """
-    weights = difference_weights(effects.n)
-    covariance = weights @ effects.covariance @ weights.T
+    seen, weights = effects.clusters, difference_weights(effects.n)
+    estimate, covariance = weights @ effects.estimate, weights @ effects.covariance @ weights.T
+    freedom_seen = effects.robust.degrees_of_freedom(weights)
     rng = np.random.default_rng(0)
-    outlook = Outlook(
-        estimate=weights @ effects.estimate,
-        standard_error=np.sqrt(np.diag(covariance)),
-        degrees_of_freedom=effects.robust.degrees_of_freedom(weights),
-        sets=effects.clusters,
-        noise=rng.standard_normal((NODES, len(weights))) @ _square_root(covariance),
-        error_noise=rng.standard_normal((NODES, 1)),
-    )
-    most = effects.clusters + MOST_SETS
-    if outlook.chance(most, margin, level) < POWER:
+    noise = rng.standard_normal((NODES, len(weights))) @ _square_root(covariance)
+    error_noise = rng.standard_normal((NODES, 1))
+
+    def chance(sets: int) -> float:
+        """The chance that a run of that many sets decides for what the estimates point to."""
+        scale = np.sqrt(seen / sets)
+        freedom = freedom_seen * (sets - 1) / (seen - 1)
+        found = np.abs(estimate + scale * noise)
+        error = np.sqrt(np.diag(covariance)) * scale * _error_ratio(error_noise, freedom)
+        if np.abs(estimate).max() <= margin:
+            return float((found + t_quantile(level, freedom) * error < margin).all(axis=1).mean())
+        strict = 1 - (1 - level) / (2 * len(estimate))
+        return float((found - t_quantile(strict, freedom) * error > margin).any(axis=1).mean())
+
+    most = seen + MOST_SETS
+    if chance(most) < POWER:
         return None
-    less, step = effects.clusters, 1
-    while outlook.chance(min(less + step, most), margin, level) < POWER:
+    less, step = seen, 1
+    while chance(min(less + step, most)) < POWER:
         less, step = less + step, 2 * step
     enough = min(less + step, most)
     while enough - less > 1:
         middle = (enough + less) // 2
-        enough, less = (middle, less) if outlook.chance(middle, margin, level) >= POWER else (enough, middle)
-    return enough - effects.clusters
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outlook:
-    """What runs with another number of sets would find, if these J estimates and their errors are the truth.
-
-    `noise` [nodes, J] are draws from the errors of the estimates, `error_noise` [nodes, 1] standard normals from
-    which the errors of the standard errors are made.
-    """
-
-    estimate: Floats
-    standard_error: Floats
-    degrees_of_freedom: Floats
-    sets: int
-    noise: Floats
-    error_noise: Floats
-
-    def chance(self, sets: int, margin: float, level: float) -> float:
-        """The chance that a run of that many sets decides for what the estimates point to."""
-        scale = np.sqrt(self.sets / sets)
-        freedom = self.degrees_of_freedom * (sets - 1) / (self.sets - 1)
-        found = self.estimate + scale * self.noise
-        error = self.standard_error * scale * _error_ratio(self.error_noise, freedom)
-        if np.abs(self.estimate).max() <= margin:
-            decided = (np.abs(found) + t_quantile(level, freedom) * error < margin).all(axis=1)
-        else:
-            strict = 1 - (1 - level) / (2 * len(self.estimate))
-            decided = (np.abs(found) - t_quantile(strict, freedom) * error > margin).any(axis=1)
-        return float(decided.mean())
+        enough, less = (middle, less) if chance(middle) >= POWER else (enough, middle)
+    return enough - seen
 
 
 def _error_ratio(normal: Floats, freedom: Floats) -> Floats:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import block_diag  # type: ignore[import-untyped, unused-ignore]
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, as_values, require_level
@@ -196,8 +197,7 @@ def _over(units: Floats, statistic: Weighted, chunks: Iterator[Floats]) -> Float
 def _without_each(count: int) -> Iterator[Floats]:
     step = max(1, CHUNK // count)
     for start in range(0, count, step):
-        rows = min(step, count - start)
-        yield 1 - np.eye(rows, count, start)
+        yield 1 - np.eye(min(step, count - start), count, start)
 
 
 def _gaps(left_out: list[Floats], paired: bool) -> Floats:
@@ -205,12 +205,7 @@ def _gaps(left_out: list[Floats], paired: bool) -> Floats:
     gaps = [values.mean() - values if np.isfinite(values).all() else np.zeros(len(values)) for values in left_out]
     if paired:
         return np.stack(gaps, axis=1)
-    table = np.zeros((sum(map(len, gaps)), len(gaps)))
-    start = 0
-    for number, values in enumerate(gaps):
-        table[start : start + len(values), number] = values
-        start += len(values)
-    return table
+    return np.asarray(block_diag(*(values[:, None] for values in gaps)))
 
 
 def _units(vectors: ArrayLike, least: int = 2) -> Floats:
@@ -222,16 +217,16 @@ def _units(vectors: ArrayLike, least: int = 2) -> Floats:
     wrong = np.flatnonzero(~np.isfinite(rows).all(1))
     if len(wrong):
         raise StatisticsError(
-            f"{len(wrong)} of {len(rows)} vectors are not finite, the first in row {wrong[0]}: leave those documents "
-            "out or embed them again."
+            f"{len(wrong)} of {len(rows)} vectors are not finite, the first in row {wrong[0]}: omit those documents "
+            "or embed them again."
         )
     # Scaled first, so that squares neither overflow nor vanish.
     largest = np.abs(rows).max(1, keepdims=True)
     zero = np.flatnonzero(largest == 0)
     if len(zero):
         raise StatisticsError(
-            f"{len(zero)} of {len(rows)} vectors are zero and have no direction, the first in row {zero[0]}: leave "
-            "those documents out or embed them again."
+            f"{len(zero)} of {len(rows)} vectors are zero and have no direction, the first in row {zero[0]}: omit "
+            "those documents or embed them again."
         )
     scaled = rows / largest
     return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Codes, Floats, Groups, as_positions, as_values, group, require_same_length
 from fairspan.stats.contrasts import Contrast, Contrasts, JointTest, Robust, robust
-from fairspan.stats.merged import merge
-from fairspan.stats.ols import fit
+from fairspan.stats.ols import merge
 
 Cell = tuple[int, str]
 
@@ -47,7 +46,6 @@ class JointModel:
         cells: the occupied (position, language) pairs, in the order of the coefficients.
         missing: the empty ones.
         has_slope: whether token lengths were given.
-        observations, clusters: rows and sets.
     """
 
     positions: int
@@ -55,13 +53,8 @@ class JointModel:
     cells: tuple[Cell, ...]
     missing: tuple[Cell, ...]
     has_slope: bool
-    observations: int
     robust: Robust = field(repr=False)
     level: float = 0.95
-
-    @property
-    def clusters(self) -> int:
-        return self.robust.clustered.clusters
 
     @property
     def inference(self) -> str:
@@ -82,41 +75,35 @@ class JointModel:
         return self.robust.contrast(self._unit(len(self.cells)), self.level)
 
     def position_effect(self) -> AveragedEffect:
-        """Positions 2…n against position 1, averaged over the languages that stand at every position."""
+        """Positions 2…n against position 1, averaged over the languages that occur at every position."""
         numbers = range(1, self.positions + 1)
-        over = [language for language in self.languages if all((p, language) in self.cells for p in numbers)]
-        if not over:
-            raise StatisticsError(
-                f"the position effect averaged over languages is not estimable: no language stands at every position "
-                f"(missing: {self._missing_words()})."
-            )
-        means = {p: np.mean([self._cell((p, language)) for language in over], axis=0) for p in numbers}
-        return self._averaged(list(numbers), means, over)
+        cells = [[(p, language) for language in self.languages] for p in numbers]
+        why = "the position effect averaged over languages is not estimable: no language occurs at every position"
+        return self._averaged(numbers, self.languages, cells, why)
 
     def language_effect(self) -> AveragedEffect:
-        """Every language against the first, averaged over the positions at which all languages stand."""
+        """Every language against the first, averaged over the positions at which all languages occur."""
         if len(self.languages) < 2:
             raise StatisticsError(
                 f"the language effect is not estimable: {self.languages[0]!r} is the only language."
             )
-        over = [
-            p for p in range(1, self.positions + 1) if all((p, language) in self.cells for language in self.languages)
-        ]
-        if not over:
-            raise StatisticsError(
-                "the language effect averaged over positions is not estimable: at no position do all languages "
-                f"stand (missing: {self._missing_words()})."
-            )
-        means = {language: np.mean([self._cell((p, language)) for p in over], axis=0) for language in self.languages}
-        return self._averaged(list(self.languages), means, over)
+        numbers = range(1, self.positions + 1)
+        cells = [[(p, language) for p in numbers] for language in self.languages]
+        why = "the language effect averaged over positions is not estimable: at no position do all languages occur"
+        return self._averaged(self.languages, numbers, cells, why)
 
     def _averaged(
-        self, names: Sequence[int | str], means: dict[int, Floats] | dict[str, Floats], over: Sequence[int | str]
+        self, names: Sequence[int | str], others: Sequence[int | str], cells: list[list[Cell]], why: str
     ) -> AveragedEffect:
-        rows = list(means.values())
-        weights = np.stack([row - rows[0] for row in rows[1:]])
+        """Names against the first, over those others for which every cell [names, others] is occupied."""
+        complete = [place for place in range(len(others)) if all(row[place] in self.cells for row in cells)]
+        if not complete:
+            raise StatisticsError(f"{why} (missing: {self._missing_words()}).")
+        means = [np.mean([self._cell(row[place]) for place in complete], axis=0) for row in cells]
+        weights = np.stack([mean - means[0] for mean in means[1:]])
+        over = tuple(others[place] for place in complete)
         contrasts = self.robust.contrasts(weights, self.level)
-        return AveragedEffect(tuple(names[1:]), names[0], tuple(over), contrasts, self.robust.joint(weights))
+        return AveragedEffect(tuple(names[1:]), names[0], over, contrasts, self.robust.joint(weights))
 
     def _cell(self, cell: Cell) -> Floats:
         if cell in self.cells:
@@ -124,7 +111,7 @@ class JointModel:
         position, language = cell
         if cell in self.missing:
             raise StatisticsError(
-                f"not estimable: language {language!r} never stands at position {position} (missing: "
+                f"not estimable: language {language!r} never occurs at position {position} (missing: "
                 f"{self._missing_words()})."
             )
         raise StatisticsError(
@@ -162,14 +149,11 @@ def joint_model(
     spoken = [str(language) for language in np.asarray(languages).tolist()]
     others = None if segments is None else group(segments)
     require_same_length(values=len(column), positions=len(numbers), languages=len(spoken), sets=len(groups.codes))
-    names = sorted(set(spoken))
-    number_of = {name: number for number, name in enumerate(names)}
-    codes = np.array([number_of[name] for name in spoken], np.int64)
-    cell_codes = (numbers - 1) * len(names) + codes
-    occupied, columns = np.unique(cell_codes, return_inverse=True)
+    names, codes = (found.tolist() for found in np.unique(spoken, return_inverse=True))
+    occupied, columns = np.unique((numbers - 1) * len(names) + codes, return_inverse=True)
     logs = None if tokens is None else _log_lengths(tokens, columns)
-    told = [Groups(columns, len(occupied)), groups, *([] if others is None else [others])]
-    merged = merge(*told, *([] if logs is None else [_by_value(logs)]))
+    known = [others, None if logs is None else group(logs)]
+    merged = merge(Groups(columns, len(occupied)), groups, *(one for one in known if one is not None))
     design = np.zeros((len(merged.weights), len(occupied)))
     design[np.arange(len(design)), columns[merged.first]] = 1
     labels = [(p, name) for p in range(1, count + 1) for name in names]
@@ -178,8 +162,7 @@ def joint_model(
     if logs is not None:
         design = np.column_stack([design, logs[merged.first]])
         headings.append("log(tokens)")
-    scale = merged.scale
-    fitted = fit(scale[:, 0] * merged.means(column), scale * design, headings, observations=len(column))
+    fitted = merged.fit(column, design, headings)
     kept = None if others is None else merged.labels(others)
     return JointModel(
         positions=count,
@@ -187,15 +170,9 @@ def joint_model(
         cells=cells,
         missing=tuple(label for label in labels if label not in cells),
         has_slope=tokens is not None,
-        observations=len(column),
         robust=robust(fitted, merged.labels(groups), kept, inference=inference, rng=rng, draws=draws),
         level=level,
     )
-
-
-def _by_value(values: Floats) -> Groups:
-    distinct, codes = np.unique(values, return_inverse=True)
-    return Groups(codes.astype(np.int64, copy=False), len(distinct))
 
 
 def _log_lengths(tokens: ArrayLike, cells: Codes) -> Floats:
@@ -209,7 +186,7 @@ def _log_lengths(tokens: ArrayLike, cells: Codes) -> Floats:
     if np.abs(logs - cell_means[cells]).max() <= 1e-9:
         raise StatisticsError(
             "token lengths do not vary inside any position × language cell, so their slope is not estimable: "
-            "leave tokens out."
+            "omit tokens."
         )
     centred: Floats = logs - logs.mean()
     return centred

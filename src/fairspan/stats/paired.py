@@ -24,8 +24,6 @@ class PairedComparison:
             β are taken as known, so the interval is too narrow where a β is no larger than its own error.
         spread: difference of the spreads, with its cluster-bootstrap interval.
         joint: the test that no position effect differs between the treatments.
-        clusters: sets.
-        inference: how the errors were judged.
     """
 
     first: PositionEffects
@@ -35,8 +33,6 @@ class PairedComparison:
     absolute: Contrasts
     spread: Interval
     joint: JointTest
-    clusters: int
-    inference: str
 
 
 def compare(
@@ -75,8 +71,6 @@ def compare(
         absolute=_absolute(effects[0], effects[1], change, effects_of(two + one)),
         spread=resample(sums, rng=rng, draws=draws, level=level).interval(change_of(spread)),
         joint=change.joint,
-        clusters=change.clusters,
-        inference=change.inference,
     )
 
 
@@ -87,12 +81,8 @@ def _absolute(
     sign = np.where(second.estimate[1:] < 0, -1.0, 1.0)
     agree = sign == np.where(first.estimate[1:] < 0, -1.0, 1.0)
     a, b = change.differences(), total.differences()
-    low, high = np.where(agree, a.low, b.low), np.where(agree, a.high, b.high)
-    return Contrasts(
-        estimate=sign * np.where(agree, a.estimate, b.estimate),
-        standard_error=np.where(agree, a.standard_error, b.standard_error),
-        degrees_of_freedom=np.where(agree, a.degrees_of_freedom, b.degrees_of_freedom),
-        p_value=np.where(agree, a.p_value, b.p_value),
-        low=np.where(sign > 0, low, -high),
-        high=np.where(sign > 0, high, -low),
+    estimate, error, freedom, p, low, high = (
+        np.where(agree, getattr(a, name), getattr(b, name)) for name in Contrasts.__slots__
     )
+    ends = np.where(sign > 0, low, -high), np.where(sign > 0, high, -low)
+    return Contrasts(sign * estimate, error, freedom, p, *ends)

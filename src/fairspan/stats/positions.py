@@ -7,34 +7,24 @@ from numpy.typing import ArrayLike
 
 from fairspan.stats.arrays import Codes, Floats, Groups, as_positions, as_values, group, require_same_length
 from fairspan.stats.contrasts import Contrasts, JointTest, Robust, robust
-from fairspan.stats.merged import merge
-from fairspan.stats.ols import fit
+from fairspan.stats.ols import merge
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PositionEffects:
+class PositionEffects(Contrasts):
     """Least squares of values on position dummies, baseline position 1.
 
+    The arrays [n] of the contrasts are of β0 (the mean at position 1) and then β2…βn (the difference of each position
+    from it). Under "wild" p-value and interval come from the bootstrap and the standard error is CR1's.
+
     Attributes:
-        estimate: [n], β0 (the mean at position 1) and then β2…βn (the difference of each position from it). The
-            arrays after it have the same order.
-        standard_error, degrees_of_freedom, p_value, low, high: [n], two-sided; infinite degrees of
-            freedom under "z". Under "wild" p-value and interval come from the bootstrap and the standard error is
-            CR1's.
         means: the mean at each position 1…n, with its own standard error and interval.
         joint: the test of β2 = … = βn = 0.
         covariance: [n, n] of `estimate`.
         clusters, observations: sets and rows.
-        inference: what was used: "cr1", "z", "cr2", "cr3", "wild" or "two-way".
-        level: of the intervals.
+        inference: what was used, never "auto".
     """
 
-    estimate: Floats
-    standard_error: Floats
-    degrees_of_freedom: Floats
-    p_value: Floats
-    low: Floats
-    high: Floats
     means: Contrasts
     joint: JointTest
     covariance: Floats
@@ -69,9 +59,7 @@ def position_effects(
 
     Args:
         segments: the segment of each row; where some segment occurs in more than one set, "auto" clusters by both.
-        inference: "auto", "cr1" (t with G − 1 degrees of freedom), "z" (CR1 with the normal, as in the published
-            tables), "cr2", "cr3", "wild" or "two-way". "auto" is "two-way" where segments are shared between sets,
-            "cr1" from 40 sets on, and "cr2" with Satterthwaite's degrees of freedom below.
+        inference: as in `Robust`, or "auto", which `robust` explains. "z" is that of the published tables.
         rng, draws: for "wild" only.
     """
     column, (numbers, count), groups = as_values(values), as_positions(positions), group(sets)
@@ -80,19 +68,12 @@ def position_effects(
     require_same_length(**lengths, **({} if others is None else {"segments": len(others.codes)}))
     names = ["β0", *(f"the dummy of position {p}" for p in range(2, count + 1))]
     merged = merge(groups, Groups(numbers - 1, count), *([] if others is None else [others]))
-    scale = merged.scale
-    design = scale * dummies(numbers[merged.first], count)
-    fitted = fit(scale[:, 0] * merged.means(column), design, names, observations=len(column))
+    fitted = merged.fit(column, dummies(numbers[merged.first], count), names)
     kept = None if others is None else merged.labels(others)
     judged = robust(fitted, merged.labels(groups), kept, inference=inference, rng=rng, draws=draws)
     effects = judged.contrasts(np.eye(count), level)
     return PositionEffects(
-        estimate=effects.estimate,
-        standard_error=effects.standard_error,
-        degrees_of_freedom=effects.degrees_of_freedom,
-        p_value=effects.p_value,
-        low=effects.low,
-        high=effects.high,
+        **{name: getattr(effects, name) for name in Contrasts.__slots__},
         means=judged.contrasts(mean_weights(count), level),
         joint=judged.joint(difference_weights(count)),
         covariance=judged.covariance,

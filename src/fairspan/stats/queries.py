@@ -9,13 +9,14 @@ from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import (
     Codes,
     Floats,
+    Groups,
     as_values,
     group,
     require_clusters,
     require_same_length,
     require_some,
 )
-from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample
+from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample, share
 from fairspan.stats.effects import change_of, spread
 from fairspan.stats.wild import draw_weights
 
@@ -137,7 +138,7 @@ def query_change(
         psi=of_groups(shortfall),
         harmonic=of_groups(harmonic_mean),
         spread=of_groups(spread),
-        worst=of_groups(_smallest),
+        worst=of_groups(lambda means: np.asarray(means.min(-1))),
         p_value=p_value,
         p_psi=p_psi,
         counts=_counts(one),
@@ -146,10 +147,7 @@ def query_change(
 
 def shortfall(means: Floats) -> Floats:
     """PSI of means[..., G] that may be 0 but not less: 1 − smallest/largest, NaN where all are 0."""
-    largest = means.max(-1)
-    return np.asarray(
-        np.divide(largest - means.min(-1), largest, out=np.full(largest.shape, np.nan), where=largest > 0)
-    )
+    return share(means.max(-1) - means.min(-1), means.max(-1))
 
 
 def harmonic_mean(means: Floats) -> Floats:
@@ -157,10 +155,6 @@ def harmonic_mean(means: Floats) -> Floats:
     zero = means == 0
     inverse = 1 / np.where(zero, 1.0, means)
     return np.asarray(np.where(zero.any(-1) & ~np.isnan(means).any(-1), 0.0, means.shape[-1] / inverse.sum(-1)))
-
-
-def _smallest(means: Floats) -> Floats:
-    return np.asarray(means.min(-1))
 
 
 def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, name: str = "values") -> PositionSums:
@@ -171,10 +165,9 @@ def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, name: 
     if column.min() < 0:
         raise StatisticsError(f"{name} of a metric are never below 0, got {column.min()} in row {column.argmin()}.")
     inside = numbers > 0
-    cells = labels.codes[inside] * count + numbers[inside] - 1
-    shape, size = (labels.count, count), labels.count * count
+    grouped = Groups(labels.codes[inside], labels.count)
     sums, counts = (
-        np.column_stack([labels.sums(weights), np.bincount(cells, weights[inside], size).reshape(shape)])
+        np.column_stack([labels.sums(weights), grouped.by_position(numbers[inside], count, weights[inside])])
         for weights in (column, np.ones(len(column)))
     )
     return PositionSums(sums, counts)

@@ -7,7 +7,7 @@ from fairspan.stats.arrays import Floats
 
 
 def theorem_2_bound(sigma_a: ArrayLike, value_norms: ArrayLike) -> Floats:
-    """LC Theorem 2 for several heads (LC §E.2): log(σ_a · σ_1 · H), to stand beside log(‖HC[X_{l+1}]‖/‖HC[X_l]‖).
+    """LC Theorem 2 for several heads (LC §E.2): log(σ_a · σ_1 · H), to compare with log(‖HC[X_{l+1}]‖/‖HC[X_l]‖).
 
     σ_1 = max_h ‖W_V^h‖₂, and σ_a is the mean over heads, so that σ_a · σ_1 · H ≥ Σ_h σ_a^h ‖W_V^h‖₂. It bounds what
     the heads make of X, and leaves out the output projection, the residual connection, the feed-forward part and

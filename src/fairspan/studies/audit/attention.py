@@ -5,7 +5,7 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.runs.log import RunLog
-from fairspan.stats.means import half_widths
+from fairspan.stats.distributions import half_widths
 from fairspan.studies.audit.family import FAMILY, PLAN
 from fairspan.studies.audit.words import ATTENTION_MEASURES
 
@@ -13,6 +13,10 @@ LEVEL = 0.95
 AROUND = ("first", "last", "special", "other")
 """The parts that hold none of the text."""
 
+_COLUMNS = (
+    *("model", "measure", "treatment", "plan", "lead", "later", "n", "layers", "first_layer", "last_layer"),
+    *("part", "number", "estimate", "low", "high", "equal", "documents", "sets"),
+)
 _ORDER = pl.col("part").replace_strict({"first": -1, "last": 1, "special": 2, "other": 3}, default=0)
 
 
@@ -35,7 +39,7 @@ def layer_groups(depth: int) -> dict[str, range]:
 def attention_frame(log: RunLog) -> pl.DataFrame:
     """Mean shares of every part of the text over the documents that have it, one row for each group of layers.
 
-    Columns: `number` counts the parts of the text from 1 and is null for what lies around it; `equal` is the share
+    Columns: `number` counts the parts of the text from 1 and is null for what is around it; `equal` is the share
     that a part would hold if the text's attention were divided equally among its parts; `low` and `high` are
     clustered by set and unknown for one set; `layers` is the group of layers from `first_layer` to `last_layer`.
     """
@@ -47,29 +51,16 @@ def attention_frame(log: RunLog) -> pl.DataFrame:
     for name, layers in layer_groups(int(rows["layer"].max()) + 1).items():  # type: ignore[arg-type]
         own = shares_of(rows.filter(pl.col("layer").is_between(layers.start, layers.stop - 1)))
         own = own.join(order, on=FAMILY).sort("family", _ORDER, "number")
-        found.append(
-            own.select(
-                pl.lit(log.model).alias("model"),
-                "measure",
-                "treatment",
-                PLAN,
-                "lead",
-                "later",
-                "n",
-                pl.lit(name).alias("layers"),
-                pl.lit(layers.start + 1).alias("first_layer"),
-                pl.lit(layers.stop).alias("last_layer"),
-                "part",
-                "number",
-                "estimate",
-                "low",
-                "high",
-                "equal",
-                "documents",
-                "sets",
-            )
-        )
+        labels = {"model": log.model, "layers": name, "first_layer": layers.start + 1, "last_layer": layers.stop}
+        own = own.with_columns(PLAN, *(pl.lit(value).alias(column) for column, value in labels.items()))
+        found.append(own.select(_COLUMNS))
     return pl.concat(found)
+
+
+def parts_around(frame: pl.DataFrame) -> list[str]:
+    """Those around the text that get any attention."""
+    held = set(frame.filter(pl.col("estimate") > 0)["part"])
+    return [part for part in AROUND if part in held]
 
 
 def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
@@ -81,9 +72,7 @@ def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("value").mean())
         .with_columns(number=number)
         .sort(*document, "part")
-        .with_columns(
-            equal=pl.col("value").filter(pl.col("number").is_not_null()).mean().over(document),
-        )
+        .with_columns(equal=pl.col("value").filter(pl.col("number").is_not_null()).mean().over(document))
     )
     part = [*FAMILY, "part", "number"]
     gaps = by_document.with_columns(gap=pl.col("value") - pl.col("value").mean().over(part))

@@ -9,7 +9,7 @@ import polars as pl
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, domain_of, point
 from fairspan.report.text import finite, model_name, number, p_value, with_bounds
 from fairspan.report.view import Section
-from fairspan.studies.audit.attention import AROUND
+from fairspan.studies.audit.attention import AROUND, parts_around
 from fairspan.studies.audit.frames import interval
 from fairspan.studies.audit.words import ATTENTION_MEASURES, POSITION_MEASURES, AttentionWords
 
@@ -24,11 +24,7 @@ EQUAL = "equal shares for all parts of the text"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """One run as charts see it.
-
-    Attributes:
-        label: stands before its treatments where several runs are drawn together.
-    """
+    """One run as charts see it; its `label` precedes its treatments where several runs are drawn together."""
 
     model: str
     frames: Mapping[str, pl.DataFrame]
@@ -39,9 +35,7 @@ class Shown:
 
     def of(self, frame: str, **chosen: Any) -> list[dict[str, Any]]:
         """The rows of a frame that have these values."""
-        if frame not in self.frames:
-            return []
-        return self.frames[frame].filter(**chosen).to_dicts()
+        return self.frames[frame].filter(**chosen).to_dicts() if frame in self.frames else []
 
     @property
     def measures(self) -> list[str]:
@@ -95,7 +89,7 @@ def attention_section(shown: Shown) -> Section:
     where = "the last third of the layers" if "last third" in groups else "all layers"
     intro = (
         f"The mean share of attention that each part of the text gets from the pooled row, in {where}, with 95 % "
-        "intervals. Special tokens stand at the right. The vector reflects most what gets most attention."
+        "intervals. Special tokens are on the right. Text with more attention has more influence on the vector."
     )
     charts = [
         chart
@@ -185,7 +179,11 @@ def _heat_map(shown: Sequence[Shown], measure: str, n: int, subtitle: str, *, se
             for row in one.of(frame, measure=measure, n=n, **chosen):
                 cells = table.setdefault(row[head], [[None] * len(switch) for _ in range(n)])
                 cells[row["position"] - 1][switch.index(one.name(row["treatment"]))] = finite(row["estimate"])
-        if len(table) > 1:
+        rows = [
+            (name, tuple(None if set(values) == {None} else HeatCell(tuple(values)) for values in cells))
+            for name, cells in table.items()
+        ]
+        if len(rows) > 1:
             return HeatMap(
                 name=f"{measure}-languages" + (f"-n{n}" if several else ""),
                 title=f"{measure} by position and language{ending}",
@@ -193,15 +191,11 @@ def _heat_map(shown: Sequence[Shown], measure: str, n: int, subtitle: str, *, se
                 + (f", {adjusted}." if frame == "joint" else "."),
                 corner=head,
                 columns=tuple(f"position {position}" for position in range(1, n + 1)),
-                rows=tuple((name, tuple(_heat_cell(values) for values in cells)) for name, cells in table.items()),
+                rows=tuple(rows),
                 subtitle=subtitle,
                 entries=switch,
             )
     return None
-
-
-def _heat_cell(values: list[float | None]) -> HeatCell | None:
-    return None if all(value is None for value in values) else HeatCell(tuple(values))
 
 
 def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) -> list[Chart]:
@@ -220,8 +214,9 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
             charts.append(
                 Chart(
                     name=stem if start == 0 else f"{stem}-{start // MOST_ATTENTION_PLANS + 1}",
-                    title=words.title + (f", {n} segments" if len(sizes) > 1 else ""),
-                    caption=f"{words.caption}, in documents of {n} segments, by layers, with 95 % intervals.",
+                    title=f"Attention of the pooled row {words.by}" + (f", {n} segments" if len(sizes) > 1 else ""),
+                    caption=f"Share of the pooled row's attention {words.by}, in documents of {n} segments, by "
+                    "layers, with 95 % intervals.",
                     kind="lines" if words.relative else "bars",
                     x_label=words.x_label,
                     y_label="share of attention",
@@ -238,12 +233,12 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
 def _attention_panels(
     frame: pl.DataFrame, words: AttentionWords, treatments: Sequence[str], *, crowded: bool
 ) -> list[Panel]:
-    """For each group of layers and plan the parts of the text, and then what lies around it.
+    """For each group of layers and plan the parts of the text, and then what is around it.
 
     On the relative axis special tokens would be far above twenty small parts; they are the same as by segment.
     """
     on_page = "last third" if "last third" in set(frame["layers"]) else "all"
-    around = [] if words.relative else [part for part in AROUND if part in _held(frame)]
+    around = [] if words.relative else parts_around(frame)
     panels = []
     for (layers, plan), own in frame.partition_by("layers", "plan", as_dict=True, maintain_order=True).items():
         first = own.row(0, named=True)
@@ -265,11 +260,6 @@ def _attention_panels(
             )
         )
     return panels
-
-
-def _held(frame: pl.DataFrame) -> set[str]:
-    """The parts that hold any attention."""
-    return set(frame.filter(pl.col("estimate") > 0)["part"])
 
 
 def _attention_series(

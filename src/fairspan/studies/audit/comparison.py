@@ -7,14 +7,13 @@ import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.runs.sides import Side
-from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import spread
 from fairspan.stats.paired import PairedComparison, compare
-from fairspan.studies.audit.family import Family
+from fairspan.studies.audit.family import Family, with_codes
 from fairspan.studies.audit.words import POSITION_MEASURES
 
 _FAMILY = ["measure", "n", "lead", "later"]
-# A document is the same in two runs if the same segments stand in it at the same places.
+# A document is the same in two runs if it has the same segments at the same positions.
 _PLACE = ["set", "order", "position", "segment", "language"]
 
 
@@ -30,10 +29,8 @@ class Comparison(Family):
     @property
     def spreads(self) -> tuple[float, float]:
         """Of the position means, on the first side and on the second."""
-        return (
-            float(spread(self.paired.first.means.estimate)),
-            float(spread(self.paired.second.means.estimate)),
-        )
+        first, second = (float(spread(one.means.estimate)) for one in (self.paired.first, self.paired.second))
+        return first, second
 
 
 def compare_sides(first: Side, second: Side) -> list[Comparison]:

@@ -1,9 +1,11 @@
 """`Family`: the documents of one size and language plan, on which statistics are computed together."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
+from fairspan.design.documents import Document
 from fairspan.design.plan import LanguagePlan
 
 FAMILY = ["measure", "treatment", "n", "lead", "later"]
@@ -35,3 +37,20 @@ class Family:
     def labels(self) -> dict[str, str | int]:
         """The columns of a frame that name it."""
         return {"plan": self.plan, "lead": self.lead, "later": self.later, "n": self.n}
+
+
+def by_family(documents: Iterable[Document]) -> dict[tuple[int, str], list[Document]]:
+    """Documents by their size and plan."""
+    found: dict[tuple[int, str], list[Document]] = {}
+    for document in documents:
+        found.setdefault((document.n, str(document.plan)), []).append(document)
+    return found
+
+
+def with_codes(rows: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """The same with numbers in place of names in those columns, in order of appearance, since comparing is faster.
+
+    Polars numbers its own categories for the whole process, so that results would depend on what was read before.
+    """
+    kinds = {name: pl.Enum(rows[name].drop_nulls().unique(maintain_order=True)) for name in names}
+    return rows.with_columns(pl.col(name).cast(kind).to_physical() for name, kind in kinds.items())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairspan.encoding.encoder import Encoder, Text
+from fairspan.studies.audit.family import by_family
 from fairspan.studies.audit.prepare import Prepared
 
 _TRIAL_SECONDS = 1.5
@@ -29,7 +30,7 @@ class Forecast:
     """What a run would embed.
 
     Attributes:
-        segments: different segments, each embedded alone once a treatment.
+        segments: different segments, each embedded alone once per treatment.
         tokens: over all treatments, segments included, and what a treatment is fitted on.
         seconds: predicted from a short trial on this machine.
     """
@@ -53,7 +54,10 @@ def forecast(prepared: Prepared) -> Forecast:
     tokens = [own + (prepared.fit.tokens if treatment.whitens else 0) for treatment in treatments]
     speeds = [_speed(prepared, treatment, documents) for treatment in treatments]
     return Forecast(
-        families=_families(prepared),
+        families=tuple(
+            Family(n, plan, len({d.set for d in members}), len(members), sum(d.length for d in members))
+            for (n, plan), members in by_family(prepared.documents.documents).items()
+        ),
         treatments=len(treatments),
         segments=len(segments),
         documents=len(documents),
@@ -64,7 +68,7 @@ def forecast(prepared: Prepared) -> Forecast:
 
 
 def _speed(prepared: Prepared, treatment: Any, documents: Sequence[Text]) -> float:
-    """Tokens a second, from documents of middling length."""
+    """Tokens per second, from documents of medium length."""
     encoder = prepared.subject.under(treatment, fit=prepared.fit, embed=_stand_in, lasting=False).documents
     ordered = sorted(documents, key=lambda text: text.length)
     middle = ordered[len(ordered) // 2 :][:4]
@@ -80,13 +84,3 @@ def _stand_in(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
     """Vectors to fit on that need no embedding: what they are does not change how long a treatment takes."""
     (one,) = encoder.vectors(texts[:1])
     return np.random.default_rng(0).standard_normal((len(texts), len(one)))
-
-
-def _families(prepared: Prepared) -> tuple[Family, ...]:
-    grouped: dict[tuple[int, str], list[Any]] = {}
-    for document in prepared.documents.documents:
-        grouped.setdefault((document.n, str(document.plan)), []).append(document)
-    return tuple(
-        Family(n, plan, len({d.set for d in members}), len(members), sum(d.length for d in members))
-        for (n, plan), members in grouped.items()
-    )

@@ -21,7 +21,7 @@ from fairspan.studies.audit.words import POSITION_MEASURES
 Record = dict[str, Any]
 _CONTRAST = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
 _SECONDARY = ("spread", "gini", "psi", "first_second", "first_last")
-_VERDICTS = {"model": pl.String, "measure": pl.String, "treatment": pl.String, "verdict": pl.String}
+_VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
 
 
 def frames_of(summary: Summary) -> dict[str, pl.DataFrame]:
@@ -43,18 +43,12 @@ def frames_of(summary: Summary) -> dict[str, pl.DataFrame]:
 
 def verdict_frame(summary: Summary) -> pl.DataFrame:
     """One row for each measure and treatment."""
-    rows = [
-        (
-            summary.log.model,
-            measure,
-            treatment,
-            summary.worst(measure, treatment).verdict.kind,
-            summary.sentence(measure, treatment),
-        )
-        for measure in summary.measures
-        for treatment in summary.treatments(measure)
-    ]
-    return pl.DataFrame(rows, schema={**_VERDICTS, "sentence": pl.String}, orient="row")
+    rows = []
+    for measure in summary.measures:
+        for name in summary.treatments(measure):
+            kind = summary.worst(measure, name).verdict.kind
+            rows.append((summary.log.model, measure, name, kind, summary.sentence(measure, name)))
+    return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
 
 
 def bare_means(log: RunLog) -> pl.DataFrame:
@@ -86,7 +80,7 @@ def change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
             "change_low": one.paired.spread.low,
             "change_high": one.paired.spread.high,
             "p_value": one.paired.joint.p_value,
-            "inference": one.paired.inference,
+            "inference": one.paired.second.inference,
         }
         for one in found
     )
@@ -111,7 +105,7 @@ def coefficient_change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
                     **{f"change_{name}": value for name, value in change.items()},
                     **{f"absolute_change_{name}": value for name, value in absolute.items()},
                     **{f"mean_change_{name}": value for name, value in _contrast(paired.means, place).items()},
-                    "inference": paired.inference,
+                    "inference": paired.second.inference,
                 }
             )
     return _frame(records)
@@ -149,7 +143,8 @@ def _sides(one: Comparison) -> Record:
         for which, side in (("first", one.first), ("second", one.second))
         for what, value in (("run", side.log.run), ("model", side.log.model), ("treatment", side.treatment))
     }
-    return {"measure": one.measure, **named, **one.labels, "sets": one.paired.clusters, "documents": one.documents}
+    sizes = {"sets": one.paired.second.clusters, "documents": one.documents}
+    return {"measure": one.measure, **named, **one.labels, **sizes}
 
 
 def _contrast(found: Contrasts | PositionEffects, place: int) -> Record:

@@ -60,13 +60,8 @@ class Prepared:
         segments = [Text(text, length) for text, length in zip(alone, lengths, strict=True)]
         wants_spans = "retention" in self.spec.measures
         documents = [
-            Text(
-                document.text,
-                document.length,
-                document.spans if wants_spans else (),
-                tuple(start for start, _ in document.spans),
-            )
-            for document in self.documents.documents
+            Text(one.text, one.length, one.spans if wants_spans else (), tuple(start for start, _ in one.spans))
+            for one in self.documents.documents
         ]
         return segments, documents
 

@@ -19,6 +19,7 @@ from fairspan.runs.rows import position_rows
 from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.stats.cosines import representation, retention
+from fairspan.studies.audit.family import by_family
 from fairspan.studies.audit.prepare import Prepared, prepare
 from fairspan.studies.audit.profile import profile_rows
 from fairspan.studies.audit.spec import make_spec
@@ -80,7 +81,7 @@ def audit(
         min_tokens, max_tokens: omit segments that are shorter or longer.
         length_language: apply these limits to this language only.
         length_ratio: how far the lengths of other languages may be from that one, as a share of it.
-        opening: use only the first so many tokens of every segment.
+        opening: number of tokens to use from the start of every segment.
         too_long: what to do with sets that do not fit the model: "redraw" or "error".
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: put before every text; by default the model's own document prompt.
@@ -157,11 +158,7 @@ def _measure(prepared: Prepared, run: Run) -> None:
 
 
 def _rows(
-    prepared: Prepared,
-    run: Run,
-    treated: Treated,
-    alone: Mapping[tuple[str, str], np.ndarray],
-    texts: Sequence[Text],
+    prepared: Prepared, run: Run, treated: Treated, alone: Mapping[tuple[str, str], np.ndarray], texts: Sequence[Text]
 ) -> pl.DataFrame:
     """Every measure of one treatment. Vectors are read a part at a time: a whole grid may not fit into memory."""
     documents, measures = prepared.documents.documents, prepared.spec.measures
@@ -192,10 +189,7 @@ def _rows(
 
 def _some_of_each(documents: Sequence[Document], count: int) -> list[Document]:
     """The first documents of each size and plan, from different sets as far as there are."""
-    families: dict[tuple[int, str], list[Document]] = {}
-    for document in documents:
-        families.setdefault((document.n, str(document.plan)), []).append(document)
     chosen = []
-    for members in families.values():
+    for members in by_family(documents).values():
         chosen += sorted(members, key=lambda document: (document.order, document.set))[:count]
     return chosen

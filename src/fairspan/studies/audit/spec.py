@@ -8,9 +8,9 @@ from typing import Any
 from fairspan.calibration.treatment import DEFAULT_TREATMENTS, Treatment, as_treatments
 from fairspan.design.design import Design
 from fairspan.errors import DesignError, require_list, require_whole
+from fairspan.stats.contrasts import INFERENCES
 
 MEASURES = ("representation", "retention", "attention")
-INFERENCES = ("auto", "cr1", "z", "cr2", "cr3", "wild", "two-way")
 
 
 @dataclass(frozen=True, slots=True)

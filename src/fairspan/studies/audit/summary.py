@@ -9,12 +9,11 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.runs.log import RunLog
-from fairspan.stats.codes import with_codes
 from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdict
 from fairspan.stats.joint import JointModel, joint_model
 from fairspan.stats.positions import PositionEffects, position_effects
-from fairspan.studies.audit.family import FAMILY, Family
+from fairspan.studies.audit.family import FAMILY, Family, with_codes
 from fairspan.studies.audit.words import POSITION_MEASURES
 
 _WORST = ("biased", "inconclusive", "fair")
@@ -37,11 +36,6 @@ class Cell(Family):
     @property
     def documents(self) -> int:
         return self.effects.observations // self.n
-
-    @property
-    def mean(self) -> float:
-        """Over all positions."""
-        return float(self.effects.means.estimate.mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +109,7 @@ class Summary:
         if kind == "fair":
             return f"{worst.verdict.sentence()} in all {len(cells)} families of documents"
         detail = worst.verdict.sentence().removeprefix(f"{kind}: ")
-        return f"{kind} in {count} of {len(cells)} families, most of all {worst.plan}, n={worst.n}: {detail}"
+        return f"{kind} in {count} of {len(cells)} families, strongest for {worst.plan}, n={worst.n}: {detail}"
 
 
 def summarize(log: RunLog, *, inference: str | None = None, margin: float | None = None) -> Summary:
@@ -172,6 +166,6 @@ def _joint(rows: pl.DataFrame, group: tuple[str, str, int], inference: str, seed
     rng = np.random.default_rng(seed)
     try:
         model = joint_model(value, position, language, sets, tokens, segments, inference=inference, rng=rng)
+        return Joint(measure, treatment, n, model, None)
     except StatisticsError as error:
         return Joint(measure, treatment, n, None, str(error))
-    return Joint(measure, treatment, n, model, None)

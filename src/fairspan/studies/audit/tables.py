@@ -8,7 +8,7 @@ import polars as pl
 from fairspan.errors import LogError
 from fairspan.report.table import Cell, Column, Row, Table, Tone, row
 from fairspan.report.text import model_name, number
-from fairspan.studies.audit.attention import AROUND
+from fairspan.studies.audit.attention import parts_around
 from fairspan.studies.audit.frames import interval, symbol
 
 Frames = Mapping[str, pl.DataFrame]
@@ -57,12 +57,12 @@ def unevenness_table(frames: Frames, measure: str, model: str) -> Table:
 
 
 def coefficient_tables(frames: Frames, measure: str, model: str) -> list[Table]:
-    """All coefficients in brief, then IRF's tables: one treatment's, and each (c.) beside the first one (uc.).
+    """All coefficients in brief, then IRF's tables: one treatment's, and each (c.) with the first one (uc.).
 
-    Documents in one language stand in one table, and mixed ones in a table for each language of the later segments.
+    Documents in one language are in one table, and mixed ones in a table for each language of the later segments.
     """
     frame = frames["coefficients"].filter(pl.col("measure") == measure)
-    baseline, *others = _values(frame, "treatment")
+    baseline, *others = values_of(frame, "treatment")
 
     def plain(part: pl.DataFrame, ending: str, *about: str, brief: bool = False) -> Table:
         title = f"OLS coefficients of {measure} ({', '.join((about[0], model_name(model), *about[1:]))})"
@@ -71,14 +71,14 @@ def coefficient_tables(frames: Frames, measure: str, model: str) -> list[Table]:
     settings = list(_settings(frame))
     tables = [plain(own, suffix, setting, brief=True) for setting, suffix, own in settings]
     for setting, suffix, own in settings:
-        there = _values(own, "treatment")
+        there = values_of(own, "treatment")
         if len(there) > 1 and own["plan"].n_unique() > 1:
             tables += [plain(_only(own, name), f"-{name}{suffix}", setting, name) for name in there]
     for name in others:
         for setting, suffix, own in settings:
             part = _only(own, baseline, name)
             if part["treatment"].n_unique() == 2:
-                title = f"OLS coefficients of {measure} ({setting}, {model_name(model)}, {name} beside {baseline})"
+                title = f"OLS coefficients of {measure} ({setting}, {model_name(model)}, {name} and {baseline})"
                 stem = f"{measure}-calibrated-{name}{suffix}"
                 notes = (f"c.: {name}; uc.: {baseline}", *_notes(part))
                 tables.append(paired_layout(part, stem, title, name, baseline, notes=notes))
@@ -93,7 +93,7 @@ def plain_layout(
     Args:
         frame: coefficients; the columns treatment, plan, n, position, estimate and marker are read.
     """
-    plans, treatments = _values(frame, "plan"), _values(frame, "treatment")
+    plans, treatments = values_of(frame, "plan"), values_of(frame, "treatment")
     if len(plans) == 1:
         columns = {(plans[0], one): Column(one) for one in treatments}
     else:
@@ -123,13 +123,13 @@ def paired_layout(
     digits: int = 3,
 ) -> Table:
     """Two columns for each plan, calibrated (c.) and uncalibrated (uc.), as in IRF's Tables 16–19."""
-    there = _values(frame, "treatment")
+    there = values_of(frame, "treatment")
     for one in (treatment, baseline):
         if one not in there:
             raise LogError(f"there are no coefficients of {one!r}, only of {', '.join(there)}.")
     columns = {
         (plan, one): Column(short, heading(plan))
-        for plan in _values(frame, "plan")
+        for plan in values_of(frame, "plan")
         for one, short in ((treatment, "c."), (baseline, "uc."))
     }
     rows = tuple(Row((str(n), symbol(position)), cells) for n, position, cells in _cells(frame, columns, digits))
@@ -138,57 +138,65 @@ def paired_layout(
 
 def change_table(frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
     """The spread between positions before and after, on the same documents."""
-    frame = _paired_rows(frame, measure)
-    rows = [
-        row(
-            _pair(one, "treatment"),
-            one["plan"],
-            str(one["n"]),
-            cells=[
-                Cell(one["documents"], ",d"),
-                Cell(one["first_spread"]),
-                Cell(one["second_spread"]),
-                Cell(interval(one, "change_"), "+.3f"),
-                Cell(one["p_value"], "p"),
-            ],
-        )
-        for one in frame.iter_rows(named=True)
-    ]
-    columns = tuple(Column(name) for name in ("documents", "before", "after", "change [95 %]", "p"))
-    title = f"Spread of {measure} between positions, on the same documents ({_models(frame)})"
-    notes = ("p: of the test that no difference from position 1 has changed", *_pair_notes(frame))
-    heads = ("treatment", "plan", "n")
-    return Table(f"{measure}-changes", title, heads, columns, tuple(rows), frame, 2, notes=notes, brief=brief)
+    columns = {
+        "documents": ("documents", ",d"),
+        "before": ("first_spread", ".3f"),
+        "after": ("second_spread", ".3f"),
+        "change [95 %]": ("change_", "+.3f"),
+        "p": ("p_value", "p"),
+    }
+    note = "p: of the test that no difference from position 1 has changed"
+    title = f"Spread of {measure} between positions"
+    return _paired_table(frame, measure, "changes", title, columns, note, brief=brief)
 
 
 def coefficient_change_table(frame: pl.DataFrame, measure: str) -> Table:
     """Every coefficient before and after, on the same documents."""
-    frame = _paired_rows(frame, measure)
-    rows = [
-        row(
-            _pair(one, "treatment"),
-            one["plan"],
-            str(one["n"]),
-            one["coefficient"],
-            cells=[
-                Cell(one["first_estimate"]),
-                Cell(one["second_estimate"]),
-                Cell(interval(one, "change_"), "+.3f"),
-                Cell(one["change_p_value"], "p"),
-            ],
-        )
-        for one in frame.iter_rows(named=True)
-    ]
-    columns = tuple(Column(name) for name in ("before", "after", "change [95 %]", "p"))
+    columns = {
+        "before": ("first_estimate", ".3f"),
+        "after": ("second_estimate", ".3f"),
+        "change [95 %]": ("change_", "+.3f"),
+        "p": ("change_p_value", "p"),
+    }
+    title = f"Changes of the coefficients of {measure}"
+    return _paired_table(frame, measure, "coefficient-changes", title, columns, MEANING)
+
+
+def _paired_table(
+    frame: pl.DataFrame,
+    measure: str,
+    name: str,
+    title: str,
+    columns: Mapping[str, tuple[str, str]],
+    note: str,
+    *,
+    brief: bool = False,
+) -> Table:
+    """Two treatments; each column has the frame's column (or the beginning of an interval's) and its format."""
+    order = ("first_treatment", "second_treatment", "plan", "n")
+    frame = _in_order(frame.filter(pl.col("measure") == measure), *order)
+    by_coefficient = "coefficient" in frame.columns
+    rows = []
+    for one in frame.iter_rows(named=True):
+        heads = [_pair(one["first_treatment"], one["second_treatment"]), one["plan"], str(one["n"])]
+        heads += [one["coefficient"]] if by_coefficient else []
+        values = [(interval(one, key) if key.endswith("_") else one[key], form) for key, form in columns.values()]
+        rows.append(row(*heads, cells=[Cell(value, form) for value, form in values]))
+    first = frame.row(0, named=True)
+    models = _pair(model_name(first["first_model"]), model_name(first["second_model"]))
+    across = first["first_run"] != first["second_run"]
+    notes = [note, *([f"before: {first['first_run']}; after: {first['second_run']}"] if across else [])]
+    notes += [SHARED] if "two-way" in set(frame["inference"]) else []
     return Table(
-        f"{measure}-coefficient-changes",
-        f"Changes of the coefficients of {measure}, on the same documents ({_models(frame)})",
-        ("treatment", "plan", "n", ""),
-        columns,
+        f"{measure}-{name}",
+        f"{title}, on the same documents ({models})",
+        ("treatment", "plan", "n", *([""] if by_coefficient else [])),
+        tuple(Column(column) for column in columns),
         tuple(rows),
         frame,
-        grouped=3,
-        notes=(MEANING, *_pair_notes(frame)),
+        grouped=3 if by_coefficient else 2,
+        notes=tuple(notes),
+        brief=brief,
     )
 
 
@@ -200,8 +208,7 @@ def attention_tables(frame: pl.DataFrame) -> list[Table]:
 
 
 def _attention_table(frame: pl.DataFrame, n: int, plan: str) -> Table:
-    held = set(frame.filter(pl.col("estimate") > 0)["part"])
-    parts = [f"segment {place}" for place in range(1, n + 1)] + [part for part in AROUND if part in held]
+    parts = [*(f"segment {place}" for place in range(1, n + 1)), *parts_around(frame)]
     rows = []
     for (layers, name), own in frame.partition_by("layers", "treatment", as_dict=True, maintain_order=True).items():
         found = {one["part"]: one for one in own.iter_rows(named=True)}
@@ -221,13 +228,13 @@ def _attention_table(frame: pl.DataFrame, n: int, plan: str) -> Table:
 
 
 def reason(verdict: Mapping[str, Any]) -> str:
-    """A verdict's sentence without the word that stands beside it."""
+    """A verdict's sentence without the verdict, which is shown next to it."""
     kind, sentence = verdict["verdict"], str(verdict["sentence"])
     return sentence.removeprefix(f"{kind}: ").removeprefix(f"{kind} ")
 
 
 def heading(plan: str) -> str:
-    """A plan as it stands over a column: a language, or that of the first segment before that of the later ones.
+    """A plan as the heading of a column: a language, or that of the first segment before that of the later ones.
 
     >>> heading("zh:en")
     '[zh, en, ..., en]'
@@ -247,12 +254,8 @@ def _cells(
     frame: pl.DataFrame, columns: Mapping[tuple[str, str], Column], digits: int
 ) -> Iterator[tuple[int, int, tuple[Cell, ...]]]:
     """A row of cells for each size and position; empty where a size was not measured."""
-    found = {
-        (one["n"], one["position"], one["plan"], one["treatment"]): Cell(
-            one["estimate"], f".{digits}f", mark=one["marker"]
-        )
-        for one in frame.iter_rows(named=True)
-    }
+    keys = ["n", "position", "plan", "treatment", "estimate", "marker"]
+    found = {tuple(key): Cell(value, f".{digits}f", mark) for *key, value, mark in frame.select(keys).iter_rows()}
     for n in sorted(set(frame["n"])):
         for position in range(1, n + 1):
             yield n, position, tuple(found.get((n, position, *column), Cell("")) for column in columns)
@@ -263,11 +266,11 @@ def _settings(frame: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
     same = pl.col("lead") == pl.col("later")
     alone, mixed = frame.filter(same), frame.filter(~same)
     if len(alone):
-        languages = _values(alone, "lead")
+        languages = values_of(alone, "lead")
         yield "monolingual" if len(languages) > 1 else languages[0], "", alone
-    for later in _values(mixed, "later"):
+    for later in values_of(mixed, "later"):
         own = mixed.filter(pl.col("later") == later)
-        plans = _values(own, "plan")
+        plans = values_of(own, "plan")
         setting = f"mixed-language, later segments in {later}" if len(plans) > 1 else heading(plans[0])
         yield setting, f"-mixed-{later}", own
 
@@ -283,40 +286,22 @@ def _only(frame: pl.DataFrame, *treatments: str) -> pl.DataFrame:
     return frame.filter(pl.col("treatment").is_in(treatments))
 
 
-def _values(frame: pl.DataFrame, column: str) -> list[str]:
-    """What stands in a column, in the order of its first appearance."""
+def values_of(frame: pl.DataFrame, column: str) -> list[str]:
+    """The values of a column in the order of their first appearance."""
     return frame[column].unique(maintain_order=True).to_list()
 
 
 def _in_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Sorted by numbers, and by names in the order of their first appearance."""
     keys = [
-        pl.col(name).cast(pl.Enum(_values(frame, name))) if frame[name].dtype == pl.String else pl.col(name)
+        pl.col(name).cast(pl.Enum(values_of(frame, name))) if frame[name].dtype == pl.String else pl.col(name)
         for name in columns
     ]
     return frame.sort(keys, maintain_order=True)
 
 
-def _paired_rows(frame: pl.DataFrame, measure: str) -> pl.DataFrame:
-    order = ("first_treatment", "second_treatment", "plan", "n")
-    return _in_order(frame.filter(pl.col("measure") == measure), *order)
-
-
-def _pair(one: Mapping[str, Any], what: str) -> str:
-    first, second = one[f"first_{what}"], one[f"second_{what}"]
-    return str(first) if first == second else f"{first} → {second}"
-
-
-def _models(frame: pl.DataFrame) -> str:
-    one = frame.row(0, named=True)
-    return _pair({name: model_name(one[name]) for name in ("first_model", "second_model")}, "model")
-
-
-def _pair_notes(frame: pl.DataFrame) -> list[str]:
-    one = frame.row(0, named=True)
-    across = one["first_run"] != one["second_run"]
-    notes = [f"before: {one['first_run']}; after: {one['second_run']}"] if across else []
-    return [*notes, *([SHARED] if "two-way" in set(frame["inference"]) else [])]
+def _pair(first: str, second: str) -> str:
+    return first if first == second else f"{first} → {second}"
 
 
 def _percent(share: Mapping[str, Any]) -> Cell:

@@ -20,13 +20,14 @@ from fairspan.studies.audit.tables import (
     coefficient_tables,
     reason,
     unevenness_table,
+    values_of,
     verdict_table,
 )
 
 METHODS = (
     (
         "Documents are built from segments that were written independently of each other. The orders are balanced: "
-        "every segment stands at every position, so that content is not confused with position."
+        "every segment is at every position equally often, so that content is not confused with position."
     ),
     (
         "Representation is the cosine between the vector of the whole document and the vector of one of its segments "
@@ -133,13 +134,9 @@ def _tables(frames: Frames, model: str, notes: Sequence[str]) -> list[Table]:
     if "families" not in frames:
         return []
     found = [verdict_table(frames, model, notes)]
-    for measure in _measures(frames["families"]):
+    for measure in values_of(frames["families"], "measure"):
         found.append(unevenness_table(frames, measure, model))
         found += coefficient_tables(frames, measure, model)
     if "changes" in frames:
-        found += [change_table(frames["changes"], measure) for measure in _measures(frames["changes"])]
+        found += [change_table(frames["changes"], measure) for measure in values_of(frames["changes"], "measure")]
     return found
-
-
-def _measures(frame: pl.DataFrame) -> list[str]:
-    return frame["measure"].unique(maintain_order=True).to_list()

@@ -8,9 +8,9 @@ class Words:
     """The words for one measure.
 
     Attributes:
-        done: what is said of a position in a verdict, as in "less represented".
+        done: said of a position in a verdict, as in "less represented".
         section: the heading on a page.
-        title: stands above a figure.
+        title: of a figure.
         caption: what a figure shows, without its intervals.
         intro: explains the section of a page.
     """
@@ -45,13 +45,12 @@ POSITION_MEASURES = {
 
 @dataclass(frozen=True, slots=True)
 class AttentionWords:
-    """The words for one way to divide a text: what its parts are called, and the names of its figure."""
+    """The words for one way to divide a text: its parts, its figure, its axis, and what titles say of it."""
 
     part: str
     name: str
     x_label: str
-    title: str
-    caption: str
+    by: str
 
     @property
     def relative(self) -> bool:
@@ -60,25 +59,11 @@ class AttentionWords:
 
 
 ATTENTION_MEASURES = {
-    "attention_segment": AttentionWords(
-        part="segment",
-        name="attention-segments",
-        x_label="segment",
-        title="Attention of the pooled row by segment",
-        caption="Share of the pooled row's attention by segment",
-    ),
+    "attention_segment": AttentionWords("segment", "attention-segments", "segment", "by segment"),
     "attention_basket": AttentionWords(
-        part="basket",
-        name="attention-baskets",
-        x_label="basket of 128 tokens",
-        title="Attention of the pooled row by basket of 128 tokens",
-        caption="Share of the pooled row's attention by basket of 128 tokens",
+        "basket", "attention-baskets", "basket of 128 tokens", "by basket of 128 tokens"
     ),
     "attention_bin": AttentionWords(
-        part="bin",
-        name="attention-relative",
-        x_label="place in the document, in %",
-        title="Attention of the pooled row from a document's beginning to its end",
-        caption="Share of the pooled row's attention from a document's beginning to its end",
+        "bin", "attention-relative", "place in the document, in %", "from a document's beginning to its end"
     ),
 }

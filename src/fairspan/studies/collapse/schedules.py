@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fairspan.calibration.temperature import PLAIN, LengthSchedule, check_temperature
 from fairspan.errors import CalibrationError, StatisticsError
 from fairspan.stats.bootstrap import multiples, share
-from fairspan.stats.distributions import normal_below, t_quantile
+from fairspan.stats.distributions import t_below, t_quantile
 from fairspan.stats.theorems import theorem_3_bound
 
 Floats = NDArray[np.float64]
@@ -280,7 +280,7 @@ def _bounds(sums: Floats, texts: Floats, rng: np.random.Generator, draws: int, l
     documents = (texts > 0).sum(0)[:, None]
     error = deviation * np.sqrt(documents / (documents - 1))
     z = max(0.0, float(np.quantile(largest, level)))
-    reach = -t_quantile(normal_below(-z), documents - 1)
+    reach = -t_quantile(t_below(-z, np.inf), documents - 1)
     return np.asarray(mean - np.where(varies, reach * error, 0.0))
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from fairspan.errors import LogError
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.holm import holm
+from fairspan.stats.distributions import holm
 from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, query_change, query_effects
 
 DOCUMENTS_ONLY = "+sides=document"
