@@ -7,35 +7,27 @@ from typing import Annotated, Any
 import typer
 
 from fairspan.calibration.calibration import PRESETS, as_calibration
-from fairspan.cli.options import AsJson
+from fairspan.cli.options import AsJson, option
 from fairspan.errors import CalibrationError, LoadError
 
 
 def calibrate(
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
     out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")],
-    preset: Annotated[str, typer.Option(help=f"Preset to start from: {', '.join(PRESETS)}.")] = "paper",
-    basket_size: Annotated[int | None, typer.Option(help="Number of tokens per basket.")] = None,
-    layers: Annotated[
-        str | None,
-        typer.Option(
-            help="Layers that are calibrated: last_half, last, all, how many of the last, or numbers such as 3,5."
-        ),
-    ] = None,
-    rows: Annotated[
-        str | None, typer.Option(help="Rows of attention that are calibrated: auto, pooling or all.")
-    ] = None,
-    strength: Annotated[float | None, typer.Option(help="From 0 (unmodified) to 1 (equal baskets).")] = None,
-    bos: Annotated[str | None, typer.Option(help="First token: auto, basket, equal, original or a share.")] = None,
-    eos: Annotated[str | None, typer.Option(help="Last token: as --bos.")] = None,
-    short_texts: Annotated[
-        str | None, typer.Option(help="What to do with texts that fill no basket: calibrate, leave or ramp.")
-    ] = None,
-    temperature: Annotated[
-        str | None,
-        typer.Option(help='Softmax temperature: a number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.'),
-    ] = None,
-    sides: Annotated[str | None, typer.Option(help="Texts that are calibrated: both, document or query.")] = None,
+    preset: str = option(f"Preset to start from: {', '.join(PRESETS)}.", default="paper"),
+    basket_size: int | None = option("Number of tokens per basket."),
+    layers: str | None = option(
+        "Layers that are calibrated: last_half, last, all, how many of the last, or numbers such as 3,5."
+    ),
+    rows: str | None = option("Rows of attention that are calibrated: auto, pooling or all."),
+    strength: float | None = option("From 0 (unmodified) to 1 (equal baskets)."),
+    bos: str | None = option("First token: auto, basket, equal, original or a share."),
+    eos: str | None = option("Last token: as --bos."),
+    short_texts: str | None = option("What to do with texts that fill no basket: calibrate, leave or ramp."),
+    temperature: str | None = option(
+        'Softmax temperature: a number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.'
+    ),
+    sides: str | None = option("Texts that are calibrated: both, document or query."),
     as_json: AsJson = False,
 ) -> None:
     """Write a calibrated copy of MODEL to OUT.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, shared, typed
+from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, option, shared, typed
 
 
 @shared(LoadingOptions)
@@ -17,27 +17,19 @@ def inspect(
     file: Annotated[
         str, typer.Argument(help="One document: plain text, .md, .json or .jsonl with segments, or - for stdin.")
     ],
-    borders: Annotated[
-        str,
-        typer.Option(
-            help="How segments are found: heading, rule, blank, line or parts. auto: the file's own segments, "
-            "otherwise headings in Markdown and rules in text, otherwise parts."
-        ),
-    ] = "auto",
-    parts: Annotated[
-        int | None,
-        typer.Option(help="Number of parts of about equal length to split at paragraphs into. Default: 4."),
-    ] = None,
-    treatments: Annotated[
-        str | None,
-        typer.Option(help="none, paper, retrieval, paper+baskets=segments, … Default: none,paper,retrieval."),
-    ] = None,
+    borders: str = option(
+        "How segments are found: heading, rule, blank, line or parts. auto: the file's own segments, "
+        "otherwise headings in Markdown and rules in text, otherwise parts.",
+        default="auto",
+    ),
+    parts: int | None = option("Number of parts of about equal length to split at paragraphs into. Default: 4."),
+    treatments: str | None = option(
+        "none, paper, retrieval, paper+baskets=segments, … Default: none,paper,retrieval."
+    ),
     prompt: Prompt = None,
     batch_tokens: BatchTokens = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw the shares into this PNG, SVG or PDF.")] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page that colours the text by its segments' shares.")
-    ] = None,
+    picture: Path | None = option("Draw the shares into this PNG, SVG or PDF."),
+    html: Path | None = option("Write a page that colours the text by its segments' shares."),
     as_json: AsJson = False,
 ) -> None:
     """Show how much of one document's vector each of its segments has, before and after calibration.
