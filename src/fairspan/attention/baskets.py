@@ -50,9 +50,9 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     Args:
         valid: [N, L] bool, False for padding, on either side.
     """
-    rank, total = _rank(valid)
+    rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1)
     content_slot = CONTENT + (rank - int(own_bos)).clamp(min=0) // size
-    slot = _place_special(content_slot, valid, rank, total, own_bos=own_bos, own_eos=own_eos)
+    slot = _place_special(content_slot, valid, own_bos=own_bos, own_eos=own_eos)
 
     first = valid.int().argmax(dim=1)
     content = (total - int(own_bos) - (int(own_eos) * (total > int(own_bos)))).clamp(min=0)
@@ -60,7 +60,10 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     offset = torch.arange(baskets, device=valid.device) * size
     content_length = (content[:, None] - offset).clamp(min=0, max=size)
     content_start = first[:, None] + int(own_bos) + offset
-    start, length = _with_special(content_start, content_length, first, total, own_bos=own_bos, own_eos=own_eos)
+    has_bos, has_eos = (total > 0) & own_bos, (total > int(own_bos)) & own_eos
+    last = first + (total - 1).clamp(min=0)
+    start = torch.cat([first[:, None], last[:, None], content_start], dim=1)
+    length = torch.cat([has_bos[:, None].long(), has_eos[:, None].long(), content_length], dim=1)
     width = min(size, valid.shape[1])
     return Baskets(slot, start, length, (1, 1, *[width] * baskets), content, size)
 
@@ -72,8 +75,7 @@ def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: b
         segment: [N, L], the number of the segment each token belongs to, from 0, never falling within a text.
             Values at padding are ignored.
     """
-    rank, total = _rank(valid)
-    slot = _place_special(CONTENT + segment, valid, rank, total, own_bos=own_bos, own_eos=own_eos)
+    slot = _place_special(CONTENT + segment, valid, own_bos=own_bos, own_eos=own_eos)
     count = int((segment * valid).max()) + 1 + CONTENT
     of_slot = slot[:, :, None] == torch.arange(count, device=slot.device)
     length = of_slot.sum(dim=1)
@@ -82,28 +84,11 @@ def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: b
     return Baskets(slot, start, length, widths, length[:, CONTENT:].sum(dim=1))
 
 
-def _rank(valid: Tensor) -> tuple[Tensor, Tensor]:
-    """The place of each token among its text's tokens [N, L], and their number [N]."""
-    return valid.cumsum(dim=1) - 1, valid.sum(dim=1)
-
-
-def _place_special(
-    content_slot: Tensor, valid: Tensor, rank: Tensor, total: Tensor, *, own_bos: bool, own_eos: bool
-) -> Tensor:
-    slot = content_slot
+def _place_special(slot: Tensor, valid: Tensor, *, own_bos: bool, own_eos: bool) -> Tensor:
+    """The slots [N, L] of content tokens, with first, last and padding tokens in theirs."""
+    rank = valid.cumsum(dim=1) - 1
     if own_eos:
-        slot = torch.where(rank == total[:, None] - 1, EOS, slot)
+        slot = torch.where(rank == valid.sum(dim=1, keepdim=True) - 1, EOS, slot)
     if own_bos:
         slot = torch.where(rank == 0, BOS, slot)
     return torch.where(valid, slot, NO_BASKET)
-
-
-def _with_special(
-    start: Tensor, length: Tensor, first: Tensor, total: Tensor, *, own_bos: bool, own_eos: bool
-) -> tuple[Tensor, Tensor]:
-    has_bos = (total > 0) & own_bos
-    has_eos = (total > int(own_bos)) & own_eos
-    last = first + (total - 1).clamp(min=0)
-    starts = torch.cat([first[:, None], last[:, None], start], dim=1)
-    lengths = torch.cat([has_bos[:, None].long(), has_eos[:, None].long(), length], dim=1)
-    return starts, lengths
