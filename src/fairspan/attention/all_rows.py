@@ -143,9 +143,8 @@ def _mix(
     calibrated = equal * ((1 - reserved) / sharers.clamp(min=1))
     if target is not None:
         # Where no basket shares equally (texts of special tokens alone), the reserved ones take everything.
-        calibrated = calibrated + target * torch.where(
-            sharers > 0, 1, 1 / reserved.clamp(min=torch.finfo(dtype).tiny)
-        )
+        alone = 1 / reserved.clamp(min=torch.finfo(dtype).tiny)
+        calibrated = calibrated + target * torch.where(sharers > 0, 1, alone)
     if plain is None:
         return calibrated.to(query.dtype)
     unreserved = (sharers == 0) & (reserved <= 0)

@@ -157,14 +157,9 @@ def recorded(
     recorder: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, batch_tokens: int, result: str
 ) -> Iterator[Recorded]:
     """What the recorder adds to the features as `result`, batch by batch; lengths are checked before the first."""
-    runs = runs_of(count_tokens(recorder, texts, prompt, side), batch_tokens)
-    return _batches(recorder, texts, prompt, side, runs, result)
+    counts = count_tokens(recorder, texts, prompt, side)
 
-
-def _batches(
-    recorder: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, runs: Iterator[slice], result: str
-) -> Iterator[Recorded]:
-    for run in runs:
+    def one(run: slice) -> Recorded:
         features = _preprocess(
             recorder, texts[run], prompt, side, return_offsets_mapping=True, return_special_tokens_mask=True
         )
@@ -176,7 +171,9 @@ def _batches(
             features = recorder(batch_to_device(features, recorder.device))
         if result not in features:
             raise _no_attention(side)
-        yield Recorded(features[result], offsets.numpy(), special.numpy(), valid.bool().numpy())
+        return Recorded(features[result], offsets.numpy(), special.numpy(), valid.bool().numpy())
+
+    return map(one, runs_of(counts, batch_tokens))
 
 
 def _preprocess(

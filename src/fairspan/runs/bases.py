@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import AnyEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.errors import UnsupportedModel
@@ -50,19 +50,19 @@ class Treated:
     prompts: Mapping[str, str]
 
     @cached_property
-    def documents(self) -> AnyEncoder:
+    def documents(self) -> Encoder:
         return self._encoder(self.treatment.for_documents)
 
     @cached_property
-    def segments(self) -> AnyEncoder:
+    def segments(self) -> Encoder:
         """Of segments that are embedded alone."""
         return self._encoder(self.treatment.for_segments)
 
     @cached_property
-    def queries(self) -> AnyEncoder:
+    def queries(self) -> Encoder:
         return self._encoder(self.treatment.for_queries, side="query")
 
-    def _encoder(self, calibration: Calibration, side: Side = "document") -> AnyEncoder:
+    def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
         if not isinstance(self.model, SentenceTransformer):
             return ObjectEncoder(self.model)
         by_segments = side == "document" and self.treatment.baskets == "segments" and calibration.acts

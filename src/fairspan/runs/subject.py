@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.treatment import Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Encodes
-from fairspan.encoding.tokens import Characters, counter_of, document_prompt, query_prompt
+from fairspan.encoding.tokens import Characters, counter_of, prompt_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
@@ -179,5 +179,5 @@ def open_subject(
                 f"{kind} has no encode(list[str]): give a SentenceTransformer or an object with it."
             )
         return Subject(name or kind, model, {"document": "", "query": ""})
-    prompts = {"document": document_prompt(model), "query": query_prompt(model)}
+    prompts = {"document": prompt_of(model, "document"), "query": prompt_of(model, "query")}
     return Subject(name or str(model.model_card_data.base_model or type(model).__name__), model, prompts)
