@@ -27,9 +27,9 @@ from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, prompt_of, tokens_of_spans
 from fairspan.errors import CalibrationError, EncodingError, LoadError, MissingExtra, StoreError, UnsupportedModel
 from fairspan.model import loading
+from fairspan.model.build import copy_sharing_weights
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import Loading, load_model
-from fairspan.model.weights import copy_sharing_weights
 from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, save_tiny, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
@@ -268,7 +268,7 @@ def test_a_batch_that_fails_loses_none_before_it(store: Store, error: Exception)
     said = str(raised.value)
     assert "\n" not in said
     assert type(error).__name__ in said
-    assert "2 texts are in the store: the same command goes on from there" in said
+    assert "2 texts are in the store: the same command continues from there" in said
     assert_stored(store, encoder, texts[:2])
     failing[0] = False
     tally = run_fill(encoder, texts, store, budget=40)

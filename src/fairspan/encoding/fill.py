@@ -173,4 +173,4 @@ def _usable(result: dict[bytes, np.ndarray]) -> bool:
 
 
 def _kept(tally: Tally) -> str:
-    return f"{tally.computed + tally.found} texts are in the store: the same command goes on from there."
+    return f"{tally.computed + tally.found} texts are in the store: the same command continues from there."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -95,11 +95,14 @@ class Store:
             raise
         return connection
 
-    def _select(self, columns: str, keys: list[bytes]) -> Iterator[tuple[bytes, ...]]:
-        for start in range(0, len(keys), _AT_ONCE):
-            part = keys[start : start + _AT_ONCE]
-            query = f"SELECT {columns} FROM vectors WHERE key IN ({','.join('?' * len(part))})"
-            yield from self._guarded(lambda query=query, part=part: self._connection.execute(query, part).fetchall())
+    def _select(self, columns: str, keys: list[bytes]) -> list[tuple[bytes, ...]]:
+        parts = [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]
+
+        def found(part: list[bytes]) -> sqlite3.Cursor:
+            places = ",".join("?" * len(part))
+            return self._connection.execute(f"SELECT {columns} FROM vectors WHERE key IN ({places})", part)
+
+        return self._guarded(lambda: [row for part in parts for row in found(part)])
 
     def _write(self, rows: list[tuple[bytes, bytes]]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")

@@ -6,7 +6,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.encoding.tokens import ModelTokens, tokens_of_spans
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 
 Span = tuple[int, int]
 # A word of more tokens than this is hardly one; the cut is then not looked for any further back.

@@ -13,8 +13,8 @@ from sentence_transformers.sentence_transformer.modules import (
 
 from fairspan.attention.layers import evaluating, probe_input
 from fairspan.errors import UnsupportedModel
+from fairspan.model.build import copy_sharing_weights
 from fairspan.model.transformer import calibrated_transformers
-from fairspan.model.weights import copy_sharing_weights
 
 _LAYERS = "all_layer_embeddings"
 

@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from torch import nn
 
 from fairspan.errors import StatisticsError, UnsupportedModel
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 
 # Of the widest direction's variance. A float32 vector holds seven digits: what spreads less than 1e-5 as wide as the
 # widest direction is rounding to a good part, and whitening would blow it up.

@@ -13,9 +13,8 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
-from fairspan.errors import UnsupportedModel
 from fairspan.model.last_two import last_two
-from fairspan.model.whitening import fit_whitening, refuse_truncated, whiten
+from fairspan.model.whitening import fit_whitening, whiten
 from fairspan.runs.fit_part import FitPart
 
 Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
@@ -66,14 +65,8 @@ class Treated:
         if not isinstance(self.model, SentenceTransformer):
             return ObjectEncoder(self.model)
         by_segments = side == "document" and self.treatment.baskets == "segments" and calibration.acts
-        return ModelEncoder(
-            self.model,
-            calibration,
-            prompt=self.prompts[side],
-            fingerprint=self.fingerprint,
-            side=side,
-            by_segments=by_segments,
-        )
+        known = {"prompt": self.prompts[side], "fingerprint": self.fingerprint}
+        return ModelEncoder(self.model, calibration, **known, side=side, by_segments=by_segments)
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
@@ -91,20 +84,3 @@ def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
     if treatment.baseline == "last2avg":
         return Treated(last_two(plain.model), fingerprint, treatment, plain.prompts)
     return plain
-
-
-def refuse_unsuited(model: SentenceTransformer, treatment: Treatment, *, compares_tokens: bool) -> None:
-    """Raise, before anything is embedded, if a treatment's baseline cannot be made of this model.
-
-    Args:
-        compares_tokens: whether tokens are compared with whole vectors under this treatment.
-    """
-    if treatment.baseline == "last2avg":
-        last_two(model)
-    if treatment.whitens:
-        refuse_truncated(model)
-    if treatment.whitens and compares_tokens:
-        raise UnsupportedModel(
-            f"{treatment.name} moves whole vectors out of the space of the tokens: leave it out, or leave out "
-            "retention and late chunks."
-        )

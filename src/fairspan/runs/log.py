@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -182,7 +183,6 @@ class LogWriter:
             "notes": [],
             **header,
         }
-        _guard(lambda: folder.mkdir(parents=True, exist_ok=True), folder)
         self._write_header()
 
     @property
@@ -193,8 +193,8 @@ class LogWriter:
     def add(self, rows: pl.DataFrame) -> None:
         """Append rows and write all there are."""
         self._rows.append(rows)
-        whole = pl.concat(self._rows)
-        _guard(lambda: _replace(self.folder / ROWS, lambda file: whole.write_parquet(file)), self.folder)
+        whole = self.rows
+        _replace(self.folder / ROWS, whole.write_parquet)
         self.header["rows"] = len(whole)
         self._write_header()
 
@@ -205,7 +205,7 @@ class LogWriter:
 
     def _write_header(self) -> None:
         text = json.dumps(self.header, indent=2, ensure_ascii=False) + "\n"
-        _guard(lambda: _replace(self.folder / HEADER, lambda file: file.write_text(text, "utf-8")), self.folder)
+        _replace(self.folder / HEADER, lambda file: file.write_text(text, "utf-8"))
 
 
 def library_versions() -> dict[str, str]:
@@ -219,27 +219,24 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def _replace(file: Path, write: Any) -> None:
+def _replace(file: Path, write: Callable[[Path], Any]) -> None:
     # The process's number keeps two writers of one run from sharing a half-written file.
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         write(partial)
         with partial.open("rb") as written:
             os.fsync(written.fileno())
         partial.replace(file)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
-def _guard(action: Any, folder: Path) -> None:
-    try:
-        action()
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError | pl.exceptions.PolarsError):
+            raise
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise LogError(
-            f"the run's folder {folder} cannot be written ({reason}): make room or choose another with [[out=]]. "
-            "Vectors that were computed are in the store, and the same command goes on from there."
+            f"the run's folder {file.parent} cannot be written ({reason}): make room or choose another with "
+            "[[out=]]. Vectors that were computed are in the store, and the same command continues from there."
         ) from error
 
 

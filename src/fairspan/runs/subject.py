@@ -15,9 +15,11 @@ from fairspan.encoding.encoder import Encodes
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.fingerprint import fingerprint
+from fairspan.model.last_two import last_two
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
 from fairspan.model.transformer import calibrated_transformers
-from fairspan.runs.bases import Embed, Treated, refuse_unsuited, treat
+from fairspan.model.whitening import refuse_truncated
+from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.progress import Progress, Silent
 
@@ -130,7 +132,15 @@ class Subject:
         """
         if self.is_open:
             for treatment in treatments:
-                refuse_unsuited(self.model, treatment, compares_tokens=treatment in on_tokens)
+                if treatment.baseline == "last2avg":
+                    last_two(self.model)
+                if treatment.whitens:
+                    refuse_truncated(self.model)
+                if treatment.whitens and treatment in on_tokens:
+                    raise UnsupportedModel(
+                        f"vectors of {treatment.name} are not comparable with token vectors: omit it, or omit "
+                        "retention and late chunks."
+                    )
             return
         left = [*(treatment.name for treatment in treatments if treatment.acts), *beyond]
         if left:
