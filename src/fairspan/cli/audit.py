@@ -76,12 +76,9 @@ def audit(
 
         fairspan audit --config irf-laptop --picture profiles.png
     """
-    from fairspan.cli.progress import running
-    from fairspan.report.figure import require_drawing
+    from fairspan.cli.showing import running
     from fairspan.studies.audit.config import PlannedAudit, read_config
 
-    if picture is not None:
-        require_drawing(picture)
     given = typed(context, "model", "config", "picture", "dry_run")
     loading, settings = pick(given, LoadingOptions), pick(given, RunningOptions)
     fields = {name: value for name, value in given.items() if name not in {**loading, **settings}}
@@ -94,7 +91,7 @@ def audit(
             planned.append(changed)
     if "out" in settings and len(planned) > 1:
         raise DesignError(f"[[out=]] names one folder, and {config} holds {len(planned)} audits: omit it.")
-    with running() as progress:
+    with running(picture) as progress:
         _run_all(planned, {**settings, "progress": progress}, picture=picture, dry_run=dry_run, as_json=as_json)
 
 

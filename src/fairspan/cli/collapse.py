@@ -63,13 +63,9 @@ def collapse(
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
-    from fairspan.cli.progress import running
-    from fairspan.cli.showing import show
-    from fairspan.report.figure import require_drawing
+    from fairspan.cli.showing import running, show
     from fairspan.studies.collapse.run import collapse
 
-    if picture is not None:
-        require_drawing(picture)
-    with running() as progress:
+    with running(picture) as progress:
         log = collapse(**typed(context, "picture"), progress=progress)
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

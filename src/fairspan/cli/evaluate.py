@@ -90,15 +90,11 @@ def evaluate(
     """
     from dataclasses import replace
 
-    from fairspan.cli.progress import running
-    from fairspan.cli.showing import show
-    from fairspan.report.figure import require_drawing
+    from fairspan.cli.showing import running, show
     from fairspan.studies.evaluate.run import evaluate
     from fairspan.studies.evaluate.view import view_of
 
-    if picture is not None:
-        require_drawing(picture)
-    with running() as progress:
+    with running(picture) as progress:
         log = evaluate(**typed(context, "picture", "by_length"), progress=progress)
     log = replace(log, show=lambda log: view_of(log, lengths=by_length))
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

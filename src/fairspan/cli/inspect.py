@@ -47,21 +47,16 @@ def inspect(
 
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
-    from fairspan.cli.progress import running
-    from fairspan.cli.showing import show
+    from fairspan.cli.showing import running, show
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.report.figure import require_drawing
     from fairspan.report.render import require_page
     from fairspan.studies.inspect.run import inspect
 
-    if picture is not None:
-        require_drawing(picture)
     if html is not None:
         require_page(html)
-    document = read_document(file, borders)
     name = "stdin" if file == STDIN else Path(file).name
-    with running(kept=False) as progress:
-        options = typed(context, "file", "picture", "html")
+    with running(picture, kept=False) as progress:
+        document, options = read_document(file, borders), typed(context, "file", "picture", "html")
         found = inspect(document=document, name=name, progress=progress, **options)
     show(found, as_json=as_json, picture=picture)
     if html is not None:
