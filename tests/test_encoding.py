@@ -837,7 +837,7 @@ def test_mean_of_all_contextual_vectors_is_the_document(make_tiny: Make) -> None
 
 def test_a_span_without_tokens_is_refused(make_tiny: Make) -> None:
     encoder = encoder_of(make_tiny("bert", "mean"))
-    with pytest.raises(EncodingError, match="no token lies in"):
+    with pytest.raises(EncodingError, match="no token is in"):
         encoder.with_spans([Text("w1  w2", 4, ((0, 2), (2, 3)))])
 
 

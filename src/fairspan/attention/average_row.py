@@ -46,11 +46,7 @@ def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
 
 
 def _weights(inputs: LayerInputs, key: Tensor, block: Tensor) -> Tensor:
-    """The weights of the rows `block` [R, N], as if they were R·N texts of one row each: [R·N, H, L].
-
-    Args:
-        key: [N, K, D, L].
-    """
+    """The weights [R·N, H, L] of the rows `block` [R, N], as of R·N texts of one row each, given key [N, K, D, L]."""
     query, rule = inputs.query, inputs.rule
     (n, heads, length, dim), (many, _) = query.shape, block.shape
     text = torch.arange(n, device=query.device)

@@ -1,11 +1,10 @@
-"""Basket geometry: which basket each key of each text lies in (IRF §5).
+"""Basket geometry: the basket of each key of each text (IRF §5).
 
 Every text has its baskets in numbered slots: slot 0 is the first token's own basket, slot 1 the last token's own
 basket, and the content baskets follow from slot 2. A slot that holds no key of a text is empty for that text. Fixed
 slots keep every shape known before any value is, so that nothing is read back from a device.
 
-A basket is a set of key positions of a text. Where a query row cannot see all of them (causal masks, sliding
-windows) the basket is what the row sees of it, and a basket of which it sees nothing is empty for that row.
+Where a query row cannot see all keys of a basket (causal masks, sliding windows) the basket is what the row sees.
 """
 
 from dataclasses import dataclass
@@ -45,10 +44,8 @@ class Baskets:
 def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:
     """Runs of `size` keys over each text, special tokens aside where they have a basket of their own.
 
-    With `own_bos` alone a text of n tokens has ceil((n - 1) / size) + 1 baskets, as in IRF.
-
-    Args:
-        valid: [N, L] bool, False for padding, on either side.
+    With `own_bos` alone a text of n tokens has ceil((n - 1) / size) + 1 baskets, as in IRF. `valid` is [N, L] bool,
+    False for padding on either side.
     """
     rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1)
     content_slot = CONTENT + (rank - int(own_bos)).clamp(min=0) // size
@@ -69,12 +66,7 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
 
 
 def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: bool) -> Baskets:
-    """One basket for each segment, whatever its length.
-
-    Args:
-        segment: [N, L], the number of the segment each token belongs to, from 0, never falling within a text.
-            Values at padding are ignored.
-    """
+    """One basket per segment; `segment` [N, L] numbers them from 0, rising within a text, anything at padding."""
     slot = _place_special(CONTENT + segment, valid, own_bos=own_bos, own_eos=own_eos)
     count = int((segment * valid).max()) + 1 + CONTENT
     of_slot = slot[:, :, None] == torch.arange(count, device=slot.device)

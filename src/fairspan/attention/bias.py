@@ -27,11 +27,7 @@ def additive(mask: Tensor | None, position_bias: Tensor | None, dtype: torch.dty
 def pooled_row_of(
     mask: Tensor | None, position_bias: Tensor | None, pooled: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """One row per text: the bias to add to scores [N, H, L], and the keys that the row sees [N, L].
-
-    Args:
-        pooled: [N], the row to take of each text.
-    """
+    """The row `pooled` [N] of each text: the bias to add to scores [N, H, L], and the keys that it sees [N, L]."""
     text = torch.arange(pooled.shape[0], device=pooled.device)
     bias = visible = None
     if mask is not None:

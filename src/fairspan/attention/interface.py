@@ -76,7 +76,7 @@ def attention(
     gpu = _gpu_kernels(query, attention_mask, position_bias)
     plan.path = "torch" if gpu is None else "triton"
     how = (scale, rule.baskets, rule.special, rule.strength)
-    # Padding lies in no basket, so a mask that hides nothing else tells the kernels nothing.
+    # Padding is in no basket, so the kernels do not need a mask that hides nothing else.
     hidden = None if hides_only_padding(attention_mask) else attention_mask
     if rule.rows == "all":
         if gpu is not None:

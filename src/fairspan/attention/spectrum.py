@@ -61,7 +61,7 @@ class TextRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextAttention:
-    """The attention of one layer over the L tokens of one text, padding left out.
+    """The attention of one layer over the L tokens of one text, without padding.
 
         A = softmax(Q Kᵀ · scale + position bias), with the rows that `rule` names calibrated
 
@@ -225,7 +225,7 @@ def _apply(blocks: Callable[[], Iterator[Tensor]], x: Tensor) -> tuple[Tensor, T
 
         HC[A]ᵀHC[A] x = Aᵀy − c · mean(y)      y = Ax, less any constant; c = Aᵀ1, the sums of A's columns
 
-    The constant is the mean over the first rows: where all rows are much alike, nothing large is left to cancel.
+    The constant is the mean over the first rows: where all rows are similar, nothing large is left to cancel.
     """
     out = x.new_zeros(x.shape[0], x.shape[1], x.shape[2] + 1)
     total = x.new_zeros(x.shape[0], 1, x.shape[2])
@@ -292,6 +292,7 @@ def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _variance_of_seen(part: TextAttention) -> Tensor:
+    """The same over the pairs that are not hidden, block by block."""
     count, total, square = (part.query.new_zeros(part.heads) for _ in range(3))
     size = max(1, _WEIGHTS_AT_A_TIME // (part.heads * part.length))
     for first in range(0, part.length, size):

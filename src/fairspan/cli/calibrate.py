@@ -48,12 +48,6 @@ def calibrate(
     from fairspan.model.build import calibrate
     from fairspan.model.loading import Loading, load_model
 
-    read: dict[str, Callable[[str], Any]] = {
-        "layers": _layers,
-        "bos": _share,
-        "eos": _share,
-        "temperature": _temperature,
-    }
     given = typed(context, "model", "out", "preset")
     given |= {name: _READERS[name](given[name]) for name in _READERS if name in given}
     calibration = as_calibration(preset, **given)

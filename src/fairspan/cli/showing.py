@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: str = "") -> None:
-    """Print a result, and draw the picture that stands for it."""
+    """Print a result, and draw its picture."""
     from fairspan.report.terminal import print_view
 
     if as_json:
@@ -39,7 +39,7 @@ def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: 
 
 
 def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
-    """Draw the picture that stands for a result, and say where it is."""
+    """Draw the picture of a result, and print where it is."""
     from fairspan.report.figure import figure_bytes
     from fairspan.report.files import write_file
 

@@ -44,7 +44,7 @@ class SegmentProfile:
     Attributes:
         segments: [layers, n], in the order of the spans given.
         special: [layers], the mass of special tokens.
-        other: [layers], the mass of the prompt and of text that lies in no segment.
+        other: [layers], the mass of the prompt and of text in no segment.
     """
 
     segments: np.ndarray
@@ -86,7 +86,7 @@ def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> SegmentPr
     """The mass of each segment, given the characters at which it begins and ends (the end not included).
 
     A token belongs to the segment that holds its last character: one that begins with the joining space goes with the
-    word after it. A token that stands for no character lies in no segment.
+    word after it. A token without characters is in no segment.
     """
     _check_spans(spans)
     masses = row.masses.astype(np.float64)

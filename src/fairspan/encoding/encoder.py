@@ -51,11 +51,9 @@ class Encodes(Protocol):
 
 
 class ModelEncoder:
-    """A SentenceTransformer under one calibration.
+    """A SentenceTransformer under one calibration, for documents or queries.
 
-    Args:
-        side: whether texts are embedded as documents or as queries.
-        by_segments: make every segment of a text a basket; a text without borders is one segment.
+    With `by_segments` every segment of a text is a basket; a text without borders is one segment.
     """
 
     def __init__(
@@ -191,7 +189,7 @@ def _span_vectors(text: Text, offsets: np.ndarray, tokens: torch.Tensor) -> np.n
     means = []
     for span, numbers in zip(text.spans, tokens_of_spans(offsets, text.spans), strict=True):
         if not len(numbers):
-            raise EncodingError(f"no token lies in {text.text[slice(*span)][:40]!r}, so it has no contextual vector.")
+            raise EncodingError(f"no token is in {text.text[slice(*span)][:40]!r}, so it has no contextual vector.")
         means.append(tokens[torch.from_numpy(numbers).to(tokens.device)].double().mean(dim=0))
     stacked = torch.nn.functional.normalize(torch.stack(means), dim=1)
     return stacked.float().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Lengths in a model's own tokens, and where those tokens lie in a text."""
+"""Lengths in a model's own tokens, and where those tokens are in a text."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,7 @@ _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 
 class ModelTokens:
-    """Counts and cuts texts in the tokens of a SentenceTransformer.
-
-    Args:
-        prompt: what the model puts before every text.
-    """
+    """Counts and cuts texts in the tokens of a SentenceTransformer, which puts `prompt` before every text."""
 
     unit = "tokens"
 

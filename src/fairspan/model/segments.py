@@ -45,7 +45,7 @@ class SegmentedText(str):
 
     @classmethod
     def cut(cls, text: str, starts: Sequence[int]) -> SegmentedText:
-        """A text as it is, in segments that begin at these characters; what lies before the first goes with it.
+        """A text as it is, in segments that begin at these characters; what comes before the first goes with it.
 
         >>> SegmentedText.cut("First.\\n\\nSecond.", [0, 8]).segments
         ('First.', 'Second.')

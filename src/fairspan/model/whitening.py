@@ -47,11 +47,11 @@ def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whit
     Args:
         dimensions: how many directions of largest variance to keep; None keeps all.
 
-    Directions without variance cannot be given any and are left out, so fewer may remain than were asked for.
+    Directions without variance are omitted, so fewer may remain than were asked for.
 
     Raises:
         StatisticsError: if there are not more vectors than directions to keep. N vectors vary in N − 1 directions at
-            most; whitened in all of them, each is as far from every other, whatever it stands for.
+            most; whitened in all of them, all are equally far from each other, whatever their texts.
     """
     given = np.asarray(vectors, dtype=np.float64)
     if given.ndim != 2 or not np.isfinite(given).all():

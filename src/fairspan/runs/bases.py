@@ -70,12 +70,7 @@ class Treated:
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
-    """The plain model, or the baseline that the treatment names in its place.
-
-    Args:
-        fit: what a whitening is fitted on, embedded as documents are.
-        embed: embeds it.
-    """
+    """The plain model, or the treatment's baseline; a whitening is fitted on `fit`, embedded as documents are."""
     treatment, fingerprint = plain.treatment, f"{plain.fingerprint} {plain.treatment.baseline}"
     if treatment.whitens:
         whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.dimensions)

@@ -40,7 +40,6 @@ class RunLog(Result):
     """What a run left on disk, and what its study shows of it.
 
     Attributes:
-        folder: where it lies.
         header: `run.json`: format, verb, run, status, spec, seeds, versions, model, corpus, timings, notes.
         rows: one measured value per row; see `fairspan.runs.rows.SCHEMA`.
         show: makes the view of such a log.

@@ -45,11 +45,7 @@ def as_rows(columns: Mapping[str, Any]) -> pl.DataFrame:
 
 
 def position_rows(documents: Sequence[Document], values: Sequence[np.ndarray], **label: str) -> pl.DataFrame:
-    """One row for each document and position, given the [n] values of each document.
-
-    Args:
-        label: run, model, treatment and measure.
-    """
+    """One row per document and position, given the [n] values of each; `label`: run, model, treatment, measure."""
     names = ("set", "order", "document", "lead", "later", "n", "position", "segment", "language", "tokens", "value")
     rows = [
         (one.set, one.order, one.name, one.plan.lead, one.plan.later, one.n, position, *key, tokens, float(value))

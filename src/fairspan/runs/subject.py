@@ -101,8 +101,7 @@ class Subject:
     def budget(self, batch_tokens: int | None) -> int:
         """Tokens in a batch, padding included."""
         if batch_tokens is None:
-            on_gpu = getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda"
-            return 65536 if on_gpu else 4096
+            return 65536 if getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda" else 4096
         require_whole("batch_tokens", batch_tokens)
         return batch_tokens
 
@@ -111,7 +110,7 @@ class Subject:
         given = {side: text for side, text in (("document", document), ("query", query)) if text is not None}
         if not self.is_open and any(given.values()):
             raise UnsupportedModel(
-                f"{type(self.model).__name__} takes texts as they are: put the prompt before them yourself."
+                f"{type(self.model).__name__} takes texts without a prompt: put the prompt before them yourself."
             )
         return replace(self, prompts={**self.prompts, **given}) if given else self
 
@@ -124,11 +123,10 @@ class Subject:
     def refuse_unsuited(
         self, treatments: Sequence[Treatment], *, on_tokens: Sequence[Treatment] = (), beyond: Sequence[str] = ()
     ) -> None:
-        """Raise, before anything is embedded, if the model cannot be measured as was asked.
+        """Raise, before anything is embedded, if the model cannot be measured under these treatments.
 
-        Args:
-            on_tokens: treatments under which tokens are compared with whole vectors.
-            beyond: what else was asked for that only a SentenceTransformer can do.
+        Under those `on_tokens` tokens are compared with whole vectors; `beyond` names what else was asked for that
+        only a SentenceTransformer can do.
         """
         if self.is_open:
             for treatment in treatments:
@@ -152,12 +150,7 @@ class Subject:
     def under(
         self, treatment: Treatment, *, embed: Embed, fit: FitPart | None = None, lasting: bool = True
     ) -> Treated:
-        """The model under a treatment.
-
-        Args:
-            embed: embeds what a treatment is fitted on.
-            lasting: whether keys of vectors outlast the process; otherwise the weights are not hashed.
-        """
+        """The model under a treatment; `embed` embeds what it is fitted on. Weights are hashed for `lasting` keys."""
         known = (self.fingerprint or "") if lasting else ""
         return treat(Treated(self.model, known, treatment, self.prompts), fit=fit or FitPart(), embed=embed)
 
@@ -169,12 +162,7 @@ def open_subject(
     loading: Loading | None = None,
     progress: Progress | None = None,
 ) -> Subject:
-    """The model under study.
-
-    Args:
-        name: what logs call it; by default the name that it was loaded by.
-        loading: how to load a model that is given by its name.
-    """
+    """The model under study, under the `name` that logs show; by default the name that it was loaded by."""
     if model is None or isinstance(model, str):
         name = name or model or DEFAULT_MODEL
         (progress or Silent()).stage(f"loading {model or DEFAULT_MODEL}")
