@@ -220,7 +220,8 @@ def _pieces(
         keys, values = _cut(key, value, baskets, slot, width)
         if groups > 1:
             keys, values = (part.repeat_interleave(groups, dim=1) for part in (keys, values))
-        if bias is None and not causal and _is_whole(baskets, slot, width):
+        plain = bias is None and not causal and _may_look(baskets.length)
+        if plain and bool((baskets.length[:, slot] == width).all()):
             yield Piece(slot, keys, values, None, None)
             continue
         offset = torch.arange(width, device=key.device)
@@ -247,11 +248,6 @@ def _cut(key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int) ->
     position = (start[:, None] + torch.arange(width, device=key.device)).clamp(max=key.shape[2] - 1)
     index = position[:, None, :, None].expand(-1, key.shape[1], -1, key.shape[3])
     return key.gather(2, index), value.gather(2, index)
-
-
-def _is_whole(baskets: Baskets, slot: int, width: int) -> bool:
-    """Whether a slot is known to be full in every text."""
-    return _may_look(baskets.length) and bool((baskets.length[:, slot] == width).all())
 
 
 def _may_look(tensor: Tensor) -> bool:

@@ -27,8 +27,14 @@ def route_attention(model: PreTrainedModel) -> None:
     """Switch `model` to fairspan's attention function. Nothing else about it changes."""
     if route_mpnet(model):
         return
-    with _quiet("transformers.modeling_utils"):
+    # transformers only warns where fairspan refuses; one message is enough.
+    logger = logging.getLogger("transformers.modeling_utils")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
         model.set_attn_implementation(NAME)
+    finally:
+        logger.setLevel(level)
 
 
 def count_layers(model: PreTrainedModel) -> int:
@@ -95,15 +101,3 @@ def unsupported(model: PreTrainedModel, reason: str) -> UnsupportedModel:
         f"{name}: {type(model).__name__} (model type {model.config.model_type!r}) {reason}. {advice}, with the "
         "torch backend and without trust_remote_code."
     )
-
-
-@contextmanager
-def _quiet(logger_name: str) -> Iterator[None]:
-    """transformers only warns where fairspan refuses; one message is enough."""
-    logger = logging.getLogger(logger_name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -33,8 +33,7 @@ class AttentionRow:
     @property
     def content(self) -> np.ndarray:
         """[tokens] bool, the tokens of the text itself."""
-        own: np.ndarray = ~(self.special | self.prompt)
-        return own
+        return np.asarray(~(self.special | self.prompt))
 
 
 def attention_rows(

@@ -31,8 +31,7 @@ class Whitening:
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         """[N, d] → [N, k]."""
-        whitened: np.ndarray = (np.asarray(vectors, dtype=np.float64) - self.mean) @ self.matrix
-        return whitened
+        return np.asarray((np.asarray(vectors, dtype=np.float64) - self.mean) @ self.matrix)
 
     @property
     def fingerprint(self) -> str:
@@ -118,5 +117,4 @@ def refuse_truncated(model: SentenceTransformer) -> None:
 def _signs(directions: np.ndarray) -> np.ndarray:
     """[k], so that the largest component of every direction is positive: an eigenvector has no sign of its own."""
     largest = np.abs(directions).argmax(axis=0)
-    signs: np.ndarray = np.where(directions[largest, np.arange(directions.shape[1])] < 0, -1.0, 1.0)
-    return signs
+    return np.where(directions[largest, np.arange(directions.shape[1])] < 0, -1.0, 1.0)

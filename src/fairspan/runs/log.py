@@ -27,11 +27,7 @@ from fairspan.runs.facts import part_of
 
 FORMAT = 1
 HEADER, ROWS = "run.json", "rows.parquet"
-UNFINISHED = {
-    "running": "this run has not finished",
-    "interrupted": "this run was interrupted",
-    "failed": "this run failed",
-}
+_UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
 
 
@@ -96,8 +92,8 @@ class RunLog(Result):
         """What a reader of a run that is not complete must know; empty if it is."""
         if self.status == "complete":
             return ""
-        how = UNFINISHED.get(self.status, f"this run is {self.status}")
-        return f"{how}: {len(self.measured)} of {len(self.treatments)} treatments were measured"
+        how = _UNFINISHED.get(self.status, f"is {self.status}")
+        return f"this run {how}: {len(self.measured)} of {len(self.treatments)} treatments were measured"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
