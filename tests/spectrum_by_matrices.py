@@ -20,7 +20,7 @@ from transformers import AttentionInterface
 from fairspan.attention.interface import NAME, attention
 from fairspan.attention.layers import route_attention
 from fairspan.attention.plan import Plan
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 from tests.by_matrices import attention_by_matrices
 
 

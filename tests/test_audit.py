@@ -21,7 +21,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, EncodingError, FairspanError, LogError, UnsupportedModel
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.log import FORMAT, LogWriter, library_versions
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.runner import RunOptions

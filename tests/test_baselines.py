@@ -29,15 +29,15 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
 from fairspan.errors import CalibrationError, CorpusError, FairspanError, StatisticsError, UnsupportedModel
+from fairspan.model.build import copy_sharing_weights
 from fairspan.model.last_two import last_two
-from fairspan.model.weights import copy_sharing_weights
 from fairspan.model.whitening import Whitening, fit_whitening, whiten
 from fairspan.runs.bases import embed_through
+from fairspan.runs.fit_part import overlaps
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
-from fairspan.runs.untested import overlaps
 from fairspan.studies.audit.forecast import forecast
 from fairspan.studies.audit.prepare import Prepared, prepare
 from fairspan.studies.audit.run import audit, run
@@ -686,7 +686,7 @@ def test_other_measures(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     assert shares[0] == pytest.approx(shares[1], abs=BY_PADDING)
     whitened = audit(model, **options, treatments=["whitening"], measures=["attention"], out=tmp_path / "two")
     assert whitened.rows["value"].to_numpy() == pytest.approx(shares[0], abs=BY_PADDING)
-    with pytest.raises(UnsupportedModel, match=r"whitening moves whole vectors out of the space of the tokens"):
+    with pytest.raises(UnsupportedModel, match=r"vectors of whitening are not comparable with token vectors"):
         audit(model, **options, treatments=["none", "whitening"], measures=["retention"], out=tmp_path / "three")
     assert not (tmp_path / "three").exists()
 
@@ -910,9 +910,9 @@ def test_late_chunks_are_not_whitened(make_tiny: Make, corpus: str) -> None:
     under last2avg, whose tokens are averaged as well, they can be searched."""
     model = make_tiny("bert", "mean")
     options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 4, "indexes": ["whole", "late-max"]}
-    with pytest.raises(UnsupportedModel, match="leave out retention and late chunks"):
+    with pytest.raises(UnsupportedModel, match="omit retention and late chunks"):
         prepare_evaluation(open_subject(model), make_evaluation(treatments=["whitening", "none"], **options))
-    with pytest.raises(UnsupportedModel, match="leave out retention and late chunks"):
+    with pytest.raises(UnsupportedModel, match="omit retention and late chunks"):
         prepare_evaluation(
             open_subject(model), make_evaluation(treatments=["none", "whitening"], cross=True, **options)
         )

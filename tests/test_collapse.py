@@ -21,7 +21,7 @@ import fairspan
 from fairspan.design.cuts import Cuts
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import open_subject

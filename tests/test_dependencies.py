@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Distributions that are not called like the module they bring.
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}
-# Comes with the GPU builds of torch, and only they can use it (fairspan.attention.gpu).
+# Comes with the GPU builds of torch, and only they can use it (fairspan.attention.interface).
 WITH_TORCH = {"triton"}
 
 

@@ -21,16 +21,15 @@ from transformers import PreTrainedTokenizerFast
 
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
-from fairspan.encoding.batches import batches, halves
 from fairspan.encoding.encoder import ModelEncoder, ObjectEncoder, Text
-from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.fill import Tally, batches, fill
 from fairspan.encoding.store import Store
-from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, document_prompt, tokens_of_spans
+from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, prompt_of, tokens_of_spans
 from fairspan.errors import CalibrationError, EncodingError, LoadError, MissingExtra, StoreError, UnsupportedModel
 from fairspan.model import loading
+from fairspan.model.build import copy_sharing_weights
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import Loading, load_model
-from fairspan.model.weights import copy_sharing_weights
 from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, save_tiny, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
@@ -68,13 +67,6 @@ def test_batches_depend_on_lengths_alone(lengths: list[int], budget: int) -> Non
     assert batches(lengths, budget) == batches(tuple(lengths), budget)
     by_hand = sorted(range(len(lengths)), key=lambda number: -lengths[number])  # a stable sort: ties as they came
     assert [number for batch in batches(lengths, budget) for number in batch] == by_hand
-
-
-@given(st.lists(st.integers(), min_size=2, max_size=30))
-def test_halves(batch: list[int]) -> None:
-    first, second = halves(batch)
-    assert first + second == batch
-    assert 0 <= len(first) - len(second) <= 1
 
 
 # Filling the store, with encoders whose answers are known.
@@ -276,7 +268,7 @@ def test_a_batch_that_fails_loses_none_before_it(store: Store, error: Exception)
     said = str(raised.value)
     assert "\n" not in said
     assert type(error).__name__ in said
-    assert "2 texts are in the store: the same command goes on from there" in said
+    assert "2 texts are in the store: the same command continues from there" in said
     assert_stored(store, encoder, texts[:2])
     failing[0] = False
     tally = run_fill(encoder, texts, store, budget=40)
@@ -538,7 +530,7 @@ def test_document_prompt_is_what_encode_document_uses(
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.prompts, model.default_prompt_name = prompts, default
     text = words(9)
-    assert np.array_equal(model.encode_document(text), model.encode(document_prompt(model) + text, prompt=""))
+    assert np.array_equal(model.encode_document(text), model.encode(prompt_of(model, "document") + text, prompt=""))
 
 
 # The identity of a model.
@@ -845,7 +837,7 @@ def test_mean_of_all_contextual_vectors_is_the_document(make_tiny: Make) -> None
 
 def test_a_span_without_tokens_is_refused(make_tiny: Make) -> None:
     encoder = encoder_of(make_tiny("bert", "mean"))
-    with pytest.raises(EncodingError, match="no token lies in"):
+    with pytest.raises(EncodingError, match="no token is in"):
         encoder.with_spans([Text("w1  w2", 4, ((0, 2), (2, 3)))])
 
 

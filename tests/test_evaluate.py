@@ -25,7 +25,7 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.segment import Segment
 from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.errors import DesignError, EncodingError, FairspanError, TaskError, UnsupportedModel
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.log import FORMAT, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.runner import run_name

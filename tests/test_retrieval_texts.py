@@ -25,7 +25,7 @@ from fairspan.corpus.sentences import sentences
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.errors import TaskError
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 from fairspan.retrieval.chunks import chunk_documents, windows
 from fairspan.retrieval.indexes import INDEXES, assemble, plan_index
 from fairspan.retrieval.measured import FIFTHS, measure_task
@@ -581,7 +581,7 @@ def test_borders_that_cannot_be(starts: list[int]) -> None:
 
 
 def test_a_segment_of_nothing() -> None:
-    with pytest.raises(SegmentError, match="segment 1 of a document of 3 is empty: leave it out"):
+    with pytest.raises(SegmentError, match="segment 1 of a document of 3 is empty: omit it"):
         SegmentedText.cut("First. \n Second.", [0, 6, 9])
 
 

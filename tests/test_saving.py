@@ -263,7 +263,7 @@ def test_sentence_transformers_asks_for_trust_before_it_loads_one(saved: dict[st
 @pytest.mark.parametrize("name", ["bert-cls", "router"])
 def test_weights_are_never_pickled(saved: dict[str, Saved], tmp_path: Path, name: str) -> None:
     """`BaseModel.save` catches only TypeError, so the refusal reaches the user, and no weight is written."""
-    with pytest.raises(fairspan.LoadError, match=r"safetensors only: leave safe_serialization=True"):
+    with pytest.raises(fairspan.LoadError, match=r"safetensors only: keep safe_serialization=True"):
         saved[name].model.save_pretrained(str(tmp_path), safe_serialization=False)
     assert [file for file in tmp_path.rglob("*") if file.suffix in (".bin", ".safetensors")] == []
     assert not (tmp_path / "modules.json").exists()
@@ -491,7 +491,7 @@ def test_fairspan_load_refuses_a_model_that_is_not_calibrated(make_tiny: Make, t
 
 def test_fairspan_load_refuses_to_trust(saved: dict[str, Saved]) -> None:
     """There is nothing that trust would be needed for."""
-    with pytest.raises(fairspan.LoadError, match="leave trust_remote_code out"):
+    with pytest.raises(fairspan.LoadError, match="omit trust_remote_code"):
         fairspan.load(saved["bert-cls"].folder, trust_remote_code=True)
 
 

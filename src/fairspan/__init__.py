@@ -26,8 +26,7 @@ from fairspan.errors import (
 if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
-    from fairspan.model.build import calibrate
-    from fairspan.model.by_segments import encode_segments
+    from fairspan.model.build import calibrate, encode_segments
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
     from fairspan.runs.log import RunLog
@@ -87,7 +86,7 @@ _LAZY = {
     "calibrate": "fairspan.model.build",
     "load": "fairspan.model.saved",
     "SegmentedText": "fairspan.model.segments",
-    "encode_segments": "fairspan.model.by_segments",
+    "encode_segments": "fairspan.model.build",
 }
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import BOS, EOS, Baskets
-from fairspan.attention.bias import additive, one_row_if_all_alike, rows_of
-from fairspan.attention.precision import accumulate
+from fairspan.attention.bias import additive, hides_only_padding, rows_of
+from fairspan.attention.pooled_row import accumulate
 from fairspan.attention.shares import SpecialShares, kept_scale
 
 # Bounds the scores of one block of rows against one basket, where they have to be written out.
@@ -62,7 +62,8 @@ def all_rows(
         [N, H, L, D] in the dtype of `query`.
     """
     out = torch.empty_like(query)
-    mask = one_row_if_all_alike(mask)
+    if mask is not None and hides_only_padding(mask):
+        mask = mask[:, :, :1]
     dtype = accumulate(query[:0]).dtype
     rows = _rows_at_a_time(query, max(baskets.widths))
     alike = None
@@ -142,7 +143,8 @@ def _mix(
     calibrated = equal * ((1 - reserved) / sharers.clamp(min=1))
     if target is not None:
         # Where no basket shares equally (texts of special tokens alone), the reserved ones take everything.
-        calibrated = calibrated + target * torch.where(sharers > 0, 1, 1 / reserved.clamp(min=_tiny(dtype)))
+        alone = 1 / reserved.clamp(min=torch.finfo(dtype).tiny)
+        calibrated = calibrated + target * torch.where(sharers > 0, 1, alone)
     if plain is None:
         return calibrated.to(query.dtype)
     unreserved = (sharers == 0) & (reserved <= 0)
@@ -173,11 +175,11 @@ class _PlainAttention:
         self._peak = peak
 
     def share_of(self, log_mass: Tensor) -> Tensor:
-        return (log_mass - self._peak).exp() / self._mass.clamp(min=_tiny(self._mass.dtype))
+        return _ratio((log_mass - self._peak).exp(), self._mass)
 
     @property
     def value(self) -> Tensor:
-        return self._sum / self._mass.clamp(min=_tiny(self._mass.dtype))
+        return _ratio(self._sum, self._mass)
 
 
 def restricted_attention(
@@ -218,7 +220,8 @@ def _pieces(
         keys, values = _cut(key, value, baskets, slot, width)
         if groups > 1:
             keys, values = (part.repeat_interleave(groups, dim=1) for part in (keys, values))
-        if bias is None and not causal and _is_whole(baskets, slot, width):
+        plain = bias is None and not causal and _may_look(baskets.length)
+        if plain and bool((baskets.length[:, slot] == width).all()):
             yield Piece(slot, keys, values, None, None)
             continue
         offset = torch.arange(width, device=key.device)
@@ -247,15 +250,11 @@ def _cut(key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int) ->
     return key.gather(2, index), value.gather(2, index)
 
 
-def _is_whole(baskets: Baskets, slot: int, width: int) -> bool:
-    """Whether a slot is known to be full in every text."""
-    return _may_look(baskets.length) and bool((baskets.length[:, slot] == width).all())
-
-
 def _may_look(tensor: Tensor) -> bool:
     """Whether values may decide what is computed: not on a GPU, which would wait, nor in a compiled graph."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _tiny(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).tiny
+def _ratio(a: Tensor, b: Tensor) -> Tensor:
+    """a / b, with b at least the smallest positive number of its dtype."""
+    return a / b.clamp(min=torch.finfo(b.dtype).tiny)

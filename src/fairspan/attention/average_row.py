@@ -1,7 +1,6 @@
 """Where chosen query rows look: their attention to every key, averaged, without an L×L tensor.
 
-It stands beside the layers' own computation and changes nothing in it: the weights are computed again, a block of
-rows at a time, and only their average is kept.
+The weights are computed a second time, a block of rows at a time; the layers' own computation is not changed.
 """
 
 import torch
@@ -10,8 +9,7 @@ from torch import Tensor
 from fairspan.attention.baskets import NO_BASKET
 from fairspan.attention.bias import pooled_row_of
 from fairspan.attention.plan import LayerInputs
-from fairspan.attention.pooled_row import calibrated_weights
-from fairspan.attention.precision import accumulate
+from fairspan.attention.pooled_row import accumulate, calibrated_weights
 
 # Bounds the weights [N, H, R, L] of one block of R rows; a single row of every text is always taken at once.
 _WEIGHTS_AT_A_TIME = 2**20
@@ -48,11 +46,7 @@ def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
 
 
 def _weights(inputs: LayerInputs, key: Tensor, block: Tensor) -> Tensor:
-    """The weights of the rows `block` [R, N], as if they were R·N texts of one row each: [R·N, H, L].
-
-    Args:
-        key: [N, K, D, L].
-    """
+    """The weights [R·N, H, L] of the rows `block` [R, N], as of R·N texts of one row each, given key [N, K, D, L]."""
     query, rule = inputs.query, inputs.rule
     (n, heads, length, dim), (many, _) = query.shape, block.shape
     text = torch.arange(n, device=query.device)

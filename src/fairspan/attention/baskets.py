@@ -1,11 +1,10 @@
-"""Basket geometry: which basket each key of each text lies in (IRF §5).
+"""Basket geometry: the basket of each key of each text (IRF §5).
 
 Every text has its baskets in numbered slots: slot 0 is the first token's own basket, slot 1 the last token's own
 basket, and the content baskets follow from slot 2. A slot that holds no key of a text is empty for that text. Fixed
 slots keep every shape known before any value is, so that nothing is read back from a device.
 
-A basket is a set of key positions of a text. Where a query row cannot see all of them (causal masks, sliding
-windows) the basket is what the row sees of it, and a basket of which it sees nothing is empty for that row.
+Where a query row cannot see all keys of a basket (causal masks, sliding windows) the basket is what the row sees.
 """
 
 from dataclasses import dataclass
@@ -45,14 +44,12 @@ class Baskets:
 def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:
     """Runs of `size` keys over each text, special tokens aside where they have a basket of their own.
 
-    With `own_bos` alone a text of n tokens has ceil((n - 1) / size) + 1 baskets, as in IRF.
-
-    Args:
-        valid: [N, L] bool, False for padding, on either side.
+    With `own_bos` alone a text of n tokens has ceil((n - 1) / size) + 1 baskets, as in IRF. `valid` is [N, L] bool,
+    False for padding on either side.
     """
-    rank, total = _rank(valid)
+    rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1)
     content_slot = CONTENT + (rank - int(own_bos)).clamp(min=0) // size
-    slot = _place_special(content_slot, valid, rank, total, own_bos=own_bos, own_eos=own_eos)
+    slot = _place_special(content_slot, valid, own_bos=own_bos, own_eos=own_eos)
 
     first = valid.int().argmax(dim=1)
     content = (total - int(own_bos) - (int(own_eos) * (total > int(own_bos)))).clamp(min=0)
@@ -60,20 +57,17 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     offset = torch.arange(baskets, device=valid.device) * size
     content_length = (content[:, None] - offset).clamp(min=0, max=size)
     content_start = first[:, None] + int(own_bos) + offset
-    start, length = _with_special(content_start, content_length, first, total, own_bos=own_bos, own_eos=own_eos)
+    has_bos, has_eos = (total > 0) & own_bos, (total > int(own_bos)) & own_eos
+    last = first + (total - 1).clamp(min=0)
+    start = torch.cat([first[:, None], last[:, None], content_start], dim=1)
+    length = torch.cat([has_bos[:, None].long(), has_eos[:, None].long(), content_length], dim=1)
     width = min(size, valid.shape[1])
     return Baskets(slot, start, length, (1, 1, *[width] * baskets), content, size)
 
 
 def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: bool) -> Baskets:
-    """One basket for each segment, whatever its length.
-
-    Args:
-        segment: [N, L], the number of the segment each token belongs to, from 0, never falling within a text.
-            Values at padding are ignored.
-    """
-    rank, total = _rank(valid)
-    slot = _place_special(CONTENT + segment, valid, rank, total, own_bos=own_bos, own_eos=own_eos)
+    """One basket per segment; `segment` [N, L] numbers them from 0, rising within a text, anything at padding."""
+    slot = _place_special(CONTENT + segment, valid, own_bos=own_bos, own_eos=own_eos)
     count = int((segment * valid).max()) + 1 + CONTENT
     of_slot = slot[:, :, None] == torch.arange(count, device=slot.device)
     length = of_slot.sum(dim=1)
@@ -82,28 +76,11 @@ def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: b
     return Baskets(slot, start, length, widths, length[:, CONTENT:].sum(dim=1))
 
 
-def _rank(valid: Tensor) -> tuple[Tensor, Tensor]:
-    """The place of each token among its text's tokens [N, L], and their number [N]."""
-    return valid.cumsum(dim=1) - 1, valid.sum(dim=1)
-
-
-def _place_special(
-    content_slot: Tensor, valid: Tensor, rank: Tensor, total: Tensor, *, own_bos: bool, own_eos: bool
-) -> Tensor:
-    slot = content_slot
+def _place_special(slot: Tensor, valid: Tensor, *, own_bos: bool, own_eos: bool) -> Tensor:
+    """The slots [N, L] of content tokens, with first, last and padding tokens in theirs."""
+    rank = valid.cumsum(dim=1) - 1
     if own_eos:
-        slot = torch.where(rank == total[:, None] - 1, EOS, slot)
+        slot = torch.where(rank == valid.sum(dim=1, keepdim=True) - 1, EOS, slot)
     if own_bos:
         slot = torch.where(rank == 0, BOS, slot)
     return torch.where(valid, slot, NO_BASKET)
-
-
-def _with_special(
-    start: Tensor, length: Tensor, first: Tensor, total: Tensor, *, own_bos: bool, own_eos: bool
-) -> tuple[Tensor, Tensor]:
-    has_bos = (total > 0) & own_bos
-    has_eos = (total > int(own_bos)) & own_eos
-    last = first + (total - 1).clamp(min=0)
-    starts = torch.cat([first[:, None], last[:, None], start], dim=1)
-    lengths = torch.cat([has_bos[:, None].long(), has_eos[:, None].long(), length], dim=1)
-    return starts, lengths

@@ -9,11 +9,6 @@ def hides_only_padding(mask: Tensor | None) -> bool:
     return mask is not None and mask.stride(2) == 0
 
 
-def one_row_if_all_alike(mask: Tensor | None) -> Tensor | None:
-    """A mask that is one row seen L times, as that one row."""
-    return mask[:, :, :1] if mask is not None and hides_only_padding(mask) else mask
-
-
 def rows_of(x: Tensor | None, block: slice) -> Tensor | None:
     """A block of query rows of a mask or bias [N or 1, H or 1, L or 1, L]."""
     return x if x is None or x.shape[2] == 1 else x[:, :, block]
@@ -26,25 +21,19 @@ def additive(mask: Tensor | None, position_bias: Tensor | None, dtype: torch.dty
     shown = torch.zeros((), dtype=dtype, device=mask.device) if position_bias is None else position_bias
     if mask.dtype == torch.bool:
         return torch.where(mask, shown, -torch.inf)
-    return (mask + shown).masked_fill(_hidden(mask), -torch.inf)
+    return (mask + shown).masked_fill(hidden(mask), -torch.inf)
 
 
 def pooled_row_of(
     mask: Tensor | None, position_bias: Tensor | None, pooled: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """One row per text: the bias to add to scores [N, H, L], and the keys that the row sees [N, L].
-
-    Args:
-        pooled: [N], the row to take of each text.
-    """
+    """The row `pooled` [N] of each text: the bias to add to scores [N, H, L], and the keys that it sees [N, L]."""
     text = torch.arange(pooled.shape[0], device=pooled.device)
     bias = visible = None
     if mask is not None:
         row = mask[text % mask.shape[0], 0, pooled % mask.shape[2]]
-        if row.dtype == torch.bool:
-            visible = row
-        else:
-            visible = ~_hidden(row)
+        visible = ~hidden(row)
+        if row.dtype != torch.bool:
             bias = torch.where(visible, row, 0)[:, None]
     if position_bias is not None:
         row = position_bias[text % position_bias.shape[0], :, pooled]
@@ -52,6 +41,6 @@ def pooled_row_of(
     return bias, visible
 
 
-def _hidden(additive_mask: Tensor) -> Tensor:
-    """Models hide keys by the most negative finite number of the dtype, or by -inf."""
-    return additive_mask <= torch.finfo(additive_mask.dtype).min
+def hidden(mask: Tensor) -> Tensor:
+    """Where a bool mask is False, or an additive one -inf or the most negative finite number of its dtype."""
+    return ~mask if mask.dtype == torch.bool else mask <= torch.finfo(mask.dtype).min

@@ -1,5 +1,6 @@
 """The attention function that transformers calls in every layer of a calibrated model."""
 
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -11,10 +12,15 @@ from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 from fairspan.attention.all_rows import all_rows
 from fairspan.attention.average_row import average_row
 from fairspan.attention.bias import hides_only_padding, pooled_row_of
-from fairspan.attention.gpu import gpu_kernels
 from fairspan.attention.plan import LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.errors import UnsupportedModel
+
+kernels: ModuleType | None
+try:
+    from fairspan.attention import kernels
+except ImportError:  # Triton comes with GPU builds of torch only
+    kernels = None
 
 NAME = "fairspan"
 
@@ -55,7 +61,10 @@ def attention(
             position_bias = position_bias * plan.inverse_temperature
 
     rule = plan.rule if layer in plan.layers else None
-    causal = attention_mask is None and _is_causal(module, kwargs)
+    causal = False
+    if attention_mask is None:
+        given = kwargs.get("is_causal")
+        causal = bool(getattr(module, "is_causal", True) if given is None else given)
     inputs = LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule)
     if plan.captured_rows is not None:
         plan.captured.append(average_row(inputs, plan.captured_rows))
@@ -64,14 +73,14 @@ def attention(
     if rule is None:
         return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
     plan.calibrated.append(layer)
-    kernels = gpu_kernels(query, attention_mask, position_bias)
-    plan.path = "torch" if kernels is None else "triton"
+    gpu = _gpu_kernels(query, attention_mask, position_bias)
+    plan.path = "torch" if gpu is None else "triton"
     how = (scale, rule.baskets, rule.special, rule.strength)
-    # Padding lies in no basket, so a mask that hides nothing else tells the kernels nothing.
+    # Padding is in no basket, so the kernels do not need a mask that hides nothing else.
     hidden = None if hides_only_padding(attention_mask) else attention_mask
     if rule.rows == "all":
-        if kernels is not None:
-            out = kernels.all_rows_kernel(query, key, value, *how, mask=hidden, causal=causal)
+        if gpu is not None:
+            out = gpu.all_rows_kernel(query, key, value, *how, mask=hidden, causal=causal)
         else:
             out = all_rows(query, key, value, *how, mask=attention_mask, position_bias=position_bias, causal=causal)
         return out.transpose(1, 2).contiguous(), None
@@ -82,8 +91,8 @@ def attention(
         out, _ = _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
         if out.requires_grad:
             out = out.clone()  # SDPA's backward pass reads its output, so nothing may be written into it
-    if kernels is not None:
-        kernels.pooled_row_kernel(query, key, value, out, rule.pooled, *how, mask=hidden, causal=causal)
+    if gpu is not None:
+        gpu.pooled_row_kernel(query, key, value, out, rule.pooled, *how, mask=hidden, causal=causal)
         return out, None
     bias, visible = pooled_row_of(attention_mask, position_bias, rule.pooled)
     if causal:
@@ -109,29 +118,23 @@ def register() -> None:
     AttentionMaskInterface.register(NAME, mask)
 
 
-def _sdpa(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None,
-    position_bias: Tensor | None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    if position_bias is not None:
-        kwargs["position_bias"] = position_bias
-    out, _ = sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+def _sdpa(*inputs: Any, **kwargs: Any) -> tuple[Tensor, None]:
+    """SDPA of (module, query, key, value, mask, scaling, position bias); of models without a bias it gets none."""
+    *before, scaling, position_bias = inputs
+    bias = {} if position_bias is None else {"position_bias": position_bias}
+    out, _ = sdpa_attention_forward(*before, scaling=scaling, **bias, **kwargs)
     return out, None
 
 
-def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
-    given = kwargs.get("is_causal")
-    return bool(getattr(module, "is_causal", True) if given is None else given)
+def _gpu_kernels(query: Tensor, mask: Tensor | None, position_bias: Tensor | None) -> ModuleType | None:
+    """The kernels, or None where plain torch has to do: no GPU, no Triton, gradients, additive masks or biases."""
+    usable = query.is_cuda and not query.requires_grad and position_bias is None
+    known = query.dtype in (torch.float32, torch.float16, torch.bfloat16)
+    return kernels if usable and known and (mask is None or mask.dtype == torch.bool) else None
 
 
 def _refuse_unknown_softmax(module: nn.Module, kwargs: dict[str, Any]) -> None:
-    """Sinks and soft caps change the softmax itself, and basket shares are not defined over them."""
+    """Attention sinks and soft caps change the softmax itself; basket shares are not defined for them."""
     for name in ("softcap", "s_aux"):
         if kwargs.get(name) is not None:
             raise UnsupportedModel(

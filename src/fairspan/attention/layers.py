@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +27,14 @@ def route_attention(model: PreTrainedModel) -> None:
     """Switch `model` to fairspan's attention function. Nothing else about it changes."""
     if route_mpnet(model):
         return
-    with _quiet("transformers.modeling_utils"):
+    # transformers only warns where fairspan refuses; one message is enough.
+    logger = logging.getLogger("transformers.modeling_utils")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
         model.set_attn_implementation(NAME)
+    finally:
+        logger.setLevel(level)
 
 
 def count_layers(model: PreTrainedModel) -> int:
@@ -37,10 +44,9 @@ def count_layers(model: PreTrainedModel) -> int:
         UnsupportedModel: if the model, or a part of it, does not ask the attention function.
     """
     plan = Plan()
-    input_ids = probe_input(model)
-    if _takes_any_keyword(model):
-        with evaluating(model), torch.inference_mode():
-            model(input_ids=input_ids, attention_mask=torch.ones_like(input_ids), **{PLAN_ARGUMENT: plan})
+    parameters = inspect.signature(model.forward).parameters.values()
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        probe(model, plan)
     if plan.passed == 0:
         raise unsupported(model, "does not compute its attention through transformers' attention interface")
     expected = getattr(model.config.get_text_config(), "num_hidden_layers", plan.passed)
@@ -71,6 +77,14 @@ def probe_input(model: PreTrainedModel) -> Tensor:
     return torch.tensor([[token % vocabulary for token in (2, 3, 5, 7)]], device=model.device)
 
 
+def probe(model: PreTrainedModel, plan: Plan, **options: Any) -> Any:
+    """What a routed model gives for one short text under a plan."""
+    input_ids = probe_input(model)
+    given = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids), PLAN_ARGUMENT: plan}
+    with evaluating(model), torch.inference_mode():
+        return model(**given, **options)
+
+
 def unsupported(model: PreTrainedModel, reason: str) -> UnsupportedModel:
     """The refusal, with the architecture's name and what to load instead."""
     name = str(model.config.name_or_path or type(model).__name__)
@@ -87,20 +101,3 @@ def unsupported(model: PreTrainedModel, reason: str) -> UnsupportedModel:
         f"{name}: {type(model).__name__} (model type {model.config.model_type!r}) {reason}. {advice}, with the "
         "torch backend and without trust_remote_code."
     )
-
-
-def _takes_any_keyword(model: PreTrainedModel) -> bool:
-    parameters = inspect.signature(model.forward).parameters.values()
-    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
-
-
-@contextmanager
-def _quiet(logger_name: str) -> Iterator[None]:
-    """transformers only warns where fairspan refuses; one message is enough."""
-    logger = logging.getLogger(logger_name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

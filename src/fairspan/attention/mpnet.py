@@ -1,8 +1,7 @@
 """MPNet through the attention interface.
 
-transformers' MPNet multiplies its own L×L matrices and asks no attention function. The classes here have the same
-parameters under the same names and the same arithmetic, and ask one, so that MPNet takes the path of every other
-architecture. Its relative position bias goes into every row.
+transformers' MPNet does not use the attention interface. These classes have the same parameters and arithmetic, and
+use it, so that MPNet is treated like every other architecture. Its relative position bias goes into every row.
 """
 
 from typing import Any
@@ -34,17 +33,9 @@ class MPNetLayer(modeling_mpnet.MPNetLayer):
         query, key, value = (
             project(hidden_states).view(heads).transpose(1, 2) for project in (attn.q, attn.k, attn.v)
         )
-        context, _ = AttentionInterface()[NAME](
-            self,
-            query,
-            key,
-            value,
-            attention_mask,
-            scaling=attn.attention_head_size**-0.5,
-            dropout=attn.dropout.p if self.training else 0.0,
-            position_bias=position_bias,
-            **kwargs,
-        )
+        kwargs |= {"dropout": attn.dropout.p if self.training else 0.0, "position_bias": position_bias}
+        scaling = attn.attention_head_size**-0.5
+        context, _ = AttentionInterface()[NAME](self, query, key, value, attention_mask, scaling=scaling, **kwargs)
         mixed = self.attention.dropout(attn.o(context.flatten(2)))
         attended = self.attention.LayerNorm(mixed + hidden_states)
         return (self.output(self.intermediate(attended), attended),)
@@ -64,17 +55,11 @@ class MPNetModel(modeling_mpnet.MPNetModel):
         **kwargs: Any,
     ) -> BaseModelOutputWithPooling | tuple[Any, ...]:
         embedded = self.embeddings(input_ids=input_ids, position_ids=position_ids, inputs_embeds=inputs_embeds)
-        encoded = self.encoder(
-            embedded,
-            attention_mask=create_bidirectional_mask(
-                config=self.config, inputs_embeds=embedded, attention_mask=attention_mask
-            ),
-            output_hidden_states=self.config.output_hidden_states
-            if output_hidden_states is None
-            else output_hidden_states,
-            return_dict=True,
-            **kwargs,
-        )
+        mask = create_bidirectional_mask(config=self.config, inputs_embeds=embedded, attention_mask=attention_mask)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        kwargs |= {"output_hidden_states": output_hidden_states, "return_dict": True}
+        encoded = self.encoder(embedded, attention_mask=mask, **kwargs)
         tokens = encoded.last_hidden_state
         output = BaseModelOutputWithPooling(
             last_hidden_state=tokens,

@@ -4,8 +4,12 @@ import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import NO_BASKET, Baskets
-from fairspan.attention.precision import accumulate
 from fairspan.attention.shares import SpecialShares, basket_shares, target_shares
+
+
+def accumulate(x: Tensor) -> Tensor:
+    """`x` in the dtype that its products are summed in: float32 for half precision, as in SDPA's own kernels."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def pooled_row(

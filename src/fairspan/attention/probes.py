@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from fairspan.attention.layers import evaluating, probe_input, unsupported
-from fairspan.attention.plan import PLAN_ARGUMENT, LayerInputs, Plan
+from fairspan.attention.layers import probe, unsupported
+from fairspan.attention.plan import LayerInputs, Plan
 
 Hook = Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]
 
@@ -43,12 +43,8 @@ def find_signals(model: PreTrainedModel, depth: int) -> list[Signal]:
         UnsupportedModel: if the model does not show one hidden state more than it has layers.
     """
     seen: list[tuple[Signal, Tensor, Tensor]] = []
-
-    def remember(signal: Signal, tensor: Tensor) -> None:
-        seen.append((signal, tensor, tensor.clone()))
-
-    with _calls_of(model.modules(), remember):
-        shown = getattr(_probe(model, Plan(), output_hidden_states=True), "hidden_states", None) or ()
+    with _calls_of(model.modules(), lambda signal, tensor: seen.append((signal, tensor, tensor.clone()))):
+        shown = getattr(probe(model, Plan(), output_hidden_states=True), "hidden_states", None) or ()
     # All tensors of the pass are still held, so that no two share an address. One that was written to after it had
     # passed a module is not what that module gave.
     known = {_identity(tensor): signal for signal, tensor, then in reversed(seen) if torch.equal(tensor, then)}
@@ -57,7 +53,7 @@ def find_signals(model: PreTrainedModel, depth: int) -> list[Signal]:
         raise unsupported(
             model,
             f"shows {len(shown)} hidden states, of which {len(found)} pass between its modules, and has {depth} "
-            "layers: the token signals between them cannot be told",
+            "layers: the token signals between them cannot be determined",
         )
     return found
 
@@ -90,7 +86,7 @@ def find_value_weights(model: PreTrainedModel) -> list[Tensor] | str:
         linear.clear()
 
     with _hooks(model.modules(), remember):
-        _probe(model, Plan(watch=look))
+        probe(model, Plan(watch=look))
     weights = [weight for weight in found if weight is not None]
     if len(weights) == len(found):
         return weights
@@ -133,14 +129,6 @@ def _linear_weight(module: nn.Module, x: Any, output: Tensor) -> Tensor | None:
     return None
 
 
-def _probe(model: PreTrainedModel, plan: Plan, **options: Any) -> Any:
-    input_ids = probe_input(model)
-    with evaluating(model), torch.inference_mode():
-        return model(
-            input_ids=input_ids, attention_mask=torch.ones_like(input_ids), **{PLAN_ARGUMENT: plan}, **options
-        )
-
-
 @contextmanager
 def _calls_of(modules: Iterable[nn.Module], receive: Callable[[Signal, Tensor], None]) -> Iterator[None]:
     calls: dict[nn.Module, int] = {}
@@ -148,19 +136,15 @@ def _calls_of(modules: Iterable[nn.Module], receive: Callable[[Signal, Tensor], 
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         call = calls.get(module, 0)
         calls[module] = call + 1
-        for place, tensor in _places(args, kwargs, output):
+        outputs = output if isinstance(output, (tuple, list)) else [output]
+        places = {f"argument {name}": tensor for name, tensor in (*enumerate(args), *kwargs.items())}
+        places |= {f"output {number}": tensor for number, tensor in enumerate(outputs)}
+        for place, tensor in places.items():
             if isinstance(tensor, Tensor):
                 receive(Signal(module, call, place), tensor)
 
     with _hooks(modules, hook):
         yield
-
-
-def _places(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Iterator[tuple[str, Any]]:
-    yield from ((f"argument {number}", tensor) for number, tensor in enumerate(args))
-    yield from ((f"argument {name}", tensor) for name, tensor in kwargs.items())
-    outputs = output if isinstance(output, (tuple, list)) else [output]
-    yield from ((f"output {number}", tensor) for number, tensor in enumerate(outputs))
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def target_shares(mass: Tensor, present: Tensor, special: SpecialShares) -> Tens
 
 
 def kept_scale(kept: Tensor, room: Tensor) -> Tensor:
-    """The factor that lets original masses fit beside the fixed shares; 1 unless both are in use."""
+    """The factor that lets original masses fit with the fixed shares; 1 unless both are in use."""
     return (room / kept.clamp(min=torch.finfo(kept.dtype).tiny)).clamp(max=1)
 
 

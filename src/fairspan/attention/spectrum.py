@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import NO_BASKET
-from fairspan.attention.bias import additive, hides_only_padding
+from fairspan.attention.bias import additive, hidden, hides_only_padding
 from fairspan.attention.plan import BasketRule, LayerInputs
 from fairspan.attention.pooled_row import calibrated_weights
 from fairspan.attention.shares import SpecialShares
@@ -34,18 +34,12 @@ _MOST_PASSES = 200
 TOLERANCE = 1e-6
 
 
-# Signals
-
-
 def signal_norms(x: Tensor) -> tuple[float, float]:
     """‖HC[X]‖_F and ‖DC[X]‖_F of token signals [L, d], in float64, a few tokens at a time."""
     parts = [x[first : first + _TOKENS_AT_A_TIME] for first in range(0, len(x), _TOKENS_AT_A_TIME)]
     mean = sum(part.sum(dim=0, dtype=torch.float64) for part in parts) / len(x)
     high = sum((part - mean).square().sum() for part in parts)
     return math.sqrt(high), math.sqrt(len(x)) * float(torch.linalg.vector_norm(mean))
-
-
-# Attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +61,7 @@ class TextRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextAttention:
-    """The attention of one layer over the L tokens of one text, padding left out.
+    """The attention of one layer over the L tokens of one text, without padding.
 
         A = softmax(Q Kᵀ · scale + position bias), with the rows that `rule` names calibrated
 
@@ -140,15 +134,11 @@ def _calibrated(scores: Tensor, rule: TextRule) -> Tensor:
 
 
 def text_attention(inputs: LayerInputs, text: int, tokens: slice) -> TextAttention:
-    """One text of a batch, without its padding.
-
-    Args:
-        tokens: where the text's tokens lie.
-    """
+    """One text of a batch, of which only these tokens are not padding."""
     mask, position_bias = (
         None if x is None else x[text % x.shape[0], :, tokens, tokens] for x in (inputs.mask, inputs.position_bias)
     )
-    if hides_only_padding(inputs.mask) or (mask is not None and not _hides(mask)):
+    if mask is not None and (hides_only_padding(inputs.mask) or not bool(hidden(mask).any())):
         mask = None
     rule = None if inputs.rule is None else _text_rule(inputs.rule, text, tokens)
     query, key = inputs.query[text, :, tokens], inputs.key[text, :, tokens]
@@ -163,15 +153,6 @@ def _text_rule(rule: BasketRule, text: int, tokens: slice) -> TextRule:
         strength=None if rule.strength is None else rule.strength[text : text + 1],
         row=None if rule.rows == "all" else int(rule.pooled[text]) - tokens.start,
     )
-
-
-def _hides(mask: Tensor) -> bool:
-    if mask.dtype == torch.bool:
-        return not bool(mask.all())
-    return bool(mask.amin() <= torch.finfo(mask.dtype).min)
-
-
-# σ_a
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,7 +225,7 @@ def _apply(blocks: Callable[[], Iterator[Tensor]], x: Tensor) -> tuple[Tensor, T
 
         HC[A]ᵀHC[A] x = Aᵀy − c · mean(y)      y = Ax, less any constant; c = Aᵀ1, the sums of A's columns
 
-    The constant is the mean over the first rows: where all rows are much alike, nothing large is left to cancel.
+    The constant is the mean over the first rows: where all rows are similar, nothing large is left to cancel.
     """
     out = x.new_zeros(x.shape[0], x.shape[1], x.shape[2] + 1)
     total = x.new_zeros(x.shape[0], 1, x.shape[2])
@@ -281,9 +262,6 @@ def _orthonormal(x: Tensor, basis: Tensor) -> Tensor:
     return x
 
 
-# σ_s
-
-
 def sigma_s(attention: TextAttention) -> Tensor:
     """LC Theorem 3: the standard deviation of the attention scores of each head, [H].
 
@@ -298,8 +276,12 @@ def sigma_s(attention: TextAttention) -> Tensor:
 def _variance_of_all(part: TextAttention) -> Tensor:
     """Of s_ij = q_i·k_j over all i and j, from the means and covariances of q and k: no score is needed."""
     (q_mean, q_cov), (k_mean, k_cov) = (_moments(x) for x in (part.query, part.key))
-    of_products = (q_cov * k_cov).sum(dim=(1, 2))
-    return of_products + _form(k_mean, q_cov) + _form(q_mean, k_cov)
+
+    def form(x: Tensor, matrix: Tensor) -> Tensor:
+        """xᵀ M x of each head."""
+        return ((matrix @ x[..., None])[..., 0] * x).sum(dim=1)
+
+    return (q_cov * k_cov).sum(dim=(1, 2)) + form(k_mean, q_cov) + form(q_mean, k_cov)
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -309,12 +291,8 @@ def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
     return mean[:, 0], centred.transpose(1, 2) @ centred / x.shape[1]
 
 
-def _form(x: Tensor, matrix: Tensor) -> Tensor:
-    """xᵀ M x of each head."""
-    return ((matrix @ x[..., None])[..., 0] * x).sum(dim=1)
-
-
 def _variance_of_seen(part: TextAttention) -> Tensor:
+    """The same over the pairs that are not hidden, block by block."""
     count, total, square = (part.query.new_zeros(part.heads) for _ in range(3))
     size = max(1, _WEIGHTS_AT_A_TIME // (part.heads * part.length))
     for first in range(0, part.length, size):

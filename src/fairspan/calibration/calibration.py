@@ -70,10 +70,15 @@ class Calibration:
     FORMAT: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        _require_whole("basket_size", self.basket_size, 1, "128 is the published default")
+        if isinstance(self.basket_size, bool) or not isinstance(self.basket_size, int) or self.basket_size < 1:
+            raise CalibrationError(
+                f"basket_size must be a whole number of at least 1, got {self.basket_size!r} (128 is the published "
+                "default)."
+            )
         object.__setattr__(self, "layers", _parse_layers(self.layers))
         _require_choice("rows", self.rows, ROWS)
-        _require_share("strength", self.strength)
+        if not _is_share(self.strength):
+            raise CalibrationError(f"strength must be a number from 0 to 1, got {self.strength!r}.")
         for name in ("bos", "eos"):
             _require_special_basket(name, getattr(self, name))
         fixed = [share for share in (self.bos, self.eos) if not isinstance(share, str)]
@@ -169,12 +174,8 @@ class Calibration:
         """The JSON form, with the version of its layout."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         layers = list(self.layers) if isinstance(self.layers, tuple) else self.layers
-        return {
-            "format": self.FORMAT,
-            **values,
-            "layers": layers,
-            "temperature": dump_temperature(self.temperature),
-        }
+        temperature = dump_temperature(self.temperature)
+        return {"format": self.FORMAT, **values, "layers": layers, "temperature": temperature}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
@@ -231,18 +232,8 @@ def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise CalibrationError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
 
 
-def _require_whole(name: str, value: Any, least: int, hint: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise CalibrationError(f"{name} must be a whole number of at least {least}, got {value!r} ({hint}).")
-
-
 def _is_share(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def _require_share(name: str, value: Any) -> None:
-    if not _is_share(value):
-        raise CalibrationError(f"{name} must be a number from 0 to 1, got {value!r}.")
 
 
 def _require_special_basket(name: str, value: Any) -> None:
@@ -255,13 +246,11 @@ def _require_special_basket(name: str, value: Any) -> None:
 def _parse_layers(value: Any) -> Layers:
     if isinstance(value, str) and value in LAYER_NAMES:
         return value
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole and value >= 1:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return int(value)
-    if isinstance(value, (list, tuple, set, frozenset)) and value:
-        numbers = list(value)
-        if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
-            return tuple(sorted(set(numbers)))
+    several = isinstance(value, (list, tuple, set, frozenset)) and len(value) > 0
+    if several and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value):
+        return tuple(sorted(set(value)))
     raise CalibrationError(
         f"layers must be {', '.join(map(repr, LAYER_NAMES))}, the number of last layers (1 or more), or a list of "
         f"0-based layer numbers, got {value!r}."

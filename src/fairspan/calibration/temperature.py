@@ -106,8 +106,5 @@ def dump_temperature(temperature: Temperature) -> Any:
     if isinstance(temperature, LengthSchedule):
         return {"steps": [list(step) for step in temperature.steps]}
     if isinstance(temperature, PerSide):
-        return {
-            "query": dump_temperature(temperature.query),
-            "document": dump_temperature(temperature.document),
-        }
+        return {side: dump_temperature(getattr(temperature, side)) for side in ("query", "document")}
     return temperature

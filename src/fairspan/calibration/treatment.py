@@ -23,7 +23,7 @@ _PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
 class Treatment:
     """A calibration under the name that rows and tables show.
 
-    In an audit, documents stand on the document side. A segment embedded alone is treated as documents are, unless
+    In an audit, documents are on the document side. A segment embedded alone is treated as documents are, unless
     the calibration is limited to one side: with sides="document" segments stay as the plain model embeds them (IRF's
     control experiment), with sides="query" only they are calibrated.
     """
@@ -81,22 +81,14 @@ class Treatment:
     def to_dict(self) -> dict[str, Any]:
         # Named only where there is one, so that runs without keep their names.
         baseline = {} if self.baseline is None else {"baseline": self.baseline}
-        return {
-            "name": self.name,
-            "calibration": self.calibration.to_dict(),
-            "baskets": self.baskets,
-            **baseline,
-        }
+        calibration = self.calibration.to_dict()
+        return {"name": self.name, "calibration": calibration, "baskets": self.baskets, **baseline}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Treatment:
         """Read what `to_dict` wrote."""
-        return cls(
-            str(values["name"]),
-            Calibration.from_dict(values["calibration"]),
-            str(values.get("baskets", "tokens")),
-            values.get("baseline"),
-        )
+        calibration = Calibration.from_dict(values["calibration"])
+        return cls(str(values["name"]), calibration, str(values.get("baskets", "tokens")), values.get("baseline"))
 
 
 AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]

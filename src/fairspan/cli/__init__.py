@@ -23,13 +23,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command()(audit)
-app.command()(calibrate)
-app.command()(evaluate)
-app.command()(collapse)
-app.command()(compare)
-app.command()(inspect)
-app.command()(report)
+for verb in (audit, calibrate, evaluate, collapse, compare, inspect, report):
+    app.command()(verb)
 app.add_typer(corpus.app, name="corpus")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from fairspan.cli.options import (
     ModelName,
     Prompt,
     RunningOptions,
+    option,
     pick,
     print_json,
     shared,
@@ -31,59 +32,33 @@ def audit(
     context: typer.Context,
     model: ModelName = None,
     corpus: CorpusPath = None,
-    languages: Annotated[
-        str | None, typer.Option(help="Monolingual plans, such as en,de. Default: en, or none with --mixed.")
-    ] = None,
-    mixed: Annotated[str | None, typer.Option(help="Mixed plans lead:later, such as de:en,en:de, or all.")] = None,
-    sizes: Annotated[
-        str | None, typer.Option(help="Numbers of segments per document, such as 3,4. Default: 4.")
-    ] = None,
-    sets: Annotated[int | None, typer.Option(help="Number of sets of segments for each size. Default: 40.")] = None,
-    design: Annotated[
-        str | None,
-        typer.Option(help="How each set is ordered: latin, permutations or williams. Default: latin."),
-    ] = None,
-    treatments: Annotated[
-        str | None,
-        typer.Option(
-            help="none, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, … Default: "
-            "none,paper,retrieval."
-        ),
-    ] = None,
-    fit_corpus: Annotated[
-        str | None,
-        typer.Option(help="Corpus that whitening is fitted on. Default: what the corpus has in no document."),
-    ] = None,
-    measures: Annotated[
-        str | None, typer.Option(help="representation, retention, attention. Default: representation.")
-    ] = None,
-    min_tokens: Annotated[int | None, typer.Option(help="Omit shorter segments.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Omit longer segments.")] = None,
-    length_language: Annotated[str | None, typer.Option(help="Apply these limits to this language only.")] = None,
-    length_ratio: Annotated[
-        float | None, typer.Option(help="How far the lengths of other languages may be from it, such as 0.7.")
-    ] = None,
-    opening: Annotated[int | None, typer.Option(help="Use only the first so many tokens of every segment.")] = None,
-    too_long: Annotated[
-        str | None, typer.Option(help="What to do with sets that do not fit the model: redraw or error.")
-    ] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Omit segments that lack a translation.")] = False,
+    languages: str | None = option("Monolingual plans, such as en,de. Default: en, or none with --mixed."),
+    mixed: str | None = option("Mixed plans lead:later, such as de:en,en:de, or all."),
+    sizes: str | None = option("Numbers of segments per document, such as 3,4. Default: 4."),
+    sets: int | None = option("Number of sets of segments for each size. Default: 40."),
+    design: str | None = option("How each set is ordered: latin, permutations or williams. Default: latin."),
+    treatments: str | None = option(
+        "none, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, … Default: "
+        "none,paper,retrieval."
+    ),
+    fit_corpus: str | None = option(
+        "Corpus that whitening is fitted on. Default: what the corpus has in no document."
+    ),
+    measures: str | None = option("representation, retention, attention. Default: representation."),
+    min_tokens: int | None = option("Omit shorter segments."),
+    max_tokens: int | None = option("Omit longer segments."),
+    length_language: str | None = option("Apply these limits to this language only."),
+    length_ratio: float | None = option("How far the lengths of other languages may be from it, such as 0.7."),
+    opening: int | None = option("Number of tokens to use from the start of every segment."),
+    too_long: str | None = option("What to do with sets that do not fit the model: redraw or error."),
+    partial: bool = option("Omit segments that lack a translation.", "--partial", default=False),
     prompt: Prompt = None,
-    margin: Annotated[float | None, typer.Option(help="Differences below it count as fair. Default: 0.02.")] = None,
-    inference: Annotated[
-        str | None,
-        typer.Option(help="How intervals are made: auto, cr1, z, cr2, cr3, wild or two-way. Default: auto."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the draw and the orders. Default: 0.")] = None,
-    config: Annotated[
-        str | None, typer.Option(help="A TOML file, or irf or irf-laptop; options given here override it.")
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the position profiles into this PNG, SVG or PDF.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be embedded and how long it takes.")
-    ] = False,
+    margin: float | None = option("Differences below it count as fair. Default: 0.02."),
+    inference: str | None = option("How intervals are made: auto, cr1, z, cr2, cr3, wild or two-way. Default: auto."),
+    seed: int | None = option("Seed of the draw and the orders. Default: 0."),
+    config: str | None = option("A TOML file, or irf or irf-laptop; options given here override it."),
+    picture: Path | None = option("Draw the position profiles into this PNG, SVG or PDF."),
+    dry_run: bool = option("Print what would be embedded and how long it takes.", "--dry-run", default=False),
     as_json: AsJson = False,
 ) -> None:
     """Measure how well each position and language of a document is represented in its one vector.
@@ -101,12 +76,9 @@ def audit(
 
         fairspan audit --config irf-laptop --picture profiles.png
     """
-    from fairspan.cli.progress import running
-    from fairspan.report.figure import require_drawing
+    from fairspan.cli.showing import running
     from fairspan.studies.audit.config import PlannedAudit, read_config
 
-    if picture is not None:
-        require_drawing(picture)
     given = typed(context, "model", "config", "picture", "dry_run")
     loading, settings = pick(given, LoadingOptions), pick(given, RunningOptions)
     fields = {name: value for name, value in given.items() if name not in {**loading, **settings}}
@@ -119,7 +91,7 @@ def audit(
             planned.append(changed)
     if "out" in settings and len(planned) > 1:
         raise DesignError(f"[[out=]] names one folder, and {config} holds {len(planned)} audits: omit it.")
-    with running() as progress:
+    with running(picture) as progress:
         _run_all(planned, {**settings, "progress": progress}, picture=picture, dry_run=dry_run, as_json=as_json)
 
 

@@ -1,41 +1,35 @@
 """`fairspan calibrate MODEL OUT`."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fairspan.calibration.calibration import PRESETS, as_calibration
-from fairspan.cli.options import AsJson
+from fairspan.cli.options import AsJson, option, typed
 from fairspan.errors import CalibrationError, LoadError
 
 
 def calibrate(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
     out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")],
-    preset: Annotated[str, typer.Option(help=f"Preset to start from: {', '.join(PRESETS)}.")] = "paper",
-    basket_size: Annotated[int | None, typer.Option(help="Number of tokens per basket.")] = None,
-    layers: Annotated[
-        str | None,
-        typer.Option(
-            help="Layers that are calibrated: last_half, last, all, how many of the last, or numbers such as 3,5."
-        ),
-    ] = None,
-    rows: Annotated[
-        str | None, typer.Option(help="Rows of attention that are calibrated: auto, pooling or all.")
-    ] = None,
-    strength: Annotated[float | None, typer.Option(help="From 0 (unmodified) to 1 (equal baskets).")] = None,
-    bos: Annotated[str | None, typer.Option(help="First token: auto, basket, equal, original or a share.")] = None,
-    eos: Annotated[str | None, typer.Option(help="Last token: as --bos.")] = None,
-    short_texts: Annotated[
-        str | None, typer.Option(help="What to do with texts that fill no basket: calibrate, leave or ramp.")
-    ] = None,
-    temperature: Annotated[
-        str | None,
-        typer.Option(help='Softmax temperature: a number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.'),
-    ] = None,
-    sides: Annotated[str | None, typer.Option(help="Texts that are calibrated: both, document or query.")] = None,
+    preset: str = option(f"Preset to start from: {', '.join(PRESETS)}.", default="paper"),
+    basket_size: int | None = option("Number of tokens per basket."),
+    layers: str | None = option(
+        "Layers that are calibrated: last_half, last, all, how many of the last, or numbers such as 3,5."
+    ),
+    rows: str | None = option("Rows of attention that are calibrated: auto, pooling or all."),
+    strength: float | None = option("From 0 (unmodified) to 1 (equal baskets)."),
+    bos: str | None = option("First token: auto, basket, equal, original or a share."),
+    eos: str | None = option("Last token: as --bos."),
+    short_texts: str | None = option("What to do with texts that fill no basket: calibrate, leave or ramp."),
+    temperature: str | None = option(
+        'Softmax temperature: a number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.'
+    ),
+    sides: str | None = option("Texts that are calibrated: both, document or query."),
     as_json: AsJson = False,
 ) -> None:
     """Write a calibrated copy of MODEL to OUT.
@@ -54,18 +48,9 @@ def calibrate(
     from fairspan.model.build import calibrate
     from fairspan.model.loading import Loading, load_model
 
-    given = {
-        "basket_size": basket_size,
-        "layers": _parse_layers(layers),
-        "rows": rows,
-        "strength": strength,
-        "bos": _parse_share(bos),
-        "eos": _parse_share(eos),
-        "short_texts": short_texts,
-        "temperature": _parse_temperature(temperature),
-        "sides": sides,
-    }
-    calibration = as_calibration(preset, **{name: value for name, value in given.items() if value is not None})
+    given = typed(context, "model", "out", "preset")
+    given |= {name: _READERS[name](given[name]) for name in _READERS if name in given}
+    calibration = as_calibration(preset, **given)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise LoadError(f"{out} exists and is not an empty folder: choose another, or remove it.")
     typer.echo(f"loading {model} …", err=True)
@@ -77,23 +62,25 @@ def calibrate(
         typer.echo(f"{out}: {model} calibrated. Load it with fairspan.load({str(out)!r}).")
 
 
-def _parse_layers(text: str | None) -> Any:
-    if text is None or not text.replace(",", "").replace(" ", "").isdigit():
+def _layers(text: str) -> str | int | list[int]:
+    if not text.replace(",", "").replace(" ", "").isdigit():
         return text
     return [int(part) for part in text.split(",") if part.strip()] if "," in text else int(text)
 
 
-def _parse_share(text: str | None) -> Any:
+def _share(text: str) -> str | float:
     try:
-        return None if text is None else float(text)
+        return float(text)
     except ValueError:
         return text
 
 
-def _parse_temperature(text: str | None) -> Any:
-    if text is None:
-        return None
+def _temperature(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         raise CalibrationError(f"temperature must be a number or JSON such as [[400, 0.9]], got {text!r}.") from None
+
+
+_Reader = Callable[[str], Any]
+_READERS: dict[str, _Reader] = {"layers": _layers, "bos": _share, "eos": _share, "temperature": _temperature}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, print_json, words
+from fairspan.cli.options import AsJson, option, print_json, words
 
 
 def compare(
@@ -14,9 +14,7 @@ def compare(
         Path | None,
         typer.Argument(help="A second run on the same documents or queries. Default: compare within the first."),
     ] = None,
-    treatments: Annotated[
-        str | None, typer.Option(help="Two treatments, such as none,paper: the first run's and the second's.")
-    ] = None,
+    treatments: str | None = option("Two treatments, such as none,paper: the first run's and the second's."),
     as_json: AsJson = False,
 ) -> None:
     """Compare two treatments or two runs, document by document or query by query.

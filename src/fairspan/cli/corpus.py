@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.cli.options import AsJson, whole_numbers, words
+from fairspan.cli.options import AsJson, option, whole_numbers, words
 from fairspan.errors import LoadError
 
 if TYPE_CHECKING:
@@ -31,13 +31,11 @@ def check(
         str,
         typer.Argument(help="sample, a folder of en.jsonl, de.jsonl, …, one JSONL or Parquet file, or a dataset."),
     ],
-    model: Annotated[
-        str | None, typer.Option(help="Count tokens as this model does: a folder or a name on the hub.")
-    ] = None,
-    languages: Annotated[str | None, typer.Option(help="Languages to check, such as en,de. Default: all.")] = None,
-    sizes: Annotated[str, typer.Option(help="Numbers of segments per document.")] = "3,4,5",
-    partial: Annotated[bool, typer.Option("--partial", help="Accept segments that lack a translation.")] = False,
-    id_field: Annotated[str, typer.Option(help="The field or column that aligns the languages.")] = "id",
+    model: str | None = option("Count tokens as this model does: a folder or a name on the hub."),
+    languages: str | None = option("Languages to check, such as en,de. Default: all."),
+    sizes: str = option("Numbers of segments per document.", default="3,4,5"),
+    partial: bool = option("Accept segments that lack a translation.", "--partial", default=False),
+    id_field: str = option("The field or column that aligns the languages.", default="id"),
     as_json: AsJson = False,
 ) -> None:
     """Check that a corpus can be read, and print what it contains.
@@ -149,4 +147,4 @@ def _explain(found: CorpusCheck, model: str | None) -> list[str]:
     if found.window is None:
         return [f"{model} names no limit to the length of a document."]
     fit = f"A document holds up to {found.window} tokens of text. A segment counts with its longest translation."
-    return [fit, "The sets that fit put short segments beside long ones; sets drawn at random are fewer."]
+    return [fit, "The sets that fit combine short segments with long ones; sets drawn at random are fewer."]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, shared, typed
+from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, option, shared, typed
 
 
 @shared(LoadingOptions)
@@ -17,27 +17,19 @@ def inspect(
     file: Annotated[
         str, typer.Argument(help="One document: plain text, .md, .json or .jsonl with segments, or - for stdin.")
     ],
-    borders: Annotated[
-        str,
-        typer.Option(
-            help="How segments are found: heading, rule, blank, line or parts. auto: the file's own segments, "
-            "otherwise headings in Markdown and rules in text, otherwise parts."
-        ),
-    ] = "auto",
-    parts: Annotated[
-        int | None,
-        typer.Option(help="Number of parts of about equal length to split at paragraphs into. Default: 4."),
-    ] = None,
-    treatments: Annotated[
-        str | None,
-        typer.Option(help="none, paper, retrieval, paper+baskets=segments, … Default: none,paper,retrieval."),
-    ] = None,
+    borders: str = option(
+        "How segments are found: heading, rule, blank, line or parts. auto: the file's own segments, "
+        "otherwise headings in Markdown and rules in text, otherwise parts.",
+        default="auto",
+    ),
+    parts: int | None = option("Number of parts of about equal length to split at paragraphs into. Default: 4."),
+    treatments: str | None = option(
+        "none, paper, retrieval, paper+baskets=segments, … Default: none,paper,retrieval."
+    ),
     prompt: Prompt = None,
     batch_tokens: BatchTokens = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw the shares into this PNG, SVG or PDF.")] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page that colours the text by its segments' shares.")
-    ] = None,
+    picture: Path | None = option("Draw the shares into this PNG, SVG or PDF."),
+    html: Path | None = option("Write a page that colours the text by its segments' shares."),
     as_json: AsJson = False,
 ) -> None:
     """Show how much of one document's vector each of its segments has, before and after calibration.
@@ -55,21 +47,16 @@ def inspect(
 
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
-    from fairspan.cli.progress import running
-    from fairspan.cli.showing import show
+    from fairspan.cli.showing import running, show
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.report.figure import require_drawing
     from fairspan.report.render import require_page
     from fairspan.studies.inspect.run import inspect
 
-    if picture is not None:
-        require_drawing(picture)
     if html is not None:
         require_page(html)
-    document = read_document(file, borders)
     name = "stdin" if file == STDIN else Path(file).name
-    with running(kept=False) as progress:
-        options = typed(context, "file", "picture", "html")
+    with running(picture, kept=False) as progress:
+        document, options = read_document(file, borders), typed(context, "file", "picture", "html")
         found = inspect(document=document, name=name, progress=progress, **options)
     show(found, as_json=as_json, picture=picture)
     if html is not None:

@@ -4,7 +4,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -15,6 +14,11 @@ from fairspan.errors import DesignError
 
 # Commas inside brackets belong to a value, as in paper+layers=[1,3].
 _COMMA = re.compile(r",(?![^\[{]*[\]}])")
+
+
+def option(help: str, *names: str, default: Any = None) -> Any:
+    """An option of a verb; a default of False with a name makes it a flag."""
+    return typer.Option(default, *names, help=help)
 
 
 def print_json(value: Any) -> None:
@@ -65,33 +69,22 @@ CorpusPath = Annotated[
 Prompt = Annotated[str | None, typer.Option(help="Text put before every document. Default: the model's own.")]
 
 
-@dataclass(frozen=True)
 class LoadingOptions:
     """How the model is loaded."""
 
-    window: Annotated[int | None, typer.Option(help="Longest text that the model reads, in tokens.")] = None
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or mps.")] = None
-    dtype: Annotated[
-        str | None, typer.Option(help="float32, bfloat16, float16, or auto for that of the saved weights.")
-    ] = None
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
-    ] = False
+    window: int | None = option("Longest text that the model reads, in tokens.")
+    device: str | None = option("cpu, cuda or mps.")
+    dtype: str | None = option("float32, bfloat16, float16, or auto for that of the saved weights.")
+    trust_remote_code: bool = option("Run code that comes with the model.", "--trust-remote-code", default=False)
 
 
-@dataclass(frozen=True)
 class RunningOptions:
     """Where a run goes."""
 
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the run. Default: one in fairspan-runs that belongs to this command."),
-    ] = None
-    store: Annotated[
-        Path | None, typer.Option(help="File that keeps the vectors. Default: in your cache folder.")
-    ] = None
+    out: Path | None = option("Folder of the run. Default: one in fairspan-runs that belongs to this command.")
+    store: Path | None = option("File that keeps the vectors. Default: in your cache folder.")
     batch_tokens: BatchTokens = None
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again even if the run is complete.")] = False
+    fresh: bool = option("Measure again even if the run is complete.", "--fresh", default=False)
 
 
 def shared(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:

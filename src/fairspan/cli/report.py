@@ -5,26 +5,23 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import print_json, words
+from fairspan.cli.options import option, print_json, words
 from fairspan.errors import LogError
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs of audit, evaluate or collapse.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The page to write. Default: report.html in the run's folder, or here for several runs."),
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder to write all figures of the runs to.")] = None,
-    figure_formats: Annotated[str, typer.Option(help="Formats of the figures: svg, png, pdf.")] = "svg",
-    tables: Annotated[Path | None, typer.Option(help="Folder to write all tables of the runs to.")] = None,
-    table_formats: Annotated[str, typer.Option(help="Formats of the tables: md, tex, csv.")] = "md,tex,csv",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the names of the written files as JSON.")] = False,
+    out: Path | None = option("The page to write. Default: report.html in the run's folder, here for several runs."),
+    title: str | None = option("The title of the page."),
+    figures: Path | None = option("Folder to write all figures of the runs to."),
+    figure_formats: str = option("Formats of the figures: svg, png, pdf.", default="svg"),
+    tables: Path | None = option("Folder to write all tables of the runs to."),
+    table_formats: str = option("Formats of the tables: md, tex, csv.", default="md,tex,csv"),
+    as_json: bool = option("Print the names of the written files as JSON.", "--json", default=False),
 ) -> None:
     """Write one HTML page about runs: verdicts, charts before and after, tables, methods and the raw rows.
 
-    The page is a single file that needs no network. Several runs stand side by side, with paired differences where
+    The page is a single file that needs no network. Several runs are shown side by side, with paired differences if
     they share documents or queries.
 
     Examples:

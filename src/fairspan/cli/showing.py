@@ -1,12 +1,23 @@
-"""Results on stdout: for people or as JSON, and into a picture."""
+"""Results on stdout, for people or as JSON, and into a picture; progress on stderr, with the time left."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from fairspan.cli.options import print_json
 from fairspan.report.result import Result
@@ -16,9 +27,7 @@ if TYPE_CHECKING:
 
 
 def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: str = "") -> None:
-    """Print a result, and draw the picture that stands for it."""
-    from rich.console import Console
-
+    """Print a result, and draw its picture."""
     from fairspan.report.terminal import print_view
 
     if as_json:
@@ -30,7 +39,7 @@ def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: 
 
 
 def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
-    """Draw the picture that stands for a result, and say where it is."""
+    """Draw the picture of a result, and print where it is."""
     from fairspan.report.figure import figure_bytes
     from fairspan.report.files import write_file
 
@@ -43,3 +52,61 @@ def say_unfinished(logs: Sequence[RunLog]) -> None:
     for log in logs:
         if log.unfinished:
             typer.echo(f"note: {log.run}: {log.unfinished}", err=True)
+
+
+class TerminalProgress:
+    """A bar if stderr is a terminal, one line per stage if it is a file or a pipe."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    def stage(self, name: str) -> None:
+        if self._task is not None and self._console.is_terminal:
+            self._bar.update(self._task, description=name)
+        else:
+            self._console.print(f"{name} …", style="dim", highlight=False)
+
+    def start(self, total: int) -> None:
+        self._task = self._bar.add_task("encoding", total=total)
+        self._bar.start()
+
+    def advance(self, amount: int) -> None:
+        if self._task is not None:
+            self._bar.advance(self._task, amount)
+
+    def stop(self) -> None:
+        self._bar.stop()
+        self._task = None
+
+
+@contextmanager
+def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProgress]:
+    """Progress of a study that draws a picture, if one is wanted, and whose vectors are kept if it is interrupted."""
+    from fairspan.report.figure import require_drawing
+
+    if picture is not None:
+        require_drawing(picture)
+    import transformers
+
+    # transformers' own bar for reading a local file says nothing that "loading" does not.
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        yield TerminalProgress()
+    except KeyboardInterrupt:
+        # Typer would end without a message.
+        advice = " What was computed is kept: the same command continues from there." if kept else ""
+        typer.echo(f"fairspan: interrupted.{advice}", err=True)
+        raise typer.Exit(130) from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairspan.encoding.tokens import tokens_of_spans
-from fairspan.errors import SegmentError, StatisticsError
+from fairspan.errors import SegmentError, StatisticsError, require_whole
 
 if TYPE_CHECKING:
     from fairspan.encoding.attention_rows import AttentionRow
@@ -44,7 +44,7 @@ class SegmentProfile:
     Attributes:
         segments: [layers, n], in the order of the spans given.
         special: [layers], the mass of special tokens.
-        other: [layers], the mass of the prompt and of text that lies in no segment.
+        other: [layers], the mass of the prompt and of text in no segment.
     """
 
     segments: np.ndarray
@@ -68,8 +68,8 @@ class BinProfile:
 
 def by_basket(row: AttentionRow, basket_size: int = 128) -> BasketProfile:
     """The masses of runs of `basket_size` content tokens."""
-    _check_positive("basket_size", basket_size)
-    masses = _exact(row.masses)
+    require_whole("basket_size", basket_size, kind=StatisticsError)
+    masses = row.masses.astype(np.float64)
     content = np.flatnonzero(row.content)
     starts = np.arange(0, len(content), basket_size)
     # Sums of all baskets at once; it takes at least one start.
@@ -86,10 +86,10 @@ def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> SegmentPr
     """The mass of each segment, given the characters at which it begins and ends (the end not included).
 
     A token belongs to the segment that holds its last character: one that begins with the joining space goes with the
-    word after it. A token that stands for no character lies in no segment.
+    word after it. A token without characters is in no segment.
     """
     _check_spans(spans)
-    masses = _exact(row.masses)
+    masses = row.masses.astype(np.float64)
     member = np.zeros((len(spans), masses.shape[1]))
     for number, tokens in enumerate(tokens_of_spans(row.offsets, spans)):
         member[number, tokens] = 1
@@ -105,8 +105,8 @@ def by_bins(row: AttentionRow, bins: int = 20) -> BinProfile:
     A token that straddles a border gives each side its part: the mass up to a border is read off the cumulated masses
     by linear interpolation.
     """
-    _check_positive("bins", bins)
-    masses = _exact(row.masses)
+    require_whole("bins", bins, kind=StatisticsError)
+    masses = row.masses.astype(np.float64)
     content = masses[:, row.content]
     count = content.shape[1]
     cumulated = np.concatenate([np.zeros((len(content), 1)), content.cumsum(axis=1)], axis=1)
@@ -115,23 +115,12 @@ def by_bins(row: AttentionRow, bins: int = 20) -> BinProfile:
     return BinProfile(np.diff(up_to, axis=1), masses[:, row.special].sum(axis=1), masses[:, row.prompt].sum(axis=1))
 
 
-def _exact(masses: np.ndarray) -> np.ndarray:
-    """Sums over thousands of tokens are taken in float64."""
-    return masses.astype(np.float64)
-
-
-def _check_positive(name: str, value: int) -> None:
-    if value < 1:
-        raise StatisticsError(f"{name} must be at least 1, got {value!r}.")
-
-
 def _check_spans(spans: Sequence[tuple[int, int]]) -> None:
     for start, end in spans:
         if not 0 <= start <= end:
             raise SegmentError(
                 f"a segment is a span of characters (start, end) with 0 <= start <= end, got {(start, end)}."
             )
-    ordered = sorted(spans)
-    for one, other in pairwise(ordered):
+    for one, other in pairwise(sorted(spans)):
         if other[0] < one[1]:
             raise SegmentError(f"segments must not overlap, got {one} and {other}.")

@@ -33,8 +33,7 @@ class AttentionRow:
     @property
     def content(self) -> np.ndarray:
         """[tokens] bool, the tokens of the text itself."""
-        own: np.ndarray = ~(self.special | self.prompt)
-        return own
+        return np.asarray(~(self.special | self.prompt))
 
 
 def attention_rows(
@@ -68,20 +67,16 @@ def attention_rows(
     """
     if prompt is None:
         prompt = prompt_of(model, side)
-    return _rows(recorded(recording_copy(model, side), texts, prompt, side, batch_tokens, MASSES), prompt)
+    batches = recorded(recording_copy(model, side), texts, prompt, side, batch_tokens, MASSES)
+    return (_row(batch, number, len(prompt)) for batch in batches for number in range(len(batch.valid)))
 
 
-def _rows(batches: Iterator[Recorded], prompt: str) -> Iterator[AttentionRow]:
-    for batch in batches:
-        masses = batch.result.cpu().numpy()
-        for number, keep in enumerate(batch.valid):
-            yield _row(masses[number][:, keep], batch.offsets[number][keep], batch.special[number][keep], prompt)
-
-
-def _row(masses: np.ndarray, offsets: np.ndarray, special: np.ndarray, prompt: str) -> AttentionRow:
+def _row(batch: Recorded, number: int, shift: int) -> AttentionRow:
     """A token belongs to the prompt if its last character does: one that begins with the prompt's final space and
     goes on into the text is the text's."""
-    shift = len(prompt)
+    keep = batch.valid[number]
+    masses = batch.result[number].cpu().numpy()[:, keep]
+    offsets, special = batch.offsets[number][keep], batch.special[number][keep]
     begin, end = offsets.T
     in_prompt = ~special & (begin < shift) & (end <= shift)
     own = np.maximum(offsets - shift, 0)

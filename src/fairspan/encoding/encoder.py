@@ -50,28 +50,10 @@ class Encodes(Protocol):
     def encode(self, sentences: list[str], /) -> Any: ...
 
 
-class Encoder(Protocol):
-    """Embeds batches of texts, and knows under which keys the results are stored."""
-
-    def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
-        """One vector per text."""
-
-    def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """One vector per text, and [spans, dimension], the contextual vectors of its spans, from the same pass."""
-
-    def key(self, text: Text) -> bytes:
-        """Where the vector of a text is stored."""
-
-    def span_key(self, text: Text) -> bytes:
-        """Where the vectors of its spans are stored."""
-
-
 class ModelEncoder:
-    """A SentenceTransformer under one calibration.
+    """A SentenceTransformer under one calibration, for documents or queries.
 
-    Args:
-        side: whether texts are embedded as documents or as queries.
-        by_segments: make every segment of a text a basket; a text without borders is one segment.
+    With `by_segments` every segment of a text is a basket; a text without borders is one segment.
     """
 
     def __init__(
@@ -95,13 +77,20 @@ class ModelEncoder:
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, *others], sort_keys=True)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        """One vector per text."""
         encode = self.model.encode_query if self._side == "query" else self.model.encode_document
         texts = self._read(batch)
         found = encode(texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False)
         return list(np.asarray(found, dtype=np.float32))
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
-        features = self._forward(self._read(batch))
+        """One vector per text, and [spans, dimension], the contextual vectors of its spans, from the same pass."""
+        self.model.eval()
+        with torch.inference_mode():
+            # `encode` does not give tokens and vectors together in every version.
+            features = self.model.preprocess(self._read(batch), prompt=self._prompt or None)
+            # A copy, so that a pass which computed only the pooled row computes all tokens now.
+            features = dict(self.model(batch_to_device(features, self.model.device)))
         offsets = ModelTokens(self.model, self._prompt).offsets([text.text for text in batch])
         vectors = features["sentence_embedding"].float().cpu().numpy()
         return [
@@ -110,9 +99,11 @@ class ModelEncoder:
         ]
 
     def key(self, text: Text) -> bytes:
+        """Where the vector of a text is stored."""
         return _hash(self._identity, text.text, *self._details(text))
 
     def span_key(self, text: Text) -> bytes:
+        """Where the vectors of its spans are stored."""
         return _hash(self._identity, text.text, json.dumps(text.spans), *self._details(text))
 
     def _details(self, text: Text) -> list[str]:
@@ -126,14 +117,6 @@ class ModelEncoder:
         if not self._by_segments:
             return [text.text for text in batch]
         return [SegmentedText.cut(text.text, text.borders or (0,)) for text in batch]
-
-    def _forward(self, texts: list[str]) -> dict[str, Any]:
-        """Tokens and vectors of one pass, which `encode` does not give together in every version."""
-        self.model.eval()
-        with torch.inference_mode():
-            features = self.model.preprocess(texts, prompt=self._prompt or None)
-            # A copy, so that a pass which computed only the pooled row computes all tokens now.
-            return dict(self.model(batch_to_device(features, self.model.device)))
 
 
 class ObjectEncoder:
@@ -157,7 +140,7 @@ class ObjectEncoder:
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
         raise UnsupportedModel(
             f"retention needs token embeddings, which {type(self.model).__name__} does not offer: use a "
-            "SentenceTransformer, or leave retention out."
+            "SentenceTransformer, or omit retention."
         )
 
     def key(self, text: Text) -> bytes:
@@ -178,7 +161,7 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
     if after not in (["Pooling"], ["Pooling", "Normalize"]) or not pooled_once or model.truncate_dim is not None:
         raise UnsupportedModel(
             f"retention compares tokens with whole vectors, and this model changes the space between them "
-            f"({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): leave retention out."
+            f"({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): omit retention."
         )
 
 
@@ -188,13 +171,13 @@ def _own_tokens(features: dict[str, Any], number: int, count: int, text: Text) -
     if tokens is None or mask is None or tokens.ndim != 3 or mask.shape != tokens.shape[:2]:
         raise UnsupportedModel(
             "retention needs token embeddings in padded batches, which this model does not give: load it without "
-            "flash attention, or leave retention out."
+            "flash attention, or omit retention."
         )
     own: torch.Tensor = tokens[number][mask[number].bool()]
     if len(own) != count:
         raise EncodingError(
             f"the model read {len(own)} tokens of the document that begins {text.text[:40]!r}, and its tokenizer "
-            f"made {count}: retention cannot tell which token is which."
+            f"made {count}: tokens cannot be assigned to segments."
         )
     return own
 
@@ -206,7 +189,7 @@ def _span_vectors(text: Text, offsets: np.ndarray, tokens: torch.Tensor) -> np.n
     means = []
     for span, numbers in zip(text.spans, tokens_of_spans(offsets, text.spans), strict=True):
         if not len(numbers):
-            raise EncodingError(f"no token lies in {text.text[slice(*span)][:40]!r}, so it has no contextual vector.")
+            raise EncodingError(f"no token is in {text.text[slice(*span)][:40]!r}, so it has no contextual vector.")
         means.append(tokens[torch.from_numpy(numbers).to(tokens.device)].double().mean(dim=0))
     stacked = torch.nn.functional.normalize(torch.stack(means), dim=1)
     return stacked.float().cpu().numpy()
@@ -221,4 +204,5 @@ def _hash(*parts: str) -> bytes:
     return digest.digest()
 
 
-AnyEncoder = ModelEncoder | ObjectEncoder
+Encoder = ModelEncoder | ObjectEncoder
+"""Embeds batches of texts, and knows under which keys the results are stored."""

@@ -1,4 +1,4 @@
-"""Fill the store with what is missing, batch by batch."""
+"""Fill the store with what is missing, batch by batch, by a model that reads texts to their end."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -7,13 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from fairspan.encoding.batches import batches, halves
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.store import Store
 from fairspan.errors import EncodingError, FairspanError
 
+# Characters taken from the end: a few words, which no reader of the whole text can miss.
+_TAIL = 30
+# Two passes over the same tokens differ by rounding only, here with room for half precision.
+_SAME = 1e-6
+
 Progress = Callable[[int], None]
-"""Told how many tokens were just dealt with, whether computed or found in the store."""
+"""Called with the number of tokens that were just computed or found in the store."""
 
 
 @dataclass(slots=True)
@@ -26,6 +30,24 @@ class Tally:
     halved: int = 0
 
 
+def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Numbers of texts in batches, longest first, of at most `budget` tokens with padding; one text at least.
+
+    Which texts share a batch depends on the lengths alone, so that an interrupted run forms the same batches again
+    and computes the same vectors to the last bit.
+    """
+    order = sorted(range(len(lengths)), key=lambda number: (-lengths[number], number))
+    made: list[list[int]] = []
+    room = 0
+    for number in order:
+        if room == 0:
+            made.append([])
+            room = max(1, budget // max(1, lengths[number]))
+        made[-1].append(number)
+        room -= 1
+    return made
+
+
 def fill(
     encoder: Encoder, texts: Sequence[Text], store: Store, *, budget: int, tally: Tally, progress: Progress
 ) -> None:
@@ -36,8 +58,7 @@ def fill(
     for batch in batches([text.length for text in different], budget):
         members = [different[number] for number in batch]
         wanted = [text for text in members if any(key in absent for key in _keys(encoder, text))]
-        found = len(members) - len(wanted)
-        tally.found += found
+        tally.found += len(members) - len(wanted)
         progress(sum(t.length for t in members) - sum(t.length for t in wanted))
         if wanted:
             _embed(encoder, wanted, store, tally, progress)
@@ -68,19 +89,47 @@ def embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> list[dict[by
         ) from error
 
 
+def refuse_unread_end(encoder: Encoder, longest: Text, tally: Tally) -> None:
+    """Raise if the vector of a text stays the same when its last words are gone.
+
+    Tokenizers, services and wrappers may cut texts without saying so, and this is the only sign of it.
+    """
+    without = Text(longest.text[:-_TAIL].rstrip(), longest.length)
+    if not without.text:
+        return
+    vectors = []
+    for text in (Text(longest.text, longest.length), without):
+        (found,) = embed(encoder, [text], tally)
+        vectors.append(np.asarray(found[encoder.key(text)], dtype=np.float64))
+    whole, shorter = vectors
+    scale = float(np.linalg.norm(whole)) or 1.0
+    if np.linalg.norm(whole - shorter) <= _SAME * scale:
+        raise EncodingError(
+            f"the model does not read its longest document ({len(longest.text)} characters) to the end: the vector "
+            "stays the same without the last words. Raise the limit of the model or its tokenizer, take openings of "
+            "the segments, or use smaller sizes."
+        )
+
+
 def _embed(encoder: Encoder, batch: Sequence[Text], store: Store, tally: Tally, progress: Progress) -> None:
-    waiting = [list(range(len(batch)))]
+    waiting = [list(batch)]
     while waiting:
-        numbers = waiting.pop(0)
-        part = [batch[number] for number in numbers]
+        part = waiting.pop(0)
         try:
             results = embed(encoder, part, tally)
         except _OutOfMemory:
             tally.halved += 1
-            waiting[:0] = halves(numbers)
+            middle = (len(part) + 1) // 2
+            waiting[:0] = part[:middle], part[middle:]
             continue
         store.put({key: vector for result in results if _usable(result) for key, vector in result.items()})
-        _refuse_unusable(part, results, tally)
+        bad = [text for text, result in zip(part, results, strict=True) if not _usable(result)]
+        if bad:
+            raise EncodingError(
+                f"the model's vector of the text that begins {bad[0].text[:40]!r} holds NaN or infinity, or is "
+                f"all zero ({len(bad)} of {len(part)} texts in its batch): check the weights and the dtype. "
+                f"{_kept(tally)}"
+            )
         tally.computed += len(part)
         tally.computed_tokens += sum(text.length for text in part)
         progress(sum(text.length for text in part))
@@ -123,14 +172,5 @@ def _usable(result: dict[bytes, np.ndarray]) -> bool:
     return all(bool(np.isfinite(found).all()) and bool(found.any(axis=-1).all()) for found in result.values())
 
 
-def _refuse_unusable(batch: Sequence[Text], results: Sequence[dict[bytes, np.ndarray]], tally: Tally) -> None:
-    bad = [text for text, result in zip(batch, results, strict=True) if not _usable(result)]
-    if bad:
-        raise EncodingError(
-            f"the model's vector of the text that begins {bad[0].text[:40]!r} holds NaN or infinity, or is all zero "
-            f"({len(bad)} of {len(batch)} texts in its batch): check the weights and the dtype. {_kept(tally)}"
-        )
-
-
 def _kept(tally: Tally) -> str:
-    return f"{tally.computed + tally.found} texts are in the store: the same command goes on from there."
+    return f"{tally.computed + tally.found} texts are in the store: the same command continues from there."

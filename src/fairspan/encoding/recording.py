@@ -17,11 +17,11 @@ from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import UnsupportedModel
+from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.transformer import SEGMENTS, CalibratedTransformer, refuse_exported
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.transformer import SEGMENTS
 
 MASSES = "fairspan_masses"
 _TOKENIZED_AT_A_TIME = 32
@@ -29,17 +29,7 @@ _TOKENIZED_AT_A_TIME = 32
 
 def recording_copy(model: SentenceTransformer, side: Side) -> SentenceTransformer:
     """`model` on the same weights, with transformers that record."""
-    given = [module for module in model.modules() if isinstance(module, Transformer)]
-    if not given:
-        kinds = ", ".join(type(module).__name__ for module in model.children())
-        raise UnsupportedModel(f"the model has no Transformer module, only {kinds}: there is no attention to record.")
-    for module in given:
-        refuse_exported(module)
-        if type(module) not in (Transformer, CalibratedTransformer):
-            raise UnsupportedModel(
-                f"{type(module).__name__} is a Transformer module with code of its own, which fairspan would "
-                "bypass: rebuild the model with sentence_transformers' Transformer."
-            )
+    for module in require_transformers(model, "record"):
         if "message" in module.modality_config or module.tokenizer is None or not module.tokenizer.is_fast:
             raise unsupported(
                 module.model, "has a tokenizer that does not map tokens back to characters, or a chat template"
@@ -157,14 +147,9 @@ def recorded(
     recorder: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, batch_tokens: int, result: str
 ) -> Iterator[Recorded]:
     """What the recorder adds to the features as `result`, batch by batch; lengths are checked before the first."""
-    runs = runs_of(count_tokens(recorder, texts, prompt, side), batch_tokens)
-    return _batches(recorder, texts, prompt, side, runs, result)
+    counts = count_tokens(recorder, texts, prompt, side)
 
-
-def _batches(
-    recorder: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, runs: Iterator[slice], result: str
-) -> Iterator[Recorded]:
-    for run in runs:
+    def one(run: slice) -> Recorded:
         features = _preprocess(
             recorder, texts[run], prompt, side, return_offsets_mapping=True, return_special_tokens_mask=True
         )
@@ -176,7 +161,9 @@ def _batches(
             features = recorder(batch_to_device(features, recorder.device))
         if result not in features:
             raise _no_attention(side)
-        yield Recorded(features[result], offsets.numpy(), special.numpy(), valid.bool().numpy())
+        return Recorded(features[result], offsets.numpy(), special.numpy(), valid.bool().numpy())
+
+    return map(one, runs_of(counts, batch_tokens))
 
 
 def _preprocess(

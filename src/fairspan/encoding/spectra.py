@@ -16,14 +16,7 @@ from torch import Tensor
 from fairspan.attention.layers import unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, LayerInputs
 from fairspan.attention.probes import Signal, find_signals, find_value_weights, watching
-from fairspan.attention.spectrum import (
-    TOLERANCE,
-    sigma_a,
-    sigma_s,
-    signal_norms,
-    text_attention,
-    value_norms,
-)
+from fairspan.attention.spectrum import TOLERANCE, sigma_a, sigma_s, signal_norms, text_attention, value_norms
 from fairspan.calibration.calibration import Layers, as_calibration
 from fairspan.calibration.temperature import Side
 from fairspan.encoding.recording import RecordingTransformer, recorded, recording_copy
@@ -65,27 +58,23 @@ class Spectrum:
     @property
     def ratio(self) -> np.ndarray:
         """‖HC[X_l]‖_F / ‖DC[X_l]‖_F, [layers + 1]."""
-        found: np.ndarray = self.hc / self.dc
-        return found
+        return np.asarray(self.hc / self.dc)
 
     @property
     def filter_rate(self) -> np.ndarray:
         """log(‖HC[X_{l+1}]‖_F / ‖HC[X_l]‖_F), [layers]; NaN for a text of one token, which has no HC."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            found: np.ndarray = np.log(self.hc[1:] / self.hc[:-1])
-        return found
+            return np.asarray(np.log(self.hc[1:] / self.hc[:-1]))
 
     @property
     def sigma_a(self) -> np.ndarray:
         """σ_a, the mean over heads (LC §E.3), [layers]."""
-        found: np.ndarray = self.sigma_a_of_heads.mean(axis=1)
-        return found
+        return np.asarray(self.sigma_a_of_heads.mean(axis=1))
 
     @property
     def sigma_s(self) -> np.ndarray:
         """σ_s, the mean over heads, [layers]."""
-        found: np.ndarray = self.sigma_s_of_heads.mean(axis=1)
-        return found
+        return np.asarray(self.sigma_s_of_heads.mean(axis=1))
 
     @property
     def converged(self) -> bool:
@@ -241,5 +230,4 @@ def _span(valid: Tensor) -> slice:
 
 
 def _stacked(rows: list[Tensor]) -> np.ndarray:
-    found: np.ndarray = torch.stack(rows).cpu().numpy()
-    return found
+    return np.asarray(torch.stack(rows).cpu())

@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 import numpy as np
@@ -24,6 +22,7 @@ APPLICATION = int.from_bytes(b"fair")
 
 _WAIT_SECONDS = 120
 _AT_ONCE = 500
+_ELSEWHERE = "choose another file with [[store=]] or FAIRSPAN_STORE."
 
 Result = TypeVar("Result")
 
@@ -66,9 +65,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _open(self) -> sqlite3.Connection:
@@ -78,18 +75,14 @@ class Store:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("BEGIN IMMEDIATE")
-            written = connection.execute("PRAGMA user_version").fetchone()[0]
-            owner = connection.execute("PRAGMA application_id").fetchone()[0]
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            asked = ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
+            written, owner, tables = (connection.execute(query).fetchone()[0] for query in asked)
             if owner != APPLICATION and (owner or written or tables):
-                raise StoreError(
-                    f"{self.path} is a database of another program: choose another file with [[store=]] or "
-                    "FAIRSPAN_STORE."
-                )
+                raise StoreError(f"{self.path} is a database of another program: {_ELSEWHERE}")
             if written not in (0, LAYOUT):
                 raise StoreError(
-                    f"the store {self.path} has layout {written}, and this fairspan writes layout {LAYOUT}: choose "
-                    "another file with [[store=]] or FAIRSPAN_STORE."
+                    f"the store {self.path} has layout {written}, and this fairspan writes layout {LAYOUT}: "
+                    f"{_ELSEWHERE}"
                 )
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
@@ -102,14 +95,14 @@ class Store:
             raise
         return connection
 
-    def _select(self, columns: str, keys: list[bytes]) -> Iterator[tuple[bytes, ...]]:
-        for start in range(0, len(keys), _AT_ONCE):
-            part = keys[start : start + _AT_ONCE]
-            query = f"SELECT {columns} FROM vectors WHERE key IN ({','.join('?' * len(part))})"
-            yield from self._guarded(partial(self._fetch, query, part))
+    def _select(self, columns: str, keys: list[bytes]) -> list[tuple[bytes, ...]]:
+        parts = [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]
 
-    def _fetch(self, query: str, values: list[bytes]) -> list[tuple[bytes, ...]]:
-        return self._connection.execute(query, values).fetchall()
+        def found(part: list[bytes]) -> sqlite3.Cursor:
+            places = ",".join("?" * len(part))
+            return self._connection.execute(f"SELECT {columns} FROM vectors WHERE key IN ({places})", part)
+
+        return self._guarded(lambda: [row for part in parts for row in found(part)])
 
     def _write(self, rows: list[tuple[bytes, bytes]]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
@@ -129,24 +122,19 @@ class Store:
 
     def _explained(self, error: Exception) -> str:
         code = getattr(error, "sqlite_errorcode", None)
-        primary = None if code is None else code & 0xFF
-        number = getattr(error, "errno", None)
-        elsewhere = "choose another file with [[store=]] or FAIRSPAN_STORE."
+        primary, number = None if code is None else code & 0xFF, getattr(error, "errno", None)
         if primary == sqlite3.SQLITE_FULL or number in (errno.ENOSPC, errno.EDQUOT):
             return (
                 f"the disk that holds the store {self.path} is full: what was stored before is kept. Make room, or "
                 "choose another file with [[store=]], and run the same again."
             )
-        if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or number in (
-            errno.EROFS,
-            errno.EACCES,
-            errno.EPERM,
-        ):
-            return f"the store {self.path} cannot be written: {elsewhere}"
+        forbidden = number in (errno.EROFS, errno.EACCES, errno.EPERM)
+        if forbidden or primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            return f"the store {self.path} cannot be written: {_ELSEWHERE}"
         if primary == sqlite3.SQLITE_CANTOPEN:
-            return f"the store {self.path} cannot be opened: {elsewhere}"
+            return f"the store {self.path} cannot be opened: {_ELSEWHERE}"
         if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return f"the store {self.path} stayed locked by another process for {_WAIT_SECONDS} s: run it again."
         if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return f"{self.path} is not a store, or is damaged: move it away, or choose another file with [[store=]]."
-        return f"the store {self.path} failed ({error}): {elsewhere}"
+        return f"the store {self.path} failed ({error}): {_ELSEWHERE}"

@@ -1,7 +1,7 @@
-"""Lengths in a model's own tokens, and where those tokens lie in a text."""
+"""Lengths in a model's own tokens, and where those tokens are in a text."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,7 @@ _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 
 class ModelTokens:
-    """Counts and cuts texts in the tokens of a SentenceTransformer.
-
-    Args:
-        prompt: what the model puts before every text.
-    """
+    """Counts and cuts texts in the tokens of a SentenceTransformer, which puts `prompt` before every text."""
 
     unit = "tokens"
 
@@ -67,11 +63,12 @@ class ModelTokens:
         Special tokens have an empty range; tokens of the prompt lie before 0.
         """
         whole = self._offsets([self.prompt + text for text in texts], add_special_tokens=True)
-        return [_shifted(np.asarray(offsets, dtype=np.int64).reshape(-1, 2), len(self.prompt)) for offsets in whole]
+        found = [np.asarray(offsets, dtype=np.int64).reshape(-1, 2) for offsets in whole]
+        return [np.where(one[:, :1] == one[:, 1:], 0, one - len(self.prompt)) for one in found]
 
     def _lengths(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[int]:
-        tokenise = self._call(add_special_tokens, return_attention_mask=False)
-        return [len(ids) for chunk in _chunks(texts) for ids in tokenise(chunk)["input_ids"]]
+        found = self._tokenized(texts, "input_ids", add_special_tokens, return_attention_mask=False)
+        return [len(ids) for ids in found]
 
     def _offsets(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[tuple[int, int]]]:
         if not getattr(self._tokenizer, "is_fast", False):
@@ -79,16 +76,19 @@ class ModelTokens:
                 f"{type(self._tokenizer).__name__} does not map tokens back to characters: use a model with a fast "
                 "tokenizer (tokenizer.json)."
             )
-        tokenise = self._call(add_special_tokens, return_offsets_mapping=True)
-        return [offsets for chunk in _chunks(texts) for offsets in tokenise(chunk)["offset_mapping"]]
+        return list(self._tokenized(texts, "offset_mapping", add_special_tokens, return_offsets_mapping=True))
 
-    def _call(self, add_special_tokens: bool, **options: Any) -> Callable[[list[str]], Any]:
-        settings = {"add_special_tokens": add_special_tokens, "truncation": False, "padding": False, **options}
-        return lambda texts: self._tokenizer(texts, verbose=False, **settings)
+    def _tokenized(self, texts: Sequence[str], entry: str, special: bool, **options: Any) -> Iterator[Any]:
+        # The tokenizer's threads are wanted here; a fork later on would only print a warning about them.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+        whole = {"truncation": False, "padding": False, "verbose": False}
+        for start in range(0, len(texts), _AT_ONCE):
+            part = list(texts[start : start + _AT_ONCE])
+            yield from self._tokenizer(part, add_special_tokens=special, **whole, **options)[entry]
 
 
 class Characters:
-    """Stands in for a tokenizer where a model shows none: one character counts as one."""
+    """Counts characters, for a model that shows no tokenizer."""
 
     unit = "characters"
     window: int | None = None
@@ -96,8 +96,7 @@ class Characters:
     def count(self, texts: Sequence[str]) -> list[int]:
         return [len(text) for text in texts]
 
-    def count_whole(self, texts: Sequence[str]) -> list[int]:
-        return [len(text) for text in texts]
+    count_whole = count
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         return [text[:length].rstrip() for text in texts]
@@ -108,16 +107,6 @@ def counter_of(model: SentenceTransformer, prompt: str = "") -> ModelTokens | Ch
     tokenizer = getattr(model, "tokenizer", None)
     known = callable(tokenizer) or isinstance(tokenizer, Tokenizer)
     return ModelTokens(model, prompt) if known else Characters()
-
-
-def document_prompt(model: SentenceTransformer) -> str:
-    """What `encode_document` puts before a text."""
-    return prompt_of(model, "document")
-
-
-def query_prompt(model: SentenceTransformer) -> str:
-    """What `encode_query` puts before a text."""
-    return prompt_of(model, "query")
 
 
 def prompt_of(model: SentenceTransformer, side: Side) -> str:
@@ -141,13 +130,6 @@ def tokens_of_spans(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> li
     return [np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans]
 
 
-def _shifted(offsets: np.ndarray, prompt: int) -> np.ndarray:
-    special = offsets[:, 0] == offsets[:, 1]
-    shifted = offsets - prompt
-    shifted[special] = 0
-    return shifted
-
-
 def _positions(model: SentenceTransformer) -> int | None:
     """How many positions the weights have; relative and rotary positions may have no limit."""
     transformer = getattr(model, "transformers_model", None)
@@ -159,9 +141,3 @@ def _positions(model: SentenceTransformer) -> int | None:
     table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     return found - (padding + 1 if padding is not None else 0)
-
-
-def _chunks(texts: Sequence[str]) -> list[list[str]]:
-    # The tokenizer's threads are wanted here; a fork later on would only print a warning about them.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    return [list(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE)]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from fairspan.encoding.encoder import Span
 from fairspan.encoding.tokens import ModelTokens, tokens_of_spans
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 
-Span = tuple[int, int]
 # A word of more tokens than this is hardly one; the cut is then not looked for any further back.
 _LONGEST_WORD = 64
 

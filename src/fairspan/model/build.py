@@ -1,15 +1,19 @@
-"""`calibrate`: a calibrated SentenceTransformer from a plain one."""
+"""`calibrate`: a calibrated SentenceTransformer from a plain one; `encode_segments`: documents in known segments."""
 
-from collections.abc import Mapping
-from typing import Any
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
+from torch import nn
 
 from fairspan.calibration.calibration import Calibration, as_calibration
-from fairspan.errors import UnsupportedModel
-from fairspan.model.transformer import CalibratedTransformer, refuse_exported
-from fairspan.model.weights import copy_sharing_weights, refuse_nan
+from fairspan.errors import FairspanError, SegmentError, UnsupportedModel
+from fairspan.model.segments import SegmentedText
+from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers, refuse_exported
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def calibrate(
@@ -35,24 +39,77 @@ def calibrate(
             f"calibrate takes a SentenceTransformer, got {type(model).__name__}: wrap it first, for example "
             "SentenceTransformer('BAAI/bge-m3')."
         )
-    refuse_nan(model)
-    for module in model.modules():
-        if isinstance(module, Transformer):
-            refuse_exported(module)
+    for name, parameter in model.named_parameters():
+        if parameter.is_floating_point() and bool(parameter.isnan().any()):
+            raise FairspanError(
+                f"the model's weight {name!r} contains NaN, so its embeddings would be NaN too: load the checkpoint "
+                "again, or in another dtype if it was converted."
+            )
+    require_transformers(model, "calibrate")
     calibrated = copy_sharing_weights(model)
-    transformers = [module for module in calibrated.modules() if isinstance(module, Transformer)]
-    if not transformers:
+    for module in list(calibrated.modules()):
+        if isinstance(module, Transformer):
+            module.__class__ = CalibratedTransformer
+            module.calibration = wanted
+            module.on_model_ready(calibrated)
+    return calibrated
+
+
+def require_transformers(model: SentenceTransformer, purpose: str) -> list[Transformer]:
+    """The Transformer modules of a model; raise if there is none, or one whose attention cannot be reached."""
+    found = [module for module in model.modules() if isinstance(module, Transformer)]
+    if not found:
         kinds = ", ".join(type(module).__name__ for module in model.children())
         raise UnsupportedModel(
-            f"the model has no Transformer module, only {kinds}: there is no attention to calibrate."
+            f"the model has no Transformer module, only {kinds}: there is no attention to {purpose}."
         )
-    for module in transformers:
+    for module in found:
+        refuse_exported(module)
         if type(module) not in (Transformer, CalibratedTransformer):
             raise UnsupportedModel(
                 f"{type(module).__name__} is a Transformer module with code of its own, which fairspan would "
                 "bypass: rebuild the model with sentence_transformers' Transformer."
             )
-        module.__class__ = CalibratedTransformer
-        module.calibration = wanted
-        module.on_model_ready(calibrated)
-    return calibrated
+    return found
+
+
+def copy_sharing_weights(model: Model) -> Model:
+    """A copy of `model` with modules, configuration and tokenizer of its own, over the same storage.
+
+    Parameters become new objects that view the same memory: moving or casting the copy gives the copy new memory and
+    leaves the original where it was.
+    """
+    memo: dict[int, object] = {}
+    for parameter in model.parameters():
+        # Subclasses of Parameter (quantised weights) carry state of their own and are shared as they are.
+        memo[id(parameter)] = (
+            nn.Parameter(parameter.data, requires_grad=parameter.requires_grad)
+            if type(parameter) is nn.Parameter
+            else parameter
+        )
+    for buffer in model.buffers():
+        memo[id(buffer)] = buffer.detach()
+    return copy.deepcopy(model, memo)
+
+
+def encode_segments(
+    model: SentenceTransformer, documents: Sequence[Sequence[str]] | Sequence[str], **options: Any
+) -> Any:
+    """Embed documents whose segments are known, with one basket for each segment.
+
+    Args:
+        model: a calibrated model.
+        documents: a list of documents, each a list of segments; or one document.
+        options: whatever `model.encode_document` takes.
+
+    Returns:
+        What `model.encode_document` returns: one vector per document.
+    """
+    if not any(module.calibration.strength > 0 for module in calibrated_transformers(model)):
+        raise SegmentError(
+            "segments become baskets only inside a calibrated model: use fairspan.calibrate(model, 'paper') or any "
+            "calibration with a strength above 0."
+        )
+    if documents and all(isinstance(part, str) for part in documents):
+        return model.encode_document(SegmentedText(documents), **options)  # type: ignore[arg-type]
+    return model.encode_document([SegmentedText(document) for document in documents], **options)

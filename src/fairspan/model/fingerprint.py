@@ -10,17 +10,10 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from torch import nn
 
-# Entries of configurations that do not change a vector: names, versions, how attention is computed, and settings that
-# another part of a key holds (the calibration) or that documents never reach (the longest text).
-_IRRELEVANT = {
-    "architectures",
-    "calibration",
-    "dtype",
-    "max_seq_length",
-    "model_kwargs",
-    "torch_dtype",
-    "transformers_version",
-}
+# Entries of configurations that do not change a vector: names, versions, and how attention is computed,
+_IRRELEVANT = {"architectures", "dtype", "model_kwargs", "torch_dtype", "transformers_version"}
+# and settings that another part of a key holds (the calibration) or that documents never reach (the longest text).
+_IRRELEVANT |= {"calibration", "max_seq_length"}
 
 
 def fingerprint(model: SentenceTransformer) -> str:

@@ -1,7 +1,5 @@
 """last2avg (Li et al. 2020): a text is the mean over its tokens of the average of the last two layers."""
 
-from typing import Any
-
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
@@ -13,8 +11,8 @@ from sentence_transformers.sentence_transformer.modules import (
 
 from fairspan.attention.layers import evaluating, probe_input
 from fairspan.errors import UnsupportedModel
+from fairspan.model.build import copy_sharing_weights
 from fairspan.model.transformer import calibrated_transformers
-from fairspan.model.weights import copy_sharing_weights
 
 _LAYERS = "all_layer_embeddings"
 
@@ -51,7 +49,10 @@ def last_two(model: SentenceTransformer) -> SentenceTransformer:
     average = WeightedLayerPooling(width, num_hidden_layers=count - 1, layer_start=count - 2)
     average.to(model.device, model.dtype)
     mean = Pooling(width, "mean", include_prompt=pooling.include_prompt)
-    _rebuild(copied, [(name, transformer), ("last_two", average), (rest[0][0], mean), *rest[1:]])
+    for old, _ in list(copied.named_children()):
+        delattr(copied, old)
+    for new, part in [(name, transformer), ("last_two", average), (rest[0][0], mean), *rest[1:]]:
+        copied.add_module(new, part)
     for module in calibrated_transformers(copied):
         module.on_model_ready(copied)
     return copied
@@ -70,10 +71,3 @@ def _count_layers(transformer: Transformer) -> int:
             f"({len(states)} were given for output_hidden_states=True), so there is no last2avg of it."
         )
     return len(states)
-
-
-def _rebuild(model: SentenceTransformer, modules: list[tuple[str, Any]]) -> None:
-    for name, _ in list(model.named_children()):
-        delattr(model, name)
-    for name, module in modules:
-        model.add_module(name, module)

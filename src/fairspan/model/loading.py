@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import get_device_name
 
@@ -90,8 +91,6 @@ def _is_calibrated(source: str) -> bool:
 
 
 def _torch_dtype(name: str) -> object:
-    import torch
-
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise LoadError(f"there is no dtype {name!r}: use float32, bfloat16, float16 or auto.")

@@ -35,7 +35,7 @@ class PoolingSite:
 
     @property
     def skips_prompt(self) -> bool:
-        """Whether the prompt's tokens are left out of pooling."""
+        """Whether the prompt's tokens are not pooled."""
         return not self.module.include_prompt
 
     def pooled_rows(self, valid: Tensor, prompt_length: int | None) -> Tensor:

@@ -30,7 +30,7 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
         LoadError: if the folder holds no calibrated model, or one that would need code or pickles of its own.
     """
     if options.pop("trust_remote_code", False):
-        raise LoadError("fairspan.load runs no code from a model folder: leave trust_remote_code out.")
+        raise LoadError("fairspan.load runs no code from a model folder: omit trust_remote_code.")
     folder = Path(path) if Path(path).is_dir() else _download(str(path), options)
     _refuse_pickles(folder)
     _refuse_foreign_activations(folder)

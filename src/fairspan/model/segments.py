@@ -31,12 +31,12 @@ class SegmentedText(str):
 
     def __new__(cls, segments: Sequence[str]) -> SegmentedText:
         if isinstance(segments, str) or not all(isinstance(segment, str) for segment in segments):
-            raise SegmentError(f"a document is a list of strings, one a segment, got {segments!r:.80}.")
+            raise SegmentError(f"a document is a list of strings, one per segment, got {segments!r:.80}.")
         if not segments:
             raise SegmentError("a document needs at least one segment, got an empty list.")
         empty = [number for number, segment in enumerate(segments) if not segment.strip()]
         if empty:
-            raise SegmentError(f"segment {empty[0]} of a document of {len(segments)} is empty: leave it out.")
+            raise SegmentError(f"segment {empty[0]} of a document of {len(segments)} is empty: omit it.")
         text = super().__new__(cls, SEPARATOR.join(segments))
         text.segments = tuple(segments)
         lengths = [len(segment) + len(SEPARATOR) for segment in segments[:-1]]
@@ -45,7 +45,7 @@ class SegmentedText(str):
 
     @classmethod
     def cut(cls, text: str, starts: Sequence[int]) -> SegmentedText:
-        """A text as it is, in segments that begin at these characters; what lies before the first goes with it.
+        """A text as it is, in segments that begin at these characters; what comes before the first goes with it.
 
         >>> SegmentedText.cut("First.\\n\\nSecond.", [0, 8]).segments
         ('First.', 'Second.')
@@ -54,9 +54,7 @@ class SegmentedText(str):
             raise SegmentError(f"segments begin at growing places inside the text, got {list(starts)!r:.80}.")
         segments = tuple(text[a:b].strip() for a, b in pairwise([*starts, len(text)]))
         if not all(segments):
-            raise SegmentError(
-                f"segment {segments.index('')} of a document of {len(segments)} is empty: leave it out."
-            )
+            raise SegmentError(f"segment {segments.index('')} of a document of {len(segments)} is empty: omit it.")
         made = super().__new__(cls, text)
         made.segments, made.starts = segments, list(starts)
         return made

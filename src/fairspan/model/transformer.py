@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,18 @@ from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.calibration.temperature import Side
 from fairspan.errors import LoadError, SegmentError, UnsupportedModel
-from fairspan.model.features import TOKENS, PooledFeatures
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
+TOKENS = "token_embeddings"
 
 # Entries of a module's configuration that are handed to transformers, under their new and old names.
-_FOR_TRANSFORMERS = {
-    "model_kwargs",
-    "model_args",
-    "processor_kwargs",
-    "tokenizer_args",
-    "config_kwargs",
-    "config_args",
-}
+_HANDED_ON = {"model_kwargs", "processor_kwargs", "config_kwargs", "model_args", "tokenizer_args", "config_args"}
 
-# Saved beside the model, whose own card does not know how a calibrated model is loaded.
+# Saved with the model, whose own card does not know how a calibrated model is loaded.
 _NOTE = """# A calibrated model
 
 The attention of this model is calibrated by fairspan. Install fairspan, then load it with either of
@@ -107,9 +100,8 @@ class CalibratedTransformer(Transformer):
         segmented = any(isinstance(text, SegmentedText) for text in inputs)
         if segmented:
             processing_kwargs = self._with_offsets(processing_kwargs)
-        features: dict[str, Any] = super().preprocess(
-            inputs, prompt=prompt, processing_kwargs=processing_kwargs, **kwargs
-        )
+        kwargs |= {"prompt": prompt, "processing_kwargs": processing_kwargs}
+        features: dict[str, Any] = super().preprocess(inputs, **kwargs)
         if not features:
             return features
         features[SIDE] = "query" if kwargs.get("task") == "query" else "document"
@@ -134,19 +126,22 @@ class CalibratedTransformer(Transformer):
             features.update(super().forward(inputs, **kwargs))
             return features
 
-        only_pooled = self._reads_only_pooled()
-        plan = self._plan(inputs, side, features.get(SEGMENTS), only_pooled=only_pooled)
+        plan = self._plan(inputs, side, features.get(SEGMENTS), only_pooled=self._reads_only_pooled())
         features.update(super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs))
-        self._check(plan)
+        promised = sorted(plan.layers)
+        if plan.passed != self.depth or plan.calibrated != promised:
+            raise unsupported(
+                self.model,
+                f"was promised a calibration of layers {promised} of {self.depth}, and went through {plan.passed} "
+                f"layers and calibrated {plan.calibrated}",
+            )
         self.path = plan.path
         if not plan.layers or plan.rule.only_pooled_in is None:
             return features
 
         def all_tokens() -> Tensor:
-            complete = self._plan(inputs, side, features.get(SEGMENTS), only_pooled=False)
-            tokens: Tensor = super(CalibratedTransformer, self).forward(
-                dict(inputs), **{PLAN_ARGUMENT: complete}, **kwargs
-            )[TOKENS]
+            complete = {PLAN_ARGUMENT: self._plan(inputs, side, features.get(SEGMENTS), only_pooled=False)}
+            tokens: Tensor = super(CalibratedTransformer, self).forward(dict(inputs), **complete, **kwargs)[TOKENS]
             return tokens
 
         text = torch.arange(plan.rule.pooled.shape[0], device=plan.rule.pooled.device)
@@ -166,22 +161,13 @@ class CalibratedTransformer(Transformer):
             and not torch.compiler.is_compiling()
         )
 
-    def _check(self, plan: Plan) -> None:
-        promised = sorted(plan.layers)
-        if plan.passed != self.depth or plan.calibrated != promised:
-            raise unsupported(
-                self.model,
-                f"was promised a calibration of layers {promised} of {self.depth}, and went through {plan.passed} "
-                f"layers and calibrated {plan.calibrated}",
-            )
-
     def get_config_dict(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config_dict()
         return {**config, "calibration": self.calibration.to_dict()}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         if not safe_serialization:
-            raise LoadError("a calibrated model is saved as safetensors only: leave safe_serialization=True.")
+            raise LoadError("a calibrated model is saved as safetensors only: keep safe_serialization=True.")
         if type(self.model).__module__.startswith("transformers_modules."):
             raise LoadError(
                 f"{type(self.model).__name__} is code from a model folder, which a calibrated model never runs when "
@@ -210,10 +196,61 @@ class CalibratedTransformer(Transformer):
                 f"{model_name_or_path}: {cls.config_file_name} holds no calibration, although modules.json names a "
                 "calibrated module: save the model again."
             )
-        return {name: value for name, value in config.items() if name not in _FOR_TRANSFORMERS}
+        return {name: value for name, value in config.items() if name not in _HANDED_ON}
 
     def __repr__(self) -> str:
         return f"Calibrated{super().__repr__()}"
+
+
+class PooledFeatures(dict[str, Any]):
+    """Features whose token embeddings hold one token per text, the pooled one, until somebody asks for all of them.
+
+    The pooling module reads the one row that it needs. Whoever reads `token_embeddings` after it (an `encode` for
+    token embeddings, a module further on) gets those of all tokens, computed then.
+    """
+
+    def __init__(self, features: dict[str, Any], all_tokens: Callable[[], Tensor]) -> None:
+        super().__init__(features)
+        self._all_tokens: Callable[[], Tensor] | None = all_tokens
+
+    def _complete(self) -> None:
+        if self._all_tokens is not None and "sentence_embedding" in self:
+            compute, self._all_tokens = self._all_tokens, None
+            self[TOKENS] = compute()
+
+    def __getitem__(self, key: str) -> Any:
+        if key == TOKENS:
+            self._complete()
+        return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        # With an iterator of its own, dict(...) and {**...} go through __getitem__ instead of copying the table.
+        self._complete()
+        return super().__iter__()
+
+    def pop(self, key: str, *default: Any) -> Any:
+        self._complete()
+        return super().pop(key, *default)
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
+
+    def __or__(self, other: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        return self.copy() | other
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        self._complete()
+        return super().items()
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        self._complete()
+        return super().values()
 
 
 def refuse_exported(module: Transformer) -> None:

@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from torch import nn
 
 from fairspan.errors import StatisticsError, UnsupportedModel
-from fairspan.model.weights import copy_sharing_weights
+from fairspan.model.build import copy_sharing_weights
 
 # Of the widest direction's variance. A float32 vector holds seven digits: what spreads less than 1e-5 as wide as the
 # widest direction is rounding to a good part, and whitening would blow it up.
@@ -31,8 +31,7 @@ class Whitening:
 
     def __call__(self, vectors: np.ndarray) -> np.ndarray:
         """[N, d] → [N, k]."""
-        whitened: np.ndarray = (np.asarray(vectors, dtype=np.float64) - self.mean) @ self.matrix
-        return whitened
+        return np.asarray((np.asarray(vectors, dtype=np.float64) - self.mean) @ self.matrix)
 
     @property
     def fingerprint(self) -> str:
@@ -47,11 +46,11 @@ def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whit
     Args:
         dimensions: how many directions of largest variance to keep; None keeps all.
 
-    Directions without variance cannot be given any and are left out, so fewer may remain than were asked for.
+    Directions without variance are omitted, so fewer may remain than were asked for.
 
     Raises:
         StatisticsError: if there are not more vectors than directions to keep. N vectors vary in N − 1 directions at
-            most; whitened in all of them, each is as far from every other, whatever it stands for.
+            most; whitened in all of them, all are equally far from each other, whatever their texts.
     """
     given = np.asarray(vectors, dtype=np.float64)
     if given.ndim != 2 or not np.isfinite(given).all():
@@ -118,5 +117,4 @@ def refuse_truncated(model: SentenceTransformer) -> None:
 def _signs(directions: np.ndarray) -> np.ndarray:
     """[k], so that the largest component of every direction is positive: an eigenvector has no sign of its own."""
     largest = np.abs(directions).argmax(axis=0)
-    signs: np.ndarray = np.where(directions[largest, np.arange(directions.shape[1])] < 0, -1.0, 1.0)
-    return signs
+    return np.where(directions[largest, np.arange(directions.shape[1])] < 0, -1.0, 1.0)

@@ -10,12 +10,11 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import AnyEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
-from fairspan.errors import UnsupportedModel
 from fairspan.model.last_two import last_two
-from fairspan.model.whitening import fit_whitening, refuse_truncated, whiten
+from fairspan.model.whitening import fit_whitening, whiten
 from fairspan.runs.fit_part import FitPart
 
 Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
@@ -50,39 +49,28 @@ class Treated:
     prompts: Mapping[str, str]
 
     @cached_property
-    def documents(self) -> AnyEncoder:
+    def documents(self) -> Encoder:
         return self._encoder(self.treatment.for_documents)
 
     @cached_property
-    def segments(self) -> AnyEncoder:
+    def segments(self) -> Encoder:
         """Of segments that are embedded alone."""
         return self._encoder(self.treatment.for_segments)
 
     @cached_property
-    def queries(self) -> AnyEncoder:
+    def queries(self) -> Encoder:
         return self._encoder(self.treatment.for_queries, side="query")
 
-    def _encoder(self, calibration: Calibration, side: Side = "document") -> AnyEncoder:
+    def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
         if not isinstance(self.model, SentenceTransformer):
             return ObjectEncoder(self.model)
         by_segments = side == "document" and self.treatment.baskets == "segments" and calibration.acts
-        return ModelEncoder(
-            self.model,
-            calibration,
-            prompt=self.prompts[side],
-            fingerprint=self.fingerprint,
-            side=side,
-            by_segments=by_segments,
-        )
+        known = {"prompt": self.prompts[side], "fingerprint": self.fingerprint}
+        return ModelEncoder(self.model, calibration, **known, side=side, by_segments=by_segments)
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
-    """The plain model, or the baseline that the treatment names in its place.
-
-    Args:
-        fit: what a whitening is fitted on, embedded as documents are.
-        embed: embeds it.
-    """
+    """The plain model, or the treatment's baseline; a whitening is fitted on `fit`, embedded as documents are."""
     treatment, fingerprint = plain.treatment, f"{plain.fingerprint} {plain.treatment.baseline}"
     if treatment.whitens:
         whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.dimensions)
@@ -91,20 +79,3 @@ def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
     if treatment.baseline == "last2avg":
         return Treated(last_two(plain.model), fingerprint, treatment, plain.prompts)
     return plain
-
-
-def refuse_unsuited(model: SentenceTransformer, treatment: Treatment, *, compares_tokens: bool) -> None:
-    """Raise, before anything is embedded, if a treatment's baseline cannot be made of this model.
-
-    Args:
-        compares_tokens: whether tokens are compared with whole vectors under this treatment.
-    """
-    if treatment.baseline == "last2avg":
-        last_two(model)
-    if treatment.whitens:
-        refuse_truncated(model)
-    if treatment.whitens and compares_tokens:
-        raise UnsupportedModel(
-            f"{treatment.name} moves whole vectors out of the space of the tokens: leave it out, or leave out "
-            "retention and late chunks."
-        )

@@ -50,7 +50,7 @@ def part_of(log: RunLog, label: str = "", room: int = ROOM_FOR_ROWS) -> Part:
 
 
 def facts_of(log: RunLog) -> Pairs:
-    """The few that stand under a run's title."""
+    """The facts shown under a run's title."""
     header = log.header
     found = [("model", model_name(log.model))]
     task, corpus = header.get("task"), header.get("corpus")
@@ -95,7 +95,7 @@ def settings_of(log: RunLog) -> Pairs:
 
 
 def _places(log: RunLog) -> dict[str, str]:
-    """Paths on somebody's disk, which are nothing to mail around, and what a page calls them; the longest first."""
+    """Local paths, which a page must not show, and what it shows instead; the longest first."""
     header, spec = log.header, log.spec
     read = [spec.get(name) for name in ("corpus", "fit_corpus", "labelled", "task")]
     corpus, task = header.get("corpus") or {}, header.get("task") or {}

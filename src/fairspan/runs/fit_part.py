@@ -1,7 +1,7 @@
 """`FitPart`: texts that a whitening is fitted on, none of which is tested."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -16,12 +16,13 @@ from fairspan.encoding.encoder import Text
 from fairspan.errors import CorpusError
 from fairspan.retrieval.chunks import chunk_documents
 from fairspan.retrieval.task import Passage
-from fairspan.runs.untested import overlaps
 
 # The longest text to fit on. Longer segments are cut into several at the ends of sentences.
 _TOKENS = 128
 # Texts for each dimension. With fewer, what is whitened is the accident of the draw; more would change little.
 _LEAST, _MOST = 2, 10
+# Two texts that share so many characters from the beginning of one of them are parts of one text.
+_HEAD = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def choose_fit_part(
 ) -> FitPart:
     """What the whitenings among `treatments` are fitted on.
 
-    A segment of the corpus is left out in all its languages if in any of them it begins in a tested text, or a tested
+    A segment of the corpus is omitted in all its languages if in any of them it begins in a tested text, or a tested
     text begins in it. What remains is cut into texts of at most 128 tokens.
 
     Args:
@@ -62,7 +63,7 @@ def choose_fit_part(
         tested: every text that is measured, queries included.
 
     Raises:
-        CorpusError: if there is no corpus, or it leaves fewer than two texts a dimension.
+        CorpusError: if there is no corpus, or it leaves fewer than two texts per dimension.
     """
     fitted = [treatment for treatment in treatments if treatment.whitens]
     if not fitted:
@@ -73,7 +74,9 @@ def choose_fit_part(
             "corpus of other texts with [[fit_corpus=]]."
         )
     corpus = Corpus.read(source, languages, partial=True)
-    texts = _cut(_untested(corpus, tested), counter)
+    seen = overlaps([segment.text for segment in corpus.segments], tested)
+    gone = {segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested}
+    texts = _cut([segment for segment in corpus.segments if segment.id not in gone], counter)
     width = int(model.get_embedding_dimension() or 0)
     for treatment in fitted:
         _refuse_few(treatment, width, len(texts), corpus.name)
@@ -87,10 +90,28 @@ def choose_fit_part(
     return FitPart(tuple(Text(text, length) for text, length in zip(texts, lengths, strict=True)), (note,))
 
 
-def _untested(corpus: Corpus, tested: Iterable[str]) -> list[Segment]:
-    seen = overlaps([segment.text for segment in corpus.segments], tested)
-    gone = {segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested}
-    return [segment for segment in corpus.segments if segment.id not in gone]
+def overlaps(texts: Sequence[str], tested: Iterable[str]) -> list[bool]:
+    """For each text whether it begins somewhere in a tested text, or a tested text begins somewhere in it.
+
+    White space does not count. A text of fewer than 40 characters, such as a title or a short opening, may occur
+    anywhere by chance: it counts only if the other text begins with it.
+    """
+    own = [" ".join(text.split()) for text in texts]
+    others = {" ".join(text.split()) for text in tested}
+    begun = _found({text[:_HEAD] for text in own}, others)
+    heads = {text[:_HEAD] for text in others}
+    return [text[:_HEAD] in begun or bool(_found(heads, [text])) for text in own]
+
+
+def _found(heads: Collection[str], texts: Iterable[str]) -> set[str]:
+    """Those of the heads that occur in any of the texts, short ones at its beginning."""
+    short = {len(head) for head in heads if len(head) < _HEAD}
+    found: set[str] = set()
+    for text in texts:
+        parts = {text[start : start + _HEAD] for start in range(len(text) - _HEAD + 1)}
+        parts |= {text[:length] for length in short}
+        found |= {part for part in parts if part in heads}
+    return found
 
 
 def _cut(segments: Sequence[Segment], counter: TokenCounter) -> list[str]:

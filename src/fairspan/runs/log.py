@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -26,11 +27,7 @@ from fairspan.runs.facts import part_of
 
 FORMAT = 1
 HEADER, ROWS = "run.json", "rows.parquet"
-UNFINISHED = {
-    "running": "this run has not finished",
-    "interrupted": "this run was interrupted",
-    "failed": "this run failed",
-}
+_UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
 
 
@@ -39,7 +36,6 @@ class RunLog(Result):
     """What a run left on disk, and what its study shows of it.
 
     Attributes:
-        folder: where it lies.
         header: `run.json`: format, verb, run, status, spec, seeds, versions, model, corpus, timings, notes.
         rows: one measured value per row; see `fairspan.runs.rows.SCHEMA`.
         show: makes the view of such a log.
@@ -96,8 +92,8 @@ class RunLog(Result):
         """What a reader of a run that is not complete must know; empty if it is."""
         if self.status == "complete":
             return ""
-        how = UNFINISHED.get(self.status, f"this run is {self.status}")
-        return f"{how}: {len(self.measured)} of {len(self.treatments)} treatments were measured"
+        how = _UNFINISHED.get(self.status, f"is {self.status}")
+        return f"this run {how}: {len(self.measured)} of {len(self.treatments)} treatments were measured"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
@@ -185,7 +181,6 @@ class LogWriter:
             "notes": [],
             **header,
         }
-        _guard(lambda: folder.mkdir(parents=True, exist_ok=True), folder)
         self._write_header()
 
     @property
@@ -196,8 +191,8 @@ class LogWriter:
     def add(self, rows: pl.DataFrame) -> None:
         """Append rows and write all there are."""
         self._rows.append(rows)
-        whole = pl.concat(self._rows)
-        _guard(lambda: _replace(self.folder / ROWS, lambda file: whole.write_parquet(file)), self.folder)
+        whole = self.rows
+        _replace(self.folder / ROWS, whole.write_parquet)
         self.header["rows"] = len(whole)
         self._write_header()
 
@@ -208,7 +203,7 @@ class LogWriter:
 
     def _write_header(self) -> None:
         text = json.dumps(self.header, indent=2, ensure_ascii=False) + "\n"
-        _guard(lambda: _replace(self.folder / HEADER, lambda file: file.write_text(text, "utf-8")), self.folder)
+        _replace(self.folder / HEADER, lambda file: file.write_text(text, "utf-8"))
 
 
 def library_versions() -> dict[str, str]:
@@ -222,27 +217,24 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def _replace(file: Path, write: Any) -> None:
+def _replace(file: Path, write: Callable[[Path], Any]) -> None:
     # The process's number keeps two writers of one run from sharing a half-written file.
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         write(partial)
         with partial.open("rb") as written:
             os.fsync(written.fileno())
         partial.replace(file)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
-def _guard(action: Any, folder: Path) -> None:
-    try:
-        action()
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError | pl.exceptions.PolarsError):
+            raise
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise LogError(
-            f"the run's folder {folder} cannot be written ({reason}): make room or choose another with [[out=]]. "
-            "Vectors that were computed are in the store, and the same command goes on from there."
+            f"the run's folder {file.parent} cannot be written ({reason}): make room or choose another with "
+            "[[out=]]. Vectors that were computed are in the store, and the same command continues from there."
         ) from error
 
 

@@ -44,33 +44,12 @@ def as_rows(columns: Mapping[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(filled, schema=SCHEMA)
 
 
-def position_rows(
-    documents: Sequence[Document], values: Sequence[np.ndarray], *, run: str, model: str, treatment: str, measure: str
-) -> pl.DataFrame:
-    """One row for each document and position, given the [n] values of each document."""
-    flat = [
-        (document, position, key, tokens, float(value))
-        for document, found in zip(documents, values, strict=True)
-        for position, (key, tokens, value) in enumerate(
-            zip(document.keys, document.tokens, found, strict=True), start=1
-        )
+def position_rows(documents: Sequence[Document], values: Sequence[np.ndarray], **label: str) -> pl.DataFrame:
+    """One row per document and position, given the [n] values of each; `label`: run, model, treatment, measure."""
+    names = ("set", "order", "document", "lead", "later", "n", "position", "segment", "language", "tokens", "value")
+    rows = [
+        (one.set, one.order, one.name, one.plan.lead, one.plan.later, one.n, position, *key, tokens, float(value))
+        for one, found in zip(documents, values, strict=True)
+        for position, (key, tokens, value) in enumerate(zip(one.keys, one.tokens, found, strict=True), start=1)
     ]
-    return as_rows(
-        {
-            "run": run,
-            "model": model,
-            "treatment": treatment,
-            "measure": measure,
-            "set": [document.set for document, *_ in flat],
-            "order": [document.order for document, *_ in flat],
-            "document": [document.name for document, *_ in flat],
-            "position": [position for _, position, *_ in flat],
-            "segment": [key[0] for _, _, key, _, _ in flat],
-            "language": [key[1] for _, _, key, _, _ in flat],
-            "lead": [document.plan.lead for document, *_ in flat],
-            "later": [document.plan.later for document, *_ in flat],
-            "n": [document.n for document, *_ in flat],
-            "tokens": [tokens for *_, tokens, _ in flat],
-            "value": [value for *_, value in flat],
-        }
-    )
+    return as_rows({**label, **{name: [row[place] for row in rows] for place, name in enumerate(names)}})

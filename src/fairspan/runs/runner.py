@@ -15,9 +15,8 @@ import numpy as np
 from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.encoder import Encoder, Text
-from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.fill import Tally, fill, refuse_unread_end
 from fairspan.encoding.store import Store, default_store
-from fairspan.encoding.whole import refuse_unread_end
 from fairspan.errors import DesignError, LogError
 from fairspan.report.view import View
 from fairspan.runs.bases import Treated, embed_through

@@ -15,12 +15,9 @@ class Side:
     treatment: str
 
     def __post_init__(self) -> None:
-        if self.treatment not in self.log.treatments:
-            there = ", ".join(self.log.treatments)
-            raise LogError(f"the run {self.log.run} has no treatment {self.treatment!r}, only {there}.")
-        if self.treatment not in self.log.measured:
-            there = ", ".join(self.log.measured)
-            raise LogError(f"the run {self.log.run} has not measured {self.treatment!r}, only {there}.")
+        for there, lacks in ((self.log.treatments, "has no treatment"), (self.log.measured, "has not measured")):
+            if self.treatment not in there:
+                raise LogError(f"the run {self.log.run} {lacks} {self.treatment!r}, only {', '.join(there)}.")
 
     def __str__(self) -> str:
         return f"{self.log.run}: {self.treatment}"

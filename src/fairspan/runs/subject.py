@@ -12,12 +12,14 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.treatment import Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Encodes
-from fairspan.encoding.tokens import Characters, counter_of, document_prompt, query_prompt
+from fairspan.encoding.tokens import Characters, counter_of, prompt_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.fingerprint import fingerprint
+from fairspan.model.last_two import last_two
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
 from fairspan.model.transformer import calibrated_transformers
-from fairspan.runs.bases import Embed, Treated, refuse_unsuited, treat
+from fairspan.model.whitening import refuse_truncated
+from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.progress import Progress, Silent
 
@@ -99,8 +101,7 @@ class Subject:
     def budget(self, batch_tokens: int | None) -> int:
         """Tokens in a batch, padding included."""
         if batch_tokens is None:
-            on_gpu = getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda"
-            return 65536 if on_gpu else 4096
+            return 65536 if getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda" else 4096
         require_whole("batch_tokens", batch_tokens)
         return batch_tokens
 
@@ -109,7 +110,7 @@ class Subject:
         given = {side: text for side, text in (("document", document), ("query", query)) if text is not None}
         if not self.is_open and any(given.values()):
             raise UnsupportedModel(
-                f"{type(self.model).__name__} takes texts as they are: put the prompt before them yourself."
+                f"{type(self.model).__name__} takes texts without a prompt: put the prompt before them yourself."
             )
         return replace(self, prompts={**self.prompts, **given}) if given else self
 
@@ -122,15 +123,22 @@ class Subject:
     def refuse_unsuited(
         self, treatments: Sequence[Treatment], *, on_tokens: Sequence[Treatment] = (), beyond: Sequence[str] = ()
     ) -> None:
-        """Raise, before anything is embedded, if the model cannot be measured as was asked.
+        """Raise, before anything is embedded, if the model cannot be measured under these treatments.
 
-        Args:
-            on_tokens: treatments under which tokens are compared with whole vectors.
-            beyond: what else was asked for that only a SentenceTransformer can do.
+        Under those `on_tokens` tokens are compared with whole vectors; `beyond` names what else was asked for that
+        only a SentenceTransformer can do.
         """
         if self.is_open:
             for treatment in treatments:
-                refuse_unsuited(self.model, treatment, compares_tokens=treatment in on_tokens)
+                if treatment.baseline == "last2avg":
+                    last_two(self.model)
+                if treatment.whitens:
+                    refuse_truncated(self.model)
+                if treatment.whitens and treatment in on_tokens:
+                    raise UnsupportedModel(
+                        f"vectors of {treatment.name} are not comparable with token vectors: omit it, or omit "
+                        "retention and late chunks."
+                    )
             return
         left = [*(treatment.name for treatment in treatments if treatment.acts), *beyond]
         if left:
@@ -142,12 +150,7 @@ class Subject:
     def under(
         self, treatment: Treatment, *, embed: Embed, fit: FitPart | None = None, lasting: bool = True
     ) -> Treated:
-        """The model under a treatment.
-
-        Args:
-            embed: embeds what a treatment is fitted on.
-            lasting: whether keys of vectors outlast the process; otherwise the weights are not hashed.
-        """
+        """The model under a treatment; `embed` embeds what it is fitted on. Weights are hashed for `lasting` keys."""
         known = (self.fingerprint or "") if lasting else ""
         return treat(Treated(self.model, known, treatment, self.prompts), fit=fit or FitPart(), embed=embed)
 
@@ -159,12 +162,7 @@ def open_subject(
     loading: Loading | None = None,
     progress: Progress | None = None,
 ) -> Subject:
-    """The model under study.
-
-    Args:
-        name: what logs call it; by default the name that it was loaded by.
-        loading: how to load a model that is given by its name.
-    """
+    """The model under study, under the `name` that logs show; by default the name that it was loaded by."""
     if model is None or isinstance(model, str):
         name = name or model or DEFAULT_MODEL
         (progress or Silent()).stage(f"loading {model or DEFAULT_MODEL}")
@@ -179,5 +177,5 @@ def open_subject(
                 f"{kind} has no encode(list[str]): give a SentenceTransformer or an object with it."
             )
         return Subject(name or kind, model, {"document": "", "query": ""})
-    prompts = {"document": document_prompt(model), "query": query_prompt(model)}
+    prompts = {"document": prompt_of(model, "document"), "query": prompt_of(model, "query")}
     return Subject(name or str(model.model_card_data.base_model or type(model).__name__), model, prompts)

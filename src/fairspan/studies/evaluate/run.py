@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.calibration.treatment import AnyTreatment, Treatment
-from fairspan.encoding.encoder import AnyEncoder, Text
+from fairspan.encoding.encoder import Encoder, Text
 from fairspan.model.loading import Loading
 from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble
 from fairspan.retrieval.measured import MeasuredTask
@@ -225,7 +225,7 @@ class _Search:
         rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
         return rows, (len(index.vectors), index.vectors.nbytes)
 
-    def _index(self, names: Sequence[str], plan: IndexPlan, encoder: AnyEncoder) -> Vectors:
+    def _index(self, names: Sequence[str], plan: IndexPlan, encoder: Encoder) -> Vectors:
         late = plan.kind.startswith("late")
         key = encoder.span_key if late else encoder.key
         texts = [plan.texts[name] for name in names]

@@ -12,10 +12,9 @@ from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, Tre
 from fairspan.corpus.marked_text import NAMES
 from fairspan.encoding.attention_profile import by_segment
 from fairspan.encoding.attention_rows import attention_rows
-from fairspan.encoding.encoder import AnyEncoder, Encodes, ObjectEncoder, Text, refuse_other_spaces
-from fairspan.encoding.fill import Tally
+from fairspan.encoding.encoder import Encoder, Encodes, ObjectEncoder, Text, refuse_other_spaces
+from fairspan.encoding.fill import Tally, refuse_unread_end
 from fairspan.encoding.store import Store
-from fairspan.encoding.whole import refuse_unread_end
 from fairspan.encoding.window import cutting
 from fairspan.errors import DesignError, EncodingError, UnsupportedModel, require_whole
 from fairspan.model.loading import Loading
@@ -149,7 +148,7 @@ class _Look:
         profile = by_segment(row, _clipped(self.lens.spans, len(text)))
         return tuple(profile.segments.mean(axis=0).tolist()), float((profile.special + profile.other).mean())
 
-    def _retention(self, encoder: AnyEncoder, alone: np.ndarray) -> tuple[float | None, ...] | None:
+    def _retention(self, encoder: Encoder, alone: np.ndarray) -> tuple[float | None, ...] | None:
         """τ of each segment that the model sees; None for models that are not mean-pooled."""
         prefix = self.lens.prefix
         model = self.subject.transformer("retention")
