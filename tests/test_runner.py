@@ -514,7 +514,7 @@ def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
 @pytest.mark.slow
 def test_a_model_that_fails_on_a_batch(shell: Shell) -> None:
     ended = shell.start(before=_FAILING).wait()
-    ended.failed_in_one_line("the model failed on a batch", "illegal memory access", "the same command goes on")
+    ended.failed_in_one_line("the model failed on a batch", "illegal memory access", "the same command continues")
     header = header_of(shell.run)
     assert header["status"] == "failed"
     assert ended.lines[0] == f"fairspan: {header['error']}"
