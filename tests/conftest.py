@@ -143,3 +143,11 @@ def granite(shared: Path) -> SentenceTransformer:
     if not folder.is_dir():
         pytest.skip("needs ../shared/models/granite-embedding-30m-english")
     return SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with real weights are slow tests."""
+    for item in items:
+        if {"minilm", "granite"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)

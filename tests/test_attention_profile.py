@@ -121,6 +121,7 @@ def test_plain_models_agree_with_eager_attention(
 
 
 @pytest.mark.parametrize(("architecture", "pooling", "padding_side"), [*ONE_EACH, *REPRESENTATIVES])
+@pytest.mark.slow
 def test_calibrated_models_agree_with_whole_matrices(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:

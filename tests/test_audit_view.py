@@ -321,6 +321,7 @@ ODD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("inference", ["auto", "z", "wild"])
+@pytest.mark.slow
 def test_odd_values_are_strict_json_and_can_be_shown(tmp_path: Path, odd: str, inference: str) -> None:
     """Two sets are the least that a design allows; cosines may be negative; a broken model may give constants."""
     log = simulated_log(tmp_path / "run", [simulated_rows(**ODD[odd])], spec={"inference": inference})
@@ -606,6 +607,7 @@ WHOLE_GRID = [(one, one) for one in LANGUAGES] + [
 ]
 
 
+@pytest.mark.slow
 def test_many_plans_come_on_pages_by_the_later_language(tmp_path: Path) -> None:
     """The plans of IRF's whole grid: six languages, and four later ones with each other lead."""
     log = audit_log(tmp_path / "run", plans=WHOLE_GRID, sizes=(3, 6), measures=["representation"], sets=1)
@@ -816,6 +818,7 @@ def test_languages_keep_their_names(tmp_path: Path) -> None:
 # --- figures
 
 
+@pytest.mark.slow
 def test_every_chart_is_told_in_a_sentence_and_drawn(view: View, tmp_path: Path) -> None:
     charts = list(view.charts())
     names = [chart.name for chart in charts]

@@ -634,6 +634,7 @@ def test_the_store_holds_everything(prepared: Prepared, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("calls", [3, 9])
+@pytest.mark.slow
 def test_an_interrupted_audit_goes_on(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
@@ -701,6 +702,7 @@ class Counted(Silent):
         self.done += amount
 
 
+@pytest.mark.slow
 def test_progress_ends_at_what_it_announced(prepared: Prepared, corpus: str, tmp_path: Path) -> None:
     """What is fitted on is counted, whether it is computed or found in the store, and once for each whitening."""
     own = 4 * sum(text.length for text in chain(*prepared.texts()))
@@ -788,6 +790,7 @@ def ranks(
 SEARCHED = ["none", "whitening", "last2avg", "whitening+temperature=0.5"]
 
 
+@pytest.mark.slow
 def test_a_search_of_pages_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     """Every reciprocal rank, from whitenings fitted here on the segments that stand on no page."""
     model = make_tiny("bert", "mean")
@@ -844,6 +847,7 @@ def test_a_short_opening_on_a_page_takes_its_whole_segment_out(make_tiny: Make, 
     assert not share([text.text for text in prepared.fit.texts], [*parts, *(query.text for query in task.queries)])
 
 
+@pytest.mark.slow
 def test_a_search_is_found_again(
     make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -953,6 +957,7 @@ def test_in_mteb(make_tiny: Make, search: Callable[..., Any], other_corpus: str,
 # On the command line.
 
 
+@pytest.mark.slow
 def test_commands(run: Run, make_tiny: Make, corpus: str, other_corpus: str, tmp_path: Path) -> None:
     model = str(tmp_path / "model")
     make_tiny("bert", "mean").save_pretrained(model)

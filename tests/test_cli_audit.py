@@ -167,6 +167,7 @@ def test_treatments_with_a_list_can_be_typed(run: Run, usual: list[str | Path]) 
 
 
 @pytest.mark.parametrize("inference", ["z", "cr3", "wild", "two-way"])
+@pytest.mark.slow
 def test_every_inference_can_be_asked_for(run: Run, usual: list[str | Path], inference: str) -> None:
     done = run(*usual, "--inference", inference, "--json")
     assert done.code == 0, done.err

@@ -73,6 +73,7 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     assert [one["length"] for one in said["suggestion"]] == [10, 40]
 
 
+@pytest.mark.slow
 def test_the_default_command(run: Run, model: Path, tmp_path: Path) -> None:
     """The sample in English, and lengths, temperatures and spectra that nobody named.
 

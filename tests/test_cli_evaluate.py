@@ -166,6 +166,7 @@ def test_questions_whose_answers_are_known(run: Run, model: Path, questions: Pat
     assert sorted(log.rows["position"].unique()) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_shown_can_be_compared(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
     for seed in ("a", "b"):
         assert run(*usual, "--out", seed, "--store", f"{seed}.db").code == 0
@@ -183,6 +184,7 @@ def test_a_run_that_was_shown_can_be_compared(run: Run, usual: list[str | Path],
 
 
 @pytest.mark.parametrize("name", ["positions.png", "positions.svg", "positions.pdf"])
+@pytest.mark.slow
 def test_a_picture_is_drawn_beside_the_results(run: Run, usual: list[str | Path], tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
     done = run(*usual, "--picture", name, "--json")

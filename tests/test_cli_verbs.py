@@ -34,6 +34,7 @@ def typed(verb: Verb, place: Path, **changes: Any) -> list[str]:
 
 
 @EVERY_VERB
+@pytest.mark.slow
 def test_the_default_folder_belongs_to_the_command(run: Run, verb: Verb, place: Path, tmp_path: Path) -> None:
     """The same command finds its run again, another has another folder, and --fresh writes it anew."""
     first = run(*typed(verb, place, json=True))

@@ -251,6 +251,7 @@ def test_word_control_by_hand(done: Done) -> None:
         )
 
 
+@pytest.mark.slow
 def test_spectra_are_those_of_the_function(done: Done) -> None:
     """The first two documents of every length, under the plain model and under the temperature."""
     quantities = ("filter_rate", "sigma_a", "sigma_s", "theorem_2", "theorem_3")

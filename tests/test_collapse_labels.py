@@ -109,6 +109,7 @@ def told(
     return found
 
 
+@pytest.mark.slow
 def test_accuracy_and_entropy_by_hand(log: RunLog, model: SentenceTransformer, files: dict[str, str]) -> None:
     summary = summarize_length(log)
     models = {"none": model, TREATMENTS[1]: fairspan.calibrate(model, "tempscale", temperature=0.5)}
@@ -244,6 +245,7 @@ def test_nothing_is_scheduled_where_nothing_is_suggested(tmp_path: Path) -> None
 # Baselines.
 
 
+@pytest.mark.slow
 def test_last2avg_in_a_study(model: SentenceTransformer, files: dict[str, str], tmp_path: Path) -> None:
     """Its numbers are those of the model that averages two layers; of its attention nothing new is said."""
     given = options(files, temperatures=[1.0], treatments=["last2avg"], spectra=1)

@@ -25,6 +25,7 @@ from tests.tiny import words
         pytest.param("qwen3", "lasttoken", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_calibrated_transformer_is_one_graph(
     make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str, settings: dict[str, Any]
 ) -> None:

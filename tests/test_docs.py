@@ -47,6 +47,7 @@ def without_prints(code: str) -> str:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name)
+@pytest.mark.slow
 def test_code_on_a_page_runs(
     page: Path, make_tiny: Callable[..., SentenceTransformer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

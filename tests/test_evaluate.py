@@ -976,6 +976,7 @@ def fading(monkeypatch: pytest.MonkeyPatch, last: Mapping[str, float]) -> list[d
 
 
 @pytest.mark.parametrize(("first", "second"), [("fades", "even"), ("even", "fades")])
+@pytest.mark.slow
 def test_what_fades_is_found_out_and_what_helps_is_advised(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str, second: str
 ) -> None:
@@ -1218,6 +1219,7 @@ def test_an_audit_is_not_given_what_a_search_has_cut(
     ],
     ids=["twin", "indexes", "passed over", "passed over with cross"],
 )
+@pytest.mark.slow
 def test_progress_ends_at_what_it_announced(
     make_tiny: Make, beir: str, measured: Evaluate, options: dict[str, Any]
 ) -> None:

@@ -259,6 +259,7 @@ ODD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.slow
 def test_odd_texts_give_what_a_plain_model_gives(
     representative: SentenceTransformer, settings: dict[str, Any]
 ) -> None:

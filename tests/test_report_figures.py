@@ -162,6 +162,7 @@ def test_large_sizes_are_short() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4, 12, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_any_number_of_panels_is_legible(count: int) -> None:
     plans = tuple(f"plan {number}" for number in range(count))
     figure = draw(replace(profiles(sizes=(3,), plans=plans), subtitle=""))
@@ -359,6 +360,7 @@ def test_a_fixed_axis_and_one_for_all() -> None:
 # --- files
 
 
+@pytest.mark.slow
 def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     kinds = ("svg", "PNG", ".pdf")
     few = replace(view(), sections=view().sections[2:], picture="")

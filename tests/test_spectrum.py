@@ -70,6 +70,7 @@ def test_plain_models_agree_with_the_svd(make_tiny: Make, architecture: str, pad
 
 @pytest.mark.parametrize("temperature", [0.8, 0.5, [(20, 0.9), (50, 0.5)]])
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "qwen3", "t5", "mpnet"])
+@pytest.mark.slow
 def test_temperatures(make_tiny: Make, architecture: str, temperature: Any) -> None:
     """Also one that depends on the length, in one batch, and one that divides T5's position bias too."""
     model = make_tiny(architecture, "mean")
@@ -93,6 +94,7 @@ def test_temperatures(make_tiny: Make, architecture: str, temperature: Any) -> N
         {"basket_size": 16, "rows": "all", "short_texts": "ramp", "layers": [1, 3]},
     ],
 )
+@pytest.mark.slow
 def test_baskets(make_tiny: Make, architecture: str, padding_side: str, settings: dict[str, Any]) -> None:
     """σ_a of the calibrated matrix, where only the pooled row or every row is calibrated."""
     fair = fairspan.calibrate(make_tiny(architecture, "lasttoken", padding_side=padding_side), **settings)
@@ -323,6 +325,7 @@ def test_dc_is_the_zeroth_frequency() -> None:
 
 
 @pytest.mark.parametrize(("architecture", "padding_side"), PADDED)
+@pytest.mark.slow
 def test_norms_agree_with_output_hidden_states(make_tiny: Make, architecture: str, padding_side: str) -> None:
     """By numpy from the hidden states that the model itself returns, in float64: some hundred roundings of 1e-16."""
     model = copy.deepcopy(make_tiny(architecture, "mean", padding_side=padding_side)).double()

@@ -310,6 +310,7 @@ def test_the_arms_of_a_grid_stand_in_it_alone(summary: RetrievalSummary, grid: T
     assert [one.name for one in view.tables()] == ["temperature-grid", "quality", "advice", "index-costs"]
 
 
+@pytest.mark.slow
 def test_json_and_picture(run: Run, model: SentenceTransformer, beir: str, tmp_path: Path) -> None:
     """The command gives what the functions give; the picture is the grid's."""
     pytest.importorskip("matplotlib")
