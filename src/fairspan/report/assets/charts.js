@@ -33,7 +33,7 @@
     if (length > room) node.textContent = `${text.slice(0, Math.max(1, Math.floor((text.length * room) / length) - 1)).join("")}…`;
   };
 
-  // What one points at, or has reached with the keys, is told in one place.
+  // One tooltip shows the mark under the pointer or the keyboard focus.
   const tell = (node, text) => {
     node.setAttribute("aria-label", text.replaceAll("\n", "; "));
     const show = () => {
