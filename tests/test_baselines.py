@@ -351,7 +351,7 @@ def test_names(name: str, baseline: str, calibration: Calibration, dimensions: i
     found = as_treatment(name)
     assert (found.name, found.baseline, found.calibration) == (name.strip(), baseline, calibration)
     assert (found.whitens, found.dimensions, found.acts) == (baseline != "last2avg", dimensions, True)
-    assert found.baskets == ("segments" if "segments" in name else "tokens")
+    assert found.by_segments == ("segments" in name)
     assert Treatment.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 

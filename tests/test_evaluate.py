@@ -841,7 +841,7 @@ def test_twins_are_measured_beside_their_treatments() -> None:
     assert sorted(names(["none", only, B8])) == sorted(["none", only, B8]), "none is measured twice"
     assert names([{"name": "mine", "preset": "tempscale"}]) == ["mine", "mine+sides=document"]
     spec = make_evaluation(treatments=["none", f"{B8}+baskets=segments"])
-    assert spec.measured[-1].baskets == "segments"
+    assert spec.measured[-1].by_segments
     assert (spec.measured[-1].for_queries.acts, spec.measured[-1].for_documents.acts) == (False, True)
     assert spec.twin_of(spec.measured[-1]) == spec.measured[1]
     assert all(spec.twin_of(one) is None for one in spec.measured[:2])

@@ -22,6 +22,7 @@ SpecialBasket = str | float
 Layers = str | int | tuple[int, ...]
 
 LAYER_NAMES = ("last_half", "last", "all")
+TILE_LAYER_NAMES = ("all", "first_three_quarters", "first_half")
 ROWS = ("auto", "pooling", "all")
 SIDES = ("both", "document", "query")
 SHORT_TEXTS = ("calibrate", "leave", "ramp")
@@ -51,9 +52,16 @@ class Calibration:
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
         scale_position_bias: whether the temperature also divides an additive position bias (T5, MPNet). The
             published equation does not, the published code does.
+        tile_size: tokens per tile, or None to read texts as the plain model does. In tiles, a token sees its own tile
+            and the shared tokens (special tokens and prompt), and positions start again in every tile.
+        tile_layers: the layers that are tiled: "all", "first_three_quarters", "first_half" or an int k for the first
+            k. Positions start again in every tile whatever this says.
+        tile_reach: how many tiles on either side a token sees besides its own.
 
     >>> Calibration.preset("retrieval").strength
     0.5
+    >>> Calibration.preset("tiles").tile_size
+    64
     """
 
     basket_size: int = 128
@@ -66,11 +74,14 @@ class Calibration:
     temperature: Temperature = 1.0
     sides: str = "both"
     scale_position_bias: bool = False
+    tile_size: int | None = None
+    tile_layers: str | int = "all"
+    tile_reach: int = 0
 
     FORMAT: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.basket_size, bool) or not isinstance(self.basket_size, int) or self.basket_size < 1:
+        if not _is_whole(self.basket_size, 1):
             raise CalibrationError(
                 f"basket_size must be a whole number of at least 1, got {self.basket_size!r} (128 is the published "
                 "default)."
@@ -94,10 +105,30 @@ class Calibration:
                 f"sides={self.sides!r} already limits the calibration to one side: "
                 "give one temperature instead of one for each side."
             )
+        self._check_tiles()
+
+    def _check_tiles(self) -> None:
+        if self.tile_size is not None and not _is_whole(self.tile_size, 1):
+            raise CalibrationError(
+                f"tile_size must be a whole number of at least 1, or None for no tiles, got {self.tile_size!r} (64 is "
+                "the default of the preset 'tiles')."
+            )
+        if not (_is_whole(self.tile_layers, 1) or self.tile_layers in TILE_LAYER_NAMES):
+            raise CalibrationError(
+                f"tile_layers must be {', '.join(map(repr, TILE_LAYER_NAMES))} or the number of first layers (1 or "
+                f"more), got {self.tile_layers!r}."
+            )
+        if not _is_whole(self.tile_reach, 0):
+            raise CalibrationError(
+                f"tile_reach must be a whole number of tiles, 0 or more, got {self.tile_reach!r}."
+            )
+        if self.tile_size is None and (self.tile_layers, self.tile_reach) != ("all", 0):
+            without = "tile_layers" if self.tile_layers != "all" else "tile_reach"
+            raise CalibrationError(f"{without}={getattr(self, without)!r} needs tiles: give a tile_size such as 64.")
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
-        """A published variant by name."""
+        """A variant by name."""
         if not isinstance(name, str) or name not in PRESETS:
             raise CalibrationError(f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}.")
         return PRESETS[name]
@@ -111,7 +142,11 @@ class Calibration:
         """Whether texts of that side come out different from the plain model's."""
         if self.sides not in ("both", side):
             return False
-        return self.strength > 0 or temperature_of(self.temperature, side) != 1.0
+        return self.strength > 0 or self.tile_size is not None or temperature_of(self.temperature, side) != 1.0
+
+    def tiles_on(self, side: Side) -> bool:
+        """Whether texts of that side are read in tiles, so that no number of positions limits their length."""
+        return self.tile_size is not None and self.sides in ("both", side)
 
     def on(self, side: Side) -> Calibration:
         """What texts of one side get, as a calibration that knows no sides."""
@@ -149,6 +184,20 @@ class Calibration:
                 return frozenset(numbers)
         raise AssertionError(self.layers)
 
+    def tiled_layers(self, depth: int) -> frozenset[int]:
+        """The 0-based tiled layers of a model with `depth` attention layers; none without tiles."""
+        if self.tile_size is None:
+            return frozenset()
+        if isinstance(self.tile_layers, int):
+            if self.tile_layers > depth:
+                raise CalibrationError(
+                    f"tile_layers={self.tile_layers} asks for the first {self.tile_layers} layers, but the model has "
+                    f"{depth}."
+                )
+            return frozenset(range(self.tile_layers))
+        quarters = {"all": 4, "first_three_quarters": 3, "first_half": 2}[self.tile_layers]
+        return frozenset(range(-(-quarters * depth // 4)))
+
     def rows_for(self, pooling: Pooling) -> Literal["pooling", "all"]:
         """Which query rows are calibrated under that pooling."""
         if self.rows == "auto":
@@ -175,6 +224,9 @@ class Calibration:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         layers = list(self.layers) if isinstance(self.layers, tuple) else self.layers
         temperature = dump_temperature(self.temperature)
+        if self.tile_size is None:
+            # Named only where there are tiles, so that stored vectors and runs from before them are found.
+            values = {name: value for name, value in values.items() if not name.startswith("tile_")}
         return {"format": self.FORMAT, **values, "layers": layers, "temperature": temperature}
 
     @classmethod
@@ -206,7 +258,8 @@ class Calibration:
 def as_calibration(given: Calibration | str | Mapping[str, Any] | None, **changes: Any) -> Calibration:
     """A calibration from a preset's name, a value, its JSON form, or fields alone."""
     if given is None:
-        base = Calibration()
+        # Tiles alone, unless baskets are asked for as well.
+        base = PRESETS["none"] if changes.get("tile_size") is not None else Calibration()
     elif isinstance(given, Calibration):
         base = given
     elif isinstance(given, str):
@@ -232,6 +285,10 @@ def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise CalibrationError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
 
 
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def _is_share(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
 
@@ -246,10 +303,10 @@ def _require_special_basket(name: str, value: Any) -> None:
 def _parse_layers(value: Any) -> Layers:
     if isinstance(value, str) and value in LAYER_NAMES:
         return value
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if _is_whole(value, 1):
         return int(value)
     several = isinstance(value, (list, tuple, set, frozenset)) and len(value) > 0
-    if several and all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in value):
+    if several and all(_is_whole(n, 0) for n in value):
         return tuple(sorted(set(value)))
     raise CalibrationError(
         f"layers must be {', '.join(map(repr, LAYER_NAMES))}, the number of last layers (1 or more), or a list of "
@@ -262,5 +319,6 @@ PRESETS: dict[str, Calibration] = {
     "retrieval": Calibration(strength=0.5, bos="auto-original", short_texts="leave"),
     "retrieval-2026-06": Calibration(strength=0.5, short_texts="leave"),
     "tempscale": Calibration(strength=0.0, temperature=0.8),
+    "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=64),
     "none": Calibration(strength=0.0),
 }

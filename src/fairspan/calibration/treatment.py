@@ -12,7 +12,7 @@ from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, 
 from fairspan.errors import CalibrationError, DesignError, FairspanError, require_list
 
 DEFAULT_TREATMENTS = ("none", "paper", "retrieval")
-BASKETS = ("tokens", "segments")
+CUTS = ("tokens", "segments")
 BASELINES = ("whitening", "last2avg")
 _BASELINE = re.compile(r"whitening(-[1-9]\d*)?|last2avg")
 # IRF's own names: the basket size, a hyphen, and the layers.
@@ -30,17 +30,18 @@ class Treatment:
 
     name: str
     calibration: Calibration
-    baskets: str = "tokens"
-    """What a document's baskets are: runs of "tokens", or its "segments" where they are known."""
+    by_segments: bool = False
+    """Whether a document's baskets or tiles are its segments, where they are known, and not runs of tokens."""
     baseline: str | None = None
     """What is calibrated in place of the plain model: its "last2avg", or its "whitening", of which "whitening-256"
     keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents."""
 
     def __post_init__(self) -> None:
-        if self.baskets not in BASKETS:
-            raise CalibrationError(f"baskets must be one of {', '.join(BASKETS)}, got {self.baskets!r}.")
-        if self.baskets == "segments" and not self.calibration.strength > 0:
-            raise CalibrationError(f"the treatment {self.name!r} has segment baskets and a strength of 0.")
+        if self.by_segments and not (self.calibration.strength > 0 or self.calibration.tile_size is not None):
+            raise CalibrationError(
+                f"the treatment {self.name!r} cuts documents into segments and has neither baskets nor tiles: give "
+                "it a strength above 0 or a tile_size."
+            )
         if self.baseline is not None and not _is_baseline(self.baseline):
             raise CalibrationError(
                 f"baseline must be one of {', '.join(BASELINES)}, or as in whitening-256, got {self.baseline!r}."
@@ -81,14 +82,15 @@ class Treatment:
     def to_dict(self) -> dict[str, Any]:
         # Named only where there is one, so that runs without keep their names.
         baseline = {} if self.baseline is None else {"baseline": self.baseline}
-        calibration = self.calibration.to_dict()
-        return {"name": self.name, "calibration": calibration, "baskets": self.baskets, **baseline}
+        calibration, baskets = self.calibration.to_dict(), "segments" if self.by_segments else "tokens"
+        return {"name": self.name, "calibration": calibration, "baskets": baskets, **baseline}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Treatment:
         """Read what `to_dict` wrote."""
         calibration = Calibration.from_dict(values["calibration"])
-        return cls(str(values["name"]), calibration, str(values.get("baskets", "tokens")), values.get("baseline"))
+        by_segments = values.get("baskets") == "segments"
+        return cls(str(values["name"]), calibration, by_segments, values.get("baseline"))
 
 
 AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
@@ -100,7 +102,7 @@ def as_treatment(given: AnyTreatment) -> Treatment:
 
     Names are a preset's ("paper"), or one of IRF's ("128-last_half", "512-last"), each followed by any number of
     fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
-    is a basket. "whitening", "whitening-256" and "last2avg" are baselines with no calibration; fields give them one:
+    is a basket, with "tiles+tiles=segments" a tile. "whitening", "whitening-256" and "last2avg" are baselines with no calibration; fields give them one:
     "whitening+temperature=0.8".
 
     >>> as_treatment("128-last").calibration.layers
@@ -116,10 +118,10 @@ def as_treatment(given: AnyTreatment) -> Treatment:
         case str():
             base, *changes = (part.strip() for part in given.split("+"))
             fields = dict(_parse_change(part) for part in changes)
-            baskets = fields.pop("baskets", "tokens")
+            by_segments = _take_by_segments(fields)
             baseline = base if _is_baseline(base) else None
             calibration = PRESETS["none"] if baseline else _base(base, given)
-            return Treatment(given.strip(), calibration.but(**fields), baskets, baseline)
+            return Treatment(given.strip(), calibration.but(**fields), bool(by_segments), baseline)
         case Mapping():
             return _from_table(given)
     raise CalibrationError(f"a treatment is a name such as 'none' or 'paper', or a Calibration, got {given!r}.")
@@ -169,7 +171,7 @@ def _parse_change(part: str) -> tuple[str, Any]:
 
 def _from_table(table: Mapping[str, Any]) -> Treatment:
     fields = dict(table)
-    baskets, baseline = fields.pop("baskets", None), fields.pop("baseline", None)
+    by_segments, baseline = _take_by_segments(fields), fields.pop("baseline", None)
     name, preset = fields.pop("name", None), fields.pop("preset", None)
     if not isinstance(name, str) or not name.strip():
         raise CalibrationError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
@@ -181,18 +183,29 @@ def _from_table(table: Mapping[str, Any]) -> Treatment:
     baseline = baseline or own
     if preset is None and (known or not (fields or baseline)):
         named_so = as_treatment(name)
-        return Treatment(name, named_so.calibration.but(**fields), baskets or named_so.baskets, baseline)
+        cut = named_so.by_segments if by_segments is None else by_segments
+        return Treatment(name, named_so.calibration.but(**fields), cut, baseline)
     calibration = as_calibration("none" if preset is None and baseline else preset, **fields)
-    return Treatment(name, calibration, baskets or "tokens", baseline)
+    return Treatment(name, calibration, bool(by_segments), baseline)
+
+
+def _take_by_segments(fields: dict[str, Any]) -> bool | None:
+    """What "baskets" or "tiles" says of where a document is cut, taken out of the fields; None if neither is there."""
+    given = {name: fields.pop(name) for name in ("baskets", "tiles") if name in fields}
+    for name, value in given.items():
+        if value not in CUTS:
+            raise CalibrationError(f"{name} must be one of {', '.join(CUTS)}, got {value!r}.")
+    return "segments" in given.values() if given else None
 
 
 def _name_of(calibration: Calibration) -> str:
     for name, preset in PRESETS.items():
         if calibration == preset:
             return name
-    plain = Calibration().to_dict()
-    changed = {field: value for field, value in calibration.to_dict().items() if value != plain[field]}
-    return "+".join(["paper", *(f"{field}={_written(value)}" for field, value in changed.items())])
+    nearest = "paper" if calibration.tile_size is None else "tiles"
+    known = PRESETS[nearest].to_dict()
+    changed = {field: value for field, value in calibration.to_dict().items() if value != known[field]}
+    return "+".join([nearest, *(f"{field}={_written(value)}" for field, value in changed.items())])
 
 
 def _written(value: Any) -> str:

@@ -64,7 +64,7 @@ class Treated:
     def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
         if not isinstance(self.model, SentenceTransformer):
             return ObjectEncoder(self.model)
-        by_segments = side == "document" and self.treatment.baskets == "segments" and calibration.acts
+        by_segments = side == "document" and self.treatment.by_segments and calibration.acts
         known = {"prompt": self.prompts[side], "fingerprint": self.fingerprint}
         return ModelEncoder(self.model, calibration, **known, side=side, by_segments=by_segments)
 

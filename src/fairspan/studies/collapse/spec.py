@@ -56,7 +56,7 @@ class CollapseSpec:
         for treatment in self.treatments:
             if treatment.name == WORDS:
                 raise DesignError(f"{WORDS!r} is the name of the word-embedding control: rename the treatment.")
-            if treatment.baskets == "segments":
+            if treatment.by_segments:
                 raise DesignError(f"{treatment.name} makes segments baskets, and these texts have none: omit it.")
         self._refuse_idle()
 

@@ -132,7 +132,7 @@ def _fit_part(spec: EvaluationSpec, subject: Subject, tasks: Sequence[MeasuredTa
 
 
 def _refuse_unknown_segments(spec: EvaluationSpec, tasks: Sequence[MeasuredTask]) -> None:
-    by_segments = [treatment.name for treatment in spec.treatments if treatment.baskets == "segments"]
+    by_segments = [treatment.name for treatment in spec.treatments if treatment.by_segments]
     without = sum(not document.spans for one in tasks for document in one.task.documents)
     if by_segments and without:
         raise TaskError(

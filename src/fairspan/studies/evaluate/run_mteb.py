@@ -136,7 +136,7 @@ def _refuse(spec: EvaluationSpec) -> None:
     if spec.indexes != ("whole",):
         others = ", ".join(index for index in spec.indexes if index != "whole")
         raise TaskError(f"mteb searches whole documents: omit {others}, or read the task as a BEIR folder.")
-    by_segments = [treatment.name for treatment in spec.treatments if treatment.baskets == "segments"]
+    by_segments = [treatment.name for treatment in spec.treatments if treatment.by_segments]
     if by_segments:
         raise TaskError(f"mteb does not support segments: omit {', '.join(by_segments)}.")
     if spec.prompt is not None or spec.query_prompt is not None:

@@ -125,7 +125,7 @@ class _Look:
             (whole,) = self.embed(treated.documents, [Text(lens.text, lens.length, borders=lens.starts)])
         cosines = tuple(representation(whole, alone).tolist())
         attention, elsewhere = self._attention(
-            treated.documents.model, by_segments=treatment.baskets == "segments" and treatment.for_documents.acts
+            treated.documents.model, by_segments=treatment.by_segments and treatment.for_documents.acts
         )
         kept = self._retention(treated.documents, alone)
         return Reading(treatment.name, cosines, shares(cosines), attention, elsewhere, kept)
