@@ -126,9 +126,12 @@ def _without_padding(
     shape: tuple[int, int], size: int, lead: int, trail: int, reach: int, device: torch.device
 ) -> Tiles:
     """Batches without padding have the same tiles whatever their texts, so that these need not be found again."""
+    # What is kept must serve training as well, so that nothing of it may be made in inference mode.
     with torch.inference_mode(mode=False):
         tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, reach, None, None)
-    return replace(tiles, padded=False)
+        tiles = replace(tiles, padded=False)
+        assert tiles.shared is not None and tiles.tile is not None
+    return tiles
 
 
 def _lay(
