@@ -1,4 +1,4 @@
-"""The portable path for tiles: tile by tile with the shared keys in front, shared rows on their own, no L×L tensor."""
+"""The portable path for tiles: tile by tile with the shared keys in front, shared rows alone, no L×L tensor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tile_rows(
         [N, L, H, D] in the dtype of `query`. Rows of padding are 0.
     """
     tiles = view.tiles
-    n, heads, length, dim = query.shape
+    n, heads, length, _ = query.shape
     # One row more takes what is computed for tokens that are not there.
     flat = query.new_zeros(n * length + 1, heads, value.shape[-1])
     if not view.tiled:
@@ -141,7 +141,7 @@ def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:
         length = tiles.length[text, number]
         width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
         found = []
-        for one in width.unique().tolist():
+        for one in sorted(set(width.tolist())):
             chosen = width == one
             found.append(_group(tiles, text[chosen], number[chosen], one, exact=True))
         tiles.groups = found
