@@ -1,0 +1,54 @@
+"""How far each treatment reads: its window, and how many texts are longer and were cut."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairspan.calibration.treatment import Treatment
+from fairspan.runs.subject import Subject, Texts
+
+Record = dict[str, Any]
+
+
+def windows_of(
+    subject: Subject, treatments: Sequence[Treatment], lengths: Mapping[Texts, Sequence[int] | None]
+) -> list[Record]:
+    """One record for each treatment and kind of text, given the lengths of these texts; None if they are not known.
+
+    `window` is None where nothing is known of a limit, `count` and `cut` where the lengths are not known.
+    """
+    found = []
+    for treatment in treatments:
+        for texts, own in lengths.items():
+            window, count, cut = subject.window(treatment, texts), None, None
+            if own is not None:
+                count, cut = len(own), sum(window is not None and length > window for length in own)
+            found.append({"treatment": treatment.name, "texts": texts, "window": window, "count": count, "cut": cut})
+    return found
+
+
+def window_notes(records: Sequence[Record], unit: str, more: Mapping[str, str] | None = None) -> list[str]:
+    """What the records say in words, with `more` by treatment; nothing where all windows are equal."""
+    if len({one["window"] for one in records}) < 2:
+        return []
+    said: dict[str, list[str]] = {}
+    for name in dict.fromkeys(one["treatment"] for one in records):
+        own = [one for one in records if one["treatment"] == name]
+        limit = "any length" if own[0]["window"] is None else f"up to {own[0]['window']:,} {unit}"
+        words = "; ".join([f"reads {limit}", *_cuts(own), *filter(None, [(more or {}).get(name)])])
+        said.setdefault(words, []).append(name)
+    return [f"{', '.join(names)}: {words}" for words, names in said.items()]
+
+
+def cut_words(record: Record, unit: str) -> str:
+    """Such as "40 of 160 documents were cut at 512 tokens"; empty if none was."""
+    return f"{_counted(record)} at {record['window']:,} {unit}" if record["cut"] else ""
+
+
+def _cuts(records: Sequence[Record]) -> list[str]:
+    if any(one["cut"] is None for one in records):
+        return ["longer texts were cut, and how many is not known"]
+    return [_counted(one) for one in records if one["cut"]] or ["no text was cut"]
+
+
+def _counted(record: Record) -> str:
+    return f"{record['cut']:,} of {record['count']:,} {record['texts']} were cut"
