@@ -7,19 +7,27 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.runs.subject import Subject, Texts
 
 Record = dict[str, Any]
+_KINDS: dict[str, Texts] = {
+    "documents": "documents",
+    "segments": "segments",
+    "queries": "queries",
+    "evidence": "documents",
+}
 
 
 def windows_of(
-    subject: Subject, treatments: Sequence[Treatment], lengths: Mapping[Texts, Sequence[int] | None]
+    subject: Subject, treatments: Sequence[Treatment], lengths: Mapping[str, Sequence[int] | None]
 ) -> list[Record]:
     """One record for each treatment and kind of text, given the lengths of these texts; None if they are not known.
 
-    `window` is None where nothing is known of a limit, `count` and `cut` where the lengths are not known.
+    Kinds are "documents", "segments" and "queries", and "evidence" for how far documents have to be read for it to be
+    seen. `window` is None where nothing is known of a limit, `count` and `cut` where the lengths are not known.
     """
     found = []
     for treatment in treatments:
         for texts, own in lengths.items():
-            window, count, cut = subject.window(treatment, texts), None, None
+            count = cut = None
+            window = subject.window(treatment, _KINDS[texts])
             if own is not None:
                 count, cut = len(own), sum(window is not None and length > window for length in own)
             found.append({"treatment": treatment.name, "texts": texts, "window": window, "count": count, "cut": cut})
@@ -51,4 +59,6 @@ def _cuts(records: Sequence[Record]) -> list[str]:
 
 
 def _counted(record: Record) -> str:
+    if record["texts"] == "evidence":
+        return f"the evidence of {record['cut']:,} of {record['count']:,} queries was not seen"
     return f"{record['cut']:,} of {record['count']:,} {record['texts']} were cut"
