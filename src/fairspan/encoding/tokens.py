@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from fairspan.attention.positions import position_limit
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.errors import EncodingError
@@ -129,8 +130,9 @@ def window_of(
         acting = [one for one in found if isinstance(one, Calibration)]
     own = (model.tokenizer.truncation or {}).get("max_length") if isinstance(model.tokenizer, Tokenizer) else None
     limits = _known([model.max_seq_length, own])
-    if not (limits and any(one.tiles_on(side) for one in acting)):
-        limits += _known([_positions(model)])
+    transformer = getattr(model, "transformers_model", None)
+    if transformer is not None and not (limits and any(one.tiles_on(side) for one in acting)):
+        limits += _known([position_limit(transformer)])
     return min(limits, default=None)
 
 
@@ -162,16 +164,3 @@ def tokens_of_spans(offsets: np.ndarray, spans: Sequence[Span]) -> list[np.ndarr
     begins, last = offsets[:, 0], offsets[:, 1] - 1
     stands_for_text = last >= begins
     return [np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans]
-
-
-def _positions(model: SentenceTransformer) -> int | None:
-    """How many positions the weights have; relative and rotary positions may have no limit."""
-    transformer = getattr(model, "transformers_model", None)
-    config = getattr(transformer, "config", None)
-    found = getattr(config, "max_position_embeddings", None)
-    if not isinstance(found, int) or found <= 0:
-        return None
-    # RoBERTa's positions begin after its padding index.
-    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    return found - (padding + 1 if padding is not None else 0)
