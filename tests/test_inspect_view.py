@@ -29,7 +29,7 @@ COSINES = {"none": (0.8, 0.4, 0.2), "paper": (0.5, 0.45, 0.4), "tempscale": (0.6
 
 
 def made(**changes: Any) -> Inspection:
-    """Three segments, the second cut and the third never seen, under three treatments."""
+    """Three segments, the second cut and the third never seen, under three treatments that read alike."""
     texts = ["First words of a text. " * 12, EVIL_TEXT, "第三段的文字 और कुछ शब्द"]
     titles, languages = [EVIL_TITLE, None, 'a "quoted" & long title ' * 6], ["en", None, "zh"]
     segments, place = [], 0
@@ -42,8 +42,9 @@ def made(**changes: Any) -> Inspection:
             InspectedSegment(which, title, language, text, place, end, *counts, *seen, counts[0] + 2, False)
         )
         place = end + 1
+    seen: dict[str, Any] = {"segments": tuple(segments), "window": 68}
     readings = tuple(
-        Reading(name, cosines, shares(cosines), (0.3, 0.1, 0.0), 0.6, (0.9, 0.5, None))
+        Reading(name, cosines, shares(cosines), (0.3, 0.1, 0.0), 0.6, (0.9, 0.5, None), **seen)
         for name, cosines in COSINES.items()
     )
     whole = Inspection(
@@ -51,15 +52,29 @@ def made(**changes: Any) -> Inspection:
         document="<b>page</b>.json",
         text=" ".join(texts),
         borders="as given",
-        segments=tuple(segments),
         readings=readings,
         length=97,
-        window=68,
         unit="tokens",
         prompt="",
         notes=("a note",),
     )
     return replace(whole, **changes)
+
+
+def alone(cosines: tuple[float, ...]) -> Inspection:
+    """The same document under one treatment that shows no more than its cosines."""
+    seen: dict[str, Any] = {"segments": made().segments, "window": 68}
+    return made(readings=(Reading("none", cosines, shares(cosines), **seen),))
+
+
+def further() -> Inspection:
+    """The same under a fourth treatment, which reads all of it."""
+    found = made()
+    whole = tuple(
+        replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end) for one in found.segments
+    )
+    last = replace(found.readings[1], treatment="tiles", segments=whole, window=200)
+    return replace(found, readings=(*found.readings, last))
 
 
 def chart(inspection: Inspection) -> Chart:
@@ -80,6 +95,7 @@ def test_frames_hold_everything() -> None:
         "representation",
         "attention",
         "retention",
+        "seen",
     ]
     for reading in found.readings:
         own = found.frame("readings").filter(treatment=reading.treatment)
@@ -118,8 +134,7 @@ def test_json_holds_the_facts_as_well() -> None:
 
 
 def test_what_a_model_does_not_show_is_null() -> None:
-    plain = Reading("none", (0.8, 0.4, 0.2), shares((0.8, 0.4, 0.2)))
-    found = made(readings=(plain,))
+    found = alone((0.8, 0.4, 0.2))
     assert found.frame("readings")["attention"].null_count() == 3
     [table] = found.view.tables()
     assert [column.name for column in table.columns] == ["tokens", "seen", "share", "cosine"]
@@ -171,8 +186,8 @@ def test_the_picture_draws_the_shares() -> None:
 def test_a_picture_of_too_many_segments_is_refused_and_a_notebook_goes_without() -> None:
     pytest.importorskip("matplotlib")
     found = made()
-    reading = Reading("none", (0.5,) * 120, shares((0.5,) * 120))
-    many = replace(found, segments=found.segments * 40, readings=(reading,))
+    reading = Reading("none", (0.5,) * 120, shares((0.5,) * 120), segments=found.segments * 40, window=68)
+    many = replace(found, readings=(reading,))
     with pytest.raises(LogError, match="at most 100 rows, and this one would have 120"):
         many.figure()
     assert "<img" not in many._repr_html_()
@@ -225,8 +240,9 @@ def test_no_line_of_the_chart_is_wider_than_the_terminal(width: int) -> None:
 
 def test_bars_and_the_fair_mark_are_to_scale() -> None:
     """48 characters end at 0.6; the mark stands at a third; a negative cosine has no bar."""
-    short = [replace(segment, title="T", language=None) for segment in made().segments]
-    lines = [line for line in printed(made(segments=tuple(short)), 120).splitlines() if re.match(r"  \d ", line)]
+    short = tuple(replace(segment, title="T", language=None) for segment in made().segments)
+    readings = tuple(replace(reading, segments=short) for reading in made().readings)
+    lines = [line for line in printed(made(readings=readings), 120).splitlines() if re.match(r"  \d ", line)]
     assert len(lines) == 9
     begin = 2 + len("3 never seen: T (15 tokens)") + 1
     bars = [line[begin : begin + 48] for line in lines]
@@ -242,8 +258,7 @@ def test_bars_and_the_fair_mark_are_to_scale() -> None:
 
 def test_shares_that_are_unknown_are_a_dash() -> None:
     """Not one cosine is positive."""
-    cosines = (-0.1, -0.2, -0.3)
-    found = made(readings=(Reading("none", cosines, shares(cosines)),))
+    found = alone((-0.1, -0.2, -0.3))
     assert chart(found).panels[0].series[0].points == (None,) * 3
     assert [row.cells[2].text for table in found.view.tables() for row in table.rows] == ["–"] * 3
     assert "−0.100" in printed(found)
@@ -294,8 +309,7 @@ def test_the_colour_scale_has_the_fair_share_in_its_middle() -> None:
     assert low <= min(every) + 1e-12
     assert high >= max(every) - 1e-12
     # Differences of a hundredth are not blown up to the whole scale.
-    even = Reading("none", (0.50, 0.51, 0.50), shares((0.50, 0.51, 0.50)))
-    low, high = colour_range(made(readings=(even,)))
+    low, high = colour_range(alone((0.50, 0.51, 0.50)))
     assert (high - low) / 2 == pytest.approx(0.25 * found.fair)
 
 

@@ -147,12 +147,11 @@ class Subject:
         read = made.counter.window
         if self.asked is None or read is None or read >= self.asked:
             return made
-        remedy = "name a treatment in tiles, such as tiles, which reads any length"
+        who, remedy = "the model", "name a treatment in tiles, such as tiles, which reads any length"
         if all_of_it:
-            cutting = next(one.name for one in treatments if made.window(one) == read)
-            remedy = f"{cutting} would cut longer texts; omit treatments that are not in tiles"
+            who, remedy = next(one.name for one in treatments if made.window(one) == read), "only treatments in tiles"
         raise DesignError(
-            f"[[window={self.asked}]] is more than the {read} tokens that the model can read: use at most {read}, or "
+            f"[[window={self.asked}]] is more than the {read} tokens that {who} can read: use at most {read}, or "
             f"{remedy}."
         )
 

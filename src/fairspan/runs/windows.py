@@ -42,7 +42,7 @@ def window_notes(records: Sequence[Record], unit: str, more: Mapping[str, str] |
     for name in dict.fromkeys(one["treatment"] for one in records):
         own = [one for one in records if one["treatment"] == name]
         limit = "any length" if own[0]["window"] is None else f"up to {own[0]['window']:,} {unit}"
-        words = "; ".join([f"reads {limit}", *_cuts(own), *filter(None, [(more or {}).get(name)])])
+        words = "; ".join([f"reads {limit}", *_cuts(own, unit), *filter(None, [(more or {}).get(name)])])
         said.setdefault(words, []).append(name)
     return [f"{', '.join(names)}: {words}" for words, names in said.items()]
 
@@ -52,10 +52,11 @@ def cut_words(record: Record, unit: str) -> str:
     return f"{_counted(record)} at {record['window']:,} {unit}" if record["cut"] else ""
 
 
-def _cuts(records: Sequence[Record]) -> list[str]:
+def _cuts(records: Sequence[Record], unit: str) -> list[str]:
     if any(one["cut"] is None for one in records):
         return ["longer texts were cut, and how many is not known"]
-    return [_counted(one) for one in records if one["cut"]] or ["no text was cut"]
+    said, cut = records[0]["window"], [one for one in records if one["cut"]]
+    return [_counted(one) if one["window"] == said else cut_words(one, unit) for one in cut] or ["no text was cut"]
 
 
 def _counted(record: Record) -> str:
