@@ -70,9 +70,7 @@ def alone(cosines: tuple[float, ...]) -> Inspection:
 def further() -> Inspection:
     """The same under a fourth treatment, which reads all of it."""
     found = made()
-    whole = tuple(
-        replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end) for one in found.segments
-    )
+    whole = tuple(replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end) for one in found.segments)
     last = replace(found.readings[1], treatment="tiles", segments=whole, window=200)
     return replace(found, readings=(*found.readings, last))
 
@@ -140,6 +138,20 @@ def test_what_a_model_does_not_show_is_null() -> None:
     assert [column.name for column in table.columns] == ["tokens", "seen", "share", "cosine"]
 
 
+def test_a_treatment_that_reads_further_says_so_in_json() -> None:
+    said = json.loads(json.dumps(further().to_dict(), allow_nan=False))
+    assert [(one["treatment"], one["window"], one["unseen"]) for one in said["verdicts"]] == [
+        ("none", 68, 29),
+        ("paper", 68, 29),
+        ("tempscale", 68, 29),
+        ("tiles", 200, 0),
+    ]
+    seen = {one: [row["seen"] for row in said["readings"] if row["treatment"] == one] for one in ("none", "tiles")}
+    assert seen == {"none": [60, 6, 0], "tiles": [60, 20, 15]}
+    assert len(said["warnings"]) == 1
+    assert said["warnings"][0].startswith("none, paper, tempscale: The document has 97 tokens and the model reads 68")
+
+
 def test_python_shows_it_in_one_line_and_in_a_notebook() -> None:
     found = made()
     assert repr(found).startswith("<<b>page</b>.json through ")
@@ -171,6 +183,16 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
     assert third.startswith("3 never seen: a ")
     assert third.endswith("(zh, 15 tokens)")
     assert "29 tokens never seen" in chart(found).title
+
+
+def test_labels_say_what_each_treatment_reads() -> None:
+    found = chart(further())
+    assert [panel.labels[2].startswith("3 never seen: ") for panel in found.panels] == [True, True, True, False]
+    assert [panel.detail for panel in found.panels] == [*["29 tokens never seen"] * 3, ""]
+    assert "never seen" not in found.title
+    [table] = further().view.tables()
+    seen = [row.cells[1].text for row in table.rows if row.heads[0] in ("none", "tiles")]
+    assert seen == ["60", "6", "0", "60", "20", "15"]
 
 
 def test_the_picture_draws_the_shares() -> None:
@@ -227,6 +249,11 @@ def test_what_was_never_seen_comes_first_and_the_heading_once() -> None:
     assert sum("segments as given" in line for line in lines) == 1
     for name in COSINES:
         assert sum(f"({name});" in line or line.strip() == name for line in lines) == 1, "each treatment's bars once"
+
+
+def test_the_heading_names_who_does_not_read_it_whole() -> None:
+    first = printed(further(), 200).splitlines()[0]
+    assert first.endswith("97 tokens, of which none, paper, tempscale read 68")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -292,6 +319,24 @@ def test_markup_in_a_text_stays_text() -> None:
     assert data is not None
     assert not set("<>&\u2028\u2029") & set(data[1])
     assert json.loads(data[1])["segments"][0]["label"] == EVIL_TITLE
+
+
+def test_a_page_knows_what_each_treatment_reads() -> None:
+    """The runs of a text meet at the end of what any treatment reads, and the first treatment's marks are shown."""
+    source = inspection_page(further())
+    assert "window <b>68</b> (none, paper, tempscale)" in source
+    assert "window <b>200</b> (tiles)" in source
+    found = re.search(r'id="inspection">(.*?)</script>', source, flags=re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    assert [one["status"][1:] for one in data["treatments"]] == [*[["cut", "never seen"]] * 3, ["seen", "seen"]]
+    assert [one["meta"][1] for one in data["treatments"][2:]] == ["6 of 20 tokens seen", "20 tokens"]
+    mark = "14 tokens never seen"
+    before = [[True] * 4, [""] * 4]
+    after = [[False, False, False, True], [mark, mark, mark, ""]]
+    assert data["segments"][1]["runs"] == [before, after]
+    assert source.count(f">{mark}</span>") == 1
+    assert "(none, paper, tempscale: cut)" in source
 
 
 def test_a_page_names_no_folder_and_no_other_server() -> None:
@@ -372,6 +417,24 @@ def test_the_switch_sets_chips_and_bars_to_the_numbers(browser: Any, written: Pa
         )
         low, high = colour_range(inspection)
         assert heats == pytest.approx([((share or 0) - low) / (high - low) for share in reading.share], abs=1e-3)
+        assert not found.complaints
+
+
+@pytest.mark.slow
+def test_the_switch_shows_what_the_treatment_reads(browser: Any, tmp_path: Path) -> None:
+    with opened(browser, further().save_page(tmp_path / "page.html")) as found:
+        page = found.page
+
+        def shown() -> tuple[int, int, str]:
+            marks = page.locator(".cut-mark:visible").all_inner_texts()
+            return page.locator(".unseen").count(), page.locator(".segment.gone").count(), " ".join(marks)
+
+        assert shown() == (2, 1, "14 tokens never seen")
+        page.locator("input[name=treatment]").last.check()
+        assert shown() == (0, 0, "")
+        assert page.locator("[data-meta]").all_inner_texts() == ["en · 60 tokens", "20 tokens", "zh · 15 tokens"]
+        page.locator("input[name=treatment]").first.check()
+        assert shown() == (2, 1, "14 tokens never seen")
         assert not found.complaints
 
 

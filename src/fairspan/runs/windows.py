@@ -41,8 +41,8 @@ def window_notes(records: Sequence[Record], unit: str, more: Mapping[str, str] |
     said: dict[str, list[str]] = {}
     for name in dict.fromkeys(one["treatment"] for one in records):
         own = [one for one in records if one["treatment"] == name]
-        limit = "any length" if own[0]["window"] is None else f"up to {own[0]['window']:,} {unit}"
-        words = "; ".join([f"reads {limit}", *_cuts(own, unit), *filter(None, [(more or {}).get(name)])])
+        limit = "whole" if own[0]["window"] is None else f"up to {own[0]['window']:,} {unit}"
+        words = "; ".join([f"texts are read {limit}", *_cuts(own, unit), *filter(None, [(more or {}).get(name)])])
         said.setdefault(words, []).append(name)
     return [f"{', '.join(names)}: {words}" for words, names in said.items()]
 

@@ -59,7 +59,8 @@ def view_of(inspection: Inspection) -> View:
 def _heading(inspection: Inspection) -> str:
     alone = len(inspection.alike) == 1
     read = [
-        f"{'the model' if alone else names} reads {number(reading.window, ',d')}"
+        f"{'the model' if alone else names} {'read' if ', ' in names and not alone else 'reads'} "
+        f"{number(reading.window, ',d')}"
         for names, reading in inspection.alike.items()
         if reading.unseen
     ]
