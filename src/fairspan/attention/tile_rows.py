@@ -74,8 +74,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scal
     if heads == kv_heads:
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
     query = query.reshape(n, kv_heads, -1, query.shape[-1])
-    if mask is not None and mask.shape[2] > 1:
-        mask = mask.expand(-1, heads, -1, -1).reshape(mask.shape[0], kv_heads, -1, mask.shape[-1])
+    if mask is not None and mask.shape[1:3] != (1, 1):
+        mask = mask.expand(-1, heads, rows, -1).reshape(mask.shape[0], kv_heads, -1, mask.shape[-1])
     out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
     return out.view(n, heads, rows, -1)
 
