@@ -75,7 +75,7 @@ class PreparedEvaluation:
 
     def _lengths(self) -> dict[str, list[int]]:
         """Of documents and queries, and how far a document has to be read for a query's evidence to be seen."""
-        documents = {name: length for one in self.tasks for name, length in one.lengths.items()}
+        documents = {own.id: one.lengths[own.id] for one in self.tasks for own in one.task.documents}
         added = 1 + self.subject.counter.count_whole([""])[0]
         return {
             "documents": list(documents.values()),
