@@ -110,7 +110,7 @@ def evaluate(
         language: of a collection that has several.
         unit: what a document is in files like SQuAD's: "article" or "paragraph".
         split: of a collection that is divided.
-        too_long: what to do with documents that the model cannot read whole: "leave-out", "shorten", "cut" or
+        too_long: what to do with documents that no treatment reads whole: "leave-out", "shorten", "cut" or
             "error"; by default "leave-out" if positions are known, otherwise "cut".
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
