@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import NO_BASKET
-from fairspan.attention.bias import pooled_row_of
 from fairspan.attention.plan import LayerInputs
 from fairspan.attention.pooled_row import accumulate, calibrated_weights
 
@@ -55,11 +54,9 @@ def _weights(inputs: LayerInputs, key: Tensor, block: Tensor) -> Tensor:
     scores = (q @ key).view(n, heads, many, length).permute(2, 0, 1, 3).reshape(-1, heads, length)
 
     row = block.reshape(-1)
-    bias, visible = pooled_row_of(inputs.mask, inputs.position_bias, row)
+    bias, visible = inputs.seen_by(row)
     if bias is not None:
         scores = scores + bias
-    if inputs.causal:
-        visible = torch.arange(length, device=row.device) <= row[:, None]
     if rule is None:
         return (scores if visible is None else scores.masked_fill(~visible[:, None], -torch.inf)).softmax(dim=-1)
     slot = rule.baskets.slot.repeat(many, 1)

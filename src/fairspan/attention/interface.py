@@ -1,5 +1,6 @@
 """The attention function that transformers calls in every layer of a calibrated model."""
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -11,9 +12,11 @@ from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
 from fairspan.attention.all_rows import all_rows
 from fairspan.attention.average_row import average_row
-from fairspan.attention.bias import hides_only_padding, pooled_row_of
-from fairspan.attention.plan import LayerInputs, Plan
+from fairspan.attention.bias import hides_only_padding
+from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
+from fairspan.attention.tile_rows import tile_rows
+from fairspan.attention.tiles import Tiles, TileView, tiles_being_read
 from fairspan.errors import UnsupportedModel
 
 kernels: ModuleType | None
@@ -61,15 +64,14 @@ def attention(
             position_bias = position_bias * plan.inverse_temperature
 
     rule = plan.rule if layer in plan.layers else None
+    if plan.tiles is not None:
+        return _in_tiles(module, plan, layer, query, key, value, scale, attention_mask, position_bias, rule), None
     causal = False
     if attention_mask is None:
         given = kwargs.get("is_causal")
         causal = bool(getattr(module, "is_causal", True) if given is None else given)
     inputs = LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule)
-    if plan.captured_rows is not None:
-        plan.captured.append(average_row(inputs, plan.captured_rows))
-    if plan.watch is not None:
-        plan.watch(inputs)
+    _show(plan, inputs)
     if rule is None:
         return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
     plan.calibrated.append(layer)
@@ -85,7 +87,7 @@ def attention(
             out = all_rows(query, key, value, *how, mask=attention_mask, position_bias=position_bias, causal=causal)
         return out.transpose(1, 2).contiguous(), None
 
-    if layer == rule.only_pooled_in:
+    if layer == plan.only_pooled_in:
         out = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
     else:
         out, _ = _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
@@ -93,22 +95,98 @@ def attention(
             out = out.clone()  # SDPA's backward pass reads its output, so nothing may be written into it
     if gpu is not None:
         gpu.pooled_row_kernel(query, key, value, out, rule.pooled, *how, mask=hidden, causal=causal)
-        return out, None
-    bias, visible = pooled_row_of(attention_mask, position_bias, rule.pooled)
-    if causal:
-        visible = torch.arange(key.shape[2], device=key.device) <= rule.pooled[:, None]
-    text = torch.arange(query.shape[0], device=query.device)
-    out[text, rule.pooled] = pooled_row(query[text, :, rule.pooled], key, value, bias, visible, *how)
+    else:
+        _write_pooled_row(out, inputs, rule)
     return out, None
 
 
+def _show(plan: Plan, inputs: LayerInputs) -> None:
+    """Keep or hand over what was asked of this layer, before it is computed."""
+    if plan.captured_rows is not None:
+        plan.captured.append(average_row(inputs, plan.captured_rows))
+    if plan.watch is not None:
+        plan.watch(inputs)
+
+
+def _in_tiles(
+    module: nn.Module,
+    plan: Plan,
+    layer: int,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    table: Tensor | None,
+    position_bias: Tensor | None,
+    rule: BasketRule | None,
+) -> Tensor:
+    """[N, L, H, D], one layer of a pass in tiles; `table` is what `mask` made of the layer's mask."""
+    tiles = plan.tiles
+    assert tiles is not None
+    positions, tiled = tiles.positions, layer in plan.tile_layers
+    if table is not None and (table.dtype != torch.bool or table.shape != (1, 1, positions, positions)):
+        raise UnsupportedModel(
+            f"{type(module).__name__} makes an attention mask of its own, which has no meaning for tiles. Use a model "
+            "whose masks come from transformers."
+        )
+    shown = None if table is None else table[0, 0]
+    # A bias that a model makes for all L positions begins with those that recur.
+    bias = None if position_bias is None else position_bias[..., :positions, :positions]
+    view = TileView(tiles, shown, bias, plan.causal, tiled)
+    inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
+    _show(plan, inputs)
+    plan.tiled += [layer] if tiled else []
+    gpu = _gpu_kernels(query, None, None) if tiled else None
+    only_shared = tiled and layer == plan.only_pooled_in
+    plan.path = "torch" if gpu is None else "triton"
+    attend = tile_rows if gpu is None else gpu.tile_rows_kernel
+    out = attend(query, key, value, scale, view, only_shared=only_shared)
+    if rule is None:
+        return out
+    plan.calibrated.append(layer)
+    if rule.rows == "all":
+        if shown is not None or bias is not None:
+            raise UnsupportedModel(
+                f"baskets for every row of {type(module).__name__}, whose attention depends on positions, cannot be "
+                "combined with tiles: give tiles without baskets (strength=0)."
+            )
+        how = (scale, rule.baskets, rule.special, rule.strength)
+        padding = tiles.valid[:, None, None, :].expand(-1, -1, query.shape[2], -1)
+        return all_rows(query, key, value, *how, mask=padding).transpose(1, 2).contiguous()
+    if out.requires_grad:
+        out = out.clone()
+    _write_pooled_row(out, inputs, rule)
+    return out
+
+
+def _write_pooled_row(out: Tensor, inputs: LayerInputs, rule: BasketRule) -> None:
+    bias, visible = inputs.seen_by(rule.pooled)
+    text = torch.arange(out.shape[0], device=out.device)
+    row, how = inputs.query[text, :, rule.pooled], (rule.baskets, rule.special, rule.strength)
+    out[text, rule.pooled] = pooled_row(row, inputs.key, inputs.value, bias, visible, inputs.scale, *how)
+
+
 def mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """SDPA's mask; one that only hides padding stays one row, seen L times, instead of becoming L×L."""
+    """SDPA's mask; one that only hides padding stays one row, seen L times, instead of becoming L×L.
+
+    In a pass in tiles it is a table [1, 1, P, P] of the positions that recur, without padding; None if all are seen.
+    """
+    tiles = tiles_being_read()
+    if tiles is not None:
+        return _table_of_positions(kwargs["mask_function"], tiles)
     if kwargs.get("mask_function") is not bidirectional_mask_function or "q_length" not in kwargs:
         full: Tensor | None = sdpa_mask(*args, **kwargs)
         return full
     one_row: Tensor | None = sdpa_mask(*args, **{**kwargs, "q_length": 1})
     return one_row if one_row is None else one_row.expand(-1, -1, kwargs["q_length"], -1)
+
+
+def _table_of_positions(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | None:
+    if shows is bidirectional_mask_function:
+        return None
+    place = torch.arange(tiles.positions, device=tiles.valid.device)
+    zero = place.new_zeros(())
+    return shows(zero, zero, place[:, None], place[None, :]).expand(1, 1, len(place), len(place))
 
 
 def register() -> None:

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from fairspan.attention.interface import NAME
 from fairspan.attention.mpnet import route_mpnet
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
+from fairspan.attention.t5 import route_t5
 from fairspan.errors import UnsupportedModel
 
 # Checkpoints whose own code predates transformers' support for them, and the ports that need none of it.
@@ -27,6 +28,7 @@ def route_attention(model: PreTrainedModel) -> None:
     """Switch `model` to fairspan's attention function. Nothing else about it changes."""
     if route_mpnet(model):
         return
+    route_t5(model)
     # transformers only warns where fairspan refuses; one message is enough.
     logger = logging.getLogger("transformers.modeling_utils")
     level = logger.level
@@ -77,9 +79,9 @@ def probe_input(model: PreTrainedModel) -> Tensor:
     return torch.tensor([[token % vocabulary for token in (2, 3, 5, 7)]], device=model.device)
 
 
-def probe(model: PreTrainedModel, plan: Plan, **options: Any) -> Any:
+def probe(model: PreTrainedModel, plan: Plan, input_ids: Tensor | None = None, **options: Any) -> Any:
     """What a routed model gives for one short text under a plan."""
-    input_ids = probe_input(model)
+    input_ids = probe_input(model) if input_ids is None else input_ids
     given = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids), PLAN_ARGUMENT: plan}
     with evaluating(model), torch.inference_mode():
         return model(**given, **options)

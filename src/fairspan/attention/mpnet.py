@@ -13,6 +13,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.mpnet import modeling_mpnet
 
 from fairspan.attention.interface import NAME
+from fairspan.attention.tiles import tiles_being_read
 
 
 class MPNetLayer(modeling_mpnet.MPNetLayer):
@@ -39,6 +40,16 @@ class MPNetLayer(modeling_mpnet.MPNetLayer):
         mixed = self.attention.dropout(attn.o(context.flatten(2)))
         attended = self.attention.LayerNorm(mixed + hidden_states)
         return (self.output(self.intermediate(attended), attended),)
+
+
+class MPNetEncoder(modeling_mpnet.MPNetEncoder):
+    """An encoder whose position bias is made for the positions that recur, in a pass in tiles."""
+
+    def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        tiles = tiles_being_read()
+        x = x if tiles is None else x[:1, :1].expand(1, tiles.positions, -1)
+        bias: Tensor = super().compute_position_bias(x, *args, **kwargs)
+        return bias
 
 
 class MPNetModel(modeling_mpnet.MPNetModel):
@@ -74,6 +85,7 @@ def route_mpnet(model: PreTrainedModel) -> bool:
     if type(model) not in (modeling_mpnet.MPNetModel, MPNetModel):
         return False
     model.__class__ = MPNetModel
+    model.encoder.__class__ = MPNetEncoder
     for layer in model.encoder.layer:
         layer.__class__ = MPNetLayer
     model.config._attn_implementation = NAME

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
+from fairspan.attention.bias import pooled_row_of
 from fairspan.attention.shares import SpecialShares
+from fairspan.attention.tiles import Tiles, TileView
 
 # Models hand keyword arguments that they do not know down to the attention function; the plan is one of them.
 PLAN_ARGUMENT = "fairspan_plan"
@@ -22,7 +25,6 @@ class BasketRule:
         baskets, special: where the baskets lie and what the special tokens' own baskets receive.
         strength: [N], or None for 1 throughout.
         pooled: [N], the pooled row of each text; read for rows "pooling".
-        only_pooled_in: the last layer, if nothing reads its other rows.
     """
 
     rows: Literal["pooling", "all"]
@@ -30,7 +32,6 @@ class BasketRule:
     special: SpecialShares
     strength: Tensor | None
     pooled: Tensor
-    only_pooled_in: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +44,7 @@ class LayerInputs:
         mask: bool or additive, position_bias: additive; both broadcast to [N, H, L, L].
         causal: whether a row sees no key after its own.
         rule: how the layer is split into baskets; None where it is not.
+        view: what the rows see in a pass in tiles, which has no mask and no position bias besides.
     """
 
     layer: int
@@ -54,6 +56,19 @@ class LayerInputs:
     position_bias: Tensor | None
     causal: bool
     rule: BasketRule | None
+    view: TileView | None = None
+
+    def seen_by(self, row: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """For rows `row` [R·N], those of R for each text in turn: the bias [R·N, H, L] to add to their scores, and the
+        keys that they see [R·N, L]; None for no bias, or for all keys.
+        """
+        if self.view is not None:
+            text = torch.arange(row.shape[0], device=row.device) % self.query.shape[0]
+            return self.view.of_rows(text, row)
+        bias, visible = pooled_row_of(self.mask, self.position_bias, row)
+        if self.causal:
+            visible = torch.arange(self.key.shape[2], device=row.device) <= row[:, None]
+        return bias, visible
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +81,13 @@ class Plan:
             the ones before, and not in front of all.
         inverse_temperature: one number, or [N].
         scale_position_bias: whether the temperature also divides the position bias.
+        tiles: the tiles of the batch, if it is read in tiles; positions are those of the tiles in every layer.
+        tile_layers: the layers in which a token sees its own tile alone.
+        causal: whether the model is, which passes in tiles need to know.
+        only_pooled_in: the last layer, if nothing reads its other rows than the pooled one.
         passed: how many layers have asked so far.
         calibrated: those of them that were split into baskets.
+        tiled: those of them that were read in tiles.
         path: what computed them: "triton" kernels or plain "torch".
         captured_rows: [N, L] bool, the query rows whose attention is kept, if any; at least one of each text. In
             calibrated layers they must be rows that the rule calibrates.
@@ -79,8 +99,13 @@ class Plan:
     make_rule: Callable[[], BasketRule] | None = None
     inverse_temperature: float | Tensor = 1.0
     scale_position_bias: bool = False
+    tiles: Tiles | None = None
+    tile_layers: frozenset[int] = frozenset()
+    causal: bool = False
+    only_pooled_in: int | None = None
     passed: int = 0
     calibrated: list[int] = field(default_factory=list)
+    tiled: list[int] = field(default_factory=list)
     path: str | None = None
     captured_rows: Tensor | None = None
     captured: list[Tensor] = field(default_factory=list)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from fairspan.attention.bias import additive, hidden, hides_only_padding
 from fairspan.attention.plan import BasketRule, LayerInputs
 from fairspan.attention.pooled_row import calibrated_weights
 from fairspan.attention.shares import SpecialShares
+from fairspan.attention.tiles import TileView
 
 # Bounds the weights [G, R, L] of one block: R rows of G heads. A matrix that is smaller is kept between passes.
 _WEIGHTS_AT_A_TIME = 2**18
@@ -32,6 +34,9 @@ _WIDTH, _MOST_DIRECTIONS = 8, 64
 _MOST_PASSES = 200
 
 TOLERANCE = 1e-6
+
+Seen: TypeAlias = Callable[[slice], tuple[Tensor | None, Tensor]]
+"""Of some rows of a text, the bias [H, R, L] that is added to their scores and the keys [R, L] that they see."""
 
 
 def signal_norms(x: Tensor) -> tuple[float, float]:
@@ -70,6 +75,7 @@ class TextAttention:
         mask: bool or additive, [1 or H, L, L]; None where it hides no key.
         position_bias: [1 or H, L, L].
         causal: whether a row sees no key after its own.
+        seen: what the rows see in a pass in tiles, which has no mask and no position bias besides.
     """
 
     query: Tensor
@@ -79,6 +85,7 @@ class TextAttention:
     position_bias: Tensor | None = None
     causal: bool = False
     rule: TextRule | None = None
+    seen: Seen | None = None
 
     @property
     def heads(self) -> int:
@@ -95,7 +102,8 @@ class TextAttention:
             x if x is None or x.shape[0] == 1 else x[heads] for x in (self.mask, self.position_bias)
         )
         query, key = self.query[heads].double() * self.scale, self.key[shared].double()
-        return replace(self, query=query, key=key, scale=1.0, mask=mask, position_bias=position_bias)
+        seen = None if self.seen is None else _of_heads(self.seen, heads)
+        return replace(self, query=query, key=key, scale=1.0, mask=mask, position_bias=position_bias, seen=seen)
 
     def scores(self, rows: slice) -> Tensor:
         """q·k·scale of a block of rows, [H, R, L], of `of_heads`."""
@@ -103,6 +111,11 @@ class TextAttention:
 
     def hide(self, scores: Tensor, rows: slice, *, biased: bool) -> Tensor:
         """The scores with -inf for keys that a row does not see, and the position bias added if asked."""
+        if self.seen is not None:
+            added, visible = self.seen(slice(rows.start, rows.start + scores.shape[1]))
+            if added is not None and biased:
+                scores = scores + added
+            return scores.masked_fill(~visible, -torch.inf)
         mask, position_bias = (None if x is None else x[:, rows] for x in (self.mask, self.position_bias))
         bias = additive(mask, position_bias if biased else None, scores.dtype)
         if bias is not None:
@@ -142,7 +155,25 @@ def text_attention(inputs: LayerInputs, text: int, tokens: slice) -> TextAttenti
         mask = None
     rule = None if inputs.rule is None else _text_rule(inputs.rule, text, tokens)
     query, key = inputs.query[text, :, tokens], inputs.key[text, :, tokens]
-    return TextAttention(query, key, inputs.scale, mask, position_bias, inputs.causal, rule)
+    seen = None if inputs.view is None else _seen(inputs.view, text, tokens)
+    return TextAttention(query, key, inputs.scale, mask, position_bias, inputs.causal, rule, seen)
+
+
+def _seen(view: TileView, text: int, tokens: slice) -> Seen:
+    def seen(rows: slice) -> tuple[Tensor | None, Tensor]:
+        row = torch.arange(rows.start, rows.stop, device=view.tiles.position.device) + tokens.start
+        bias, visible = view.of_rows(torch.full_like(row, text), row)
+        return None if bias is None else bias[..., tokens].transpose(0, 1), visible[:, tokens]
+
+    return seen
+
+
+def _of_heads(seen: Seen, heads: slice) -> Seen:
+    def of_heads(rows: slice) -> tuple[Tensor | None, Tensor]:
+        bias, visible = seen(rows)
+        return None if bias is None else bias[heads], visible
+
+    return of_heads
 
 
 def _text_rule(rule: BasketRule, text: int, tokens: slice) -> TextRule:
@@ -268,7 +299,7 @@ def sigma_s(attention: TextAttention) -> Tensor:
     Over all pairs of a query and a key that it sees, around their common mean, with scale and temperature and without
     position bias. LC has scores that are Gaussian, independent and of mean 0, and no hidden keys.
     """
-    sees_all = attention.mask is None and not attention.causal
+    sees_all = attention.mask is None and not attention.causal and attention.seen is None
     variance = _variance_of_all if sees_all else _variance_of_seen
     return torch.cat([variance(part).clamp(min=0).sqrt() for part in _parts(attention)])
 

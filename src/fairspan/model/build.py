@@ -19,14 +19,18 @@ Model = TypeVar("Model", bound=nn.Module)
 def calibrate(
     model: SentenceTransformer,
     calibration: Calibration | str | Mapping[str, Any] | None = None,
+    *,
+    max_seq_length: int | None = None,
     **fields: Any,
 ) -> SentenceTransformer:
     """A SentenceTransformer with calibrated attention, on the same weights as `model`, which stays as it is.
 
     Args:
         model: a SentenceTransformer on the torch backend. One that is calibrated already is calibrated anew.
-        calibration: a preset's name ("paper", "retrieval", "retrieval-2026-06", "tempscale", "none") or a
+        calibration: a preset's name ("tiles", "paper", "retrieval", "retrieval-2026-06", "tempscale", "none") or a
             `Calibration`. None means the fields alone, on top of the defaults.
+        max_seq_length: the longest text to read, in tokens, in place of the model's own limit. Texts in tiles may be
+            longer than the model has positions.
         fields: fields of `Calibration` to change.
 
     Raises:
@@ -52,6 +56,8 @@ def calibrate(
             module.__class__ = CalibratedTransformer
             module.calibration = wanted
             module.on_model_ready(calibrated)
+            if max_seq_length is not None:
+                module.read_up_to(max_seq_length)
     return calibrated
 
 
@@ -95,7 +101,7 @@ def copy_sharing_weights(model: Model) -> Model:
 def encode_segments(
     model: SentenceTransformer, documents: Sequence[Sequence[str]] | Sequence[str], **options: Any
 ) -> Any:
-    """Embed documents whose segments are known, with one basket for each segment.
+    """Embed documents whose segments are known, with one basket, or one tile, for each segment.
 
     Args:
         model: a calibrated model.
@@ -105,10 +111,11 @@ def encode_segments(
     Returns:
         What `model.encode_document` returns: one vector per document.
     """
-    if not any(module.calibration.strength > 0 for module in calibrated_transformers(model)):
+    calibrations = [module.calibration for module in calibrated_transformers(model)]
+    if not any(one.strength > 0 or one.tile_size is not None for one in calibrations):
         raise SegmentError(
-            "segments become baskets only inside a calibrated model: use fairspan.calibrate(model, 'paper') or any "
-            "calibration with a strength above 0."
+            "segments become tiles or baskets only inside a calibrated model: use fairspan.calibrate(model, 'tiles') "
+            "or any calibration with tiles or with a strength above 0."
         )
     if documents and all(isinstance(part, str) for part in documents):
         return model.encode_document(SegmentedText(documents), **options)  # type: ignore[arg-type]

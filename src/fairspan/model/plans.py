@@ -12,6 +12,7 @@ from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import LengthSchedule, Side, temperature_of
 from fairspan.model.pooling import PoolingSite
 from fairspan.model.segments import UNSEGMENTED
+from fairspan.model.tiling import Tiling
 
 
 def make_plan(
@@ -23,11 +24,13 @@ def make_plan(
     segment: Tensor | None,
     *,
     only_pooled: bool,
+    tiling: Tiling | None = None,
 ) -> Plan:
     """The plan of one batch.
 
     Args:
         depth: how many attention layers the model has.
+        tiling: what tiles need to know of the model; None for a calibration without them.
         inputs: `input_ids`, and `attention_mask` and `prompt_length` if there are any.
         segment: [N, L], the segment of each token, `UNSEGMENTED` in plain texts; None if all texts are plain.
         only_pooled: whether nothing reads the last layer's output but the pooled row.
@@ -36,19 +39,25 @@ def make_plan(
     valid = inputs["attention_mask"].bool() if "attention_mask" in inputs else torch.ones_like(ids).bool()
     layers = calibration.layer_numbers(depth) if calibration.strength > 0 else frozenset()
     rows = calibration.rows_for(site.pooling)
-    last = depth - 1
-    skips = only_pooled and rows == "pooling" and last in layers
+    last, tiles = depth - 1, None
+    if tiling is not None:
+        tiles = tiling.lay(calibration, site, valid, inputs.get("prompt_length"), segment)
+    tile_layers = frozenset() if tiles is None else calibration.tiled_layers(depth)
+    one_row_is_enough = last in layers and rows == "pooling" or last in tile_layers and site.pooling != "mean"
 
     def make_rule() -> BasketRule:
         special, baskets, strength = _split(calibration, site, valid, segment)
-        pooled = site.pooled_rows(valid, inputs.get("prompt_length"))
-        return BasketRule(rows, baskets, special, strength, pooled, only_pooled_in=last if skips else None)
+        return BasketRule(rows, baskets, special, strength, site.pooled_rows(valid, inputs.get("prompt_length")))
 
     return Plan(
         layers=layers,
         make_rule=make_rule,
         inverse_temperature=_inverse_temperature(temperature_of(calibration.temperature, side), valid),
         scale_position_bias=calibration.scale_position_bias,
+        tiles=tiles,
+        tile_layers=tile_layers,
+        causal=tiling is not None and tiling.positions.causal,
+        only_pooled_in=last if only_pooled and one_row_is_enough else None,
     )
 
 

@@ -11,14 +11,17 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
-from fairspan.attention.layers import count_layers, evaluating, probe_input, route_attention, unsupported
+from fairspan.attention.layers import count_layers, evaluating, probe, probe_input, route_attention, unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
+from fairspan.attention.positions import find_positions, position_limit, recur_in
+from fairspan.attention.tiles import Tiles, lay_tiles, reading
 from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.calibration.temperature import Side
-from fairspan.errors import LoadError, SegmentError, UnsupportedModel
+from fairspan.errors import CalibrationError, LoadError, SegmentError, UnsupportedModel, require_whole
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
+from fairspan.model.tiling import Tiling, refuse_beyond_memory, special_tokens_around
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
@@ -50,7 +53,8 @@ class CalibratedTransformer(Transformer):
     calibration: Calibration
     depth: int
     path: str | None
-    """What computed the baskets of the last call: "triton" kernels, plain "torch", or None."""
+    """What computed the baskets or tiles of the last call: "triton" kernels, plain "torch", or None."""
+    tiling: Tiling | None
     _pooling: tuple[PoolingSite]
 
     def __init__(
@@ -65,21 +69,63 @@ class CalibratedTransformer(Transformer):
         refuse_exported(self)
         # A tuple keeps the pooling module from being registered as a part of this one.
         self._pooling = (pooling_of(model, self),)
-        self.calibration.rows_for(self.site.pooling)
+        rows = self.calibration.rows_for(self.site.pooling)
         self.depth = 0
         self.path = None
+        self.tiling = None
         if not self.calibration.acts:
             return
         self.can_flatten_inputs = False
         route_attention(self.model)
         self.depth = count_layers(self.model)
-        self.calibration.layer_numbers(self.depth)
+        layers = self.calibration.layer_numbers(self.depth)
+        tiled = self.calibration.tiled_layers(self.depth)
+        if self.calibration.strength > 0 and rows == "all" and layers & tiled:
+            raise CalibrationError(
+                "baskets for every row and tiles cannot act in the same layers, where a row sees one tile only: use "
+                "strength=0, or layers and tile_layers that do not overlap."
+            )
+        if tiled:
+            self.tiling = self._find_tiling()
         self._prove()
+
+    def read_up_to(self, tokens: int) -> None:
+        """Set the longest text that is read, special tokens and prompt included."""
+        require_whole("max_seq_length", tokens, kind=CalibrationError)
+        limit = position_limit(self.model)
+        if self.tiling is None and limit is not None and tokens > limit:
+            raise CalibrationError(
+                f"max_seq_length={tokens} is more than the model's {limit} positions, which only texts in tiles may "
+                "exceed: use the preset 'tiles', or a tile_size."
+            )
+        refuse_beyond_memory(self.model, tokens)
+        self.max_seq_length = tokens
 
     @property
     def site(self) -> PoolingSite:
         """How this module's tokens become one vector."""
         return self._pooling[0]
+
+    def _find_tiling(self) -> Tiling:
+        """What tiles need to know, and the proof that positions recur: two equal tiles are read alike."""
+        if "message" in self.modality_config or self.tokenizer is None:
+            raise unsupported(self.model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text")
+        tiling = Tiling(find_positions(self.model), *special_tokens_around(self.tokenizer))
+        lead, trail = tiling.shared(self.site, None)
+        vocabulary = self.model.get_input_embeddings().num_embeddings
+        ids = torch.tensor([[*[2] * lead, 3, 5, 3, 5, *[7] * trail]], device=self.model.device) % vocabulary
+        tiles = lay_tiles(torch.ones_like(ids, dtype=torch.bool), 2, lead=lead, trail=trail)
+        plan = Plan(tiles=tiles, tile_layers=frozenset(range(self.depth)), causal=tiling.positions.causal)
+        with reading(tiles):
+            states = probe(self.model, plan, ids, **self._position_ids(tiling, tiles))[0]
+        if not recur_in(states, lead, 2):
+            raise unsupported(self.model, "has positions that cannot start again in every tile")
+        return tiling
+
+    @staticmethod
+    def _position_ids(tiling: Tiling, tiles: Tiles) -> dict[str, Tensor]:
+        base = tiling.positions.base
+        return {} if base is None else {"position_ids": tiles.position + base}
 
     def _prove(self) -> None:
         input_ids = probe_input(self.model)
@@ -100,11 +146,16 @@ class CalibratedTransformer(Transformer):
         segmented = any(isinstance(text, SegmentedText) for text in inputs)
         if segmented:
             processing_kwargs = self._with_offsets(processing_kwargs)
+        side: Side = "query" if kwargs.get("task") == "query" else "document"
+        limit = position_limit(self.model)
+        if limit is not None and (self.max_seq_length or 0) > limit and not self.calibration.tiles_on(side):
+            # The limit was raised for the side in tiles.
+            processing_kwargs = _with_text(processing_kwargs, max_length=limit)
         kwargs |= {"prompt": prompt, "processing_kwargs": processing_kwargs}
         features: dict[str, Any] = super().preprocess(inputs, **kwargs)
         if not features:
             return features
-        features[SIDE] = "query" if kwargs.get("task") == "query" else "document"
+        features[SIDE] = side
         if segmented:
             offsets = features.pop("offset_mapping")
             features[SEGMENTS] = segment_of_tokens(inputs, offsets, features["attention_mask"], prompt)
@@ -115,8 +166,7 @@ class CalibratedTransformer(Transformer):
             raise SegmentError(
                 "segments need a tokenizer that maps tokens back to characters, without a chat template in between."
             )
-        given = dict(processing_kwargs or {})
-        return {**given, "text": {**given.get("text", {}), "return_offsets_mapping": True}}
+        return _with_text(processing_kwargs, return_offsets_mapping=True)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
@@ -126,30 +176,53 @@ class CalibratedTransformer(Transformer):
             features.update(super().forward(inputs, **kwargs))
             return features
 
-        plan = self._plan(inputs, side, features.get(SEGMENTS), only_pooled=self._reads_only_pooled())
-        features.update(super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs))
-        promised = sorted(plan.layers)
-        if plan.passed != self.depth or plan.calibrated != promised:
-            raise unsupported(
-                self.model,
-                f"was promised a calibration of layers {promised} of {self.depth}, and went through {plan.passed} "
-                f"layers and calibrated {plan.calibrated}",
-            )
-        self.path = plan.path
-        if not plan.layers or plan.rule.only_pooled_in is None:
+        segment = features.get(SEGMENTS)
+        plan = self._plan(inputs, side, segment, only_pooled=self._reads_only_pooled())
+        if self._changes_nothing(plan):
+            features.update(super().forward(inputs, **kwargs))
+            return features
+        features.update(self._run(inputs, plan, **kwargs))
+        if plan.only_pooled_in is None:
             return features
 
         def all_tokens() -> Tensor:
-            complete = {PLAN_ARGUMENT: self._plan(inputs, side, features.get(SEGMENTS), only_pooled=False)}
-            tokens: Tensor = super(CalibratedTransformer, self).forward(dict(inputs), **complete, **kwargs)[TOKENS]
+            complete = self._plan(inputs, side, segment, only_pooled=False)
+            tokens: Tensor = self._run(inputs, complete, **kwargs)[TOKENS]
             return tokens
 
-        text = torch.arange(plan.rule.pooled.shape[0], device=plan.rule.pooled.device)
-        features[TOKENS] = features[TOKENS][text, plan.rule.pooled][:, None]
+        pooled = self.site.pooled_rows(inputs["attention_mask"].bool(), inputs.get("prompt_length"))
+        text = torch.arange(pooled.shape[0], device=pooled.device)
+        features[TOKENS] = features[TOKENS][text, pooled][:, None]
         return PooledFeatures(features, all_tokens)
 
+    def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
+        """One pass under a plan, and the check that every promised layer kept to it."""
+        if plan.tiles is None:
+            output = super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs)
+        else:
+            assert self.tiling is not None
+            kwargs |= {PLAN_ARGUMENT: plan, **self._position_ids(self.tiling, plan.tiles)}
+            with reading(plan.tiles):
+                output = super().forward(dict(inputs), **kwargs)
+        promised, tiled = sorted(plan.layers), sorted(plan.tile_layers)
+        if (plan.passed, plan.calibrated, plan.tiled) != (self.depth, promised, tiled):
+            raise unsupported(
+                self.model,
+                f"was promised a calibration of layers {promised} and tiles in layers {tiled} of {self.depth}, and "
+                f"went through {plan.passed} layers, calibrated {plan.calibrated} and tiled {plan.tiled}",
+            )
+        self.path = plan.path
+        return output
+
+    @staticmethod
+    def _changes_nothing(plan: Plan) -> bool:
+        """Whether the plain model computes the same: texts of one tile each, and nothing else to do."""
+        temperature = plan.inverse_temperature
+        return plan.tiles is None and not plan.layers and isinstance(temperature, float) and temperature == 1.0
+
     def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool) -> Plan:
-        return make_plan(self.calibration, self.site, self.depth, inputs, side, segment, only_pooled=only_pooled)
+        known = {"only_pooled": only_pooled, "tiling": self.tiling}
+        return make_plan(self.calibration, self.site, self.depth, inputs, side, segment, **known)
 
     def _reads_only_pooled(self) -> bool:
         return (
@@ -163,6 +236,9 @@ class CalibratedTransformer(Transformer):
 
     def get_config_dict(self) -> dict[str, Any]:
         config: dict[str, Any] = super().get_config_dict()
+        if self.tiling is not None:
+            # A loaded model would read no further than its positions otherwise.
+            config["max_seq_length"] = self.max_seq_length
         return {**config, "calibration": self.calibration.to_dict()}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
@@ -200,6 +276,12 @@ class CalibratedTransformer(Transformer):
 
     def __repr__(self) -> str:
         return f"Calibrated{super().__repr__()}"
+
+
+def _with_text(processing_kwargs: dict[str, Any] | None, **options: Any) -> dict[str, Any]:
+    """The same with further options of the tokenizer."""
+    given = dict(processing_kwargs or {})
+    return {**given, "text": {**given.get("text", {}), **options}}
 
 
 class PooledFeatures(dict[str, Any]):

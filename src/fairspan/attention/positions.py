@@ -1,0 +1,70 @@
+"""How a model takes its positions, found by sending short texts through it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from fairspan.attention.layers import probe, probe_input
+from fairspan.attention.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """What a pass in tiles needs to know of a model.
+
+    Attributes:
+        base: the number of the first position in `position_ids`; None for a model that takes no such argument, whose
+            positions are relative.
+        limit: how many positions the model was made for; None if nothing says so.
+        causal: whether a token sees no token after its own.
+    """
+
+    base: int | None
+    limit: int | None
+    causal: bool
+
+
+def find_positions(model: PreTrainedModel) -> Positions:
+    """Ask a routed model. Whether its positions can recur at all is shown by a pass in tiles (`recur_in`)."""
+    ids = probe_input(model)
+    plain = _states(model, ids)
+    place = torch.arange(ids.shape[1], device=ids.device)[None]
+    padding = getattr(model.config.get_text_config(), "pad_token_id", None)
+    bases = [0] if padding is None else [0, padding + 1]
+    given = {base: _states(model, ids, position_ids=place + base) for base in bases}
+    takes = any(not torch.equal(_states(model, ids, position_ids=place.flip(1) + base), given[base]) for base in bases)
+    base = min(bases, key=lambda base: float((given[base] - plain).abs().max()))
+
+    other = ids.clone()
+    other[0, -1] = ids[0, 0]
+    causal = _same(_states(model, other)[:, :1], plain[:, :1])
+    return Positions(base, position_limit(model), causal) if takes else Positions(None, None, causal)
+
+
+def position_limit(model: PreTrainedModel) -> int | None:
+    """How many positions a model was made for; None if its configuration does not say."""
+    found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(found, int) or found <= 0:
+        return None
+    # RoBERTa's positions begin after its padding index.
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return found - (padding + 1 if padding is not None else 0)
+
+
+def recur_in(states: Tensor, lead: int, width: int) -> bool:
+    """Whether the states [1, L, d] of a text of two equal tiles are the same in both, as they are if positions recur."""
+    first, second = states[:, lead : lead + width], states[:, lead + width : lead + 2 * width]
+    return _same(first, second)
+
+
+def _states(model: PreTrainedModel, ids: Tensor, **options: Tensor) -> Tensor:
+    states: Tensor = probe(model, Plan(), ids, **options)[0]
+    return states
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Up to rounding; another position, or another token, changes a state far more."""
+    return bool((a - b).abs().max() <= torch.finfo(a.dtype).eps ** 0.5 * b.abs().max())

@@ -1,0 +1,186 @@
+"""The portable path for tiles: tile by tile with the shared keys in front, shared rows on their own, no L×L tensor."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from fairspan.attention.tiles import TileGroup, Tiles, TileView
+
+# Rows that are computed together: enough to keep all threads busy, and few enough to stay in cache.
+_ROWS_AT_A_TIME = 2048
+# Bounds the mask of a block of rows where one has to be written out.
+_MASK_AT_A_TIME = 2**22
+# Tiles whose lengths differ by less are padded to the same width.
+_STEP = 16
+
+
+def tile_rows(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, *, only_shared: bool = False
+) -> Tensor:
+    """Attention of one layer as `view` has it.
+
+    Args:
+        query: [N, H, L, D]. key, value: [N, K, L, D] with K heads, a divisor of H.
+        only_shared: whether nothing reads the rows of content tokens, which are then 0.
+
+    Returns:
+        [N, L, H, D] in the dtype of `query`. Rows of padding are 0.
+    """
+    tiles = view.tiles
+    n, heads, length, dim = query.shape
+    # One row more takes what is computed for tokens that are not there.
+    flat = query.new_zeros(n * length + 1, heads, value.shape[-1])
+    if not view.tiled:
+        _all_keys(flat, query, key, value, scale, view, torch.arange(length, device=query.device).expand(n, -1))
+    else:
+        if not only_shared:
+            for group in _groups(tiles, query):
+                _add_group(flat, query, key, value, scale, view, group)
+        if tiles.lead + tiles.trail:
+            _all_keys(flat, query, key, value, scale, view, tiles.shared)
+    return flat[:-1].view(n, length, heads, -1)
+
+
+def _add_group(
+    flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, group: TileGroup
+) -> None:
+    length = query.shape[2]
+    together = max(1, _ROWS_AT_A_TIME // group.rows.shape[1])
+    for first in range(0, len(group.rows), together):
+        block = slice(first, first + together)
+        rows, keys = group.rows[block], group.keys[block]
+        mask = _group_mask(view, group, block, rows, keys, length)
+        out = _attend(_take(query, rows), _take(key, keys), _take(value, keys), mask, scale)
+        target = rows if group.row_ok is None else torch.where(group.row_ok[block], rows, len(flat) - 1)
+        flat[target.flatten()] = out.transpose(1, 2).flatten(0, 1)
+
+
+def _take(x: Tensor, tokens: Tensor) -> Tensor:
+    """[G, H, W, D], the tokens [G, W] of x [N, H, L, D], counted through the batch."""
+    by_token = x.transpose(1, 2)
+    flat = tokens.flatten()
+    if by_token.is_contiguous():
+        taken = by_token.flatten(0, 1).index_select(0, flat)
+    else:
+        taken = by_token[flat // x.shape[2], flat % x.shape[2]]
+    return taken.view(*tokens.shape, *taken.shape[1:]).transpose(1, 2)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """SDPA, with heads that share keys as further rows of one head, so that no key is copied."""
+    (n, heads, rows, _), kv_heads = query.shape, key.shape[1]
+    if heads == kv_heads:
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    query = query.reshape(n, kv_heads, -1, query.shape[-1])
+    if mask is not None and mask.shape[2] > 1:
+        mask = mask.expand(-1, heads, -1, -1).reshape(mask.shape[0], kv_heads, -1, mask.shape[-1])
+    out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    return out.view(n, heads, rows, -1)
+
+
+def _group_mask(
+    view: TileView, group: TileGroup, block: slice, rows: Tensor, keys: Tensor, length: int
+) -> Tensor | None:
+    """[G, 1 or H, 1 or W, K]: what the rows of a block of tiles see, or what is added to their scores."""
+    there = None if group.key_ok is None else group.key_ok[block, None, None, :]
+    if view.mask is None and view.bias is None:
+        return there
+    position, text = view.tiles.position.flatten(), rows[:, 0] // length
+    at, places = position[rows][:, :, None], position[keys][:, None, :]
+    seen = there
+    if view.mask is not None:
+        if view.causal and view.tiles.reach:
+            places_behind = torch.minimum(at, places)
+            shown = view.mask[at, places_behind] & (keys[:, None, :] <= rows[:, :, None])
+        else:
+            shown = view.mask[at, places]
+        seen = shown[:, None] if there is None else shown[:, None] & there
+    if view.bias is None:
+        return seen
+    bias = view.bias[text % view.bias.shape[0]]  # [G, H, P, P]
+    index = at.expand(-1, -1, bias.shape[-1])[:, None].expand(-1, bias.shape[1], -1, -1)
+    by_row = bias.gather(2, index)
+    added = by_row.gather(3, places[:, None].expand(*by_row.shape[:3], -1))
+    return added if seen is None else added.masked_fill(~seen, -torch.inf)
+
+
+def _all_keys(
+    flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, rows: Tensor
+) -> None:
+    """Rows [N, R] of each text that may see every tile, a block of them at a time."""
+    (n, _, length, _), count = query.shape, rows.shape[1]
+    text = torch.arange(n, device=query.device)
+    plain = view.mask is None and view.bias is None
+    padding = view.tiles.valid[:, None, None, :] if view.tiles.padded else None
+    heads = 1 if view.bias is None else view.bias.shape[1]
+    together = count if plain else max(1, _MASK_AT_A_TIME // (n * heads * length))
+    for first in range(0, count, together):
+        block = rows[:, first : first + together]
+        mask = padding
+        if not plain:
+            row = block.flatten()
+            bias, visible = view.of_rows(text.repeat_interleave(block.shape[1]), row)
+            mask = visible.view(n, 1, block.shape[1], length)
+            if bias is not None:
+                bias = bias.view(n, block.shape[1], -1, length).transpose(1, 2)
+                mask = bias.masked_fill(~mask, -torch.inf)
+        tokens = block + text[:, None] * length
+        taken = query if plain and count == length else _take(query, tokens)
+        out = _attend(taken, key, value, mask, scale)
+        flat[tokens.flatten()] = out.transpose(1, 2).flatten(0, 1)
+
+
+def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:
+    """The tiles in groups of similar length, or all in one where values may not be looked at."""
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        return [_group(tiles, *_every_tile(tiles), tiles.width, exact=False)]
+    if tiles.groups is None:
+        text, number = (tiles.length > 0).nonzero(as_tuple=True)
+        length = tiles.length[text, number]
+        width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
+        found = []
+        for one in width.unique().tolist():
+            chosen = width == one
+            found.append(_group(tiles, text[chosen], number[chosen], one, exact=True))
+        tiles.groups = found
+    return tiles.groups
+
+
+def _every_tile(tiles: Tiles) -> tuple[Tensor, Tensor]:
+    n, count = tiles.length.shape
+    text = torch.arange(n, device=tiles.length.device).repeat_interleave(count)
+    return text, torch.arange(count, device=text.device).repeat(n)
+
+
+def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: bool) -> TileGroup:
+    """The tiles `number` of the texts `text`, padded to one width; `exact` if values may be looked at."""
+    start, length, row_length = tiles.start[text, number], tiles.length[text, number], tiles.valid.shape[1]
+    base = (text * row_length)[:, None]
+    step = torch.arange(width, device=start.device)
+    rows, row_ok = _run(start, length, step, row_length)
+
+    first = (number - tiles.reach).clamp(min=0)
+    last = (number + tiles.reach).clamp(max=tiles.length.shape[1] - 1)
+    begin = tiles.start[text, first]
+    content_end = tiles.start[text, 0] + tiles.content[text]
+    end = torch.minimum(tiles.start[text, last] + tiles.length[text, last], content_end)
+    end = torch.where(tiles.length[text, last] > 0, end, content_end)
+    step = torch.arange(width if tiles.reach == 0 else (2 * tiles.reach + 1) * tiles.width, device=start.device)
+    keys, key_ok = _run(begin, (end - begin).clamp(min=0), step, row_length)
+    keys = torch.cat([tiles.shared[text], keys], dim=1)
+    key_ok = torch.nn.functional.pad(key_ok, (tiles.lead + tiles.trail, 0), value=True)
+    if exact:
+        whole = bool(key_ok.all())
+        return TileGroup(rows + base, None, keys + base, None if whole else key_ok)
+    if tiles.lead + tiles.trail == 0:
+        key_ok = key_ok | ~key_ok.any(dim=1, keepdim=True)  # a row that sees nothing would be NaN
+    return TileGroup(rows + base, row_ok, keys + base, key_ok)
+
+
+def _run(start: Tensor, length: Tensor, step: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+    """[G, W], so many tokens from each start on, the last one repeated after the end, and which are there."""
+    ok = step < length[:, None]
+    last = (length - 1).clamp(min=0)[:, None]
+    return (start[:, None] + torch.minimum(step, last)).clamp(max=limit - 1), ok

@@ -1,0 +1,97 @@
+"""`Tiling`: what a model has to be known by before it can read in tiles."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from fairspan.attention.positions import Positions
+from fairspan.attention.tiles import Tiles, lay_tiles
+from fairspan.calibration.calibration import Calibration
+from fairspan.errors import CalibrationError
+from fairspan.model.pooling import PoolingSite
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A model's positions, and the special tokens that its tokenizer puts around every text.
+
+    Special tokens and the prompt are shared: every tile is read behind them, as if it were the whole text. A model
+    that pools one token shares that token, whatever it is.
+    """
+
+    positions: Positions
+    before: int
+    after: int
+
+    def lay(
+        self,
+        calibration: Calibration,
+        site: PoolingSite,
+        valid: Tensor,
+        prompt_length: int | None,
+        segment: Tensor | None,
+    ) -> Tiles | None:
+        """The tiles of a batch, given [N, L] bool; None if each text is one tile, which the plain model reads too."""
+        assert calibration.tile_size is not None
+        lead, trail = self.shared(site, prompt_length)
+        room = valid.shape[1] - lead - trail
+        if segment is None and room <= calibration.tile_size:
+            return None
+        limit = self.positions.limit
+        longest = None if limit is None else limit - lead - trail
+        if longest is not None and longest < calibration.tile_size:
+            raise CalibrationError(
+                f"tile_size={calibration.tile_size} and {lead + trail} special and prompt tokens need more than the "
+                f"model's {limit} positions: use tiles of at most {max(longest, 0)} tokens."
+            )
+        reach = calibration.tile_reach
+        longest = room if longest is None else longest
+        return lay_tiles(
+            valid, calibration.tile_size, lead=lead, trail=trail, reach=reach, segment=segment, longest=max(1, longest)
+        )
+
+    def shared(self, site: PoolingSite, prompt_length: int | None) -> tuple[int, int]:
+        """How many tokens are shared in front of a text and at its end."""
+        # The length of a prompt counts the special tokens in front of it.
+        lead = max(self.before, prompt_length or 0)
+        if site.pooling == "cls":
+            lead = max(lead, (prompt_length or 0) + 1 if site.skips_prompt else 1)
+        return lead, max(self.after, int(site.pooling == "lasttoken"))
+
+
+def special_tokens_around(tokenizer: Any) -> tuple[int, int]:
+    """How many special tokens a tokenizer puts before and after a text."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    for before in range(len(whole) - len(bare) + 1):
+        if whole[before : before + len(bare)] == bare:
+            return before, len(whole) - len(bare) - before
+    raise CalibrationError(
+        f"{type(tokenizer).__name__} changes a text's tokens when it adds special ones, so that tiles cannot tell "
+        "them from the text."
+    )
+
+
+def refuse_beyond_memory(model: PreTrainedModel, tokens: int) -> None:
+    """Raise if the states of one text of so many tokens would not fit into the memory of the model's device."""
+    config = model.config.get_text_config()
+    hidden = int(getattr(config, "hidden_size", 0) or 0)
+    inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
+    # The widest moment of a layer: its input, and the inner states before and after their activation.
+    needed = tokens * (hidden + 2 * inner) * torch.finfo(model.dtype).bits // 8
+    device = model.device
+    if device.type == "cuda":
+        has = torch.cuda.get_device_properties(device).total_memory
+    else:
+        has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > has:
+        raise CalibrationError(
+            f"max_seq_length={tokens} needs at least {needed / 2**30:.0f} GiB for one text, and {device.type} has "
+            f"{has / 2**30:.0f} GiB: use at most {tokens * has // needed}."
+        )
