@@ -141,9 +141,9 @@ def add_rows(file: Path, rows: pl.DataFrame) -> None:
 
 
 def arms_of(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The rows of each arm in the same order, without arms that lack some of the queries."""
+    """The rows of each arm in the same order, the plain model's first, without arms that lack some of the queries."""
     counts = rows.group_by("arm", maintain_order=True).len()
-    complete = counts.filter(pl.col("len") == counts["len"].max())["arm"]
+    complete = sorted(counts.filter(pl.col("len") == counts["len"].max())["arm"], key=lambda arm: arm != "none")
     return {arm: rows.filter(arm=arm).sort("model", *KEYS) for arm in complete}
 
 
@@ -154,7 +154,10 @@ def change(before: pl.DataFrame, after: pl.DataFrame) -> QueryChange:
 
 
 def _groups(rows: pl.DataFrame) -> np.ndarray:
-    return rows["position"].fill_null(0).to_numpy().astype(np.int64)
+    """The position of every query's evidence, numbered without gaps; 0 where it is not known."""
+    positions = rows["position"].fill_null(0).to_numpy()
+    there = np.unique(positions[positions > 0])
+    return np.where(positions > 0, np.searchsorted(there, positions) + 1, 0)
 
 
 def _clusters(rows: pl.DataFrame) -> np.ndarray:
