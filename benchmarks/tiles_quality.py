@@ -75,12 +75,12 @@ def tune(bench: Bench, splits: Path, given: argparse.Namespace) -> None:
 
 def report(bench: Bench, splits: Path, given: argparse.Namespace) -> None:
     chosen = read_chosen(given, bench.subject.name)
-    treatments = [f"{one}{ONLY}" for one in REPORTED] + ["tiles", *chosen]
-    treatments = list(dict.fromkeys(treatments))
+    reported = given.treatments.split(",") if given.treatments else REPORTED
+    treatments = list(dict.fromkeys([*(f"{one}{ONLY}" for one in reported), "tiles", *chosen]))
     by_segments = [BY_SEGMENTS + ONLY]
     indexes = ["chunk-mean", "chunk-max", "late-max"]
     tasks: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for corpus in CORPORA:
+    for corpus in CORPORA if "pages" not in given.skip else ():
         tasks[corpus] = pages_of(splits / f"{corpus}-report.jsonl"), treatments + by_segments
     if "xquad" not in given.skip:
         folder = given.data / "retrieval/xquad_positions"
@@ -165,7 +165,8 @@ def main() -> None:
     parser.add_argument("--grid", choices=["full", "small"], default="full")
     parser.add_argument("--scifact-grid", choices=["full", "small"], default="small")
     parser.add_argument("--chosen", help="what tune chose: chosen.json or a treatment; by default OUT/chosen.json")
-    parser.add_argument("--skip", default="", help="of scifact, xquad, long, audit; separated by commas")
+    parser.add_argument("--treatments", help="to report, in place of the usual ones; separated by commas")
+    parser.add_argument("--skip", default="", help="of pages, scifact, xquad, long, audit; separated by commas")
     parser.add_argument("--limit", type=int, help="documents per corpus, for a quick check")
     parser.add_argument("--window", type=int, default=2048, help="tokens to read of long pages")
     parser.add_argument("--seed", type=int, default=0, help="of the split")
@@ -189,8 +190,7 @@ def main() -> None:
             write_tables(given.out)
     else:
         write_tables(given.out)
-    for failure in failures:
-        say(f"FAILED {failure}")
+    say(f"done, {len(failures)} failures")
 
 
 if __name__ == "__main__":
