@@ -113,7 +113,7 @@ def environment(shape: Shape, dtype: str) -> str:
     """Machine, versions and commit, as the paragraph above a table."""
     return (
         f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}, "
-        f"`python -m benchmarks.cpu`, {_cpu()} ({platform.machine()}), {torch.get_num_threads()} threads, {dtype}, "
+        f"`python -m benchmarks.cpu`, {processor()} ({platform.machine()}), {torch.get_num_threads()} threads, {dtype}, "
         f"torch {torch.__version__}, transformers {transformers.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}. "
         f"Model: {shape.name}, random weights, no padding."
@@ -128,7 +128,8 @@ def commit() -> str:
     return asked.stdout.strip() or "unknown"
 
 
-def _cpu() -> str:
+def processor() -> str:
+    """The CPU's name."""
     described = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout.splitlines()
     names = [line.split(":", 1)[1].strip() for line in described if line.startswith("Model name")]
     return names[0] if names else platform.processor() or "unknown CPU"

@@ -1,6 +1,8 @@
-"""The portable path for tiles: tile by tile with the shared keys in front, shared rows on their own, no L×L tensor."""
+"""The portable path for tiles: tile by tile with the shared keys in front, shared rows alone, no L×L tensor."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -29,7 +31,7 @@ def tile_rows(
         [N, L, H, D] in the dtype of `query`. Rows of padding are 0.
     """
     tiles = view.tiles
-    n, heads, length, dim = query.shape
+    n, heads, length, _ = query.shape
     # One row more takes what is computed for tokens that are not there.
     flat = query.new_zeros(n * length + 1, heads, value.shape[-1])
     if not view.tiled:
@@ -74,10 +76,10 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scal
     if heads == kv_heads:
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
     query = query.reshape(n, kv_heads, -1, query.shape[-1])
-    if mask is not None and mask.shape[2] > 1:
-        mask = mask.expand(-1, heads, -1, -1).reshape(mask.shape[0], kv_heads, -1, mask.shape[-1])
+    if mask is not None and mask.shape[1:3] != (1, 1):
+        mask = mask.expand(-1, heads, rows, -1).reshape(mask.shape[0], kv_heads, -1, mask.shape[-1])
     out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    return out.view(n, heads, rows, -1)
+    return out.reshape(n, heads, rows, -1)
 
 
 def _group_mask(
@@ -137,15 +139,18 @@ def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return [_group(tiles, *_every_tile(tiles), tiles.width, exact=False)]
     if tiles.groups is None:
-        text, number = (tiles.length > 0).nonzero(as_tuple=True)
-        length = tiles.length[text, number]
-        width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
-        found = []
-        for one in width.unique().tolist():
-            chosen = width == one
-            found.append(_group(tiles, text[chosen], number[chosen], one, exact=True))
-        tiles.groups = found
+        with torch.inference_mode(mode=False):
+            tiles.groups = list(_by_length(tiles))
     return tiles.groups
+
+
+def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
+    text, number = (tiles.length > 0).nonzero(as_tuple=True)
+    length = tiles.length[text, number]
+    width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
+    for one in sorted(set(width.tolist())):
+        chosen = width == one
+        yield _group(tiles, text[chosen], number[chosen], one, exact=True)
 
 
 def _every_tile(tiles: Tiles) -> tuple[Tensor, Tensor]:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
+
+from fairspan.attention.baskets import has_no_padding
 
 SHARED, NO_TILE = -1, -2
 
@@ -33,7 +35,7 @@ class Tiles:
         lead, trail: how many shared tokens a text has in front and at its end.
         width: a length that no tile exceeds.
         reach: how many tiles on either side a token sees besides its own.
-        padded: whether the batch has padding.
+        padded: whether the batch may have padding.
     """
 
     valid: Tensor
@@ -47,29 +49,45 @@ class Tiles:
     padded: bool
     groups: list[TileGroup] | None = field(default=None, init=False)
     """Kept by `tile_rows` between the layers of a pass."""
+    # Kept likewise, and by hand: a compiled graph cannot go through the lock of a cached_property (Python 3.11).
+    _content: Tensor | None = field(default=None, init=False)
+    _shared: Tensor | None = field(default=None, init=False)
+    _tile: Tensor | None = field(default=None, init=False)
 
     @property
     def positions(self) -> int:
         """P, the number of positions."""
         return self.lead + self.width + self.trail
 
-    @cached_property
+    @property
     def content(self) -> Tensor:
         """[N], how many tokens of each text lie in tiles."""
-        return (self.valid.sum(dim=1) - self.lead - self.trail).clamp(min=0)
+        if self._content is None:
+            self._content = (self.valid.sum(dim=1) - self.lead - self.trail).clamp(min=0)
+        return self._content
 
-    @cached_property
+    @property
     def shared(self) -> Tensor:
         """[N, S], the rows of the shared tokens, clamped where a text has fewer."""
+        if self._shared is None:
+            self._shared = self._find_shared()
+        return self._shared
+
+    @property
+    def tile(self) -> Tensor:
+        """[N, L], the tile of each token, `SHARED` or `NO_TILE` (padding)."""
+        if self._tile is None:
+            self._tile = self._find_tile()
+        return self._tile
+
+    def _find_shared(self) -> Tensor:
         first, total = self.valid.int().argmax(dim=1, keepdim=True), self.valid.sum(dim=1, keepdim=True)
         rank = torch.arange(self.lead + self.trail, device=first.device).expand(len(first), -1)
         at_end = rank - self.lead + (total - self.trail).clamp(min=self.lead)
         rank = torch.where(rank < self.lead, rank, at_end)
         return first + rank.clamp(max=(total - 1).clamp(min=0))
 
-    @cached_property
-    def tile(self) -> Tensor:
-        """[N, L], the tile of each token, `SHARED` or `NO_TILE` (padding)."""
+    def _find_tile(self) -> Tensor:
         begins = torch.zeros_like(self.position)
         exists = (self.length > 0).to(begins.dtype)
         begins = begins.scatter_add(1, self.start.clamp(max=begins.shape[1] - 1), exists)
@@ -114,6 +132,27 @@ def lay_tiles(
             are cut into runs of `size`.
         longest: a segment of more tokens is cut into runs of so many.
     """
+    if segment is None and has_no_padding(valid):
+        return _without_padding(valid.shape, size, lead, trail, reach, valid.device)
+    return _lay(valid, size, lead, trail, reach, segment, longest)
+
+
+@lru_cache(maxsize=64)
+def _without_padding(
+    shape: tuple[int, int], size: int, lead: int, trail: int, reach: int, device: torch.device
+) -> Tiles:
+    """Batches without padding have the same tiles whatever their texts, so that these need not be found again."""
+    # What is kept must serve training as well, so that nothing of it may be made in inference mode.
+    with torch.inference_mode(mode=False):
+        tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, reach, None, None)
+        tiles = replace(tiles, padded=False)
+        assert tiles.shared is not None and tiles.tile is not None
+    return tiles
+
+
+def _lay(
+    valid: Tensor, size: int, lead: int, trail: int, reach: int, segment: Tensor | None, longest: int | None
+) -> Tiles:
     rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1, keepdim=True)
     content = (total - lead - trail).clamp(min=0)
     offset = rank - lead
@@ -144,9 +183,7 @@ def lay_tiles(
     at_end = lead + longest_tile + offset - content
     position = torch.where(inside, lead + within, torch.where(offset < 0, rank, at_end))
     position = torch.where(valid, position, 0)
-    # A compiled graph may not look; it then takes every batch for a padded one.
-    padded = True if torch.compiler.is_compiling() else not bool(valid.all())
-    return Tiles(valid, position, start, length, lead, trail, width, reach, padded)
+    return Tiles(valid, position, start.contiguous(), length.contiguous(), lead, trail, width, reach, padded=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

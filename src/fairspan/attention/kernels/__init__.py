@@ -1,6 +1,7 @@
-"""GPU kernels (Triton) of the two fast paths: in one or two launches what their portable twins do in many."""
+"""GPU kernels (Triton) of the fast paths: in one or two launches what their portable twins do in many."""
 
 from fairspan.attention.kernels.all_rows import all_rows_kernel
 from fairspan.attention.kernels.pooled_row import pooled_row_kernel
+from fairspan.attention.kernels.tile_rows import tile_rows_kernel
 
-__all__ = ["all_rows_kernel", "pooled_row_kernel"]
+__all__ = ["all_rows_kernel", "pooled_row_kernel", "tile_rows_kernel"]
