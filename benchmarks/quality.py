@@ -24,6 +24,7 @@ from fairspan.stats.queries import QueryChange, query_change, query_effects
 
 METRIC = "ndcg@10"
 WINDOW = 512
+TILED = "tiles+sides=document"
 KEYS = ["task", "set", "order", "query", "document"]
 STARTED = time.monotonic()
 
@@ -105,9 +106,10 @@ class Bench:
         subject, given = self.subject, dict(settings)
         asked = json.dumps([subject.name, task, treatments, settings], default=str)
         folder = self.work / "runs" / hashlib.sha256(asked.encode()).hexdigest()[:16]
-        # A window is set while loading, so that each treatment decides what to do with it.
         longer = "window" in given
         loading = {"device": str(subject.model.device), "dtype": "float32"} if longer else {}
+        # Documents are as long as some treatment reads; the others read the beginning.
+        treatments = list(dict.fromkeys([*treatments, *([TILED] if longer else [])]))
         log = fairspan.evaluate(
             subject.folder if longer else subject.model,
             given.pop("source"),

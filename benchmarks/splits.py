@@ -16,7 +16,7 @@ CORPORA = {
     "Wikipedia": "corpora/wikipedia_en.jsonl",
 }
 # Characters: a page and its query are within the first 3,000; a piece of an article holds one segment and its query.
-HEAD, PIECE, PIECES = 3000, 1600, 6
+HEAD, PIECE, PIECES = 3000, 1600, 4
 
 
 def split_corpora(data: Path, into: Path, limit: int | None, seed: int) -> None:

@@ -90,7 +90,7 @@ def report(bench: Bench, splits: Path, given: argparse.Namespace) -> None:
         tasks["SciFact"] = {"source": f"beir:{splits / 'scifact'}", "split": "report"}, treatments
     if "long" not in given.skip:
         for size in (8, 16):
-            pages = pages_of(splits / "Wikipedia-pieces.jsonl", size=size, editions=4, too_long="cut")
+            pages = pages_of(splits / "Wikipedia-pieces.jsonl", size=size, too_long="cut")
             tasks[f"Wikipedia, pages of {size}"] = {**pages, "window": given.window}, treatments + by_segments
     for task, (settings, own) in tasks.items():
         measure_plain(bench, task, settings, indexes)
