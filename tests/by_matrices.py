@@ -1,21 +1,149 @@
 """The registered attention function written again over whole matrices in float64, for comparison.
 
-It shares nothing with the fast paths but the plan that it reads and `fairspan.attention.reference`.
+It shares nothing with the fast paths but `fairspan.attention.reference` and, of the plan, temperatures and baskets.
+Of texts in tiles the plan is not asked: which token stands where is found here, from the tokenizer and the
+calibration, and positions, masks and position biases follow from that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AttentionMaskInterface
 
-from fairspan.attention.interface import NAME, attention
-from fairspan.attention.plan import Plan
-from fairspan.attention.reference import attention_weights, calibrate_weights
+from fairspan.attention.interface import NAME, attention, mask
+from fairspan.attention.plan import PLAN_ARGUMENT, Plan
+from fairspan.attention.reference import (
+    Place,
+    attention_weights,
+    bias_by_position,
+    calibrate_weights,
+    sees_by_position,
+    sees_by_tile,
+    tile_places,
+)
+from fairspan.model.plans import make_plan
+from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
+
+# The first of a model's `position_ids`, where it is not 0; T5 takes none.
+_FIRST_POSITION = {"roberta": 2, "xlm-roberta": 2, "camembert": 2, "mpnet": 2}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places of the tokens of each text of a batch.
+
+    Attributes:
+        valid: [N, L] bool, False for padding.
+        places: those of each text's own tokens.
+        tiled_layers: the layers in which tokens see no other tiles than `reach` on either side.
+    """
+
+    valid: Tensor
+    places: list[list[Place]]
+    reach: int
+    tiled_layers: frozenset[int]
+
+    def positions(self) -> Tensor:
+        """[N, L], 0 at padding."""
+        found = torch.zeros_like(self.valid, dtype=torch.long)
+        for row, real, places in zip(found, self.valid, self.places, strict=True):
+            row[real] = torch.tensor([place.position for place in places], dtype=torch.long)
+        return found
+
+    def mask(self, **given: Any) -> Tensor:
+        """[N, 1, L, L] bool: what tokens see by order and window, in the place of transformers' own mask.
+
+        Whether there is an order or a window is asked of transformers' mask function, at plain positions.
+        """
+        far, shows = 10_000, given["mask_function"]
+        row, zero = torch.tensor(far), torch.tensor(0)
+        seen = torch.as_tensor(shows(zero, zero, row, torch.arange(2 * far + 1))).expand(2 * far + 1)
+        causal = not bool(seen[far + 1])
+        window = None if bool(seen[0]) else int(seen[:far].sum())
+        return self._spread(lambda _, places: sees_by_position(places, causal=causal, window=window)[None], False)
+
+    def bias(self, full: Tensor) -> Tensor:
+        """[N, H, L, L], of a model's bias for all pairs of L tokens, [N or 1, H, L, L]."""
+        return self._spread(lambda text, places: bias_by_position(full[text % len(full)], places), 0.0)
+
+    @cached_property
+    def tiled(self) -> Tensor:
+        """[N, 1, L, L] bool: which tokens see each other in a tiled layer."""
+        return self._spread(lambda _, places: sees_by_tile(places, self.reach)[None], False)
+
+    def _spread(self, of_text: Callable[[int, list[Place]], Tensor], padding: float) -> Tensor:
+        """[N, H, L, L] from [H, l, l] of each text without padding."""
+        found = []
+        for text, (real, places) in enumerate(zip(self.valid, self.places, strict=True)):
+            own = of_text(text, places)
+            whole = own.new_full((len(own), len(real), len(real)), padding)
+            found.append(whole.masked_scatter(real[:, None] & real, own))
+        return torch.stack(found)
+
+
+@dataclass(slots=True, eq=False)
+class LaidOut(Plan):
+    """A plan without tiles of its own, and the places that they give to the tokens of its batch."""
+
+    layout: Layout | None = None
+
+
+def layout_of(module: CalibratedTransformer, inputs: dict[str, Any], segment: Tensor | None) -> Layout | None:
+    """METHODS §10 for a batch; None where every text is one tile, and read as the plain model reads it."""
+    calibration, site, config = module.calibration, module.site, module.model.config
+    size, prompt = calibration.tile_size, int(inputs.get("prompt_length") or 0)
+    special = module.tokenizer("w1", return_special_tokens_mask=True)["special_tokens_mask"]
+    lead, trail = max(special.index(0), prompt), special[::-1].index(0)
+    if site.pooling == "cls":
+        lead = max(lead, prompt + 1 if site.skips_prompt else 1)
+    if site.pooling == "lasttoken":
+        trail = max(trail, 1)
+    valid = inputs["attention_mask"].bool()
+    if segment is None and valid.shape[1] - lead - trail <= size:
+        return None
+    limit = None
+    if config.model_type != "t5":
+        limit = config.max_position_embeddings - _FIRST_POSITION.get(config.model_type, 0) - lead - trail
+    places = []
+    for text, tokens in enumerate(valid.sum(dim=1).tolist()):
+        own = [-1] if segment is None else segment[text, valid[text]].tolist()
+        cut = {"longest": size} if own[:1] == [-1] else {"longest": limit, "segment": own}
+        places.append(tile_places(tokens, lead=lead, trail=trail, **cut))
+    return Layout(valid, places, calibration.tile_reach, calibration.tiled_layers(module.depth))
+
+
+def forward_by_matrices(module: CalibratedTransformer, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    """A calibrated transformer's forward pass, with the tiles of `layout_of`."""
+    inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
+    side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
+    if not module.calibration.acts_on(side):
+        features.update(Transformer.forward(module, inputs, **kwargs))
+        return features
+    segment, how = features.get(SEGMENTS), (module.calibration, module.site, module.depth)
+    plan = make_plan(*how, inputs, side, segment, only_pooled=False)
+    given = {one.name: getattr(plan, one.name) for one in fields(Plan)}
+    layout = None if module.calibration.tile_size is None else layout_of(module, inputs, segment)
+    if layout is not None:
+        first = _FIRST_POSITION.get(module.model.config.model_type, 0)
+        if module.model.config.model_type != "t5":
+            kwargs["position_ids"] = layout.positions() + first
+        AttentionMaskInterface.register(NAME, layout.mask)
+    try:
+        plan = LaidOut(**given, layout=layout)
+        features.update(Transformer.forward(module, inputs, **{PLAN_ARGUMENT: plan}, **kwargs))
+    finally:
+        AttentionMaskInterface.register(NAME, mask)
+    assert plan.passed == module.depth
+    return features
 
 
 def attention_by_matrices(
@@ -34,10 +162,17 @@ def attention_by_matrices(
     k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
     n, _, length, dim = q.shape
     temperature = torch.ones(n, dtype=torch.float64)
+    layer, layout = None, None
     if fairspan_plan is not None:
         temperature = temperature / fairspan_plan.inverse_temperature
+        layer, layout = fairspan_plan.enter_layer(), getattr(fairspan_plan, "layout", None)
 
     bias = torch.zeros(n, 1, length, length, dtype=torch.float64)
+    if layout is not None:
+        assert attention_mask is not None
+        position_bias = None if position_bias is None else layout.bias(position_bias)
+        if layer in layout.tiled_layers:
+            bias = bias.masked_fill(~layout.tiled, -torch.inf)
     if attention_mask is None:
         if kwargs.get("is_causal", getattr(module, "is_causal", False)):
             bias = bias.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
@@ -51,28 +186,27 @@ def attention_by_matrices(
 
     scale = dim**-0.5 if scaling is None else scaling
     p = attention_weights(q, k, bias, scale, temperature).nan_to_num()
-    if fairspan_plan is not None:
-        layer = fairspan_plan.enter_layer()
-        if layer in fairspan_plan.layers:
-            rule = fairspan_plan.rule
-            fairspan_plan.calibrated.append(layer)
-            strength = torch.ones(n) if rule.strength is None else rule.strength
-            calibrated = calibrate_weights(p, rule.baskets, rule.special, strength.double())
-            if rule.rows == "all":
-                p = calibrated
-            else:
-                p = p.clone()
-                text = torch.arange(n)
-                p[text, :, rule.pooled] = calibrated[text, :, rule.pooled]
+    if fairspan_plan is not None and layer in fairspan_plan.layers:
+        rule = fairspan_plan.rule
+        fairspan_plan.calibrated.append(layer)
+        strength = torch.ones(n) if rule.strength is None else rule.strength
+        calibrated = calibrate_weights(p, rule.baskets, rule.special, strength.double())
+        if rule.rows == "all":
+            p = calibrated
+        else:
+            p = p.clone()
+            text = torch.arange(n)
+            p[text, :, rule.pooled] = calibrated[text, :, rule.pooled]
     return (p @ v).transpose(1, 2).contiguous().to(query.dtype), None
 
 
 @contextmanager
-def matrices_instead() -> Iterator[None]:
-    """Calibrated models compute by whole matrices inside this block."""
-    AttentionInterface.register(NAME, attention_by_matrices)
+def matrices_instead(function: Callable[..., Any] = attention_by_matrices) -> Iterator[None]:
+    """Calibrated models compute by whole matrices inside this block, or by a `function` that looks at them."""
+    AttentionInterface.register(NAME, function)
     try:
-        yield
+        with patch.object(CalibratedTransformer, "forward", forward_by_matrices):
+            yield
     finally:
         AttentionInterface.register(NAME, attention)
 

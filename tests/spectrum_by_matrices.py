@@ -1,7 +1,7 @@
 """Spectra by whole matrices in float64, for comparison: LC's definitions, with numpy's SVD.
 
 It shares nothing with `fairspan.attention.spectrum`. The matrices are those of `tests.by_matrices`, of the same
-queries and keys.
+queries and keys; in tiles, of those that come from matrices.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
-from transformers import AttentionInterface
 
-from fairspan.attention.interface import NAME, attention
+from fairspan.attention.interface import attention
 from fairspan.attention.layers import route_attention
 from fairspan.attention.plan import Plan
 from fairspan.model.build import copy_sharing_weights
-from tests.by_matrices import attention_by_matrices
+from tests.by_matrices import attention_by_matrices, matrices_instead
 
 
 @dataclass(frozen=True)
@@ -73,18 +72,16 @@ def matrices(model: SentenceTransformer, texts: Sequence[Any], **options: Any) -
         scale = dim**-0.5 if scaling is None else scaling
         scores = query.double() @ keys.transpose(-1, -2) * scale / temperature[:, None, None, None]
         layers.append((weights.transpose(1, 2), scores))
-        return attention(module, query, key, value, mask, scaling, position_bias, fairspan_plan, **kwargs)
+        # In tiles, masks and biases are here those of whole matrices, and the engine cannot go on with them.
+        go_on = attention if getattr(plan, "layout", None) is None else attention_by_matrices
+        return go_on(module, query, key, value, mask, scaling, position_bias, fairspan_plan, **kwargs)
 
     routed = copy_sharing_weights(model).eval()
     route_attention(routed[0].model)
     features = routed.preprocess(list(texts), **options)
     valid = features["attention_mask"].bool()
-    AttentionInterface.register(NAME, keep)
-    try:
-        with torch.inference_mode():
-            routed[0](features)
-    finally:
-        AttentionInterface.register(NAME, attention)
+    with matrices_instead(keep), torch.inference_mode():
+        routed[0](features)
     return [
         [Matrices(*(x[text][:, real][:, :, real].numpy() for x in layer)) for layer in layers]
         for text, real in enumerate(valid)

@@ -18,11 +18,9 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Router, 
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import AttentionInterface
 
 import fairspan
 from fairspan.attention import average_row as average_row_module
-from fairspan.attention.interface import NAME, attention
 from fairspan.attention.plan import LayerInputs
 from fairspan.encoding.attention_profile import (
     by_basket,
@@ -32,7 +30,7 @@ from fairspan.encoding.attention_profile import (
 from fairspan.encoding.attention_rows import NO_CHARACTER, AttentionRow, attention_rows
 from fairspan.errors import SegmentError, StatisticsError, UnsupportedModel
 from fairspan.studies.audit.attention import layer_groups
-from tests.by_matrices import attention_by_matrices
+from tests.by_matrices import attention_by_matrices, matrices_instead
 from tests.tiny import HIDDEN, LAYERS, ONE_EACH, REPRESENTATIVES, tiny_model, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -85,11 +83,8 @@ def matrices_kept() -> Iterator[list[Tensor]]:
         kept.append(both[..., dim:].transpose(1, 2))
         return both[..., :dim].contiguous(), None
 
-    AttentionInterface.register(NAME, keep)
-    try:
+    with matrices_instead(keep):
         yield kept
-    finally:
-        AttentionInterface.register(NAME, attention)
 
 
 def by_matrices(fair: SentenceTransformer, texts: list[Any], pooling: str, **options: Any) -> list[np.ndarray]:

@@ -16,14 +16,18 @@ from tests.tiny import words
 
 # sentence-transformers 6.0 asks a cached function whether peft is there, for plain models as well.
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped function:UserWarning")
-@pytest.mark.parametrize("settings", [{}, {"strength": 0.5, "bos": "original", "temperature": [(10, 0.9)]}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"basket_size": 7},
+        {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": [(10, 0.9)]},
+        {"tile_size": 7},
+        {"tile_size": 7, "tile_reach": 1, "tile_layers": 2, "temperature": [(10, 0.9)]},
+    ],
+)
 @pytest.mark.parametrize(
     ("architecture", "pooling"),
-    [
-        ("bert", "cls"),
-        *(pytest.param(*kind, marks=pytest.mark.slow) for kind in (("bert", "mean"), ("modernbert", "mean"))),
-        pytest.param("qwen3", "lasttoken", marks=pytest.mark.slow),
-    ],
+    [("bert", "cls"), ("bert", "mean"), ("modernbert", "mean"), ("qwen3", "lasttoken"), ("t5", "mean")],
 )
 @pytest.mark.slow
 def test_a_calibrated_transformer_is_one_graph(
@@ -32,7 +36,7 @@ def test_a_calibrated_transformer_is_one_graph(
     """`fullgraph` raises at the first break. The eager backend runs the captured graph as it is, in other blocks of
     rows: in float64 the same numbers up to some hundred roundings.
     """
-    fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, pooling)).double(), basket_size=7, **settings)
+    fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, pooling)).double(), **settings)
     features = fair.preprocess([words(40), words(12, seed=1)])
     torch._dynamo.reset()
     with torch.inference_mode():

@@ -126,8 +126,8 @@ def _in_tiles(
     positions, tiled = tiles.positions, layer in plan.tile_layers
     if table is not None and (table.dtype != torch.bool or table.shape != (1, 1, positions, positions)):
         raise UnsupportedModel(
-            f"{type(module).__name__} makes an attention mask of its own, which has no meaning for tiles. Use a model "
-            "whose masks come from transformers."
+            f"{type(module).__name__} makes an attention mask of its own, which has no meaning for tiles. Use a "
+            "model whose masks come from transformers."
         )
     shown = None if table is None else table[0, 0]
     # A bias that a model makes for all L positions begins with those that recur.

@@ -59,8 +59,8 @@ class LayerInputs:
     view: TileView | None = None
 
     def seen_by(self, row: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """For rows `row` [R·N], those of R for each text in turn: the bias [R·N, H, L] to add to their scores, and the
-        keys that they see [R·N, L]; None for no bias, or for all keys.
+        """For rows `row` [R·N], those of R for each text in turn: the bias [R·N, H, L] to add to their scores, and
+        the keys that they see [R·N, L]; None for no bias, or for all keys.
         """
         if self.view is not None:
             text = torch.arange(row.shape[0], device=row.device) % self.query.shape[0]

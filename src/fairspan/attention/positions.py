@@ -34,7 +34,9 @@ def find_positions(model: PreTrainedModel) -> Positions:
     padding = getattr(model.config.get_text_config(), "pad_token_id", None)
     bases = [0] if padding is None else [0, padding + 1]
     given = {base: _states(model, ids, position_ids=place + base) for base in bases}
-    takes = any(not torch.equal(_states(model, ids, position_ids=place.flip(1) + base), given[base]) for base in bases)
+    takes = any(
+        not torch.equal(_states(model, ids, position_ids=place.flip(1) + base), given[base]) for base in bases
+    )
     base = min(bases, key=lambda base: float((given[base] - plain).abs().max()))
 
     other = ids.clone()
@@ -55,7 +57,7 @@ def position_limit(model: PreTrainedModel) -> int | None:
 
 
 def recur_in(states: Tensor, lead: int, width: int) -> bool:
-    """Whether the states [1, L, d] of a text of two equal tiles are the same in both, as they are if positions recur."""
+    """Whether the states [1, L, d] of a text of two equal tiles are the same in both: positions recur."""
     first, second = states[:, lead : lead + width], states[:, lead + width : lead + 2 * width]
     return _same(first, second)
 

@@ -1,8 +1,11 @@
-"""The readable definition: calibrated attention by whole L×L matrices.
+"""The readable definition: calibrated attention, and attention in tiles, by whole L×L matrices.
 
 Every fast path is tested against this one. It is meant to be checked by eye against the formulas, costs quadratic
 memory, and is never used to embed anything.
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,3 +39,69 @@ def calibrate_weights(p: Tensor, baskets: Baskets, special: SpecialShares, stren
     factor = torch.where(mass > 0, shares / mass, 0)
     padding = (baskets.slot == NO_BASKET)[:, None, None, :]
     return torch.where(padding, 0, p * (factor @ member))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one token of a text stands: its tile, None for a shared token, and its recurring position."""
+
+    tile: int | None
+    position: int
+
+
+def tile_places(
+    tokens: int, longest: int | None, *, lead: int, trail: int, segment: Sequence[int] | None = None
+) -> list[Place]:
+    """METHODS §10: the place of each token of one text.
+
+    Args:
+        tokens: how many tokens the text has, of which the first `lead` and the last `trail` are shared.
+        longest: how many tokens a tile holds at most; None for any number.
+        segment: the segment of each token; a tile ends where it ends. None for a text in runs of `longest`.
+    """
+    content = range(lead, max(lead, tokens - trail))
+    places = [Place(None, token) for token in range(min(lead, tokens))]
+    tile, offset, longest_tile = -1, 0, 0
+    for token in content:
+        full = offset == longest
+        ends = segment is not None and segment[token] != segment[token - 1]
+        if token == lead or full or ends:
+            tile, offset = tile + 1, 0
+        places.append(Place(tile, lead + offset))
+        offset += 1
+        longest_tile = max(longest_tile, offset)
+    after = tokens - len(places)
+    return places + [Place(None, lead + longest_tile + number) for number in range(after)]
+
+
+def sees_by_tile(places: Sequence[Place], reach: int = 0) -> Tensor:
+    """[L, L] bool, METHODS §10: a token sees its own tile, `reach` tiles on either side and the shared tokens, and
+    shared tokens see everything.
+    """
+
+    def sees(row: Place, key: Place) -> bool:
+        return row.tile is None or key.tile is None or abs(row.tile - key.tile) <= reach
+
+    return torch.tensor([[sees(row, key) for key in places] for row in places], dtype=torch.bool)
+
+
+def sees_by_position(places: Sequence[Place], *, causal: bool, window: int | None) -> Tensor:
+    """[L, L] bool, METHODS §10: causality goes by the order of the text, a window by recurring positions.
+
+    Args:
+        window: how far from the row a key may stand; of a causal row, how far in front of it, since a token of an
+            earlier tile may well stand at a later position.
+    """
+    ahead = torch.tensor([[row.position - key.position for key in places] for row in places])
+    seen = torch.ones(len(places), len(places), dtype=torch.bool)
+    if causal:
+        seen = seen.tril()
+    if window is not None:
+        seen = seen & ((ahead if causal else ahead.abs()) <= window)
+    return seen
+
+
+def bias_by_position(bias: Tensor, places: Sequence[Place]) -> Tensor:
+    """[H, L, L], METHODS §10: a position bias [H, P, P] taken at recurring positions."""
+    position = torch.tensor([place.position for place in places])
+    return bias[:, position[:, None], position]

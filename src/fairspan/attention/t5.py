@@ -1,4 +1,4 @@
-"""T5's relative position bias in passes in tiles: made for the positions that recur, and not for every pair of tokens."""
+"""T5's relative position bias in passes in tiles: for the positions that recur, and not for every pair of tokens."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The portable path for tiles: tile by tile with the shared keys in front, shared rows on their own, no L×L tensor."""
+"""The portable path for tiles: tile by tile with the shared keys in front, shared rows alone, no L×L tensor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tile_rows(
         [N, L, H, D] in the dtype of `query`. Rows of padding are 0.
     """
     tiles = view.tiles
-    n, heads, length, dim = query.shape
+    n, heads, length, _ = query.shape
     # One row more takes what is computed for tokens that are not there.
     flat = query.new_zeros(n * length + 1, heads, value.shape[-1])
     if not view.tiled:
@@ -148,7 +148,7 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
     text, number = (tiles.length > 0).nonzero(as_tuple=True)
     length = tiles.length[text, number]
     width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
-    for one in width.unique().tolist():
+    for one in sorted(set(width.tolist())):
         chosen = width == one
         yield _group(tiles, text[chosen], number[chosen], one, exact=True)
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -49,29 +49,45 @@ class Tiles:
     padded: bool
     groups: list[TileGroup] | None = field(default=None, init=False)
     """Kept by `tile_rows` between the layers of a pass."""
+    # Kept likewise, and by hand: a compiled graph cannot go through the lock of a cached_property (Python 3.11).
+    _content: Tensor | None = field(default=None, init=False)
+    _shared: Tensor | None = field(default=None, init=False)
+    _tile: Tensor | None = field(default=None, init=False)
 
     @property
     def positions(self) -> int:
         """P, the number of positions."""
         return self.lead + self.width + self.trail
 
-    @cached_property
+    @property
     def content(self) -> Tensor:
         """[N], how many tokens of each text lie in tiles."""
-        return (self.valid.sum(dim=1) - self.lead - self.trail).clamp(min=0)
+        if self._content is None:
+            self._content = (self.valid.sum(dim=1) - self.lead - self.trail).clamp(min=0)
+        return self._content
 
-    @cached_property
+    @property
     def shared(self) -> Tensor:
         """[N, S], the rows of the shared tokens, clamped where a text has fewer."""
+        if self._shared is None:
+            self._shared = self._find_shared()
+        return self._shared
+
+    @property
+    def tile(self) -> Tensor:
+        """[N, L], the tile of each token, `SHARED` or `NO_TILE` (padding)."""
+        if self._tile is None:
+            self._tile = self._find_tile()
+        return self._tile
+
+    def _find_shared(self) -> Tensor:
         first, total = self.valid.int().argmax(dim=1, keepdim=True), self.valid.sum(dim=1, keepdim=True)
         rank = torch.arange(self.lead + self.trail, device=first.device).expand(len(first), -1)
         at_end = rank - self.lead + (total - self.trail).clamp(min=self.lead)
         rank = torch.where(rank < self.lead, rank, at_end)
         return first + rank.clamp(max=(total - 1).clamp(min=0))
 
-    @cached_property
-    def tile(self) -> Tensor:
-        """[N, L], the tile of each token, `SHARED` or `NO_TILE` (padding)."""
+    def _find_tile(self) -> Tensor:
         begins = torch.zeros_like(self.position)
         exists = (self.length > 0).to(begins.dtype)
         begins = begins.scatter_add(1, self.start.clamp(max=begins.shape[1] - 1), exists)

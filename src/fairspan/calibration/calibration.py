@@ -110,8 +110,8 @@ class Calibration:
     def _check_tiles(self) -> None:
         if self.tile_size is not None and not _is_whole(self.tile_size, 1):
             raise CalibrationError(
-                f"tile_size must be a whole number of at least 1, or None for no tiles, got {self.tile_size!r} (64 is "
-                "the default of the preset 'tiles')."
+                f"tile_size must be a whole number of at least 1, or None for no tiles, got {self.tile_size!r} (64 "
+                "is the default of the preset 'tiles')."
             )
         if not (_is_whole(self.tile_layers, 1) or self.tile_layers in TILE_LAYER_NAMES):
             raise CalibrationError(
@@ -119,9 +119,7 @@ class Calibration:
                 f"more), got {self.tile_layers!r}."
             )
         if not _is_whole(self.tile_reach, 0):
-            raise CalibrationError(
-                f"tile_reach must be a whole number of tiles, 0 or more, got {self.tile_reach!r}."
-            )
+            raise CalibrationError(f"tile_reach must be a whole number of tiles, 0 or more, got {self.tile_reach!r}.")
         if self.tile_size is None and (self.tile_layers, self.tile_reach) != ("all", 0):
             without = "tile_layers" if self.tile_layers != "all" else "tile_reach"
             raise CalibrationError(f"{without}={getattr(self, without)!r} needs tiles: give a tile_size such as 64.")

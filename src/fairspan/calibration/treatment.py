@@ -102,8 +102,8 @@ def as_treatment(given: AnyTreatment) -> Treatment:
 
     Names are a preset's ("paper"), or one of IRF's ("128-last_half", "512-last"), each followed by any number of
     fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
-    is a basket, with "tiles+tiles=segments" a tile. "whitening", "whitening-256" and "last2avg" are baselines with no calibration; fields give them one:
-    "whitening+temperature=0.8".
+    is a basket, with "tiles+tiles=segments" a tile. "whitening", "whitening-256" and "last2avg" are baselines with no
+    calibration; fields give them one: "whitening+temperature=0.8".
 
     >>> as_treatment("128-last").calibration.layers
     'last'
@@ -190,7 +190,7 @@ def _from_table(table: Mapping[str, Any]) -> Treatment:
 
 
 def _take_by_segments(fields: dict[str, Any]) -> bool | None:
-    """What "baskets" or "tiles" says of where a document is cut, taken out of the fields; None if neither is there."""
+    """Where "baskets" or "tiles" says to cut a document, taken out of the fields; None if neither is there."""
     given = {name: fields.pop(name) for name in ("baskets", "tiles") if name in fields}
     for name, value in given.items():
         if value not in CUTS:

@@ -43,7 +43,7 @@ def make_plan(
     if tiling is not None:
         tiles = tiling.lay(calibration, site, valid, inputs.get("prompt_length"), segment)
     tile_layers = frozenset() if tiles is None else calibration.tiled_layers(depth)
-    one_row_is_enough = last in layers and rows == "pooling" or last in tile_layers and site.pooling != "mean"
+    one_row_is_enough = (last in layers and rows == "pooling") or (last in tile_layers and site.pooling != "mean")
 
     def make_rule() -> BasketRule:
         special, baskets, strength = _split(calibration, site, valid, segment)

@@ -53,7 +53,13 @@ class Tiling:
         reach = calibration.tile_reach
         longest = room if longest is None else longest
         return lay_tiles(
-            valid, calibration.tile_size, lead=lead, trail=trail, reach=reach, segment=segment, longest=max(1, longest)
+            valid,
+            calibration.tile_size,
+            lead=lead,
+            trail=trail,
+            reach=reach,
+            segment=segment,
+            longest=max(1, longest),
         )
 
     def shared(self, site: PoolingSite, prompt_length: int | None) -> tuple[int, int]:

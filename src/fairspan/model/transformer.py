@@ -109,7 +109,9 @@ class CalibratedTransformer(Transformer):
     def _find_tiling(self) -> Tiling:
         """What tiles need to know, and the proof that positions recur: two equal tiles are read alike."""
         if "message" in self.modality_config or self.tokenizer is None:
-            raise unsupported(self.model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text")
+            raise unsupported(
+                self.model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text"
+            )
         tiling = Tiling(find_positions(self.model), *special_tokens_around(self.tokenizer))
         lead, trail = tiling.shared(self.site, None)
         vocabulary = self.model.get_input_embeddings().num_embeddings
@@ -190,13 +192,17 @@ class CalibratedTransformer(Transformer):
             tokens: Tensor = self._run(inputs, complete, **kwargs)[TOKENS]
             return tokens
 
-        pooled = self.site.pooled_rows(inputs["attention_mask"].bool(), inputs.get("prompt_length"))
+        if plan.layers:
+            pooled = plan.rule.pooled
+        else:
+            pooled = self.site.pooled_rows(inputs["attention_mask"].bool(), inputs.get("prompt_length"))
         text = torch.arange(pooled.shape[0], device=pooled.device)
         features[TOKENS] = features[TOKENS][text, pooled][:, None]
         return PooledFeatures(features, all_tokens)
 
     def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
         """One pass under a plan, and the check that every promised layer kept to it."""
+        output: dict[str, Any]
         if plan.tiles is None:
             output = super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs)
         else:
@@ -221,8 +227,8 @@ class CalibratedTransformer(Transformer):
         return plan.tiles is None and not plan.layers and isinstance(temperature, float) and temperature == 1.0
 
     def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool) -> Plan:
-        known = {"only_pooled": only_pooled, "tiling": self.tiling}
-        return make_plan(self.calibration, self.site, self.depth, inputs, side, segment, **known)
+        how = (self.calibration, self.site, self.depth)
+        return make_plan(*how, inputs, side, segment, only_pooled=only_pooled, tiling=self.tiling)
 
     def _reads_only_pooled(self) -> bool:
         return (

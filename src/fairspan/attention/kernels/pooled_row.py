@@ -6,7 +6,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.arguments import LOG2_E, dense_heads, kind_of, mask_strides
+from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kind_of, mask_strides
 from fairspan.attention.kernels.launch import Launcher
 from fairspan.attention.shares import SpecialShares
 
@@ -160,11 +160,11 @@ def pooled_row_kernel(
     query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
     start, length = baskets.start.contiguous(), baskets.length.contiguous()
     slots = start.shape[1]
-    block_d = max(16, triton.next_power_of_2(dim))
+    block_d = block_of(dim)
     pieces = torch.empty(n * heads, slots, dim, dtype=torch.float32, device=query.device)
     log_mass = torch.empty(n * heads, slots, dtype=torch.float32, device=query.device)
     shown = mask if mask is not None else query
-    keys = max(16, min(128, triton.next_power_of_2(max(baskets.widths))))
+    keys = block_of(max(baskets.widths), most=128)
     _launch_pieces(
         (slots, n * heads),
         (query, key, value, pooled, pieces, log_mass, start, length, shown),
@@ -178,6 +178,6 @@ def pooled_row_kernel(
         (n * heads, 1),
         (pieces, log_mass, pooled, strength if strength is not None else query, out),
         (out.stride(0), out.stride(2), out.stride(1), heads, slots, bos_share, eos_share),
-        (bos, eos, strength is None, dim, block_d, min(64, max(16, triton.next_power_of_2(slots)))),
+        (bos, eos, strength is None, dim, block_d, block_of(slots, most=64)),
         num_warps=2,
     )

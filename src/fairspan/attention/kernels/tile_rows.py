@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fairspan.attention.kernels.arguments import LOG2_E, dense_heads
+from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads
 from fairspan.attention.kernels.launch import Launcher
 from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import TileView
@@ -213,8 +213,8 @@ def tile_rows_kernel(
     query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
     empty = torch.zeros if only_shared or tiles.padded else torch.empty
     out = empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device)
-    rows = min(_MOST_ROWS, max(16, triton.next_power_of_2(tiles.width)))
-    per_tile, count = triton.cdiv(tiles.width, rows), tiles.start.shape[1]
+    rows = block_of(tiles.width, most=_MOST_ROWS)
+    per_tile, count = -(-tiles.width // rows), tiles.start.shape[1]
     blocks, shared = count * per_tile, tiles.lead + tiles.trail
     pieces = torch.empty(n * heads * shared * blocks, dim, dtype=torch.float32, device=query.device)
     log_mass = torch.empty(n * heads * shared * blocks, dtype=torch.float32, device=query.device)
@@ -222,7 +222,7 @@ def tile_rows_kernel(
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
     strides += (tokens * heads * dim, dim, heads * dim, *table_strides)
     groups, scale = heads // key.shape[1], scale * LOG2_E
-    sizes = (max(16, triton.next_power_of_2(shared)), table is not query, dim, max(16, triton.next_power_of_2(dim)))
+    sizes = (block_of(shared), table is not query, dim, block_of(dim))
     alone = per_tile == 1 and tiles.reach == 0
     precision = "ieee" if query.dtype == torch.float32 else "tf32"
     _launch_blocks(
@@ -237,7 +237,7 @@ def tile_rows_kernel(
             (shared, n * heads),
             (query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table),
             (*strides, heads, groups, tokens, blocks, shared, scale),
-            (*sizes, min(64, max(16, triton.next_power_of_2(blocks)))),
+            (*sizes, block_of(blocks, most=64)),
             num_warps=2,
         )
     return out
