@@ -44,23 +44,24 @@ class Tiling:
         if segment is None and room <= calibration.tile_size:
             return None
         limit = self.positions.limit
-        longest = None if limit is None else limit - lead - trail
-        if longest is not None and longest < calibration.tile_size:
+        longest = room if limit is None else limit - lead - trail
+        cut = {"reach": calibration.tile_reach, "longest": max(1, longest)}
+        return lay_tiles(valid, calibration.tile_size, lead=lead, trail=trail, segment=segment, **cut)
+
+    def refuse_too_large(self, calibration: Calibration, shared: int) -> None:
+        """Raise if the model has too few positions for a tile and so many shared tokens."""
+        limit, size = self.positions.limit, calibration.tile_size
+        if size is not None and limit is not None and size + shared > limit:
+        self.refuse_too_large(calibration, lead + trail)
             raise CalibrationError(
-                f"tile_size={calibration.tile_size} and {lead + trail} special and prompt tokens need more than the "
-                f"model's {limit} positions: use tiles of at most {max(longest, 0)} tokens."
+                f"tile_size={size} and {shared} special and prompt tokens need more than the model's {limit} "
+                f"positions: use tiles of at most {max(limit - shared, 0)} tokens."
             )
-        reach = calibration.tile_reach
-        longest = room if longest is None else longest
-        return lay_tiles(
-            valid,
-            calibration.tile_size,
-            lead=lead,
-            trail=trail,
-            reach=reach,
-            segment=segment,
-            longest=max(1, longest),
-        )
+
+    def position_ids(self, tiles: Tiles) -> dict[str, Tensor]:
+        """What the model is told of positions; nothing if it takes no such argument."""
+        base = self.positions.base
+        return {} if base is None else {"position_ids": tiles.position + base}
 
     def shared(self, site: PoolingSite, prompt_length: int | None) -> tuple[int, int]:
         """How many tokens are shared in front of a text and at its end."""

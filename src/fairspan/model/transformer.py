@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class CalibratedTransformer(Transformer):
         self.calibration = as_calibration(calibration)
 
     def on_model_ready(self, model: SentenceTransformer) -> None:
-        """Route the attention and prove on one short text that every promised layer is calibrated."""
+        """Route the attention and prove on short texts that every promised layer is calibrated."""
         super().on_model_ready(model)
         refuse_exported(self)
         # A tuple keeps the pooling module from being registered as a part of this one.
@@ -130,9 +131,13 @@ class CalibratedTransformer(Transformer):
         return {} if base is None else {"position_ids": tiles.position + base}
 
     def _prove(self) -> None:
-        input_ids = probe_input(self.model)
-        for side in ("query", "document"):
-            features = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids), SIDE: side}
+        texts = [{"input_ids": probe_input(self.model)}]
+        if self.tiling is not None:
+            lead, trail = self.tiling.shared(self.site, None)
+            two_tiles = torch.tensor([[0] * (lead + 1) + [1] * (trail + 1)], device=self.model.device)
+            texts.append({"input_ids": two_tiles + 2, SEGMENTS: two_tiles})
+        for side, text in product(("query", "document"), texts):
+            features = {**text, "attention_mask": torch.ones_like(text["input_ids"]), SIDE: side}
             with evaluating(self), torch.inference_mode():
                 tokens = self(features)[TOKENS]
             if bool(tokens.isnan().any()):
@@ -141,6 +146,7 @@ class CalibratedTransformer(Transformer):
     def preprocess(
         self,
         inputs: Sequence[Any],
+        tiling.refuse_too_large(self.calibration, lead + trail)
         prompt: str | None = None,
         processing_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
