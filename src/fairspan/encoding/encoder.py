@@ -72,7 +72,7 @@ class ModelEncoder:
         acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
         # Only what differs from a document in plain baskets is named, so that vectors stored before are found.
         others = [] if (side, by_segments) == ("document", False) else [side, by_segments]
-        counter = counter_of(self.model, prompt)
+        counter = counter_of(self.model, prompt, side)
         self._window = counter.window if isinstance(counter, ModelTokens) else None
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, *others], sort_keys=True)
 

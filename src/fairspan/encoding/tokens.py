@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from fairspan.calibration.temperature import Side
 from fairspan.errors import EncodingError
+from fairspan.model.tiling import longest_text
 
 _AT_ONCE = 256
 """Texts tokenised in one call: enough for the tokenizer's threads, and few enough for memory."""
@@ -20,12 +22,15 @@ _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 
 class ModelTokens:
-    """Counts and cuts texts in the tokens of a SentenceTransformer, which puts `prompt` before every text."""
+    """Counts and cuts texts in the tokens of a SentenceTransformer, which puts `prompt` before every text.
+
+    A model that reads one side in tiles has another window there.
+    """
 
     unit = "tokens"
 
-    def __init__(self, model: SentenceTransformer, prompt: str = "") -> None:
-        self.model, self.prompt = model, prompt
+    def __init__(self, model: SentenceTransformer, prompt: str = "", side: Side = "document") -> None:
+        self.model, self.prompt, self.side = model, prompt, side
         self._tokenizer = model.tokenizer
         self._own_limit = None
         if isinstance(self._tokenizer, Tokenizer):
@@ -35,8 +40,8 @@ class ModelTokens:
 
     @property
     def window(self) -> int | None:
-        """What the model is set to read, and never more positions than it has."""
-        limits = [self.model.max_seq_length, _positions(self.model), self._own_limit]
+        """What the model is set to read, and never more positions than it has, except in tiles."""
+        limits = [*_limits(self.model, self.side), self._own_limit]
         known = [limit for limit in limits if limit is not None and limit < 1_000_000]
         return min(known, default=None)
 
@@ -102,11 +107,11 @@ class Characters:
         return [text[:length].rstrip() for text in texts]
 
 
-def counter_of(model: SentenceTransformer, prompt: str = "") -> ModelTokens | Characters:
+def counter_of(model: SentenceTransformer, prompt: str = "", side: Side = "document") -> ModelTokens | Characters:
     """What counts for a model: its own tokens, or characters where it has no tokenizer that shows them."""
     tokenizer = getattr(model, "tokenizer", None)
     known = callable(tokenizer) or isinstance(tokenizer, Tokenizer)
-    return ModelTokens(model, prompt) if known else Characters()
+    return ModelTokens(model, prompt, side) if known else Characters()
 
 
 def prompt_of(model: SentenceTransformer, side: Side) -> str:
@@ -128,6 +133,14 @@ def tokens_of_spans(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> li
     begins, last = offsets[:, 0], offsets[:, 1] - 1
     stands_for_text = last >= begins
     return [np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans]
+
+
+def _limits(model: SentenceTransformer, side: Side) -> list[int | None]:
+    """What the model is set to read on one side, and how many positions it has, where that is a limit."""
+    first = next(iter(model.children()), None)
+    if isinstance(first, Transformer) and getattr(first, "tiling", None) is not None:
+        return [longest_text(first, side)]
+    return [model.max_seq_length, _positions(model)]
 
 
 def _positions(model: SentenceTransformer) -> int | None:

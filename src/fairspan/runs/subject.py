@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from sentence_transformers import SentenceTransformer
 
+from fairspan.calibration.temperature import Side
 from fairspan.calibration.treatment import Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Encodes
@@ -55,7 +56,8 @@ class Subject:
         """What counts the tokens of each side, prompt included."""
         if not self.is_open:
             return dict.fromkeys(self.prompts, Characters())
-        return {side: counter_of(self.model, prompt) for side, prompt in self.prompts.items()}
+        sides: tuple[Side, ...] = ("document", "query")
+        return {side: counter_of(self.model, self.prompts[side], side) for side in sides if side in self.prompts}
 
     @property
     def counter(self) -> TokenCounter:
