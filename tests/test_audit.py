@@ -34,7 +34,7 @@ from fairspan.studies.audit.run import audit, run
 from fairspan.studies.audit.spec import make_spec
 from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding
-from tests.tiny import HIDDEN, words
+from tests.tiny import HIDDEN, tiny_model, words
 from tests.verbs import Recorder
 
 Make = Callable[..., SentenceTransformer]
@@ -609,6 +609,136 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
         made = name(name=odd)
         assert made == Path(made).name
         assert not made.startswith(".")
+
+
+# Beyond the window.
+
+SHORT, T8 = 20, "tiles+tile_size=8"
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> SentenceTransformer:
+    """Of 20 positions, and set to read 100: enough for each segment of 4 to 16 words, and not for three of them."""
+    model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=SHORT)
+    model.max_seq_length = 100
+    return model
+
+
+def test_treatments_that_cut_and_one_that_reads_on_by_hand(
+    short: SentenceTransformer, corpus: str, measured: Audit
+) -> None:
+    """Every row: the plain model has the vector of what it reads, and is still compared with what it never sees."""
+    names = ["none", T8, f"{T8}+sides=document"]
+    log = measured(short, treatments=names, sizes=[2, 3])
+    plain = copy_sharing_weights(short)
+    plain.max_seq_length = SHORT
+    tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles").but(tile_size=8))
+    models = {names[0]: (plain, plain), names[1]: (tiled, tiled), names[2]: (tiled, plain)}
+    documents = documents_of(log.rows, corpus)
+    words_of = {name: [len(text.split()) for *_, text in parts] for name, parts in documents.items()}
+    lengths = {name: 2 + sum(own) for name, own in words_of.items()}
+    longer = [name for name, length in lengths.items() if length > SHORT]
+    assert 0 < len(longer) < len(documents), "the premise"
+    for treatment, (whole, alone) in models.items():
+        found = values_of(log.rows, "representation", treatment)
+        for name, parts in documents.items():
+            vector = whole.encode(" ".join(text for *_, text in parts))
+            expected = [cosine(vector, alone.encode(text)) for *_, text in parts]
+            assert [found[name, position] for position, *_ in parts] == pytest.approx(expected, abs=BY_PADDING)
+
+    segments = len({(row[1]) for parts in documents.values() for row in parts})
+    kept = {
+        (one["treatment"], one["texts"]): (one["window"], one["count"], one["cut"]) for one in log.header["windows"]
+    }
+    assert kept == {
+        ("none", "documents"): (SHORT, len(documents), len(longer)),
+        ("none", "segments"): (SHORT, segments, 0),
+        (T8, "documents"): (100, len(documents), 0),
+        (T8, "segments"): (100, segments, 0),
+        (names[2], "documents"): (100, len(documents), 0),
+        (names[2], "segments"): (SHORT, segments, 0),
+    }
+    # 18 words are read: of each segment, those that the words before it leave room for.
+    expected = []
+    for n, place in [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]:
+        counts = [own for own in words_of.values() if len(own) == n]
+        read = [SHORT - 2 - sum(own[:place]) for own in counts]
+        in_part = sum(0 < room < own[place] for room, own in zip(read, counts, strict=True))
+        counted = {"documents": len(counts), "in_part": in_part, "never": sum(room <= 0 for room in read)}
+        if in_part or counted["never"]:
+            expected.append({"treatment": "none", "n": n, "position": place + 1, **counted})
+    assert log.header["unseen"] == expected
+    assert {one["position"] for one in expected} == {2, 3}, "the premise"
+
+
+def test_cut_documents_are_in_verdicts_notes_json_and_page(
+    short: SentenceTransformer, measured: Audit, tmp_path: Path
+) -> None:
+    log = measured(short, treatments=["none", "paper", T8])
+    cut = next(one["cut"] for one in log.header["windows"] if one["texts"] == "documents")
+    said = f"{cut} of 9 documents were cut at {SHORT} tokens"
+    none, paper, tiles = log.verdicts["sentence"]
+    assert none.endswith(said)
+    assert paper.endswith(said)
+    assert "cut" not in tiles
+    note = f"none, paper: texts are read up to {SHORT} tokens; {cut} of 9 documents were cut; "
+    notes = [
+        note + "not read whole: positions 2 and 3 of n=3",
+        f"{T8}: texts are read up to 100 tokens; no text was cut",
+    ]
+    assert log.notes[-2:] == notes
+    values = json.loads(json.dumps(log.to_dict(), allow_nan=False))
+    assert [one["window"] for one in values["windows"] if one["texts"] == "documents"] == [SHORT, SHORT, 100]
+    assert {one["treatment"] for one in values["unseen"]} == {"none", "paper"}
+    page = log.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert said in page
+    assert "no text was cut" in page
+    assert "100 tokens; shorter under some treatments" in page
+
+
+def test_without_a_window_an_audit_with_tiles_is_as_before(make_tiny: Make, corpus: str, measured: Audit) -> None:
+    """The same documents, nothing cut and nothing said of it."""
+    log = measured(make_tiny("bert", "mean"), treatments=["none", T8])
+    assert log.header["unseen"] == []
+    assert {(one["window"], one["cut"]) for one in log.header["windows"]} == {(512, 0)}
+    assert not any("cut" in note for note in log.notes)
+    assert "unseen" not in log.to_dict()
+
+
+def test_segments_longer_than_the_window_are_counted(
+    short: SentenceTransformer, measured: Audit, tmp_path: Path
+) -> None:
+    """Of 40 words alone 18 are read, in the treatment that leaves segments to the plain model as well."""
+    rows = [{"id": f"s{number}", "text": words(40 if number < 2 else 6, number)} for number in range(9)]
+    (tmp_path / "long").mkdir()
+    (tmp_path / "long" / "en.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    only = f"{T8}+sides=document"
+    log = measured(short, corpus=str(tmp_path / "long"), treatments=["none", T8, only])
+    cut = {one["treatment"]: one["cut"] for one in log.header["windows"] if one["texts"] == "segments"}
+    assert cut == {"none": 2, T8: 0, only: 2}
+    assert any(
+        f"{only}: texts are read up to 100 tokens; 2 of 9 segments were cut at {SHORT} tokens" in note
+        for note in log.notes
+    )
+
+
+@pytest.mark.parametrize("measure", ["retention", "attention"])
+def test_measures_of_tokens_need_whole_documents(short: SentenceTransformer, corpus: str, measure: str) -> None:
+    spec = make_spec(corpus=corpus, sizes=[3], sets=3, treatments=["none", T8], measures=["representation", measure])
+    with pytest.raises(
+        DesignError, match=rf"{measure} is measured on whole documents, and none cuts those of up to \d\d"
+    ) as caught:
+        prepare(open_subject(short), spec)
+    assert str(caught.value).endswith(f"at {SHORT}: omit {measure}, omit none, or use a window of at most {SHORT}.")
+
+
+def test_a_model_in_tiles_is_audited_at_its_own_length(short: SentenceTransformer, corpus: str) -> None:
+    spec = make_spec(corpus=corpus, sizes=[3], sets=3, treatments=["none"])
+    tiled = fairspan.calibrate(short, tile_size=8)
+    assert max(one.length for one in prepare(open_subject(tiled), spec).documents.documents) > SHORT
+    with pytest.raises(DesignError, match=f"no 6 segments fit into the model's {SHORT} tokens"):
+        prepare(open_subject(short), make_spec(corpus=corpus, sizes=[6], sets=3, treatments=["none"]))
+    assert prepare(open_subject(tiled), make_spec(corpus=corpus, sizes=[6], sets=3, treatments=["none"]))
 
 
 # Forecasts.

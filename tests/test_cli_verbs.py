@@ -90,6 +90,7 @@ def test_an_interrupt_is_one_line(
         (["--corpus", "blank"], "en.jsonl is empty: it needs one segment per line"),
         (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
         (["--window", "0"], "--window must be a whole number of at least 1, got 0"),
+        (["--window", "99999"], "--window 99999 is more than the 600 tokens that "),
         (["--batch-tokens", "0"], "--batch-tokens must be a whole number of at least 1, got 0"),
         (["--dtype", "int3"], "no dtype 'int3': use float32, bfloat16, float16 or auto"),
         (["--device", "abacus"], "abacus"),

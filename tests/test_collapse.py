@@ -18,22 +18,24 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import fairspan
+from fairspan.calibration.treatment import as_treatment
 from fairspan.design.cuts import Cuts
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
+from fairspan.model.loading import Loading
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import open_subject
 from fairspan.studies.audit.run import audit
 from fairspan.studies.collapse import prepare as collapse_prepared
 from fairspan.studies.collapse.run import WORDS, collapse, prepare_collapse
-from fairspan.studies.collapse.spec import at_temperature, make_collapse
+from fairspan.studies.collapse.spec import at_temperature, make_collapse, temperature_of
 from fairspan.studies.collapse.summary import summarize_length
 from fairspan.studies.collapse.words import repeated_pairs
 from tests.commands import forbid_encoding, header_of
 from tests.test_geometry import distance_by_hand, pairs_mean, rank_by_svd
-from tests.tiny import tiny_tokenizer, words
+from tests.tiny import tiny_model, tiny_tokenizer, words
 from tests.verbs import Recorder
 
 Make = Callable[..., SentenceTransformer]
@@ -417,6 +419,22 @@ def test_a_window_too_short_for_the_default_lengths_is_said(make_tiny: Make, cor
         prepare_collapse(open_subject(model), make_collapse(corpus=corpus))
     assert "40" in str(error.value)
     assert "half of the 10 documents have fewer than 55 tokens" not in str(error.value)
+
+
+def test_beyond_the_positions_every_treatment_has_to_be_in_tiles(tmp_path: Path) -> None:
+    """A model of 80 positions on documents of 184 words: texts of 100 are read by tiles and cut by none."""
+    tiny_model(tmp_path / "raw", "bert", "mean", max_position_embeddings=80).save_pretrained(str(tmp_path / "model"))
+    asked: dict[str, Any] = {"corpus": write_corpus(tmp_path / "c", [23] * 8)}
+    subject = open_subject(str(tmp_path / "model"), loading=Loading(window=200))
+    with pytest.raises(DesignError, match="window=200 is more than the 80 tokens that none can read: use at most 80"):
+        prepare_collapse(subject, make_collapse(**asked, treatments=["tiles"]))
+    tiles = ["tiles+temperature=1", "tiles"]
+    prepared = prepare_collapse(subject, make_collapse(**asked, temperatures=[], treatments=tiles))
+    assert list(prepared.cuts.lengths) == [25, 50, 100]
+
+
+def test_tiles_are_no_temperature_alone() -> None:
+    assert [temperature_of(as_treatment(name)) for name in ("none", "tempscale", "tiles")] == [1.0, 0.8, None]
 
 
 def test_one_length_only(make_tiny: Make, study: Study) -> None:

@@ -21,10 +21,11 @@ from transformers import PreTrainedTokenizerFast
 
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.encoder import ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, batches, fill
 from fairspan.encoding.store import Store
-from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, prompt_of, tokens_of_spans
+from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.errors import CalibrationError, EncodingError, LoadError, MissingExtra, StoreError, UnsupportedModel
 from fairspan.model import loading
 from fairspan.model.build import copy_sharing_weights
@@ -429,6 +430,61 @@ def test_the_window_is_what_the_weights_allow(tmp_path: Path, architecture: str,
     assert np.isfinite(model.encode(text)).all()
     model.max_seq_length = 20
     assert ModelTokens(model).window == 20
+
+
+def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
+    """As far as it is set to, on the sides in tiles; under a calibration without tiles it is a plain model again."""
+    plain = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=50)
+    plain.max_seq_length = 200
+    tiles, paper = Calibration(strength=0, tile_size=8), Calibration.preset("paper")
+    assert (window_of(plain), window_of(plain, tiles), window_of(plain, paper)) == (48, 200, 48)
+    assert window_of(plain, tiles.but(sides="document"), "query") == 48
+    tiled = fairspan.calibrate(plain, tiles)
+    assert ModelTokens(tiled).window == window_of(tiled, Calibration.preset("none")) == 200
+    assert window_of(tiled, paper) == 48
+    only = fairspan.calibrate(plain, tiles.but(sides="document"))
+    assert (ModelTokens(only).window, ModelTokens(only, side="query").window) == (200, 48)
+    plain.max_seq_length = 20
+    raised = fairspan.calibrate(plain, tiles, max_seq_length=200)
+    assert (window_of(raised), window_of(raised, paper)) == (200, 20), "as the plain model was set"
+    assert fairspan.calibrate(raised, paper).max_seq_length == 20
+    plain.max_seq_length = None
+    assert window_of(plain, tiles) == 48, "nobody has asked for more"
+
+
+def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
+    """Set to 200 tokens, the plain model reads its 50 positions, under the keys that it has at 50; tiles read on."""
+    model = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
+    short = changed(model, lambda copy: setattr(copy, "max_seq_length", 50))
+    model.max_seq_length = 200
+    text, read = words(120), " ".join(words(120).split()[:48])
+    long, beginning = Text(text, 122), Text(read, 50)
+
+    def encoder(model: SentenceTransformer, name: str) -> ModelEncoder:
+        return ModelEncoder(model, as_treatment(name).for_documents, prompt="", fingerprint="f")
+
+    for name in ("none", "paper+basket_size=8"):
+        made = encoder(model, name)
+        assert made.window == 50
+        cut, expected = made.vectors([long])[0], made.vectors([beginning])[0]
+        assert np.allclose(cut, expected, atol=1e-6)
+        assert made.key(long) == encoder(short, name).key(long) != made.key(beginning)
+    tiled = encoder(model, "tiles+tile_size=8")
+    assert tiled.window == 200
+    assert not np.allclose(tiled.vectors([long])[0], tiled.vectors([beginning])[0], atol=1e-3)
+    by_hand = fairspan.calibrate(short, tile_size=8, temperature=0.8, max_seq_length=200).encode(text)
+    assert np.allclose(tiled.vectors([long])[0], by_hand, atol=1e-6)
+    assert tiled.key(long) != encoder(short, "tiles+tile_size=8").key(long), "which cuts it"
+    assert model.max_seq_length == 200
+
+
+def test_segments_that_are_cut_off_are_no_warning(tmp_path: Path) -> None:
+    """Whoever embeds knows the window, and says what was cut."""
+    model = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
+    model.max_seq_length = 200
+    made = ModelEncoder(model, Calibration(), prompt="", fingerprint="f", by_segments=True)
+    text = Text(words(120), 122, borders=(0, len(" ".join(words(120).split()[:100])) + 1))
+    assert np.isfinite(made.vectors([text])).all()
 
 
 def test_a_model_without_tokenizer_is_counted_in_characters(make_tiny: Make) -> None:

@@ -38,7 +38,7 @@ from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
 from fairspan.studies.evaluate.summary import summarize_search
 from fairspan.studies.logs import read_log
 from tests.commands import header_of
-from tests.tiny import words
+from tests.tiny import tiny_model, words
 from tests.verbs import Recorder
 
 Make = Callable[..., SentenceTransformer]
@@ -1202,6 +1202,86 @@ def test_an_audit_is_not_given_what_a_search_has_cut(
     model.max_seq_length = 512
     after = audit(model, **asked, store=tmp_path / "s.sqlite", out=tmp_path / "audit")
     assert np.allclose(after.rows["value"], alone.rows["value"], atol=BY_PADDING)
+
+
+# Beyond the window.
+
+T8 = "tiles+tile_size=8"
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> SentenceTransformer:
+    """Of 22 positions, and set to read 60."""
+    model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=22)
+    model.max_seq_length = 60
+    return model
+
+
+def test_each_treatment_reads_as_far_as_it_can(
+    short: SentenceTransformer, graded: Collection, beir: str, measured: Evaluate
+) -> None:
+    """Documents of 22 to 30 words: the plain model has the vector of the first twenty, tiles that of all; chunks fit
+    both, and late chunks come from windows of 22."""
+    indexes = ["whole", "chunk-max", "late-max"]
+    log = measured(short, beir, treatments=["none", T8], indexes=indexes, chunk_tokens=9, documents_only=False)
+    tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles").but(tile_size=8))
+    plain = copy_sharing_weights(short)
+    plain.max_seq_length = 22
+    same = [{"d03", "d14"}]
+    for name, model in (("none", plain), (T8, tiled)):
+        asked, read = embedder(model.encode_query), embedder(model.encode_document)
+        assert_searched(log.rows, name, graded, asked, lambda text, read=read: [unit(read(text))], exact=same)
+    lengths = [2 + len(text.split()) for text in graded.documents.values()]
+    longer = sum(length > 22 for length in lengths)
+    assert longer > 0, "the premise"
+    found = {(one["treatment"], one["texts"]): (one["window"], one["cut"]) for one in log.header["windows"]}
+    assert found["none", "documents"] == (22, longer)
+    assert found[T8, "documents"] == (60, 0)
+    assert log.notes[-2:] == [
+        f"none: texts are read up to 22 tokens; {longer} of {len(lengths)} documents were cut",
+        f"{T8}: texts are read up to 60 tokens; no text was cut",
+    ]
+    costs = {(cost["treatment"], cost["index"]): cost["tokens"] for cost in log.header["costs"]}
+    assert costs["none", "whole"] == sum(min(length, 22) for length in lengths)
+    assert costs[T8, "whole"] == sum(lengths)
+    assert costs["none", "late-max"] >= sum(lengths), "windows hold all"
+    assert [one["window"] for one in log.to_dict()["windows"] if one["texts"] == "documents"] == [22, 60]
+
+
+def test_too_long_is_longer_than_any_treatment_reads(
+    short: SentenceTransformer, located: Located, evidence: str
+) -> None:
+    """Documents of 20 to 56 words in 50 tokens: what tiles do not read whole either is left out; the plain model
+    keeps the others, and of some queries it never sees the evidence."""
+    short.max_seq_length = 50
+    spec = make_evaluation(evidence, treatments=["none", T8])
+    prepared = prepare_evaluation(open_subject(short), spec)
+    words_of = {id: len(text.split()) for id, text in located.collection.documents.items()}
+    kept = {id for id, count in words_of.items() if count + 2 <= 50}
+    assert {one.id for one in prepared.tasks[0].task.documents} == kept != set(words_of)
+    places = [place for document, place in located.places.values() if document in kept]
+    found = {(one["treatment"], one["texts"]): one for one in prepared.header["windows"]}
+    beyond = sum(place >= 20 for place in places)
+    assert beyond > 0, "the premise"
+    assert (found["none", "evidence"]["cut"], found["none", "evidence"]["count"]) == (beyond, len(places))
+    assert found[T8, "evidence"]["cut"] == found[T8, "documents"]["cut"] == 0
+    said = prepared.header["notes"]
+    assert any(note.startswith(f"{7 - len(kept)} of 7 documents are longer than the 50 tokens") for note in said)
+    assert any(f"the evidence of {beyond} of {len(places)} queries was not seen" in note for note in said)
+
+
+def test_pages_are_as_long_as_any_treatment_reads(
+    short: SentenceTransformer, corpus: str, measured: Evaluate
+) -> None:
+    """Every position of a page is reported, also where the plain model never comes to it."""
+    with pytest.raises(DesignError, match="no 3 segments fit into the model's 22 tokens"):
+        measured(short)
+    short.max_seq_length = 120
+    log = measured(short, treatments=["none", T8])
+    positions = log.frame("positions")
+    for name in ("none", T8):
+        assert positions.filter(treatment=name, metric="ndcg@10")["position"].to_list() == ["1", "2", "3"]
+    assert {one["cut"] for one in log.header["windows"] if one["treatment"] == T8} == {0}
 
 
 # Progress.

@@ -29,7 +29,7 @@ COSINES = {"none": (0.8, 0.4, 0.2), "paper": (0.5, 0.45, 0.4), "tempscale": (0.6
 
 
 def made(**changes: Any) -> Inspection:
-    """Three segments, the second cut and the third never seen, under three treatments."""
+    """Three segments, the second cut and the third never seen, under three treatments that read alike."""
     texts = ["First words of a text. " * 12, EVIL_TEXT, "第三段的文字 और कुछ शब्द"]
     titles, languages = [EVIL_TITLE, None, 'a "quoted" & long title ' * 6], ["en", None, "zh"]
     segments, place = [], 0
@@ -42,8 +42,9 @@ def made(**changes: Any) -> Inspection:
             InspectedSegment(which, title, language, text, place, end, *counts, *seen, counts[0] + 2, False)
         )
         place = end + 1
+    seen: dict[str, Any] = {"segments": tuple(segments), "window": 68}
     readings = tuple(
-        Reading(name, cosines, shares(cosines), (0.3, 0.1, 0.0), 0.6, (0.9, 0.5, None))
+        Reading(name, cosines, shares(cosines), (0.3, 0.1, 0.0), 0.6, (0.9, 0.5, None), **seen)
         for name, cosines in COSINES.items()
     )
     whole = Inspection(
@@ -51,15 +52,27 @@ def made(**changes: Any) -> Inspection:
         document="<b>page</b>.json",
         text=" ".join(texts),
         borders="as given",
-        segments=tuple(segments),
         readings=readings,
         length=97,
-        window=68,
         unit="tokens",
         prompt="",
         notes=("a note",),
     )
     return replace(whole, **changes)
+
+
+def alone(cosines: tuple[float, ...]) -> Inspection:
+    """The same document under one treatment that shows no more than its cosines."""
+    seen: dict[str, Any] = {"segments": made().segments, "window": 68}
+    return made(readings=(Reading("none", cosines, shares(cosines), **seen),))
+
+
+def further() -> Inspection:
+    """The same under a fourth treatment, which reads all of it."""
+    found = made()
+    whole = tuple(replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end) for one in found.segments)
+    last = replace(found.readings[1], treatment="tiles", segments=whole, window=200)
+    return replace(found, readings=(*found.readings, last))
 
 
 def chart(inspection: Inspection) -> Chart:
@@ -80,6 +93,7 @@ def test_frames_hold_everything() -> None:
         "representation",
         "attention",
         "retention",
+        "seen",
     ]
     for reading in found.readings:
         own = found.frame("readings").filter(treatment=reading.treatment)
@@ -118,11 +132,24 @@ def test_json_holds_the_facts_as_well() -> None:
 
 
 def test_what_a_model_does_not_show_is_null() -> None:
-    plain = Reading("none", (0.8, 0.4, 0.2), shares((0.8, 0.4, 0.2)))
-    found = made(readings=(plain,))
+    found = alone((0.8, 0.4, 0.2))
     assert found.frame("readings")["attention"].null_count() == 3
     [table] = found.view.tables()
     assert [column.name for column in table.columns] == ["tokens", "seen", "share", "cosine"]
+
+
+def test_a_treatment_that_reads_further_says_so_in_json() -> None:
+    said = json.loads(json.dumps(further().to_dict(), allow_nan=False))
+    assert [(one["treatment"], one["window"], one["unseen"]) for one in said["verdicts"]] == [
+        ("none", 68, 29),
+        ("paper", 68, 29),
+        ("tempscale", 68, 29),
+        ("tiles", 200, 0),
+    ]
+    seen = {one: [row["seen"] for row in said["readings"] if row["treatment"] == one] for one in ("none", "tiles")}
+    assert seen == {"none": [60, 6, 0], "tiles": [60, 20, 15]}
+    assert len(said["warnings"]) == 1
+    assert said["warnings"][0].startswith("none, paper, tempscale: The document has 97 tokens and the model reads 68")
 
 
 def test_python_shows_it_in_one_line_and_in_a_notebook() -> None:
@@ -158,6 +185,16 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
     assert "29 tokens never seen" in chart(found).title
 
 
+def test_labels_say_what_each_treatment_reads() -> None:
+    found = chart(further())
+    assert [panel.labels[2].startswith("3 never seen: ") for panel in found.panels] == [True, True, True, False]
+    assert [panel.detail for panel in found.panels] == [*["29 tokens never seen"] * 3, ""]
+    assert "never seen" not in found.title
+    [table] = further().view.tables()
+    seen = [row.cells[1].text for row in table.rows if row.heads[0] in ("none", "tiles")]
+    assert seen == ["60", "6", "0", "60", "20", "15"]
+
+
 def test_the_picture_draws_the_shares() -> None:
     pytest.importorskip("matplotlib")
     found = made()
@@ -171,8 +208,8 @@ def test_the_picture_draws_the_shares() -> None:
 def test_a_picture_of_too_many_segments_is_refused_and_a_notebook_goes_without() -> None:
     pytest.importorskip("matplotlib")
     found = made()
-    reading = Reading("none", (0.5,) * 120, shares((0.5,) * 120))
-    many = replace(found, segments=found.segments * 40, readings=(reading,))
+    reading = Reading("none", (0.5,) * 120, shares((0.5,) * 120), segments=found.segments * 40, window=68)
+    many = replace(found, readings=(reading,))
     with pytest.raises(LogError, match="at most 100 rows, and this one would have 120"):
         many.figure()
     assert "<img" not in many._repr_html_()
@@ -214,6 +251,11 @@ def test_what_was_never_seen_comes_first_and_the_heading_once() -> None:
         assert sum(f"({name});" in line or line.strip() == name for line in lines) == 1, "each treatment's bars once"
 
 
+def test_the_heading_names_who_does_not_read_it_whole() -> None:
+    first = printed(further(), 200).splitlines()[0]
+    assert first.endswith("97 tokens, of which none, paper, tempscale read 68")
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_of_the_chart_is_wider_than_the_terminal(width: int) -> None:
     """Chinese characters take two cells. Sentences are not broken, so that they can be searched."""
@@ -225,8 +267,9 @@ def test_no_line_of_the_chart_is_wider_than_the_terminal(width: int) -> None:
 
 def test_bars_and_the_fair_mark_are_to_scale() -> None:
     """48 characters end at 0.6; the mark stands at a third; a negative cosine has no bar."""
-    short = [replace(segment, title="T", language=None) for segment in made().segments]
-    lines = [line for line in printed(made(segments=tuple(short)), 120).splitlines() if re.match(r"  \d ", line)]
+    short = tuple(replace(segment, title="T", language=None) for segment in made().segments)
+    readings = tuple(replace(reading, segments=short) for reading in made().readings)
+    lines = [line for line in printed(made(readings=readings), 120).splitlines() if re.match(r"  \d ", line)]
     assert len(lines) == 9
     begin = 2 + len("3 never seen: T (15 tokens)") + 1
     bars = [line[begin : begin + 48] for line in lines]
@@ -242,8 +285,7 @@ def test_bars_and_the_fair_mark_are_to_scale() -> None:
 
 def test_shares_that_are_unknown_are_a_dash() -> None:
     """Not one cosine is positive."""
-    cosines = (-0.1, -0.2, -0.3)
-    found = made(readings=(Reading("none", cosines, shares(cosines)),))
+    found = alone((-0.1, -0.2, -0.3))
     assert chart(found).panels[0].series[0].points == (None,) * 3
     assert [row.cells[2].text for table in found.view.tables() for row in table.rows] == ["–"] * 3
     assert "−0.100" in printed(found)
@@ -279,6 +321,24 @@ def test_markup_in_a_text_stays_text() -> None:
     assert json.loads(data[1])["segments"][0]["label"] == EVIL_TITLE
 
 
+def test_a_page_knows_what_each_treatment_reads() -> None:
+    """The runs of a text meet at the end of what any treatment reads, and the first treatment's marks are shown."""
+    source = inspection_page(further())
+    assert "window <b>68</b> (none, paper, tempscale)" in source
+    assert "window <b>200</b> (tiles)" in source
+    found = re.search(r'id="inspection">(.*?)</script>', source, flags=re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
+    assert [one["status"][1:] for one in data["treatments"]] == [*[["cut", "never seen"]] * 3, ["seen", "seen"]]
+    assert [one["meta"][1] for one in data["treatments"][2:]] == ["6 of 20 tokens seen", "20 tokens"]
+    mark = "14 tokens never seen"
+    before = [[True] * 4, [""] * 4]
+    after = [[False, False, False, True], [mark, mark, mark, ""]]
+    assert data["segments"][1]["runs"] == [before, after]
+    assert source.count(f">{mark}</span>") == 1
+    assert "(none, paper, tempscale: cut)" in source
+
+
 def test_a_page_names_no_folder_and_no_other_server() -> None:
     source = inspection_page(made())
     assert "/home/somebody" not in source
@@ -294,8 +354,7 @@ def test_the_colour_scale_has_the_fair_share_in_its_middle() -> None:
     assert low <= min(every) + 1e-12
     assert high >= max(every) - 1e-12
     # Differences of a hundredth are not blown up to the whole scale.
-    even = Reading("none", (0.50, 0.51, 0.50), shares((0.50, 0.51, 0.50)))
-    low, high = colour_range(made(readings=(even,)))
+    low, high = colour_range(alone((0.50, 0.51, 0.50)))
     assert (high - low) / 2 == pytest.approx(0.25 * found.fair)
 
 
@@ -358,6 +417,24 @@ def test_the_switch_sets_chips_and_bars_to_the_numbers(browser: Any, written: Pa
         )
         low, high = colour_range(inspection)
         assert heats == pytest.approx([((share or 0) - low) / (high - low) for share in reading.share], abs=1e-3)
+        assert not found.complaints
+
+
+@pytest.mark.slow
+def test_the_switch_shows_what_the_treatment_reads(browser: Any, tmp_path: Path) -> None:
+    with opened(browser, further().save_page(tmp_path / "page.html")) as found:
+        page = found.page
+
+        def shown() -> tuple[int, int, str]:
+            marks = page.locator(".cut-mark:visible").all_inner_texts()
+            return page.locator(".unseen").count(), page.locator(".segment.gone").count(), " ".join(marks)
+
+        assert shown() == (2, 1, "14 tokens never seen")
+        page.locator("input[name=treatment]").last.check()
+        assert shown() == (0, 0, "")
+        assert page.locator("[data-meta]").all_inner_texts() == ["en · 60 tokens", "20 tokens", "zh · 15 tokens"]
+        page.locator("input[name=treatment]").first.check()
+        assert shown() == (2, 1, "14 tokens never seen")
         assert not found.complaints
 
 

@@ -25,8 +25,13 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.errors import MissingExtra, TaskError
+from fairspan.model.build import copy_sharing_weights
+from fairspan.runs.runner import RunOptions
+from fairspan.runs.subject import open_subject
 from fairspan.studies.evaluate import mteb_tasks
 from fairspan.studies.evaluate.mteb_tasks import MtebPart, find_task, run_mteb
+from fairspan.studies.evaluate.run_mteb import evaluate_mteb
+from fairspan.studies.evaluate.spec import make_evaluation
 from tests.pytrec_eval_stand_in import RelevanceEvaluator, stand_in_if_missing
 from tests.tiny import tiny_model, words
 
@@ -676,3 +681,31 @@ def test_the_stand_in_against_the_real_one() -> None:
         ours = RelevanceEvaluator(relevant, MEASURES).evaluate(run)
         for query in relevant:
             assert ours[query] == pytest.approx(theirs[query], abs=1e-12)
+
+
+def test_each_treatment_reads_as_far_as_it_can(
+    search: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of 20 positions, set to read 60, on documents of 30 words: none cuts them, tiles read on."""
+    short = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=20)
+    short.max_seq_length = 60
+    long = {id: f"{text} {words(30, 700 + number)}" for number, (id, text) in enumerate(DOCUMENTS.items())}
+    monkeypatch.setitem(globals(), "DOCUMENTS", long)
+    name = "tiles+tile_size=8"
+    spec = make_evaluation("mteb:TinySearch", treatments=["none", name], documents_only=False)
+    options = RunOptions(out=tmp_path / "run")
+    log = evaluate_mteb(open_subject(short, name="short"), spec, options, task=search())
+    plain = copy_sharing_weights(short)
+    plain.max_seq_length = 20
+    tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles").but(tile_size=8))
+    for treatment, model in (("none", plain), (name, tiled)):
+        found = run_mteb(model, search(), tmp_path / treatment)
+        queries, documents = model.encode_query(list(QUERIES.values())), model.encode_document(list(long.values()))
+        assert documents_of(found.parts[0]) == ranked_by_hand(queries, documents)
+        own = log.rows.filter(treatment=treatment, measure="ndcg@10")["value"].mean()
+        assert own == pytest.approx(found.parts[0].main_score, abs=1e-5)
+    unknown = "longer texts were cut, and how many is not known"
+    assert log.notes == [
+        f"none: texts are read up to 20 tokens; {unknown}",
+        f"{name}: texts are read up to 60 tokens; {unknown}",
+    ]

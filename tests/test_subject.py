@@ -19,7 +19,8 @@ from fairspan.errors import DesignError, LoadError, UnsupportedModel
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
 from fairspan.runs.progress import Silent, TqdmProgress, as_progress
-from fairspan.runs.subject import open_subject
+from fairspan.runs.subject import Subject, open_subject
+from tests.tiny import tiny_model
 
 Make = Callable[..., SentenceTransformer]
 
@@ -58,6 +59,61 @@ def test_the_word_default_is_answered_with_the_name() -> None:
 def test_a_window_of_no_tokens(window: Any) -> None:
     with pytest.raises(DesignError, match="window must be a whole number of at least 1"):
         Loading(window=window)
+
+
+def beyond(folder: Path, window: int | None) -> Subject:
+    """A model of 40 positions, loaded by its folder."""
+    if not (folder / "tiny").exists():
+        tiny_model(folder / "raw", "bert", "mean", max_position_embeddings=40).save_pretrained(str(folder / "tiny"))
+    return open_subject(str(folder / "tiny"), loading=Loading(window=window))
+
+
+def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
+    """What was asked for in tiles, and otherwise the positions; the study has texts of the longest, or shortest."""
+    none, tiles, only = treatments = as_treatments(["none", "tiles", "tiles+sides=document"])
+    asked = beyond(tmp_path, 100).reading(treatments)
+    assert [asked.window(one) for one in treatments] == [40, 100, 100]
+    assert [asked.window(one, "segments") for one in treatments] == [40, 100, 40]
+    assert [asked.window(one, "queries") for one in treatments] == [40, 100, 40]
+    assert asked.counters["document"].window == asked.counters["query"].window == 100
+    assert beyond(tmp_path, 100).reading([none, only]).counters["query"].window == 40
+    assert beyond(tmp_path, 100).reading([tiles], whole=True).counter.window == 100
+
+
+def test_without_a_window_tiles_change_nothing(tmp_path: Path) -> None:
+    plain = beyond(tmp_path, None)
+    for names in (["none"], ["none", "tiles"], ["tiles"]):
+        made = plain.reading(as_treatments(names))
+        assert made.counter.window == 40
+        assert (made.decisive, made.description) == (plain.decisive, plain.description)
+
+
+@pytest.mark.parametrize(
+    ("names", "whole", "said"),
+    [
+        (["none", "paper"], False, "the model can read: use at most 40, or name a treatment in tiles, such as tiles"),
+        (["tiles", "paper"], True, "paper can read: use at most 40, or only treatments in tiles"),
+    ],
+)
+def test_a_window_that_nothing_reads_is_one_line(tmp_path: Path, names: list[str], whole: bool, said: str) -> None:
+    with pytest.raises(DesignError) as caught:
+        beyond(tmp_path, 99999).reading(as_treatments(names), whole=whole)
+    assert caught.value.for_command_line.startswith("--window 99999 is more than the 40 tokens that ")
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_comes_in_tiles_reads_what_it_is_set_to(tmp_path: Path) -> None:
+    """Under a treatment that puts another calibration in its place it does not."""
+    none, paper = treatments = as_treatments(["none", "paper"])
+    tiled = fairspan.calibrate(beyond(tmp_path, None).model, "tiles", tile_size=16, max_seq_length=100)  # type: ignore[arg-type]
+    subject = open_subject(tiled).reading(treatments)
+    assert (subject.window(none), subject.window(paper), subject.counter.window) == (100, 40, 100)
+    tiled.save_pretrained(str(tmp_path / "tiled"))
+    loaded = open_subject(str(tmp_path / "tiled"))
+    assert loaded.reading([none]).counter.window == 100
+    further = open_subject(str(tmp_path / "tiled"), loading=Loading(window=300))
+    assert further.reading([none]).counter.window == 300
 
 
 def test_loading_is_for_names(make_tiny: Make) -> None:

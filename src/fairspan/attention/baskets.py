@@ -8,12 +8,18 @@ Where a query row cannot see all keys of a basket (causal masks, sliding windows
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 BOS, EOS, CONTENT = 0, 1, 2
 NO_BASKET = -1
+
+
+def has_no_padding(valid: Tensor) -> bool:
+    """Whether [N, L] is True throughout; a compiled graph may not look, and takes every batch for a padded one."""
+    return not torch.compiler.is_compiling() and bool(valid.all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,21 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     With `own_bos` alone a text of n tokens has ceil((n - 1) / size) + 1 baskets, as in IRF. `valid` is [N, L] bool,
     False for padding on either side.
     """
+    if has_no_padding(valid):
+        return _without_padding(valid.shape, size, own_bos, own_eos, valid.device)
+    return _fixed(valid, size, own_bos=own_bos, own_eos=own_eos)
+
+
+@lru_cache(maxsize=64)
+def _without_padding(
+    shape: tuple[int, int], size: int, own_bos: bool, own_eos: bool, device: torch.device
+) -> Baskets:
+    """Batches without padding have the same baskets whatever their texts, so that these need not be found again."""
+    with torch.inference_mode(mode=False):
+        return _fixed(torch.ones(shape, dtype=torch.bool, device=device), size, own_bos=own_bos, own_eos=own_eos)
+
+
+def _fixed(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:
     rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1)
     content_slot = CONTENT + (rank - int(own_bos)).clamp(min=0) // size
     slot = _place_special(content_slot, valid, own_bos=own_bos, own_eos=own_eos)

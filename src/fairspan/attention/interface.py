@@ -136,9 +136,12 @@ def _in_tiles(
     inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
     _show(plan, inputs)
     plan.tiled += [layer] if tiled else []
-    gpu = _gpu_kernels(query, None, None) if tiled else None
+    gpu = None
+    if tiled:
+        # Of earlier tiles a causal row sees what positions alone would hide, and the kernel knows nothing else.
+        gpu = None if plan.causal and tiles.reach else _gpu_kernels(query, None, None)
+        plan.path = "torch" if gpu is None else "triton"
     only_shared = tiled and layer == plan.only_pooled_in
-    plan.path = "torch" if gpu is None else "triton"
     attend = tile_rows if gpu is None else gpu.tile_rows_kernel
     out = attend(query, key, value, scale, view, only_shared=only_shared)
     if rule is None:

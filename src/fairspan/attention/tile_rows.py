@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -86,7 +88,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scal
     if mask is not None and mask.shape[1:3] != (1, 1):
         mask = mask.expand(-1, heads, rows, -1).reshape(mask.shape[0], kv_heads, -1, mask.shape[-1])
     out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    return out.view(n, heads, rows, -1)
+    return out.reshape(n, heads, rows, -1)
 
 
 def _group_mask(
@@ -146,15 +148,18 @@ def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return [_group(tiles, *_every_tile(tiles), tiles.width, exact=False)]
     if tiles.groups is None:
-        text, number = (tiles.length > 0).nonzero(as_tuple=True)
-        length = tiles.length[text, number]
-        width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
-        found = []
-        for one in sorted(set(width.tolist())):
-            chosen = width == one
-            found.append(_group(tiles, text[chosen], number[chosen], one, exact=True))
-        tiles.groups = found
+        with torch.inference_mode(mode=False):
+            tiles.groups = list(_by_length(tiles))
     return tiles.groups
+
+
+def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
+    text, number = (tiles.length > 0).nonzero(as_tuple=True)
+    length = tiles.length[text, number]
+    width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
+    for one in sorted(set(width.tolist())):
+        chosen = width == one
+        yield _group(tiles, text[chosen], number[chosen], one, exact=True)
 
 
 def _every_tile(tiles: Tiles) -> tuple[Tensor, Tensor]:

@@ -13,10 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
+
+from fairspan.attention.baskets import has_no_padding
 
 SHARED, NO_TILE = -1, -2
 
@@ -32,7 +35,7 @@ class Tiles:
         lead, trail: how many shared tokens a text has in front and at its end.
         width: a length that no tile exceeds.
         reach: how many tiles on either side a token sees besides its own.
-        padded: whether the batch has padding.
+        padded: whether the batch may have padding.
     """
 
     valid: Tensor
@@ -129,6 +132,28 @@ def lay_tiles(
             are cut into runs of `size`.
         longest: a segment of more tokens is cut into runs of so many.
     """
+    if segment is None and has_no_padding(valid):
+        return _without_padding(valid.shape, size, lead, trail, reach, valid.device)
+    return _lay(valid, size, lead, trail, reach, segment, longest)
+
+
+@lru_cache(maxsize=64)
+def _without_padding(
+    shape: tuple[int, int], size: int, lead: int, trail: int, reach: int, device: torch.device
+) -> Tiles:
+    """Batches without padding have the same tiles whatever their texts, so that these need not be found again."""
+    # What is kept must serve training as well, so that nothing of it may be made in inference mode.
+    with torch.inference_mode(mode=False):
+        tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, reach, None, None)
+        tiles = replace(tiles, padded=False)
+        assert tiles.shared is not None
+        assert tiles.tile is not None
+    return tiles
+
+
+def _lay(
+    valid: Tensor, size: int, lead: int, trail: int, reach: int, segment: Tensor | None, longest: int | None
+) -> Tiles:
     rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1, keepdim=True)
     content = (total - lead - trail).clamp(min=0)
     offset = rank - lead
@@ -159,9 +184,7 @@ def lay_tiles(
     at_end = lead + longest_tile + offset - content
     position = torch.where(inside, lead + within, torch.where(offset < 0, rank, at_end))
     position = torch.where(valid, position, 0)
-    # A compiled graph may not look; it then takes every batch for a padded one.
-    padded = True if torch.compiler.is_compiling() else not bool(valid.all())
-    return Tiles(valid, position, start, length, lead, trail, width, reach, padded)
+    return Tiles(valid, position, start.contiguous(), length.contiguous(), lead, trail, width, reach, padded=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

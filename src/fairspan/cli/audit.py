@@ -50,7 +50,7 @@ def audit(
     length_language: str | None = option("Apply these limits to this language only."),
     length_ratio: float | None = option("How far the lengths of other languages may be from it, such as 0.7."),
     opening: int | None = option("Number of tokens to use from the start of every segment."),
-    too_long: str | None = option("What to do with sets that do not fit the model: redraw or error."),
+    too_long: str | None = option("What to do with sets that are longer than any treatment reads: redraw or error."),
     partial: bool = option("Omit segments that lack a translation.", "--partial", default=False),
     prompt: Prompt = None,
     margin: float | None = option("Differences below it count as fair. Default: 0.02."),

@@ -56,7 +56,7 @@ def evaluate(
     unit: str | None = option("What a document is in files like SQuAD's: article (default) or paragraph."),
     split: str | None = option("Split of a BEIR folder. Default: test."),
     too_long: str | None = option(
-        "What to do with documents that the model cannot read whole: leave-out, shorten, cut or error. "
+        "What to do with documents that no treatment reads whole: leave-out, shorten, cut or error. "
         "Default: leave-out if positions are known, otherwise cut."
     ),
     margin: float | None = option("A loss below it counts as none. Default: 0.01."),

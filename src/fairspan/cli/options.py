@@ -72,7 +72,9 @@ Prompt = Annotated[str | None, typer.Option(help="Text put before every document
 class LoadingOptions:
     """How the model is loaded."""
 
-    window: int | None = option("Longest text that the model reads, in tokens.")
+    window: int | None = option(
+        "Longest text to read, in tokens. Beyond the model's positions, only treatments in tiles read on."
+    )
     device: str | None = option("cpu, cuda or mps.")
     dtype: str | None = option("float32, bfloat16, float16, or auto for that of the saved weights.")
     trust_remote_code: bool = option("Run code that comes with the model.", "--trust-remote-code", default=False)

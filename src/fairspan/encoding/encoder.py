@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -14,7 +15,8 @@ from sentence_transformers.util import batch_to_device
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.encoding.tokens import ModelTokens, counter_of, tokens_of_spans
+from fairspan.encoding.tokens import ModelTokens, Span, tokens_of_spans, window_of
+from fairspan.encoding.window import cutting
 from fairspan.errors import EncodingError, UnsupportedModel
 from fairspan.model.build import calibrate
 from fairspan.model.segments import SegmentedText
@@ -22,8 +24,6 @@ from fairspan.model.transformer import calibrated_transformers
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
 ENGINE = 2
-
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Encodes(Protocol):
 
 
 class ModelEncoder:
-    """A SentenceTransformer under one calibration, for documents or queries.
+    """A SentenceTransformer under one calibration, for documents or queries, which cuts texts at its window.
 
-    With `by_segments` every segment of a text is a basket; a text without borders is one segment.
+    With `by_segments` every segment of a text is a basket or a tile; a text without borders is one segment.
     """
 
     def __init__(
@@ -66,21 +66,23 @@ class ModelEncoder:
         side: Side = "document",
         by_segments: bool = False,
     ) -> None:
-        self.model = calibrate(model, calibration) if calibration.acts_on(side) else model
+        self.window = window_of(model, calibration, side)
+        self.model = cutting(calibrate(model, calibration) if calibration.acts_on(side) else model, self.window)
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "none" leaves it so.
         acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
         # Only what differs from a document in plain baskets is named, so that vectors stored before are found.
         others = [] if (side, by_segments) == ("document", False) else [side, by_segments]
-        counter = counter_of(self.model, prompt, side)
-        self._window = counter.window if isinstance(counter, ModelTokens) else None
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, *others], sort_keys=True)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         """One vector per text."""
         encode = self.model.encode_query if self._side == "query" else self.model.encode_document
         texts = self._read(batch)
-        found = encode(texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False)
+        with warnings.catch_warnings():
+            # What is cut off is reported by whoever reads `window`.
+            warnings.filterwarnings("ignore", message="(?s).*is longer than the model: its segments")
+            found = encode(texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False)
         return list(np.asarray(found, dtype=np.float32))
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -109,7 +111,7 @@ class ModelEncoder:
     def _details(self, text: Text) -> list[str]:
         """What else decides a vector: the segments, and where the model stops reading a text that is too long."""
         borders = [f"borders {json.dumps(text.borders)}"] if self._by_segments else []
-        cut = [f"cut at {self._window}"] if self._window is not None and text.length > self._window else []
+        cut = [f"cut at {self.window}"] if self.window is not None and text.length > self.window else []
         return [*borders, *cut]
 
     def _read(self, batch: Sequence[Text]) -> list[str]:
@@ -121,6 +123,8 @@ class ModelEncoder:
 
 class ObjectEncoder:
     """Any object with `encode(list[str])`. Nothing is known of its inside, so it has no spans and no lasting keys."""
+
+    window: int | None = None
 
     def __init__(self, model: Encodes) -> None:
         self.model = model

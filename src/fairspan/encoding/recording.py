@@ -128,7 +128,7 @@ def count_tokens(model: SentenceTransformer, texts: Sequence[str], prompt: str, 
     """The tokens of each text, after making sure that the model takes all of them."""
     counts: list[int] = []
     # A max_seq_length that was raised too far does not cut, but lets a text run out of positions.
-    window = ModelTokens(model, prompt, side).window if isinstance(model[0], Transformer) else None
+    window = ModelTokens(model, prompt, side=side).window if isinstance(model[0], Transformer) else None
     for first in range(0, len(texts), _TOKENIZED_AT_A_TIME):
         part = texts[first : first + _TOKENIZED_AT_A_TIME]
         taken, whole = (

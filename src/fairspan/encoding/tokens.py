@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from fairspan.attention.positions import position_limit
+from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.errors import EncodingError
-from fairspan.model.tiling import longest_text
+
+Span = tuple[int, int]
 
 _AT_ONCE = 256
 """Texts tokenised in one call: enough for the tokenizer's threads, and few enough for memory."""
@@ -24,26 +26,23 @@ _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 class ModelTokens:
     """Counts and cuts texts in the tokens of a SentenceTransformer, which puts `prompt` before every text.
 
-    A model that reads one side in tiles has another window there.
+    `window` is what counts as its window in place of its own.
     """
 
     unit = "tokens"
 
-    def __init__(self, model: SentenceTransformer, prompt: str = "", side: Side = "document") -> None:
-        self.model, self.prompt, self.side = model, prompt, side
+    def __init__(
+        self, model: SentenceTransformer, prompt: str = "", *, side: Side = "document", window: int | None = None
+    ) -> None:
+        self.model, self.prompt, self.side, self._window = model, prompt, side, window
         self._tokenizer = model.tokenizer
-        self._own_limit = None
         if isinstance(self._tokenizer, Tokenizer):
-            self._own_limit = (self._tokenizer.truncation or {}).get("max_length")
             # Static embeddings carry the bare tokenizer; in its wrapper it counts and cuts like any other.
             self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=self._tokenizer)
 
     @property
     def window(self) -> int | None:
-        """What the model is set to read, and never more positions than it has, except in tiles."""
-        limits = [*_limits(self.model, self.side), self._own_limit]
-        known = [limit for limit in limits if limit is not None and limit < 1_000_000]
-        return min(known, default=None)
+        return self._window or window_of(self.model, side=self.side)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         return self._lengths(texts, add_special_tokens=False)
@@ -107,11 +106,45 @@ class Characters:
         return [text[:length].rstrip() for text in texts]
 
 
-def counter_of(model: SentenceTransformer, prompt: str = "", side: Side = "document") -> ModelTokens | Characters:
+def counter_of(
+    model: SentenceTransformer, prompt: str = "", *, side: Side = "document", window: int | None = None
+) -> ModelTokens | Characters:
     """What counts for a model: its own tokens, or characters where it has no tokenizer that shows them."""
+    return ModelTokens(model, prompt, side=side, window=window) if _shows_tokens(model) else Characters()
+
+
+def window_of(
+    model: SentenceTransformer, calibration: Calibration | None = None, side: Side = "document"
+) -> int | None:
+    """How many tokens of a text a model reads, under a calibration that acts or else as it is.
+
+    That is what it is set to read, and never more positions than it has; in tiles positions start again, so that
+    they set no limit. None if nothing is known of a limit.
+    """
+    if not _shows_tokens(model):
+        return None
+    if calibration is not None and calibration.acts_on(side):
+        acting = [calibration]
+    else:
+        found = (getattr(module, "calibration", None) for module in getattr(model, "modules", tuple)())
+        acting = [one for one in found if isinstance(one, Calibration)]
+    own = (model.tokenizer.truncation or {}).get("max_length") if isinstance(model.tokenizer, Tokenizer) else None
+    limits = _known([model.max_seq_length, own])
+    if not (limits and any(one.tiles_on(side) for one in acting)):
+        transformer = getattr(model, "transformers_model", None)
+        limits += _known([None if transformer is None else position_limit(transformer)])
+        # A model that came with tiles may have been set to read more than it does without them.
+        limits += _known([getattr(module, "untiled_length", None) for module in getattr(model, "children", tuple)()])
+    return min(limits, default=None)
+
+
+def _known(limits: Sequence[int | None]) -> list[int]:
+    return [limit for limit in limits if limit is not None and limit < 1_000_000]
+
+
+def _shows_tokens(model: SentenceTransformer) -> bool:
     tokenizer = getattr(model, "tokenizer", None)
-    known = callable(tokenizer) or isinstance(tokenizer, Tokenizer)
-    return ModelTokens(model, prompt, side) if known else Characters()
+    return callable(tokenizer) or isinstance(tokenizer, Tokenizer)
 
 
 def prompt_of(model: SentenceTransformer, side: Side) -> str:
@@ -124,7 +157,7 @@ def prompt_of(model: SentenceTransformer, side: Side) -> str:
     return next((str(prompt) for prompt in named if prompt), "")
 
 
-def tokens_of_spans(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+def tokens_of_spans(offsets: np.ndarray, spans: Sequence[Span]) -> list[np.ndarray]:
     """The numbers of the tokens of each span of characters.
 
     A token belongs to the span that holds its last character: one that begins with the joining space goes with the
@@ -133,24 +166,3 @@ def tokens_of_spans(offsets: np.ndarray, spans: Sequence[tuple[int, int]]) -> li
     begins, last = offsets[:, 0], offsets[:, 1] - 1
     stands_for_text = last >= begins
     return [np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans]
-
-
-def _limits(model: SentenceTransformer, side: Side) -> list[int | None]:
-    """What the model is set to read on one side, and how many positions it has, where that is a limit."""
-    first = next(iter(model.children()), None)
-    if isinstance(first, Transformer) and getattr(first, "tiling", None) is not None:
-        return [longest_text(first, side)]
-    return [model.max_seq_length, _positions(model)]
-
-
-def _positions(model: SentenceTransformer) -> int | None:
-    """How many positions the weights have; relative and rotary positions may have no limit."""
-    transformer = getattr(model, "transformers_model", None)
-    config = getattr(transformer, "config", None)
-    found = getattr(config, "max_position_embeddings", None)
-    if not isinstance(found, int) or found <= 0:
-        return None
-    # RoBERTa's positions begin after its padding index.
-    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    return found - (padding + 1 if padding is not None else 0)

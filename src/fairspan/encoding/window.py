@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from fairspan.encoding.encoder import Span
-from fairspan.encoding.tokens import ModelTokens, tokens_of_spans
+from fairspan.encoding.tokens import ModelTokens, Span, tokens_of_spans
 from fairspan.model.build import copy_sharing_weights
 
 # A word of more tokens than this is hardly one; the cut is then not looked for any further back.

@@ -219,7 +219,10 @@ class CalibratedTransformer(Transformer):
             tokens: Tensor = self._run(inputs, complete, **kwargs)[TOKENS]
             return tokens
 
-        pooled = self.site.pooled_rows(inputs["attention_mask"].bool(), inputs.get("prompt_length"))
+        if plan.layers:
+            pooled = plan.rule.pooled
+        else:
+            pooled = self.site.pooled_rows(inputs["attention_mask"].bool(), inputs.get("prompt_length"))
         text = torch.arange(pooled.shape[0], device=pooled.device)
         features[TOKENS] = features[TOKENS][text, pooled][:, None]
         return PooledFeatures(features, all_tokens)

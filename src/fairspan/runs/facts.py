@@ -74,7 +74,10 @@ def facts_of(log: RunLog) -> Pairs:
 def settings_of(log: RunLog) -> Pairs:
     """Everything needed to do it again: seeds, weights, versions, machine."""
     header, spec, model = log.header, log.spec, log.header["model"]
-    window = f"{model['window']:,} {header.get('token_unit', 'tokens')}" if model.get("window") else "no limit"
+    unit, windows = header.get("token_unit", "tokens"), {one["window"] for one in header.get("windows", ())}
+    window = f"{model['window']:,} {unit}" if model.get("window") else "no limit"
+    if len(windows) > 1:
+        window += "; shorter under some treatments: see the notes"
     inference = spec.get("inference")
     found = [
         ("run", log.run),

@@ -107,8 +107,9 @@ class Run:
         return [found[key] for key in keys]
 
     def prove_whole(self, encoder: Encoder, texts: Sequence[Text]) -> None:
-        """Raise if the model does not read the longest of the texts to its end."""
-        longest = max(texts, key=lambda text: text.length, default=None)
+        """Raise if the model does not read the longest of the texts that fit its window to the end."""
+        fitting = (text for text in texts if encoder.window is None or text.length <= encoder.window)
+        longest = max(fitting, key=lambda text: text.length, default=None)
         if longest is not None and self.store.missing([encoder.key(longest)]):
             refuse_unread_end(encoder, longest, self.tally)
 

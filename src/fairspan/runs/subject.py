@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sentence_transformers import SentenceTransformer
 
+from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.calibration.treatment import Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Encodes
-from fairspan.encoding.tokens import Characters, counter_of, prompt_of
+from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.last_two import last_two
@@ -23,6 +24,9 @@ from fairspan.model.whitening import refuse_truncated
 from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.progress import Progress, Silent
+
+Texts = Literal["documents", "segments", "queries"]
+_SIDES: dict[Side, Texts] = {"document": "documents", "query": "queries"}
 
 AnyModel: TypeAlias = SentenceTransformer | Encodes | str | None
 """A SentenceTransformer, any object with `encode(list[str])`, a name or folder; None for all-MiniLM-L6-v2."""
@@ -35,11 +39,17 @@ class Subject:
     Attributes:
         name: what logs call it.
         prompts: what is put before the texts of each side, "document" and "query".
+        asked: the window that was asked for; None for the model's own.
+        treatments: those of the study; the window of `counters` is the longest that any of them has.
+        whole: whether every treatment has to read texts whole; the window is then the shortest.
     """
 
     name: str
     model: SentenceTransformer | Encodes
     prompts: Mapping[str, str]
+    asked: int | None = None
+    treatments: tuple[Treatment, ...] = ()
+    whole: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -56,8 +66,12 @@ class Subject:
         """What counts the tokens of each side, prompt included."""
         if not self.is_open:
             return dict.fromkeys(self.prompts, Characters())
-        sides: tuple[Side, ...] = ("document", "query")
-        return {side: counter_of(self.model, self.prompts[side], side) for side in sides if side in self.prompts}
+        found: dict[str, TokenCounter] = {}
+        for side, texts in _SIDES.items():
+            windows = [one for one in (self.window(treatment, texts) for treatment in self.treatments) if one]
+            window = (min if self.whole else max)(windows, default=None)
+            found[side] = counter_of(self.model, self.prompts[side], side=side, window=window)
+        return found
 
     @property
     def counter(self) -> TokenCounter:
@@ -116,6 +130,31 @@ class Subject:
             )
         return replace(self, prompts={**self.prompts, **given}) if given else self
 
+    def window(self, treatment: Treatment, texts: Texts = "documents") -> int | None:
+        """How many tokens of a text are read under a treatment; None if nothing is known of a limit."""
+        if not self.is_open:
+            return None
+        calibration: Calibration = getattr(treatment, f"for_{texts}")
+        return window_of(self.model, calibration, "query" if texts == "queries" else "document")
+
+    def reading(self, treatments: Sequence[Treatment], *, whole: bool = False) -> Subject:
+        """The same for texts as long as any of these treatments reads, or as all of them read `whole`.
+
+        Raises:
+            DesignError: if a longer window was asked for.
+        """
+        made = replace(self, treatments=tuple(treatments), whole=whole)
+        read = made.counter.window
+        if self.asked is None or read is None or read >= self.asked:
+            return made
+        who, remedy = "the model", "name a treatment in tiles, such as tiles, which reads any length"
+        if whole:
+            who, remedy = next(one.name for one in treatments if made.window(one) == read), "only treatments in tiles"
+        raise DesignError(
+            f"[[window={self.asked}]] is more than the {read} tokens that {who} can read: use at most {read}, or "
+            f"{remedy}."
+        )
+
     def transformer(self, study: str) -> SentenceTransformer:
         """The model, for a study that no other object will do for."""
         if not self.is_open:
@@ -165,6 +204,7 @@ def open_subject(
     progress: Progress | None = None,
 ) -> Subject:
     """The model under study, under the `name` that logs show; by default the name that it was loaded by."""
+    asked = None if loading is None else loading.window
     if model is None or isinstance(model, str):
         name = name or model or DEFAULT_MODEL
         (progress or Silent()).stage(f"loading {model or DEFAULT_MODEL}")
@@ -180,4 +220,4 @@ def open_subject(
             )
         return Subject(name or kind, model, {"document": "", "query": ""})
     prompts = {"document": prompt_of(model, "document"), "query": prompt_of(model, "query")}
-    return Subject(name or str(model.model_card_data.base_model or type(model).__name__), model, prompts)
+    return Subject(name or str(model.model_card_data.base_model or type(model).__name__), model, prompts, asked)

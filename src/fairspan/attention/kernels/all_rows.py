@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.arguments import LOG2_E, dense_heads, kind_of, mask_strides
+from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kind_of, mask_strides
 from fairspan.attention.shares import SpecialShares
 
 
@@ -282,10 +282,10 @@ def all_rows_kernel(
     out = torch.empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device).transpose(1, 2)
     start, length = baskets.start.contiguous(), baskets.length.contiguous()
     longest = max(baskets.widths)
-    block_d = max(16, triton.next_power_of_2(dim))
+    block_d = block_of(dim)
     need_mass = strength is not None or special.need_mass
     tile = _tile(block_d, query.dtype, need_mass=need_mass)
-    keys = max(16, min(tile.keys, triton.next_power_of_2(longest)))
+    keys = block_of(longest, most=tile.keys)
     (bos, bos_share), (eos, eos_share) = kind_of(special.bos), kind_of(special.eos)
     shown = mask if mask is not None else query
     _all_rows[(triton.cdiv(tokens, tile.rows), n * heads)](

@@ -11,6 +11,15 @@ NONE, EQUAL, ORIGINAL, FIXED = 0, 1, 2, 3
 LOG2_E = 1.4426950408889634
 
 
+def block_of(size: int, *, most: int | None = None) -> int:
+    """The next power of 2, at least 16, the smallest side of a matrix product.
+
+    Triton's own function is made for kernels and takes longer than all of this file.
+    """
+    block = max(16, 1 << (size - 1).bit_length()) if size > 0 else 16
+    return block if most is None else min(most, block)
+
+
 def dense_heads(x: Tensor) -> Tensor:
     """The kernels step over positions and heads by their strides, but read a head's numbers side by side."""
     return x if x.stride(-1) == 1 else x.contiguous()

@@ -6,7 +6,8 @@ import triton.language as tl
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.arguments import LOG2_E, dense_heads, kind_of, mask_strides
+from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kind_of, mask_strides
+from fairspan.attention.kernels.launch import Launcher
 from fairspan.attention.shares import SpecialShares
 
 
@@ -137,6 +138,9 @@ def _row_mix(  # type: ignore[no-untyped-def]
     tl.store(out + n.to(tl.int64) * o_n + h * o_h + row * o_l + d, result, mask=d < DIM)
 
 
+_launch_pieces, _launch_mix = Launcher(_row_pieces), Launcher(_row_mix)
+
+
 def pooled_row_kernel(
     query: Tensor,
     key: Tensor,
@@ -156,21 +160,24 @@ def pooled_row_kernel(
     query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
     start, length = baskets.start.contiguous(), baskets.length.contiguous()
     slots = start.shape[1]
-    block_d = max(16, triton.next_power_of_2(dim))
+    block_d = block_of(dim)
     pieces = torch.empty(n * heads, slots, dim, dtype=torch.float32, device=query.device)
     log_mass = torch.empty(n * heads, slots, dtype=torch.float32, device=query.device)
     shown = mask if mask is not None else query
-    keys = max(16, min(128, triton.next_power_of_2(max(baskets.widths))))
-    _row_pieces[(slots, n * heads)](
-        query, key, value, pooled, pieces, log_mass, start, length, shown,
-        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *mask_strides(mask),
-        heads, heads // key.shape[1], slots, scale * LOG2_E, HAS_MASK=mask is not None, CAUSAL=causal, DIM=dim,
-        BLOCK_D=block_d, KEYS=keys, num_warps=4,
+    keys = block_of(max(baskets.widths), most=128)
+    _launch_pieces(
+        (slots, n * heads),
+        (query, key, value, pooled, pieces, log_mass, start, length, shown),
+        (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *mask_strides(mask),
+         heads, heads // key.shape[1], slots, scale * LOG2_E),
+        (mask is not None, causal, dim, block_d, keys),
+        num_warps=4,
     )  # fmt: skip
     (bos, bos_share), (eos, eos_share) = kind_of(special.bos), kind_of(special.eos)
-    _row_mix[(n * heads,)](
-        pieces, log_mass, pooled, strength if strength is not None else query, out,
-        out.stride(0), out.stride(2), out.stride(1), heads, slots, bos_share, eos_share,
-        BOS=bos, EOS=eos, FULL=strength is None, DIM=dim, BLOCK_D=block_d,
-        SLOTS=min(64, max(16, triton.next_power_of_2(slots))), num_warps=2,
-    )  # fmt: skip
+    _launch_mix(
+        (n * heads, 1),
+        (pieces, log_mass, pooled, strength if strength is not None else query, out),
+        (out.stride(0), out.stride(2), out.stride(1), heads, slots, bos_share, eos_share),
+        (bos, eos, strength is None, dim, block_d, block_of(slots, most=64)),
+        num_warps=2,
+    )

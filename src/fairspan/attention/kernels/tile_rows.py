@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fairspan.attention.kernels.arguments import LOG2_E, dense_heads
-from fairspan.attention.tile_rows import tile_rows
+from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads
+from fairspan.attention.kernels.launch import Launcher
 from fairspan.attention.tiles import TileView
 
 _MOST_ROWS = 64
@@ -29,14 +29,30 @@ def _scores(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _add(s, v, peak, total, sums, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The running softmax of scores, with further keys added."""
+    higher = tl.maximum(peak, tl.max(s, 1))
+    base = tl.where(higher == float("-inf"), 0.0, higher)
+    p = tl.exp2(s - base[:, None])
+    old = tl.exp2(peak - base)
+    total = total * old + tl.sum(p, 1)
+    sums = tl.dot(p.to(v.dtype), v, sums * old[:, None], input_precision=PRECISION)
+    return higher, total, sums
+
+
+@triton.jit
 def _tile_blocks(  # type: ignore[no-untyped-def]
     query, key, value, out, pieces, log_mass, start, length, shared, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, table_n, table_h, table_q,
     heads, groups, tokens, count, blocks, shared_count, scale,
-    REACH: tl.constexpr, SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr, PER_TILE: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, HAS_SHARED: tl.constexpr,
+    ONLY_SHARED: tl.constexpr, REACH: tl.constexpr, PER_TILE: tl.constexpr, ALONE: tl.constexpr, ROWS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One block of up to ROWS tokens of one tile, for one head of one text. SHARED is a size for the shared tokens."""
+    """One block of up to ROWS tokens of one tile, for one head of one text.
+
+    SHARED is a size for the shared tokens. ALONE says that a block is a whole tile, and sees no other.
+    """
     scale = tl.cast(scale, tl.float32)
     block = tl.program_id(0)
     n = tl.program_id(1) // heads
@@ -69,59 +85,58 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
         row_place = tl.load(position + row, mask=row_ok, other=0)
         s_place = tl.load(position + s_row, mask=s_ok, other=0)
 
+    own_k = tl.load(key + row[None, :] * k_l + d[:, None], mask=row_ok[None, :] & in_d[:, None], other=0.0)
+    own_v = tl.load(value + row[:, None] * v_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0)
     if not ONLY_SHARED:
         q = tl.load(query + row[:, None] * q_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0)
         peak = tl.full([ROWS], float("-inf"), dtype=tl.float32)
         total = tl.zeros([ROWS], dtype=tl.float32)
         sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
-        if shared_count > 0:
-            k = tl.load(key + s_row[None, :] * k_l + d[:, None], mask=s_ok[None, :] & in_d[:, None], other=0.0)
-            s = _scores(q, k, row_place, s_place, row_ok, s_ok, table, table_q, scale, TABLE, PRECISION)
-            peak = tl.max(s, 1)
-            base = tl.where(peak == float("-inf"), 0.0, peak)
-            p = tl.exp2(s - base[:, None])
-            total = tl.sum(p, 1)
-            v = tl.load(value + s_row[:, None] * v_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
-            sums = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
-        first = tl.maximum(tile - REACH, 0)
-        last = tl.minimum(tile + REACH, count - 1)
-        for other in range(first, last + 1):
-            key_begin = tl.load(start + other)
-            key_width = tl.load(length + other)
-            for part in range(PER_TILE):
-                where = key_begin + part * ROWS + column
-                key_ok = part * ROWS + column < key_width
-                key_place = where
-                if TABLE:
-                    key_place = tl.load(position + where, mask=key_ok, other=0)
-                k = tl.load(key + where[None, :] * k_l + d[:, None], mask=key_ok[None, :] & in_d[:, None], other=0.0)
-                s = _scores(q, k, row_place, key_place, row_ok, key_ok, table, table_q, scale, TABLE, PRECISION)
-                higher = tl.maximum(peak, tl.max(s, 1))
-                base = tl.where(higher == float("-inf"), 0.0, higher)
-                p = tl.exp2(s - base[:, None])
-                old = tl.exp2(peak - base)
-                total = total * old + tl.sum(p, 1)
-                v = tl.load(
-                    value + where[:, None] * v_l + d[None, :], mask=key_ok[:, None] & in_d[None, :], other=0.0
-                )
-                sums = tl.dot(p.to(v.dtype), v, sums * old[:, None], input_precision=PRECISION)
-                peak = higher
+        if HAS_SHARED:
+            s_k = tl.load(key + s_row[None, :] * k_l + d[:, None], mask=s_ok[None, :] & in_d[:, None], other=0.0)
+            s_s = _scores(q, s_k, row_place, s_place, row_ok, s_ok, table, table_q, scale, TABLE, PRECISION)
+            peak = tl.max(s_s, 1)
+            s_base = tl.where(peak == float("-inf"), 0.0, peak)
+            s_p = tl.exp2(s_s - s_base[:, None])
+            total = tl.sum(s_p, 1)
+            s_v = tl.load(value + s_row[:, None] * v_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
+            sums = tl.dot(s_p.to(s_v.dtype), s_v, input_precision=PRECISION)
+        if ALONE:
+            s = _scores(q, own_k, row_place, row_place, row_ok, row_ok, table, table_q, scale, TABLE, PRECISION)
+            peak, total, sums = _add(s, own_v, peak, total, sums, PRECISION)
+        else:
+            first = tl.maximum(tile - REACH, 0)
+            last = tl.minimum(tile + REACH, count - 1)
+            for other in range(first, last + 1):
+                key_begin = tl.load(start + other)
+                key_width = tl.load(length + other)
+                for part in range(PER_TILE):
+                    where = key_begin + part * ROWS + column
+                    key_ok = part * ROWS + column < key_width
+                    key_place = where
+                    if TABLE:
+                        key_place = tl.load(position + where, mask=key_ok, other=0)
+                    cells = key_ok[:, None] & in_d[None, :]
+                    k = tl.load(key + where[None, :] * k_l + d[:, None], mask=tl.trans(cells), other=0.0)
+                    s = _scores(q, k, row_place, key_place, row_ok, key_ok, table, table_q, scale, TABLE, PRECISION)
+                    v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cells, other=0.0)
+                    peak, total, sums = _add(s, v, peak, total, sums, PRECISION)
         result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
         tl.store(out + row[:, None] * o_l + d[None, :], result, mask=row_ok[:, None] & in_d[None, :])
 
-    if shared_count > 0:
-        q = tl.load(query + s_row[:, None] * q_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
-        k = tl.load(key + row[None, :] * k_l + d[:, None], mask=row_ok[None, :] & in_d[:, None], other=0.0)
-        s = _scores(q, k, s_place, row_place, s_ok, row_ok, table, table_q, scale, TABLE, PRECISION)
-        peak = tl.max(s, 1)
-        base = tl.where(peak == float("-inf"), 0.0, peak)
-        p = tl.exp2(s - base[:, None])
-        total = tl.sum(p, 1)
-        v = tl.load(value + row[:, None] * v_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0)
-        o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION) * (1 / tl.maximum(total, 1e-30))[:, None]
+    if HAS_SHARED:
+        s_q = tl.load(query + s_row[:, None] * q_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
+        own_s = _scores(s_q, own_k, s_place, row_place, s_ok, row_ok, table, table_q, scale, TABLE, PRECISION)
+        own_peak = tl.max(own_s, 1)
+        own_base = tl.where(own_peak == float("-inf"), 0.0, own_peak)
+        own_p = tl.exp2(own_s - own_base[:, None])
+        own_total = tl.sum(own_p, 1)
+        own_o = tl.dot(own_p.to(own_v.dtype), own_v, input_precision=PRECISION)
+        own_o *= (1 / tl.maximum(own_total, 1e-30))[:, None]
+        own_lse = tl.where(own_total > 0, own_base + tl.log2(tl.maximum(own_total, 1e-30)), float("-inf"))
         at = (tl.program_id(1).to(tl.int64) * shared_count + s_column) * blocks + block
-        tl.store(pieces + at[:, None] * DIM + d[None, :], o, mask=s_ok[:, None] & in_d[None, :])
-        tl.store(log_mass + at, tl.where(total > 0, base + tl.log2(tl.maximum(total, 1e-30)), float("-inf")), mask=s_ok)
+        tl.store(pieces + at[:, None] * DIM + d[None, :], own_o, mask=s_ok[:, None] & in_d[None, :])
+        tl.store(log_mass + at, own_lse, mask=s_ok)
 
 
 @triton.jit
@@ -175,57 +190,58 @@ def _shared_rows(  # type: ignore[no-untyped-def]
         base = tl.where(higher == float("-inf"), 0.0, higher)
         weight = tl.exp2(lse - base)
         old = tl.exp2(peak - base)
-        cells = (block < blocks)[:, None] & in_d[None, :]
-        o = tl.load(pieces + (at + block)[:, None] * DIM + d[None, :], mask=cells, other=0.0)
+        there = (block < blocks)[:, None] & in_d[None, :]
+        o = tl.load(pieces + (at + block)[:, None] * DIM + d[None, :], mask=there, other=0.0)
         result = result * old + tl.sum(o * weight[:, None], 0)
         total = total * old + tl.sum(weight, 0)
         peak = higher
     tl.store(out + n.to(tl.int64) * o_n + h * o_h + row * o_l + d, result / tl.maximum(total, 1e-30), mask=in_d)
 
 
+_launch_blocks, _launch_shared = Launcher(_tile_blocks), Launcher(_shared_rows)
+
+
 def tile_rows_kernel(
     query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, *, only_shared: bool = False
 ) -> Tensor:
-    """`tile_rows.tile_rows` of a tiled layer in two launches."""
+    """`tile_rows.tile_rows` of a tiled layer in two launches; of a causal one, without reach."""
     tiles = view.tiles
-    if view.causal and tiles.reach:
-        return tile_rows(query, key, value, scale, view, only_shared=only_shared)
     n, heads, tokens, dim = query.shape
     query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
     empty = torch.zeros if only_shared or tiles.padded else torch.empty
     out = empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device)
-    rows = min(_MOST_ROWS, max(16, triton.next_power_of_2(tiles.width)))
-    per_tile, count = triton.cdiv(tiles.width, rows), tiles.start.shape[1]
+    rows = block_of(tiles.width, most=_MOST_ROWS)
+    per_tile, count = -(-tiles.width // rows), tiles.start.shape[1]
     blocks, shared = count * per_tile, tiles.lead + tiles.trail
     pieces = torch.empty(n * heads * shared * blocks, dim, dtype=torch.float32, device=query.device)
     log_mass = torch.empty(n * heads * shared * blocks, dtype=torch.float32, device=query.device)
     table, table_strides = _table(view, query)
     strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
-    strides += (out.stride(0), out.stride(2), out.stride(1), *table_strides)
+    strides += (tokens * heads * dim, dim, heads * dim, *table_strides)
     groups, scale = heads // key.shape[1], scale * LOG2_E
-    known = {
-        "SHARED": max(16, triton.next_power_of_2(shared)),
-        "TABLE": table is not query,
-        "DIM": dim,
-        "BLOCK_D": max(16, triton.next_power_of_2(dim)),
-    }
-    _tile_blocks[(blocks, n * heads)](
-        query, key, value, out, pieces, log_mass, tiles.start, tiles.length, tiles.shared, tiles.position, table,
-        *strides, heads, groups, tokens, count, blocks, shared, scale,
-        REACH=tiles.reach, ONLY_SHARED=only_shared, PER_TILE=per_tile, ROWS=rows,
-        PRECISION="ieee" if query.dtype == torch.float32 else "tf32", **known, num_warps=4,
-    )  # fmt: skip
+    sizes = (block_of(shared), table is not query, dim, block_of(dim))
+    alone = per_tile == 1 and tiles.reach == 0
+    precision = "ieee" if query.dtype == torch.float32 else "tf32"
+    _launch_blocks(
+        (blocks, n * heads),
+        (query, key, value, out, pieces, log_mass, tiles.start, tiles.length, tiles.shared, tiles.position, table),
+        (*strides, heads, groups, tokens, count, blocks, shared, scale),
+        (*sizes, shared > 0, only_shared, tiles.reach, per_tile, alone, rows, precision),
+        num_warps=4,
+    )
     if shared:
-        _shared_rows[(shared, n * heads)](
-            query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table,
-            *strides, heads, groups, tokens, blocks, shared, scale,
-            BLOCKS=min(64, max(16, triton.next_power_of_2(blocks))), **known, num_warps=2,
-        )  # fmt: skip
+        _launch_shared(
+            (shared, n * heads),
+            (query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table),
+            (*strides, heads, groups, tokens, blocks, shared, scale),
+            (*sizes, block_of(blocks, most=64)),
+            num_warps=2,
+        )
     return out
 
 
 def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
-    """What is added to the scores of positions, in base 2, -inf where one does not see another; `query` for nothing."""
+    """What is added to the scores of positions, in base 2, -inf where one sees not another; `query` for nothing."""
     if view.mask is None and view.bias is None:
         return query, (0, 0, 0)
     table = torch.zeros((), device=query.device) if view.bias is None else view.bias.float() * LOG2_E

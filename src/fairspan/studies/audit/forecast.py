@@ -63,7 +63,7 @@ def forecast(prepared: Prepared) -> Forecast:
         documents=len(documents),
         tokens=sum(tokens),
         seconds=sum(count / speed for count, speed in zip(tokens, speeds, strict=True)),
-        notes=(*prepared.documents.notes, *prepared.fit.notes),
+        notes=(*prepared.header["notes"], *prepared.fit.notes),
     )
 
 

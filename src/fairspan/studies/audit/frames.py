@@ -37,6 +37,8 @@ def frames_of(summary: Summary) -> dict[str, pl.DataFrame]:
         "joint": _frame(record for joint in summary.joint for record in _joint_records(model, joint)),
         "attention": attention_frame(summary.log),
         "changes": change_frame(_changes(summary)),
+        "windows": _frame({"model": model, **one} for one in summary.log.header.get("windows", ())),
+        "unseen": _frame({"model": model, **one} for one in summary.log.header.get("unseen", ())),
     }
     return {name: frame for name, frame in found.items() if name == "verdicts" or len(frame)}
 

@@ -8,11 +8,14 @@ from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
+from fairspan.errors import DesignError
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.runner import run_name
 from fairspan.runs.subject import Subject
+from fairspan.runs.windows import window_notes, windows_of
 from fairspan.studies.audit.spec import AuditSpec
+from fairspan.studies.audit.unseen import position_words, unseen_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,10 @@ class Prepared:
 
     @property
     def header(self) -> dict[str, Any]:
-        documents = self.documents
+        documents, unseen = self.documents, unseen_positions(self.subject, self.documents.documents)
+        alone, joined = ([text.length for text in texts] for texts in self.texts())
+        windows = windows_of(self.subject, self.spec.treatments, {"documents": joined, "segments": alone})
+        positions = {one.name: position_words(unseen, one.name) for one in self.spec.treatments}
         return {
             "verb": "audit",
             "corpus": {
@@ -50,7 +56,13 @@ class Prepared:
             "documents": len(documents.documents),
             "tokens": documents.length,
             "shared_segments": {str(n): shared for n, shared in documents.shared.items()},
-            "notes": [*self.corpus.notes, *documents.notes],
+            "windows": windows,
+            "unseen": unseen,
+            "notes": [
+                *self.corpus.notes,
+                *documents.notes,
+                *window_notes(windows, self.subject.counter.unit, positions),
+            ],
         }
 
     def texts(self) -> tuple[list[Text], list[Text]]:
@@ -69,7 +81,7 @@ class Prepared:
 def prepare(subject: Subject, spec: AuditSpec, progress: Progress | None = None) -> Prepared:
     """Read, draw and measure, without embedding anything."""
     progress = progress or Silent()
-    subject = subject.with_prompts(spec.prompt)
+    subject = subject.with_prompts(spec.prompt).reading(spec.treatments)
     on_tokens = "retention" in spec.measures
     beyond = [measure for measure in spec.measures if measure != "representation"]
     if on_tokens and subject.is_open:
@@ -81,8 +93,23 @@ def prepare(subject: Subject, spec: AuditSpec, progress: Progress | None = None)
     languages = languages_of(plans)
     material = measure_segments(corpus, languages, spec.design, subject.counter)
     documents = build_documents(material, plans, spec.design, subject.counter)
+    if beyond:
+        _refuse_cut(subject, documents, beyond[0])
     tested, source = documents.segments.values(), spec.fit_corpus or spec.corpus
     fit = choose_fit_part(
         spec.treatments, subject.model, subject.counter, source, languages, tested, seed=spec.design.seed
     )
     return Prepared(subject, spec, corpus, plans, documents, fit)
+
+
+def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
+    """Raise if a measure of tokens was asked for, and some treatment does not read all of them."""
+    longest = max(document.length for document in documents.documents)
+    for treatment in subject.treatments:
+        window = subject.window(treatment)
+        if window is not None and window < longest:
+            raise DesignError(
+                f"{measure} is measured on whole documents, and {treatment.name} cuts those of up to {longest} "
+                f"{subject.counter.unit} at {window}: omit {measure}, omit {treatment.name}, or use a window of at "
+                f"most {window}."
+            )

@@ -82,7 +82,7 @@ def audit(
         length_language: apply these limits to this language only.
         length_ratio: how far the lengths of other languages may be from that one, as a share of it.
         opening: number of tokens to use from the start of every segment.
-        too_long: what to do with sets that do not fit the model: "redraw" or "error".
+        too_long: what to do with sets that are longer than any treatment reads: "redraw" or "error".
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: put before every text; by default the model's own document prompt.
         fit_corpus: what whitening is fitted on; by default what `corpus` has in no document.
@@ -91,7 +91,8 @@ def audit(
         inference: how intervals are made: "auto", "cr1", "z", "cr2", "cr3", "wild" or "two-way".
         seed: of the draw and the orders.
         name: what the log calls the model.
-        window: longest text to read, in tokens, of a model that is given by its name.
+        window: longest text to read, in tokens, of a model that is given by its name. Beyond the model's positions
+            only treatments in tiles read on; other treatments cut, and the log says how many documents.
         device: where to load such a model: "cpu", "cuda" or "mps".
         dtype: its number format: "float32", "bfloat16" or "float16".
         trust_remote_code: run code that comes with such a model.

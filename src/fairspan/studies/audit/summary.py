@@ -9,6 +9,7 @@ import polars as pl
 
 from fairspan.errors import StatisticsError
 from fairspan.runs.log import RunLog
+from fairspan.runs.windows import cut_words
 from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdict
 from fairspan.stats.joint import JointModel, joint_model
@@ -100,7 +101,12 @@ class Summary:
         return min(self.of(measure, treatment), key=rank)
 
     def sentence(self, measure: str, treatment: str) -> str:
-        """The verdict on a treatment in one line."""
+        """The verdict on a treatment in one line, and how many documents it cut."""
+        unit = str(self.log.header.get("token_unit", "tokens"))
+        cuts = [cut_words(one, unit) for one in self.log.header.get("windows", ()) if one["treatment"] == treatment]
+        return "; ".join([self._verdict(measure, treatment), *filter(None, cuts)])
+
+    def _verdict(self, measure: str, treatment: str) -> str:
         cells, worst = self.of(measure, treatment), self.worst(measure, treatment)
         if len(cells) == 1:
             return worst.verdict.sentence()

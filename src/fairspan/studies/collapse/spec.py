@@ -112,6 +112,5 @@ def temperature_of(treatment: Treatment) -> float | None:
     calibration = treatment.calibration
     if calibration.sides != "both" or treatment.baseline is not None:
         return None
-    value = calibration.temperature
-    plain = calibration.strength == 0 or not calibration.but(temperature=1.0).acts
+    value, plain = calibration.temperature, not calibration.but(temperature=1.0).acts
     return float(value) if plain and isinstance(value, int | float) else None

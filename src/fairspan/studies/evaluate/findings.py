@@ -160,6 +160,7 @@ def _frames(
         "by_length": [_length(group) for group in lengths],
         "costs": costs,
         "temperature_grid": _grid(grid) if grid is not None else [],
+        "windows": list(summary.log.header.get("windows", ())),
     }
     found = {name: pl.DataFrame(own, infer_schema_length=None) for name, own in records.items() if own}
     model = pl.lit(summary.log.model).alias("model")

@@ -1,7 +1,7 @@
 """`PreparedEvaluation`: an evaluation with every query and document at hand and nothing embedded yet."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fairspan.retrieval.task import Passage, RetrievalTask
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.subject import Subject
+from fairspan.runs.windows import window_notes, windows_of
 from fairspan.studies.evaluate.spec import PAGES, EvaluationSpec
 
 BEIR = "beir:"
@@ -39,6 +40,7 @@ class PreparedEvaluation:
     @property
     def header(self) -> dict[str, Any]:
         tasks = [one.task for one in self.tasks]
+        windows = windows_of(self.subject, self.spec.measured, self._lengths())
         return {
             "verb": "evaluate",
             "task": {
@@ -53,7 +55,11 @@ class PreparedEvaluation:
             },
             "plans": list(dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)),
             "costs": [],
-            "notes": list(dict.fromkeys(note for task in tasks for note in task.notes)),
+            "windows": windows,
+            "notes": [
+                *dict.fromkeys(note for task in tasks for note in task.notes),
+                *window_notes(windows, self.subject.counter.unit),
+            ],
         }
 
     @property
@@ -67,21 +73,32 @@ class PreparedEvaluation:
         texts = {query.text: one.query_lengths[query.id] for one in self.tasks for query in one.task.queries}
         return [Text(text, length) for text, length in texts.items()]
 
+    def _lengths(self) -> dict[str, list[int]]:
+        """Of documents and queries, and how far a document has to be read for a query's evidence to be seen."""
+        documents = {own.id: one.lengths[own.id] for one in self.tasks for own in one.task.documents}
+        added = 1 + self.subject.counter.count_whole([""])[0]
+        return {
+            "documents": list(documents.values()),
+            "queries": [text.length for text in self.queries()],
+            "evidence": [place.offset + added for one in self.tasks for place in one.places.values()],
+        }
+
     def plan(self, index: str) -> IndexPlan:
-        """What an index has to embed of all documents."""
+        """What an index has to embed of all documents. Every treatment can read its chunks whole."""
         documents: dict[str, Passage] = {}
         lengths: dict[str, int] = {}
         for one in self.tasks:
             documents |= {document.id: document for document in one.task.documents}
             lengths |= one.lengths
-        return plan_index(index, list(documents.values()), lengths, self.subject.counter, self.spec.chunk_tokens)
+        counter = replace(self.subject, whole=index != "whole").counter
+        return plan_index(index, list(documents.values()), lengths, counter, self.spec.chunk_tokens)
 
 
 def prepare_evaluation(
     subject: Subject, spec: EvaluationSpec, progress: Progress | None = None
 ) -> PreparedEvaluation:
     """Read, draw and measure, without embedding anything."""
-    subject = subject.with_prompts(spec.prompt, spec.query_prompt)
+    subject = subject.with_prompts(spec.prompt, spec.query_prompt).reading(spec.measured)
     _refuse_similarity(subject, spec)
     beyond = [*(["temperature_grid"] if spec.temperature_grid else []), *filter(_is_late, spec.indexes)]
     on_tokens = [one for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))]

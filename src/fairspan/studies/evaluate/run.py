@@ -1,6 +1,5 @@
 """`evaluate`: does a treatment help search, at every position of the evidence?"""
 
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,7 +110,7 @@ def evaluate(
         language: of a collection that has several.
         unit: what a document is in files like SQuAD's: "article" or "paragraph".
         split: of a collection that is divided.
-        too_long: what to do with documents that the model cannot read whole: "leave-out", "shorten", "cut" or
+        too_long: what to do with documents that no treatment reads whole: "leave-out", "shorten", "cut" or
             "error"; by default "leave-out" if positions are known, otherwise "cut".
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
@@ -183,14 +182,14 @@ class _Search:
 
     def _index_and_search(self, treated: Treated, plan: IndexPlan) -> None:
         run = self.run
-        run.prove_whole(treated.documents, self._read_whole(plan))
+        run.prove_whole(treated.documents, plan.flat)
         computed, started = run.tally.computed_tokens, time.monotonic()
         run.fill(treated.documents, plan.flat)
         computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
         rows, sizes = zip(*(self._search(measured, plan, treated) for measured in self.prepared.tasks), strict=True)
         # What was found in the store took no time, so the time of all of it is estimated from the rest.
         took = seconds * plan.tokens / computed if computed else None
-        window = self.prepared.subject.counter.window
+        window = treated.documents.window
         run.header["costs"].append(
             {
                 "treatment": treated.treatment.name,
@@ -233,9 +232,3 @@ class _Search:
         vectors = [[found[key(text)] for text in own] for own in texts]
         dimension = len(vectors[0][0]) // (len(texts[0][0].spans) if late else 1)
         return assemble(plan.kind, vectors, dimension, normalise=self.cosine)
-
-    def _read_whole(self, plan: IndexPlan) -> list[Text]:
-        """The texts that the model should read to their end."""
-        window, tasks = self.prepared.subject.counter.window or math.inf, self.prepared.tasks
-        cut = {document.text for one in tasks for document in one.task.documents if one.lengths[document.id] > window}
-        return [text for text in plan.flat if text.text not in cut]

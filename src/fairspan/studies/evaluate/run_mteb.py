@@ -6,6 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from fairspan.encoding.tokens import window_of
+from fairspan.encoding.window import cutting
 from fairspan.errors import TaskError
 from fairspan.model.build import calibrate
 from fairspan.runs.fit_part import FitPart, choose_fit_part
@@ -13,6 +15,7 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.rows import as_rows
 from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import Subject
+from fairspan.runs.windows import window_notes, windows_of
 from fairspan.studies.evaluate.mteb_tasks import MtebResult, find_task, run_mteb
 from fairspan.studies.evaluate.rows import ranking_rows
 from fairspan.studies.evaluate.spec import EvaluationSpec
@@ -43,7 +46,10 @@ class PreparedMteb:
     @property
     def header(self) -> dict[str, Any]:
         task = {"source": self.spec.task, "names": [self.name], "indexes": 1, "positions": None, "kind": None}
-        return {"verb": "evaluate", "task": task, "plans": [], "costs": [], "notes": []}
+        # mteb has the texts, so that nothing is known of their lengths.
+        windows = windows_of(self.subject, self.spec.measured, {"documents": None})
+        notes = window_notes(windows, self.subject.counter.unit)
+        return {"verb": "evaluate", "task": task, "plans": [], "costs": [], "windows": windows, "notes": notes}
 
 
 def evaluate_mteb(subject: Subject, spec: EvaluationSpec, options: RunOptions, *, task: Any = None) -> RunLog:
@@ -54,6 +60,7 @@ def evaluate_mteb(subject: Subject, spec: EvaluationSpec, options: RunOptions, *
     """
     subject.transformer("mteb")
     _refuse(spec)
+    subject = subject.reading(spec.measured)
     fit = _fit_part(spec, subject)
     languages = None if spec.language is None else [spec.language]
     # "test" means mteb's own choice, which it is for most tasks.
@@ -70,6 +77,7 @@ def _measure(prepared: PreparedMteb, run: Run) -> None:
         base = run.under(treatment).model
         # With its sides: mteb says of every text which one it is on.
         treated = calibrate(base, treatment.calibration) if treatment.calibration.acts else base
+        treated = cutting(treated, window_of(treated))
         result = run_mteb(treated, prepared.task, run.writer.folder / "mteb")
         rows = _rows(result, prepared.spec.metrics, {**run.label, "treatment": treatment.name, "part": "whole"})
         run.header["task"] |= _counted(result)

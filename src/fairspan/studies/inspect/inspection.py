@@ -1,7 +1,7 @@
 """`Inspection`: one document, and each segment's part in its vector under every treatment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ _EXCERPT = 60
 
 @dataclass(frozen=True, slots=True)
 class InspectedSegment:
-    """One segment of a document.
+    """One segment of a document, and what a treatment reads of it.
 
     Attributes:
         number: its position, from 1.
@@ -75,6 +75,9 @@ class Reading:
         attention_elsewhere: what special tokens, the prompt and text in no segment get of it.
         retention: cosine of the segment's mean token inside the document and the segment's own vector (METHODS: τ);
             None for models that are not mean-pooled, and for segments that the model never sees.
+        segments: what it reads of each.
+        window: how many tokens it reads; None if nothing is known of a limit.
+        outside: tokens of the text that are in no segment and were never seen.
     """
 
     treatment: str
@@ -83,6 +86,14 @@ class Reading:
     attention: tuple[float, ...] | None = None
     attention_elsewhere: float | None = None
     retention: tuple[float | None, ...] | None = None
+    segments: tuple[InspectedSegment, ...] = field(kw_only=True)
+    window: int | None = field(kw_only=True)
+    outside: int = field(default=0, kw_only=True)
+
+    @property
+    def unseen(self) -> int:
+        """How many tokens of the document are never seen."""
+        return sum(segment.unseen for segment in self.segments) + self.outside
 
     @property
     def spread(self) -> float:
@@ -98,9 +109,7 @@ class Inspection(Result):
         document: its name.
         borders: what the segments were found by.
         length: tokens of the whole document, prompt and special tokens included.
-        window: how many tokens the model reads; None if nothing is known of a limit.
         unit: "tokens", or "characters" where the model shows no tokenizer.
-        outside: tokens of the text that are in no segment and were never seen.
         notes: what a reader of the numbers should know.
     """
 
@@ -113,13 +122,10 @@ class Inspection(Result):
     document: str
     text: str
     borders: str
-    segments: tuple[InspectedSegment, ...]
     readings: tuple[Reading, ...]
     length: int
-    window: int | None
     unit: str
     prompt: str
-    outside: int = 0
     notes: tuple[str, ...] = ()
 
     @cached_property
@@ -130,6 +136,19 @@ class Inspection(Result):
         """Write a page that colours the text itself by its segments' shares."""
         require_page(Path(path))
         return write_file(Path(path), inspection_page(self))
+
+    @property
+    def segments(self) -> tuple[InspectedSegment, ...]:
+        """As the first treatment reads them, as `window` and `unseen` are its own."""
+        return self.readings[0].segments
+
+    @property
+    def window(self) -> int | None:
+        return self.readings[0].window
+
+    @property
+    def unseen(self) -> int:
+        return self.readings[0].unseen
 
     @property
     def n(self) -> int:
@@ -145,21 +164,26 @@ class Inspection(Result):
         return [reading.treatment for reading in self.readings]
 
     @property
-    def unseen(self) -> int:
-        """How many tokens of the document the model never sees."""
-        return sum(segment.unseen for segment in self.segments) + self.outside
+    def alike(self) -> dict[str, Reading]:
+        """One of the readings that see the same of the document, under the names of all of them."""
+        names: dict[tuple[Any, ...], list[str]] = {}
+        for reading in self.readings:
+            names.setdefault((reading.window, reading.segments), []).append(reading.treatment)
+        return {", ".join(own): next(r for r in self.readings if r.treatment == own[0]) for own in names.values()}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was never seen, each in one sentence."""
-        found = [self._never_seen()] if self.unseen else []
-        alone = [segment.number for segment in self.segments if segment.own_cut]
-        if alone:
-            found.append(
-                f"Even alone, {_named(alone)} {'is' if len(alone) == 1 else 'are'} longer than the model reads: the "
-                f"document is compared with the beginning only ({self.window:,} {self.unit}, prompt and special ones "
-                "included)."
-            )
+        """What was never seen, each in one sentence, and under which treatments unless it is under all."""
+        found = []
+        for names, reading in self.alike.items():
+            said = [self._never_seen(reading)] if reading.unseen else []
+            alone = [segment.number for segment in reading.segments if segment.own_cut]
+            if alone:
+                said.append(
+                    f"Even alone, {_named(alone)} {'is' if len(alone) == 1 else 'are'} longer than the model reads: "
+                    "the document is compared with the beginning only."
+                )
+            found += said if len(self.alike) == 1 else [f"{names}: {one}" for one in said]
         return tuple(found)
 
     def finding(self, reading: Reading) -> str:
@@ -175,7 +199,7 @@ class Inspection(Result):
     def extremes(self, reading: Reading) -> tuple[InspectedSegment, InspectedSegment]:
         """The segments that are represented worst and best."""
         cosines = reading.representation
-        return self.segments[cosines.index(min(cosines))], self.segments[cosines.index(max(cosines))]
+        return reading.segments[cosines.index(min(cosines))], reading.segments[cosines.index(max(cosines))]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
@@ -192,24 +216,24 @@ class Inspection(Result):
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
 
-    def _never_seen(self) -> str:
+    def _never_seen(self, reading: Reading) -> str:
         places = [
             f"segment {segment.number} in part ({segment.unseen} of its {segment.tokens} {self.unit})"
-            for segment in self.segments
+            for segment in reading.segments
             if segment.status == "cut"
         ]
-        gone = [segment.number for segment in self.segments if segment.status == "never seen"]
+        gone = [segment.number for segment in reading.segments if segment.status == "never seen"]
         if gone:
             places.append(f"{_named(gone)} wholly")
-        first = next((segment for segment in self.segments if segment.unseen), None)
+        first = next((segment for segment in reading.segments if segment.unseen), None)
         words = ""
         if first is not None:
             at_start = first.seen_start > first.start and first.seen
             body = self.text[first.start if at_start or not first.seen else first.seen_end : first.end]
             words = f" Unseen is what begins “{excerpt(body)}”: {' and '.join(places)}."
         return (
-            f"The document has {self.length:,} {self.unit} and the model reads {self.window:,}: {self.unseen:,} were "
-            f"never seen.{words}"
+            f"The document has {self.length:,} {self.unit} and the model reads {reading.window:,}: "
+            f"{reading.unseen:,} were never seen.{words}"
         )
 
 

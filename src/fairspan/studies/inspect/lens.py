@@ -1,8 +1,10 @@
 """`Lens`: one document in segments, and what of it a model reads."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unicodedata import category
 
@@ -57,9 +59,20 @@ class Lens:
         """Whether the model reads all of it, as far as is known."""
         return self.seen is None or self.seen.whole
 
-    def segments(self) -> tuple[InspectedSegment, ...]:
-        """What there is to say of each segment before anything is embedded."""
-        texts, window = self.texts, self.counter.window
+    def up_to(self, window: int | None) -> Lens:
+        """The same as a model reads it that stops after so many tokens."""
+        if window is None or window == self.counter.window or not isinstance(self.counter, ModelTokens):
+            return self
+        return _looked(replace(self, counter=ModelTokens(self.counter.model, self.counter.prompt, window=window)))
+
+    @property
+    def outside(self) -> int:
+        """Tokens of the text that are in no segment and are not read."""
+        return 0 if self.seen is None else int((~self.seen.read).sum()) - sum(one.unseen for one in self.segments())
+
+    def segments(self, window: int | None = None) -> tuple[InspectedSegment, ...]:
+        """What there is to say of each segment before anything is embedded; `window` is that of segments alone."""
+        texts = self.texts
         alone = self.counter.count_whole(texts)
         counts = [(n, n) for n in self.counter.count(texts)] if self.seen is None else self.seen.count(self.spans)
         first, last = (0, len(self.text)) if self.seen is None or self.whole else self.seen.range
@@ -101,11 +114,18 @@ def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto"
     if len(pieces) < 2:
         remedy = "give two" if marked.borders == "segment" else "choose other borders, or have it split into parts"
         raise DesignError(f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}.")
-    text, seen, prefix = marked.text, None, None
-    if isinstance(counter, ModelTokens):
-        seen = read_text(counter, text)
-        prefix = text if seen.whole else longest_prefix(counter, text, seen)
-    return Lens(text, pieces, marked.borders, counter, counter.count_whole([text])[0], seen, prefix)
+    text = marked.text
+    return _looked(Lens(text, pieces, marked.borders, counter, counter.count_whole([text])[0], None, None))
+
+
+def _looked(lens: Lens) -> Lens:
+    """The same with what the model reads of it, where it shows that."""
+    counter = lens.counter
+    if not isinstance(counter, ModelTokens):
+        return lens
+    seen = read_text(counter, lens.text)
+    prefix = lens.text if seen.whole else longest_prefix(counter, lens.text, seen)
+    return replace(lens, seen=seen, prefix=prefix)
 
 
 def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:

@@ -1,8 +1,8 @@
 """`inspect`: one document before and after calibration (IRF's Figure 2)."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -15,11 +15,10 @@ from fairspan.encoding.attention_rows import attention_rows
 from fairspan.encoding.encoder import Encoder, Encodes, ObjectEncoder, Text, refuse_other_spaces
 from fairspan.encoding.fill import Tally, refuse_unread_end
 from fairspan.encoding.store import Store
-from fairspan.encoding.window import cutting
 from fairspan.errors import DesignError, EncodingError, UnsupportedModel, require_whole
 from fairspan.model.loading import Loading
 from fairspan.model.segments import SegmentedText
-from fairspan.runs.bases import Embed, embed_through
+from fairspan.runs.bases import Embed, Treated, embed_through
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import AnyModel, Subject, open_subject
 from fairspan.stats.cosines import representation, retention
@@ -71,6 +70,7 @@ def inspect(
     if parts is not None:
         require_whole("parts", parts, least=2)
     subject = open_subject(model, name=model_name, loading=loading, progress=shown).with_prompts(prompt)
+    subject = subject.reading(chosen)
     subject.refuse_unsuited(chosen)
     budget = subject.budget(batch_tokens)
     lens = focus(document, subject.counter, borders=borders, parts=parts)
@@ -79,34 +79,29 @@ def inspect(
             shown.start(len(chosen) * sum(lens.counter.count_whole([lens.text, *lens.texts])))
             embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
             if subject.is_open:
-                reading = replace(subject, model=cutting(subject.model, lens.counter.window))
-                look = _Look(reading, lens, embed)
+                look = _Look(subject, lens, embed)
                 readings = [look.under(treatment, shown) for treatment in chosen]
                 notes = tuple(look.notes)
             else:
                 readings, notes = _unmodified(subject.model, lens, chosen, embed)
     finally:
         shown.stop()
-    segments = lens.segments()
     return Inspection(
         model=subject.name,
         document=name,
         text=lens.text,
         borders=NAMES[lens.borders],
-        segments=segments,
         readings=tuple(readings),
         length=lens.length,
-        window=lens.counter.window,
         unit=lens.counter.unit,
         prompt=subject.prompts["document"],
-        outside=0 if lens.seen is None else int((~lens.seen.read).sum()) - sum(one.unseen for one in segments),
         notes=notes,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A model, which cuts texts at its window, on one document; notes are in the order in which they were found."""
+    """A model on one document; notes are in the order in which they were found."""
 
     subject: Subject
     lens: Lens
@@ -115,20 +110,22 @@ class _Look:
 
     def under(self, treatment: Treatment, progress: Progress) -> Reading:
         progress.stage(treatment.name)
-        lens = self.lens
         treated = self.subject.under(treatment, embed=self.embed, lasting=False)
+        look = replace(self, lens=self.lens.up_to(treated.documents.window))
+        return look.at(treated)
+
+    def at(self, treated: Treated) -> Reading:
+        lens, treatment = self.lens, treated.treatment
         lengths = lens.counter.count_whole(lens.texts)
         alone = self.embed(treated.segments, [Text(*own) for own in zip(lens.texts, lengths, strict=True)])
-        with warnings.catch_warnings():
-            # What is never seen is reported by the result itself.
-            warnings.filterwarnings("ignore", message="(?s).*is longer than the model: its segments")
-            (whole,) = self.embed(treated.documents, [Text(lens.text, lens.length, borders=lens.starts)])
+        (whole,) = self.embed(treated.documents, [Text(lens.text, lens.length, borders=lens.starts)])
         cosines = tuple(representation(whole, alone).tolist())
         attention, elsewhere = self._attention(
             treated.documents.model, by_segments=treatment.by_segments and treatment.for_documents.acts
         )
         kept = self._retention(treated.documents, alone)
-        return Reading(treatment.name, cosines, shares(cosines), attention, elsewhere, kept)
+        seen = _seen(lens, treated.segments.window)
+        return Reading(treatment.name, cosines, shares(cosines), attention, elsewhere, kept, **seen)
 
     def _attention(
         self, model: SentenceTransformer, *, by_segments: bool
@@ -171,8 +168,9 @@ class _Look:
 
     def _note_prefix(self, measure: str) -> None:
         if self.lens.prefix is not None and not self.lens.whole:
-            tokens = self.lens.counter.count_whole([self.lens.prefix])[0]
-            self.notes[f"{measure} is of the first {tokens:,} tokens, up to the end of a word"] = None
+            tokens, window = self.lens.counter.count_whole([self.lens.prefix])[0], self.lens.counter.window
+            where = "" if window == self.subject.counter.window else f" where {window:,} are read"
+            self.notes[f"{measure} is of the first {tokens:,} tokens{where}, up to the end of a word"] = None
 
 
 def _unmodified(
@@ -187,7 +185,13 @@ def _unmodified(
         notes.append("the vector stays the same without the last words: the model does not read all of this text")
     alone = embed(encoder, [Text(text, len(text)) for text in lens.texts])
     cosines = tuple(representation(embed(encoder, [whole])[0], alone).tolist())
-    return [Reading(treatment.name, cosines, shares(cosines)) for treatment in treatments], tuple(notes)
+    seen = _seen(lens, None)
+    return [Reading(treatment.name, cosines, shares(cosines), **seen) for treatment in treatments], tuple(notes)
+
+
+def _seen(lens: Lens, alone: int | None) -> dict[str, Any]:
+    """What is read of the document, given the window of segments alone."""
+    return {"segments": lens.segments(alone), "window": lens.counter.window, "outside": lens.outside}
 
 
 def _clipped(spans: Sequence[Span], end: int) -> list[Span]:

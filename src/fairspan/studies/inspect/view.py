@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -26,7 +27,12 @@ MEASURES = {
     "attention": ("attention", ".1%"),
     "retention": ("retention", ".3f"),
 }
-_READING: dict[str, Any] = {"treatment": pl.String, "segment": pl.Int64, **dict.fromkeys(MEASURES, pl.Float64)}
+_READING: dict[str, Any] = {
+    "treatment": pl.String,
+    "segment": pl.Int64,
+    **dict.fromkeys(MEASURES, pl.Float64),
+    "seen": pl.Int64,
+}
 
 
 def view_of(inspection: Inspection) -> View:
@@ -51,7 +57,14 @@ def view_of(inspection: Inspection) -> View:
 
 
 def _heading(inspection: Inspection) -> str:
-    unseen = "" if not inspection.unseen else f", of which the model reads {number(inspection.window, ',d')}"
+    alone = len(inspection.alike) == 1
+    read = [
+        f"{'the model' if alone else names} {'read' if ', ' in names and not alone else 'reads'} "
+        f"{number(reading.window, ',d')}"
+        for names, reading in inspection.alike.items()
+        if reading.unseen
+    ]
+    unseen = f", of which {' and '.join(read)}" if read else ""
     return (
         f"{inspection.document} through {inspection.model}: {inspection.n} segments {inspection.borders}, "
         f"{inspection.length:,} {inspection.unit}{unseen}"
@@ -74,17 +87,19 @@ def _verdicts(inspection: Inspection) -> pl.DataFrame:
                 "best": best.number,
                 "worst": worst.number,
                 "attention_elsewhere": reading.attention_elsewhere,
+                "window": reading.window,
+                "unseen": reading.unseen,
             }
         )
-    return pl.DataFrame(rows, schema_overrides={"attention_elsewhere": pl.Float64})
+    return pl.DataFrame(rows, schema_overrides={"attention_elsewhere": pl.Float64, "window": pl.Int64})
 
 
 def _readings(inspection: Inspection) -> pl.DataFrame:
     """One row for each treatment and segment; null where a measure is not defined."""
     rows = [
-        (reading.treatment, segment.number, *(_value(reading, measure, place) for measure in MEASURES))
+        (reading.treatment, segment.number, *(_value(reading, measure, place) for measure in MEASURES), segment.seen)
         for reading in inspection.readings
-        for place, segment in enumerate(inspection.segments)
+        for place, segment in enumerate(reading.segments)
     ]
     return pl.DataFrame(rows, schema=_READING, orient="row")
 
@@ -96,17 +111,18 @@ def _value(reading: Reading, measure: str, place: int) -> float | None:
 
 def _chart(inspection: Inspection) -> Chart:
     """Bars are shares, one panel for each treatment, and a dashed line the fair share (IRF's Figure 2)."""
-    labels = tuple(_label(segment, inspection.unit) for segment in inspection.segments)
-    panels = []
+    panels, alone = [], len(inspection.alike) == 1
     for place, reading in enumerate(inspection.readings):
+        labels = tuple(_label(segment, inspection.unit) for segment in reading.segments)
         points = tuple(
             None if share is None else Point(share, note=number(cosine))
             for share, cosine in zip(reading.share, reading.representation, strict=True)
         )
         series = Series(reading.treatment, place, points)
-        panels.append(Panel(reading.treatment, labels, (series,), reference=inspection.fair))
+        detail = "" if alone else _unseen(reading, inspection.unit)
+        panels.append(Panel(reading.treatment, labels, (series,), reference=inspection.fair, detail=detail))
     name = inspection.document if len(inspection.document) <= 40 else f"{inspection.document[:39]}…"
-    unseen = "" if not inspection.unseen else f" ({inspection.unseen:,} {inspection.unit} never seen)"
+    unseen = f" ({_unseen(inspection.readings[0], inspection.unit)})" if alone and inspection.unseen else ""
     return Chart(
         PICTURE,
         f"{name}{unseen}",
@@ -120,6 +136,10 @@ def _chart(inspection: Inspection) -> Chart:
         dashes=f"fair share, {number(inspection.fair, '.1%')}",
         brief=True,
     )
+
+
+def _unseen(reading: Reading, unit: str) -> str:
+    return f"{reading.unseen:,} {unit} never seen" if reading.unseen else ""
 
 
 def _label(segment: InspectedSegment, unit: str) -> str:
@@ -136,7 +156,7 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
     names = [inspection.unit, "seen", *(MEASURES[measure][0] for measure in measured)]
     rows = []
     for reading in inspection.readings:
-        for place, segment in enumerate(inspection.segments):
+        for place, segment in enumerate(reading.segments):
             seen = Cell(segment.seen, ",d", tone="open" if segment.unseen else "plain")
             values = [Cell(_value(reading, one, place), MEASURES[one][1]) for one in measured]
             heads = reading.treatment, f"{segment.number} {segment.label}"
@@ -151,8 +171,21 @@ def inspection_page(inspection: Inspection) -> str:
     top = max([inspection.fair, *_known_shares(inspection)])
     readings = inspection.readings
     findings = [f"{inspection.finding(one)}.".replace("segment", "Segment", 1) for one in readings]
-    treatments = [{**asdict(one), "finding": said} for one, said in zip(readings, findings, strict=True)]
-    segments = [{"number": one.number, "label": one.label, "status": one.status} for one in inspection.segments]
+    treatments = [
+        {
+            **{name: getattr(one, name) for name in ("treatment", *MEASURES)},
+            "finding": said,
+            "status": [segment.status for segment in one.segments],
+            "meta": [_meta(segment, inspection.unit) for segment in one.segments],
+        }
+        for one, said in zip(readings, findings, strict=True)
+    ]
+    runs = [_runs(inspection, place) for place in range(inspection.n)]
+    segments = [
+        {"number": one.number, "label": one.label, "runs": [(run["seen"], run["marks"]) for run in own]}
+        for one, own in zip(inspection.segments, runs, strict=True)
+    ]
+    read = {names: one.window for names, one in inspection.alike.items() if one.window is not None}
     return render(
         "inspection.html",
         scripts=("inspection.js",),
@@ -160,7 +193,9 @@ def inspection_page(inspection: Inspection) -> str:
         package="fairspan.studies.inspect",
         inspection=inspection,
         model=model_name(inspection.model),
-        segments=[(segment, _runs(segment, inspection.text)) for segment in inspection.segments],
+        segments=list(zip(inspection.segments, runs, strict=True)),
+        windows=[(window, "" if len(read) == 1 else names) for names, window in read.items()],
+        unread=[_unread(inspection, place) for place in range(inspection.n)],
         first=treatments[0],
         low=low,
         high=high,
@@ -170,6 +205,23 @@ def inspection_page(inspection: Inspection) -> str:
         data={"low": low, "high": high, "top": top, "treatments": treatments, "segments": segments},
         heat=lambda share: 0.5 if share is None else round((share - low) / (high - low), 4),
     )
+
+
+def _meta(segment: InspectedSegment, unit: str) -> str:
+    tokens = (
+        f"{segment.seen} of {segment.tokens} {unit} seen" if segment.status == "cut" else f"{segment.tokens} {unit}"
+    )
+    parts = (segment.language, tokens, segment.status if segment.status == "never seen" else "")
+    return " · ".join(part for part in parts if part)
+
+
+def _unread(inspection: Inspection, place: int) -> str:
+    """What a table says of a segment that is not read whole."""
+    found = {names: one.segments[place].status for names, one in inspection.alike.items()}
+    named = [
+        status if len(found) == 1 else f"{names}: {status}" for names, status in found.items() if status != "seen"
+    ]
+    return "; ".join(named)
 
 
 def colour_range(inspection: Inspection) -> tuple[float, float]:
@@ -183,8 +235,17 @@ def _known_shares(inspection: Inspection) -> list[float]:
     return [share for reading in inspection.readings for share in reading.share if share is not None]
 
 
-def _runs(segment: InspectedSegment, text: str) -> list[dict[str, Any]]:
-    """A segment's text in runs, each seen or never seen."""
-    ends = [segment.start, segment.seen_start, segment.seen_end, segment.end]
-    runs = [{"text": text[ends[place] : ends[place + 1]], "seen": place == 1} for place in range(3)]
-    return [run for run in runs if run["text"]]
+def _runs(inspection: Inspection, place: int) -> list[dict[str, Any]]:
+    """A segment's text in runs. For each treatment: whether a run is seen, and what marks the end of what is."""
+    own = [reading.segments[place] for reading in inspection.readings]
+    ends = sorted({end for one in own for end in (one.start, one.seen_start, one.seen_end, one.end)})
+    runs: list[dict[str, Any]] = []
+    for start, end in pairwise(ends):
+        seen = [one.seen_start <= start and end <= one.seen_end for one in own]
+        before = runs[-1]["seen"] if runs else [True] * len(own)
+        marks = [
+            f"{one.unseen} {inspection.unit} never seen" if one.status == "cut" and was and not now else ""
+            for one, was, now in zip(own, before, seen, strict=True)
+        ]
+        runs.append({"text": inspection.text[start:end], "seen": seen, "marks": marks})
+    return runs

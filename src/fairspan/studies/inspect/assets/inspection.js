@@ -16,7 +16,7 @@
     const now = data.treatments[number], before = data.treatments[0];
     document.querySelector("[data-name]").textContent = now.treatment;
     document.querySelector("[data-finding]").textContent = now.finding;
-    data.segments.forEach((_, place) => {
+    data.segments.forEach(({ runs }, place) => {
       const share = now.share[place], row = rows[place], fill = part(row, "data-fill");
       fill.style.width = width(share);
       fill.style.setProperty("--v", heat(share));
@@ -27,6 +27,14 @@
       const mark = part(row, "data-before");
       mark.hidden = number === 0 || before.share[place] === null;
       mark.style.left = width(before.share[place]);
+      for (const one of [row, segments[place]]) one.classList.toggle("gone", now.status[place] === "never seen");
+      part(segments[place], "data-meta").textContent = now.meta[place];
+      const texts = segments[place].querySelectorAll("[data-run]"), cuts = segments[place].querySelectorAll("[data-mark]");
+      runs.forEach(([seen, marks], run) => {
+        texts[run].classList.toggle("unseen", !seen[number]);
+        cuts[run].textContent = marks[number];
+        cuts[run].hidden = !marks[number];
+      });
     });
   };
   for (const input of document.querySelectorAll("input[name=treatment]")) {
@@ -43,7 +51,7 @@
     return `${one.treatment}: ${more.join(", ")}`;
   });
   const describe = (place) => {
-    const { number, label, status } = data.segments[place];
+    const { number, label } = data.segments[place], status = data.treatments[chosen].status[place];
     return [`${number} ${label}${status === "seen" ? "" : ` (${status})`}`, ...words(place)].join("\n");
   };
   const put = (x, y) => {

@@ -1,0 +1,341 @@
+"""What tiles lose: a sentence whose subject is named in another tile.
+
+    python -m benchmarks.across_tiles --models granite=FOLDER minilm=FOLDER --data SHARED --out OUT [--limit 8]
+
+An item takes two Wikipedia articles. Of each it has the introduction, which names the subject; a sentence s that
+begins with a pronoun or an article and has no word of the title; and the text before and after s, also without words
+of the title. A block is introduction, text, s, text: more than 64 tokens lie between the introduction and s, and
+between s and the next block. Documents are both blocks with each sentence in its own place ("own"), or with the two
+sentences exchanged ("other"). The query is "Title: s"; "own" is right.
+
+The text around s is in the tile of s and says what s is about. So in a second layout it is exchanged together with s,
+and nothing but the distant introduction tells "own" from "other". As a control, s follows the introduction directly.
+
+Forced choice: both documents exist in both orders of the blocks, so that introduction and sentence are at the same
+places in "own" and "other" on average. The choice is that of the mean cosine over the two orders. Scores within 1e-5
+of each other are a tie and count ½. With segments as tiles, "own" and "other" are the same tiles in another order and
+must tie, except in the control, where introduction and s are one tile.
+
+Search: all blocks of all articles are in one index, each with its own sentence and with those of other articles, so
+that the same introduction and the same sentence occur in several documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import fairspan
+from benchmarks.quality import Bench, NamedModel, interval, open_model, say, short, summarize, table, write_csv
+from fairspan.calibration.treatment import as_treatment
+from fairspan.corpus.sentences import sentences
+from fairspan.encoding.tokens import ModelTokens
+from fairspan.retrieval.indexes import assemble, plan_index
+from fairspan.retrieval.task import Passage
+from fairspan.stats.queries import query_change, query_effects
+
+APART, ROOM = 65, 480
+INTRODUCTION, SENTENCE, TEXT = (10, 64), (6, 40), (APART, 100)
+OPENINGS = re.compile(r"(He|She|It|They|His|Her|Its|Their|The|This|These)\s")
+TIE = 1e-5
+ITEMS, SHIFTS = 5, 4
+LAYOUTS = {
+    "far": "sentences exchanged",
+    "around": "sentences exchanged with the text around them",
+    "near": "control: sentences follow the introduction",
+}
+TREATMENTS = (
+    "none",
+    "paper",
+    "tiles",
+    "tiles+temperature=1",
+    "tiles+tile_size=128",
+    "tiles+tile_layers=first_three_quarters",
+    "tiles+tile_layers=first_half",
+    "tiles+tile_reach=1",
+    "tiles+tiles=segments",
+)
+ONLY = "+sides=document"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An article's introduction, the sentence, and the texts before and after it."""
+
+    article: str
+    title: str
+    introduction: str
+    before: str
+    sentence: str
+    after: str
+
+    @property
+    def query(self) -> str:
+        return f"{self.title}: {self.sentence}"
+
+    def parts(self, given: Block, layout: str) -> list[str]:
+        """The block in segments, with what `given` brings in the place of its own."""
+        if layout == "near":
+            return [f"{self.introduction} {given.sentence}", self.before, self.after]
+        around = given if layout == "around" else self
+        return [self.introduction, around.before, given.sentence, around.after]
+
+
+def blocks_of(record: dict[str, Any], counter: ModelTokens) -> list[Block]:
+    """Up to `ITEMS` blocks of an article, none of which share a text."""
+    title = re.sub(r"\s*\(.*?\)|[=\r]", "", record["title"].replace(" @-@ ", "-")).strip()
+    words = [word.lower() for word in re.findall(r"\w+", title) if len(word) > 3 or word.isdigit()]
+    # Headings are no sentences, and end in a letter.
+    lines = [line.strip() for line in record["text"].splitlines() if line.strip().endswith((".", "!", "?", '"'))]
+    found = [line[start:end] for line in lines for start, end in sentences(line, "en")]
+    if not words or "<unk>" in title or not found or "<unk>" in found[0] or not _mentions(found[0], words):
+        return []
+    lengths = counter.count(found)
+    if not INTRODUCTION[0] <= lengths[0] <= INTRODUCTION[1]:
+        return []
+    usable = [not (_mentions(one, words) or "<unk>" in one) for one in found]
+    made: list[Block] = []
+    free = 1
+    for place in range(2, len(found)):
+        if not (OPENINGS.match(found[place]) and usable[place] and SENTENCE[0] <= lengths[place] <= SENTENCE[1]):
+            continue
+        first = _reach(range(place - 1, free - 1, -1), lengths, usable)
+        last = _reach(range(place + 1, len(found)), lengths, usable)
+        if first is not None and last is not None and len(made) < ITEMS:
+            before, after = " ".join(found[first:place]), " ".join(found[place + 1 : last + 1])
+            made.append(Block(record["id"], title, found[0], before, found[place], after))
+            free = last + 1
+    return made
+
+
+def _mentions(sentence: str, words: Sequence[str]) -> bool:
+    """Whether a sentence has a word of the title, or one with the same beginning (anarchism, anarchist)."""
+    beginnings = [word[: max(4, len(word) - 2)] for word in words]
+    return any(own.startswith(tuple(beginnings)) for own in re.findall(r"\w+", sentence.lower()))
+
+
+def _reach(places: range, lengths: Sequence[int], usable: Sequence[bool]) -> int | None:
+    """The sentence up to which neighbours have more tokens than a tile; None if one is not usable, or too long."""
+    tokens = 0
+    for place in places:
+        tokens += lengths[place]
+        if not usable[place] or tokens > TEXT[1]:
+            return None
+        if tokens >= TEXT[0]:
+            return place
+    return None
+
+
+def pair_up(file: Path, counter: ModelTokens, limit: int | None, seed: int) -> list[tuple[list[Block], list[Block]]]:
+    """Disjoint pairs of articles, each with the same number of blocks."""
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    found = [own for own in (blocks_of(record, counter) for record in records) if own]
+    rng = np.random.default_rng(seed)
+    order = sorted(rng.permutation(len(found)).tolist(), key=lambda number: -len(found[number]))
+    pairs = []
+    for one, two in list(pairwise(order))[::2]:
+        count = min(len(found[one]), len(found[two]))
+        pairs.append((found[one][:count], found[two][:count]))
+    return [pairs[number] for number in rng.permutation(len(pairs))[:limit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Two blocks, and the four documents of a layout by pairing and order, each in segments."""
+
+    pair: int
+    layout: str
+    blocks: tuple[Block, Block]
+
+    def document(self, pairing: str, order: int) -> list[str]:
+        given = self.blocks[:: 1 if pairing == "own" else -1]
+        halves = [block.parts(other, self.layout) for block, other in zip(self.blocks, given, strict=True)]
+        return [part for half in halves[:: 1 if order == 0 else -1] for part in half]
+
+
+KINDS = [(pairing, order) for pairing in ("own", "other") for order in (0, 1)]
+
+
+def items_of(pairs: Sequence[tuple[list[Block], list[Block]]], counter: ModelTokens) -> Iterator[Item]:
+    for number, (one, two) in enumerate(pairs):
+        for blocks in zip(one, two, strict=True):
+            made = [Item(number, layout, blocks) for layout in LAYOUTS]
+            if max(counter.count_whole([" ".join(item.document("own", 0)) for item in made])) <= ROOM:
+                yield from made
+
+
+def embed(subject: NamedModel, documents: Sequence[Sequence[str]], arm: str) -> np.ndarray:
+    """[D, d], unit vectors of documents that are given in segments."""
+    if arm.startswith("chunk-mean"):
+        return _chunk_mean(subject, [" ".join(own) for own in documents], int(arm.split()[1]))
+    treatment = as_treatment(arm)
+    model = fairspan.calibrate(subject.model, treatment.calibration)
+    options = {"show_progress_bar": False, "normalize_embeddings": True, "batch_size": 64}
+    if treatment.by_segments:
+        return np.asarray(fairspan.encode_segments(model, documents, **options), np.float64)
+    return np.asarray(model.encode_document([" ".join(own) for own in documents], **options), np.float64)
+
+
+def _chunk_mean(subject: NamedModel, texts: Sequence[str], size: int) -> np.ndarray:
+    counter = ModelTokens(subject.model)
+    passages = [Passage(str(number), text, "en") for number, text in enumerate(texts)]
+    plan = plan_index("chunk-mean", passages, {}, counter, size)
+    vectors = list(subject.model.encode_document([one.text for one in plan.flat], show_progress_bar=False))
+    found = [[vectors.pop(0) for _ in own] for own in plan.texts.values()]
+    return assemble("chunk-mean", found, len(found[0][0]), normalise=True).vectors.astype(np.float64)
+
+
+def force_choices(subject: NamedModel, items: Sequence[Item], arm: str) -> pl.DataFrame:
+    """One row per query: whether "own" is chosen, over both orders and in each alone, and by how much."""
+    documents = [item.document(*kind) for item in items for kind in KINDS]
+    queries = [block.query for item in items for block in item.blocks]
+    options = {"show_progress_bar": False, "normalize_embeddings": True, "batch_size": 64}
+    asked = np.asarray(subject.model.encode_query(queries, **options), np.float64).reshape(len(items), 2, -1)
+    vectors = embed(subject, documents, arm).reshape(len(items), 2, 2, -1)
+    cosines = np.einsum("iqd,ipod->iqpo", asked, vectors)
+    margins = cosines[:, :, 0] - cosines[:, :, 1]  # [items, queries, orders]
+    both = margins.mean(axis=2)
+    rows = []
+    for number, item in enumerate(items):
+        for query in (0, 1):
+            own = {
+                "right": float(_right(both[number, query])),
+                "single": float(_right(margins[number, query]).mean()),
+            }
+            tied = float(abs(both[number, query]) <= TIE)
+            where = {"pair": item.pair, "layout": item.layout, "item": number, "query": query}
+            rows.append({**where, **own, "margin": float(both[number, query]), "tied": tied})
+    named = [pl.lit(subject.name).alias("model"), pl.lit(arm).alias("arm")]
+    return pl.DataFrame(rows).select(*named, pl.all())
+
+
+def _right(margins: Any) -> Any:
+    """1 where "own" is nearer, ½ where the two tie."""
+    return np.where(np.abs(margins) <= TIE, 0.5, np.asarray(margins) > 0)
+
+
+def choice_records(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """Accuracy of every arm with its interval over pairs of articles, and its change from the plain model's."""
+    records = []
+    for (model, layout), own in rows.group_by("model", "layout", maintain_order=True):
+        arms = {arm[0]: one.sort("item", "query") for arm, one in own.group_by("arm", maintain_order=True)}
+        for arm, one in arms.items():
+            values, pairs = one["right"].to_numpy(), one["pair"].to_numpy()
+            none, rng = np.zeros(len(values), np.int64), np.random.default_rng(0)
+            found = query_effects(values, none, pairs, rng=rng).overall
+            record = {"model": model, "layout": layout, "arm": arm, "queries": len(values)}
+            record |= {"pairs": one["pair"].n_unique(), "accuracy": found.estimate}
+            record |= {"accuracy low": found.low, "accuracy high": found.high, "single": one["single"].mean()}
+            record |= {"ties": one["tied"].mean(), "margin": one["margin"].mean()}
+            if "none" in arms and arm != "none":
+                other = query_change(arms["none"]["right"].to_numpy(), values, none, pairs, rng=rng)
+                record |= {"change": other.overall.estimate, "p": other.p_value}
+                record |= {"change low": other.overall.low, "change high": other.overall.high}
+            records.append(record)
+    return records
+
+
+def write_search(pairs: Sequence[tuple[list[Block], list[Block]]], folder: Path) -> None:
+    """A task in which every introduction and every sentence is in `SHIFTS` + 1 documents."""
+    folder.mkdir(parents=True, exist_ok=True)
+    placed = [(pair, block) for pair, both in enumerate(pairs) for own in both for block in own]
+    blocks = [block for _, block in placed]
+    documents, queries = [], []
+    for number, (pair, block) in enumerate(placed):
+        for shift in range(min(SHIFTS + 1, len(blocks))):
+            parts = block.parts(blocks[(number + shift) % len(blocks)], "far")
+            starts = [sum(len(part) + 1 for part in parts[:place]) for place in range(len(parts))]
+            spans = [[start, start + len(part)] for start, part in zip(starts, parts, strict=True)]
+            documents.append({"id": f"{number}+{shift}", "text": " ".join(parts), "segments": spans})
+        start = len(f"{block.introduction} {block.before} ")
+        asked = {"id": f"{pair}.{number}", "query": block.query, "document": f"{number}+0", "start": start}
+        queries.append({**asked, "answer": block.sentence, "language": "en"})
+    for name, records in (("documents", documents), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), "utf-8")
+
+
+def write_tables(out: Path) -> None:
+    """Accuracies and search, as Markdown in across.md and as CSV."""
+    parts = []
+    if (out / "across_rows.parquet").exists():
+        records = choice_records(pl.read_parquet(out / "across_rows.parquet"))
+        write_csv(out / "across.csv", records)
+        lines = []
+        for one in records:
+            where = f"{one['model']}, {LAYOUTS[one['layout']]} ({one['pairs']} pairs, {one['queries']} queries)"
+            cells = [interval(one, "accuracy", ".3f"), interval(one, "change"), short(one.get("p"))]
+            cells += [short(one["single"]), short(one["ties"], ".2f"), f"{one['margin']:+.4f}".replace("-", "−")]
+            lines.append([where, f"`{one['arm']}`", *cells])
+        heads = ["model", "treatment", "right [95 %]", "against none [95 %]", "p", "one order", "ties", "mean margin"]
+        parts += ["## Forced choice", table(heads, lines)]
+    if (out / "search_rows.parquet").exists():
+        lines, records = [], []
+        found = pl.read_parquet(out / "search_rows.parquet").with_columns(
+            set=pl.col("query").str.split(".").list[0].cast(pl.Int32), position=pl.lit(None, pl.Int32)
+        )
+        for (model,), own in found.group_by("model", maintain_order=True):
+            for one in summarize(own, ["none"]):
+                records.append({"model": model, **one})
+                cells = [
+                    interval(one, "ndcg", ".3f"),
+                    interval(one, "change from none"),
+                    short(one["p against none"]),
+                ]
+                lines.append([f"{model} ({one['queries']} queries)", f"`{one['arm'].removesuffix(ONLY)}`", *cells])
+        write_csv(out / "search.csv", records)
+        parts += ["## Search", table(["model", "treatment", "nDCG@10 [95 %]", "against none [95 %]", "p"], lines)]
+    (out / "across.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+    print("\n\n".join(parts), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", required=True, metavar="NAME=FOLDER")
+    parser.add_argument("--data", type=Path, required=True, help="the folder with corpora/")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "across-tiles")
+    parser.add_argument("--treatments", help="in place of the usual ones, separated by commas")
+    parser.add_argument("--device")
+    parser.add_argument("--limit", type=int, help="pairs of articles, for a quick check")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    treatments = given.treatments.split(",") if given.treatments else list(TREATMENTS)
+    rows: list[pl.DataFrame] = []
+    for one in given.models:
+        subject = open_model(one, given.device)
+        counter = ModelTokens(subject.model)
+        pairs = pair_up(given.data / "corpora/wikipedia_en.jsonl", counter, given.limit, given.seed)
+        items = list(items_of(pairs, counter))
+        of = len({item.pair for item in items})
+        say(f"{subject.name}: {len(items) // len(LAYOUTS)} items of {of} pairs of articles")
+        for arm in [*treatments, "chunk-mean 64", "chunk-mean 128"]:
+            try:
+                rows.append(force_choices(subject, items, arm))
+            except Exception as error:  # the other arms are measured all the same
+                say(f"FAILED {subject.name}, {arm}: {error}")
+                continue
+            pl.concat(rows).write_parquet(given.out / "across_rows.parquet")
+            right = [f"{layout} {rows[-1].filter(layout=layout)['right'].mean():.3f}" for layout in LAYOUTS]
+            say(f"{subject.name}, {arm}: {', '.join(right)}")
+        task = given.work / f"{subject.name}-{given.limit}-{given.seed}"
+        write_search(pairs, task)
+        bench = Bench(subject, given.work, given.out / "search_rows.parquet")
+        settings = {"source": str(task), "chunk_tokens": 64}
+        bench.measure("across", ["none"], **settings, indexes=["whole", "chunk-mean"])
+        bench.measure("across", [f"{name}{ONLY}" for name in treatments if name != "none"], **settings)
+        write_tables(given.out)
+
+
+if __name__ == "__main__":
+    main()
