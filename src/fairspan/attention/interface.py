@@ -17,7 +17,7 @@ from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import Tiles, TileView, tiles_being_read
-from fairspan.errors import UnsupportedModel
+from fairspan.errors import CalibrationError, UnsupportedModel
 
 kernels: ModuleType | None
 try:
@@ -149,7 +149,7 @@ def _in_tiles(
     plan.calibrated.append(layer)
     if rule.rows == "all":
         if shown is not None or bias is not None:
-            raise UnsupportedModel(
+            raise CalibrationError(
                 f"baskets for every row of {type(module).__name__}, whose attention depends on positions, cannot be "
                 "combined with tiles: give tiles without baskets (strength=0)."
             )
