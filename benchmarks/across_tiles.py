@@ -9,12 +9,15 @@ between s and the next block. Documents are both blocks with each sentence in it
 sentences exchanged ("other"). The query is "Title: s"; "own" is right.
 
 The text around s is in the tile of s and says what s is about. So in a second layout it is exchanged together with s,
-and nothing but the distant introduction tells "own" from "other". As a control, s follows the introduction directly.
+and nothing but the distant introduction tells "own" from "other". In two controls s follows the introduction
+directly: with the rest of the text after it, and alone, which shows whether a model binds s to its subject at all.
 
 Forced choice: both documents exist in both orders of the blocks, so that introduction and sentence are at the same
-places in "own" and "other" on average. The choice is that of the mean cosine over the two orders. Scores within 1e-5
-of each other are a tie and count ½. With segments as tiles, "own" and "other" are the same tiles in another order and
-must tie, except in the control, where introduction and s are one tile.
+places in "own" and "other" on average. "right" is the choice by the mean cosine over the two orders, "one order" the
+choice in each. A document that happens to say more of A and less of B is nearer to one query and further from the
+other; in "together" the cosines of both queries are added, and this cancels. Scores within 1e-5 of each other are a
+tie and count ½. With segments as tiles, "own" and "other" are the same tiles in another order and must tie, except in
+the controls, where introduction and s are one tile.
 
 Search: all blocks of all articles are in one index, each with its own sentence and with those of other articles, so
 that the same introduction and the same sentence occur in several documents.
@@ -53,6 +56,7 @@ LAYOUTS = {
     "far": "sentences exchanged",
     "around": "sentences exchanged with the text around them",
     "near": "control: sentences follow the introduction",
+    "bare": "control: introduction and sentence alone",
 }
 TREATMENTS = (
     "none",
@@ -85,10 +89,11 @@ class Block:
 
     def parts(self, given: Block, layout: str) -> list[str]:
         """The block in segments, with what `given` brings in the place of its own."""
-        if layout == "near":
-            return [f"{self.introduction} {given.sentence}", self.before, self.after]
-        around = given if layout == "around" else self
-        return [self.introduction, around.before, given.sentence, around.after]
+        if layout in ("near", "bare"):
+            around = [self.before, self.after] if layout == "near" else []
+            return [f"{self.introduction} {given.sentence}", *around]
+        other = given if layout == "around" else self
+        return [self.introduction, other.before, given.sentence, other.after]
 
 
 def blocks_of(record: dict[str, Any], counter: ModelTokens) -> list[Block]:
@@ -196,7 +201,7 @@ def _chunk_mean(subject: NamedModel, texts: Sequence[str], size: int) -> np.ndar
 
 
 def force_choices(subject: NamedModel, items: Sequence[Item], arm: str) -> pl.DataFrame:
-    """One row per query: whether "own" is chosen, over both orders and in each alone, and by how much."""
+    """One row per query: whether "own" is chosen over both orders, by both queries together, and in one order."""
     documents = [item.document(*kind) for item in items for kind in KINDS]
     queries = [block.query for item in items for block in item.blocks]
     options = {"show_progress_bar": False, "normalize_embeddings": True, "batch_size": 64}
@@ -205,16 +210,14 @@ def force_choices(subject: NamedModel, items: Sequence[Item], arm: str) -> pl.Da
     cosines = np.einsum("iqd,ipod->iqpo", asked, vectors)
     margins = cosines[:, :, 0] - cosines[:, :, 1]  # [items, queries, orders]
     both = margins.mean(axis=2)
+    together = _right(both.sum(axis=1))
     rows = []
     for number, item in enumerate(items):
-        for query in (0, 1):
-            own = {
-                "right": float(_right(both[number, query])),
-                "single": float(_right(margins[number, query]).mean()),
-            }
-            tied = float(abs(both[number, query]) <= TIE)
+        for query, margin in enumerate(both[number].tolist()):
+            right = {"right": float(_right(margin)), "together": float(together[number])}
+            right["one order"] = float(_right(margins[number, query]).mean())
             where = {"pair": item.pair, "layout": item.layout, "item": number, "query": query}
-            rows.append({**where, **own, "margin": float(both[number, query]), "tied": tied})
+            rows.append({**where, **right, "margin": margin, "ties": float(abs(margin) <= TIE)})
     named = [pl.lit(subject.name).alias("model"), pl.lit(arm).alias("arm")]
     return pl.DataFrame(rows).select(*named, pl.all())
 
@@ -225,22 +228,22 @@ def _right(margins: Any) -> Any:
 
 
 def choice_records(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Accuracy of every arm with its interval over pairs of articles, and its change from the plain model's."""
+    """Accuracies of every arm with intervals over pairs of articles, and their changes from the plain model's."""
     records = []
     for (model, layout), own in rows.group_by("model", "layout", maintain_order=True):
         arms = {arm[0]: one.sort("item", "query") for arm, one in own.group_by("arm", maintain_order=True)}
         for arm, one in arms.items():
-            values, pairs = one["right"].to_numpy(), one["pair"].to_numpy()
-            none, rng = np.zeros(len(values), np.int64), np.random.default_rng(0)
-            found = query_effects(values, none, pairs, rng=rng).overall
-            record = {"model": model, "layout": layout, "arm": arm, "queries": len(values)}
-            record |= {"pairs": one["pair"].n_unique(), "accuracy": found.estimate}
-            record |= {"accuracy low": found.low, "accuracy high": found.high, "single": one["single"].mean()}
-            record |= {"ties": one["tied"].mean(), "margin": one["margin"].mean()}
-            if "none" in arms and arm != "none":
-                other = query_change(arms["none"]["right"].to_numpy(), values, none, pairs, rng=rng)
-                record |= {"change": other.overall.estimate, "p": other.p_value}
-                record |= {"change low": other.overall.low, "change high": other.overall.high}
+            pairs, none = one["pair"].to_numpy(), np.zeros(len(one), np.int64)
+            record = {"model": model, "layout": layout, "arm": arm, "queries": len(one), "pairs": len(set(pairs))}
+            record |= {name: one[name].mean() for name in ("one order", "ties", "margin")}
+            for name in ("right", "together"):
+                found = query_effects(one[name], none, pairs, rng=np.random.default_rng(0)).overall
+                record |= {name: found.estimate, f"{name} low": found.low, f"{name} high": found.high}
+                if arm != "none" and "none" in arms:
+                    change = query_change(arms["none"][name], one[name], none, pairs, rng=np.random.default_rng(0))
+                    least, most = change.overall.low, change.overall.high
+                    record |= {f"{name} change": change.overall.estimate, f"{name} p": change.p_value}
+                    record |= {f"{name} change low": least, f"{name} change high": most}
             records.append(record)
     return records
 
@@ -273,10 +276,12 @@ def write_tables(out: Path) -> None:
         lines = []
         for one in records:
             where = f"{one['model']}, {LAYOUTS[one['layout']]} ({one['pairs']} pairs, {one['queries']} queries)"
-            cells = [interval(one, "accuracy", ".3f"), interval(one, "change"), short(one.get("p"))]
-            cells += [short(one["single"]), short(one["ties"], ".2f"), f"{one['margin']:+.4f}".replace("-", "−")]
+            cells = [interval(one, "right", ".3f"), interval(one, "together", ".3f")]
+            cells += [interval(one, "together change"), short(one.get("together p")), short(one["one order"])]
+            cells += [short(one["ties"], ".2f"), f"{one['margin']:+.4f}".replace("-", "−")]
             lines.append([where, f"`{one['arm']}`", *cells])
-        heads = ["model", "treatment", "right [95 %]", "against none [95 %]", "p", "one order", "ties", "mean margin"]
+        heads = ["model", "treatment", "right [95 %]", "together [95 %]", "together, against none [95 %]", "p"]
+        heads += ["one order", "ties", "mean margin"]
         parts += ["## Forced choice", table(heads, lines)]
     if (out / "search_rows.parquet").exists():
         lines, records = [], []
