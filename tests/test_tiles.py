@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.sentence_transformer.modules import Pooling, Router
 from torch import Tensor
 
 import fairspan
@@ -603,26 +604,58 @@ def test_a_limit_beyond_the_positions_of_a_plain_model_is_left_alone(tmp_path: P
     assert not np.array_equal(fair.encode(words(190)), fair.encode(words(58)))
 
 
+def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
+    """With the positions of its own model; the side without tiles is the plain one's."""
+    towers = Router.for_query_document(
+        query_modules=list(make_tiny("roberta", "mean").children()),
+        document_modules=list(make_tiny("bert", "cls").children()),
+    )
+    model = SentenceTransformer(modules=[towers], device="cpu")
+    texts = [words(700), words(90), "w1"]
+    both = fairspan.calibrate(model, tile_size=16, max_seq_length=900)
+    one = fairspan.calibrate(both, tile_size=16, sides="document")
+    alone = {"query": make_tiny("roberta", "mean"), "document": make_tiny("bert", "cls")}
+    tiled = {side: fairspan.calibrate(plain, tile_size=16, max_seq_length=900) for side, plain in alone.items()}
+    assert np.array_equal(both.encode_query(texts), tiled["query"].encode(texts))
+    assert np.array_equal(both.encode_document(texts), tiled["document"].encode(texts))
+    assert np.array_equal(one.encode_query(texts), model.encode_query(texts))
+    assert np.array_equal(one.encode_document(texts), tiled["document"].encode(texts))
+
+
+def test_models_with_and_without_tiles_run_side_by_side(make_tiny: Make) -> None:
+    """Masks and biases are made for the tiles that a thread is reading, and for no other's."""
+    plain = make_tiny("t5", "mean")
+    models = [fairspan.calibrate(plain, tile_size=7), fairspan.calibrate(plain, "tempscale")]
+    wanted = [model.encode(words(90)) for model in models]
+
+    def same(number: int) -> bool:
+        return np.array_equal(models[number % 2].encode(words(90)), wanted[number % 2])
+
+    with ThreadPoolExecutor(2) as threads:
+        assert all(threads.map(same, range(20)))
+
+
 def test_copies_read_in_tiles_as_well(make_tiny: Make) -> None:
+    texts = [words(100), words(5)]
     for architecture, pooling in FIVE:
-        fair = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=16, max_seq_length=900)
-        wanted = fair.encode([words(800), words(5)])
+        fair = fairspan.calibrate(make_tiny(architecture, pooling, max_position_embeddings=24), tile_size=16)
+        fair.max_seq_length = 120
         for other in (copy.deepcopy(fair), pickle.loads(pickle.dumps(fair))):
-            assert other.max_seq_length == 900
-            assert np.array_equal(other.encode([words(800), words(5)]), wanted)
+            assert other.max_seq_length == 120
+            assert np.array_equal(other.encode(texts), fair.encode(texts))
 
 
-@pytest.mark.parametrize("fields", [{}, {"tile_layers": 2, "temperature": [(10, 0.8)]}], ids=str)
+@pytest.mark.parametrize("tile_layers", ["all", pytest.param("first_half", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("architecture", "pooling"), FIVE)
 def test_gradients_are_those_of_the_matrices(
-    make_tiny: Make, architecture: str, pooling: str, fields: dict[str, Any]
+    make_tiny: Make, architecture: str, pooling: str, tile_layers: str
 ) -> None:
     """Of a padded batch, against each text alone: a row of a matrix that sees nothing has no gradient.
 
     In float64, so that they can be compared to the last weight; norms inside some models are in float32 all the same.
     """
     model = copy.deepcopy(make_tiny(architecture, pooling)).double()
-    fair = fairspan.calibrate(model, tile_size=7, **fields)
+    fair = fairspan.calibrate(model, tile_size=7, tile_layers=tile_layers, temperature=[(10, 0.8)])
 
     def gradients(batches: list[list[str]]) -> dict[str, Tensor]:
         fair.zero_grad()
