@@ -113,8 +113,8 @@ def environment(shape: Shape, dtype: str) -> str:
     """Machine, versions and commit, as the paragraph above a table."""
     return (
         f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}, "
-        f"`python -m benchmarks.cpu`, {processor()} ({platform.machine()}), {torch.get_num_threads()} threads, {dtype}, "
-        f"torch {torch.__version__}, transformers {transformers.__version__}, "
+        f"`python -m benchmarks.cpu`, {processor()} ({platform.machine()}), {torch.get_num_threads()} threads, "
+        f"{dtype}, torch {torch.__version__}, transformers {transformers.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}. "
         f"Model: {shape.name}, random weights, no padding."
     )

@@ -47,7 +47,7 @@ def passes() -> None:
     sizes, shape = (ON_GPU, BASE) if device == "cuda" else (ON_CPU, NARROW)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     say(f"\n### Whole models: {shape.name}, {str(dtype).removeprefix('torch.')}, {device}\n")
-    say("| pooling | treatment | tokens × texts | plain, ms | time ratio | lowest–highest | at most | memory | path |")
+    say("| pooling | treatment | tokens × texts | plain, ms | time | lowest–highest | at most | memory | path |")
     say("|---|---|---|---|---|---|---|---|---|")
     generator = torch.Generator().manual_seed(1)
     for pooling in ("cls", "mean"):
@@ -122,8 +122,8 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="append the tables to benchmarks/RESULTS.md")
     given = parser.parse_args()
     machine = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
-    today = f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}"
-    say(f"\n## Tiles\n\n{today}, commit {commit()}, `python -m benchmarks.tiles`, {machine}, torch {torch.__version__}.")
+    today = f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}"
+    say(f"\n## Tiles\n\n{today}, `python -m benchmarks.tiles`, {machine}, torch {torch.__version__}")
     passes()
     throughput()
     if given.record:

@@ -42,6 +42,10 @@ SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal", "layers": [1, 3], "temperature": 0.8},
     {"basket_size": 4, "rows": "all", "temperature": [(8, 0.9), (40, 0.5)], "scale_position_bias": True},
 ]
+TILED: list[dict[str, Any]] = [
+    {"tile_size": 7},
+    {"tile_size": 16, "tile_layers": 2, "tile_reach": 1, "temperature": [(8, 0.9), (40, 0.5)]},
+]
 # Weights are at most 1, and float32's are 6e-8 apart there. Four layers in another order came within 3.3e-7.
 TOLERANCE = 2e-6
 
@@ -125,6 +129,41 @@ def test_calibrated_models_agree_with_whole_matrices(
     for settings in SETTINGS:
         fair = fairspan.calibrate(model, **settings)
         assert_close(list(attention_rows(fair, TEXTS)), by_matrices(fair, TEXTS, pooling))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side"),
+    [
+        *REPRESENTATIVES,
+        *(pytest.param(*kind, marks=pytest.mark.slow) for kind in ONE_EACH if kind not in REPRESENTATIVES),
+    ],
+)
+def test_tiled_models_agree_with_whole_matrices(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+) -> None:
+    """What tokens see in tiles, in tiled layers and in those after them; with baskets on top of the pooled row."""
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    baskets = {"tile_size": 7, "strength": 0.5, "basket_size": 5, "layers": "all"}
+    for settings in TILED if pooling == "mean" else [*TILED, baskets]:
+        fair = fairspan.calibrate(model, **settings)
+        assert_close(list(attention_rows(fair, TEXTS)), by_matrices(fair, TEXTS, pooling))
+    pages = [fairspan.SegmentedText([words(count, seed=count) for count in (3, 20, 9)]), words(12)]
+    fair = fairspan.calibrate(model, tile_size=7)
+    assert_close(list(attention_rows(fair, pages)), by_matrices(fair, pages, pooling))
+
+
+def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
+    """Documents in tiles are recorded to their end; queries of the same model only as far as it reads them."""
+    model = make_tiny("bert", "cls", max_position_embeddings=60)
+    fair = fairspan.calibrate(model, tile_size=16, sides="document", max_seq_length=100)
+    texts = [words(98), words(5)]
+    assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, "cls"))
+    with pytest.raises(UnsupportedModel, match=r"text 0 has 100 tokens, .* and the model takes 60"):
+        attention_rows(fair, texts, side="query")
+    with pytest.raises(UnsupportedModel, match=r"text 0 has 102 tokens, .* and the model takes 100"):
+        attention_rows(fair, [words(100)])
+    one, two = (next(attention_rows(either, [words(40)], side="query")) for either in (fair, model))
+    assert np.array_equal(one.masses, two.masses)
 
 
 @pytest.mark.parametrize(

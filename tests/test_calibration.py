@@ -75,6 +75,15 @@ def test_an_explicit_choice_is_kept_under_any_pooling() -> None:
         ({"sides": "left"}, "'both', 'document', 'query'"),
         ({"sides": "query", "temperature": {"query": 0.9}}, "already limits"),
         ({"scale_position_bias": "yes"}, "true or false"),
+        *(({"tile_size": v}, rf"tile_size must be a whole number of at least 1, .* got {v!r}") for v in (0, -3, "x")),
+        *(({"tile_size": v}, rf"tile_size must be .*, got {v!r} \(64 is the default") for v in (True, 2.5)),
+        *(
+            ({"tile_size": 7, "tile_layers": v}, "'first_three_quarters', 'first_half' or the number of first layers")
+            for v in ("last", 0, -1, True, 2.0, [0, 1], None)
+        ),
+        *(({"tile_size": 7, "tile_reach": v}, "a whole number of tiles, 0 or more, got") for v in (-1, 0.5, "1")),
+        ({"tile_reach": 1}, "tile_reach=1 needs tiles: give a tile_size such as 64"),
+        ({"tile_layers": 2}, "tile_layers=2 needs tiles: give a tile_size such as 64"),
         ({"size": 3}, "has no field 'size'. Fields: basket_size"),
     ],
 )
@@ -90,6 +99,7 @@ def test_wrong_values_are_refused_with_the_choices(fields: dict[str, Any], said:
         Calibration(layers=[5, 3], bos=0.25, eos="original", rows="all", sides="document"),
         Calibration(layers=2, temperature=LengthSchedule([(0, 1.0), (400, 0.9)])),
         Calibration(temperature=PerSide(query=1.0, document=LengthSchedule([(100, 0.8)]))),
+        Calibration(strength=0.0, tile_size=32, tile_layers="first_half", tile_reach=1),
     ],
 )
 def test_json_round_trip(calibration: Calibration) -> None:
@@ -126,11 +136,38 @@ def test_layers_of_a_model_with_seven(layers: Any, wanted: set[int]) -> None:
     assert Calibration(layers=layers).layer_numbers(7) == wanted
 
 
+@pytest.mark.parametrize(
+    ("tile_layers", "wanted"), [("all", 7), ("first_three_quarters", 6), ("first_half", 4), (2, 2), (7, 7)]
+)
+def test_tiled_layers_of_a_model_with_seven(tile_layers: Any, wanted: int) -> None:
+    """Those at the beginning; of a number that does not divide, the larger part."""
+    assert Calibration(tile_size=64, tile_layers=tile_layers).tiled_layers(7) == set(range(wanted))
+    assert Calibration().tiled_layers(7) == set()
+
+
+def test_tiles_alone_bring_no_baskets() -> None:
+    """A tile size by itself means tiles and nothing else; the preset adds TempScale's temperature."""
+    alone, preset = as_calibration(None, tile_size=32), Calibration.preset("tiles")
+    assert (alone.tile_size, alone.strength, alone.temperature) == (32, 0.0, 1.0)
+    assert (preset.tile_size, preset.tile_layers, preset.tile_reach) == (64, "all", 0)
+    assert (preset.strength, preset.temperature) == (0.0, 0.8)
+    assert as_calibration("tiles", tile_size=None) == Calibration.preset("tempscale")
+    assert alone.acts_on("query")
+    assert alone.tiles_on("query")
+    one_side = alone.but(sides="document")
+    assert not one_side.acts_on("query")
+    assert not one_side.tiles_on("query")
+    assert one_side.on("query") == Calibration.preset("none")
+    assert "tile_size" not in Calibration().to_dict()
+
+
 def test_layers_beyond_the_model_are_refused() -> None:
     with pytest.raises(CalibrationError, match="names layer 7, but the model's 7 layers are numbered 0 to 6"):
         Calibration(layers=[7]).layer_numbers(7)
     with pytest.raises(CalibrationError, match="the last 8 layers, but the model has 7"):
         Calibration(layers=8).layer_numbers(7)
+    with pytest.raises(CalibrationError, match="tile_layers=8 asks for the first 8 layers, but the model has 7"):
+        Calibration(tile_size=64, tile_layers=8).tiled_layers(7)
 
 
 @pytest.mark.parametrize(

@@ -444,6 +444,10 @@ def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
     assert window_of(tiled, paper) == 48
     only = fairspan.calibrate(plain, tiles.but(sides="document"))
     assert (ModelTokens(only).window, ModelTokens(only, side="query").window) == (200, 48)
+    plain.max_seq_length = 20
+    raised = fairspan.calibrate(plain, tiles, max_seq_length=200)
+    assert (window_of(raised), window_of(raised, paper)) == (200, 20), "as the plain model was set"
+    assert fairspan.calibrate(raised, paper).max_seq_length == 20
     plain.max_seq_length = None
     assert window_of(plain, tiles) == 48, "nobody has asked for more"
 

@@ -26,7 +26,7 @@ from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.encoding.window import cutting, longest_prefix, read_text
 from fairspan.errors import CorpusError, DesignError, EncodingError, FairspanError, UnsupportedModel
 from fairspan.studies.inspect.inspection import Inspection, excerpt, shares
-from tests.tiny import words
+from tests.tiny import tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 PAPER = "paper+basket_size=16"
@@ -226,6 +226,69 @@ def test_a_limit_above_the_positions_does_not_let_a_text_run_out_of_them(make_ti
         assert found.readings[0].representation == pytest.approx(expected, abs=1e-5)
     finally:
         model.max_seq_length = before
+
+
+def no_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise UnsupportedModel("not here.")
+
+    monkeypatch.setattr("fairspan.studies.inspect.run.attention_rows", refused)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_tiles_read_on_where_the_plain_model_stops(
+    tmp_path: Path, pooling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """50 positions and 40 + 30 + 20 words: the plain model reads 8 words of the second segment, and of the third
+    none; tiles read all 92 tokens."""
+    no_attention(monkeypatch)
+    tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50).save_pretrained(str(tmp_path / "short"))
+    names, parts = ["none", "paper", "tiles+tile_size=8"], texts(40, 30, 20)
+    found = fairspan.inspect(str(tmp_path / "short"), parts, treatments=names, window=200)
+    assert [(one.window, one.unseen) for one in found.readings] == [(50, 42), (50, 42), (200, 0)]
+    seen = [[(s.seen, s.status) for s in one.segments] for one in found.readings]
+    cut = [(40, "seen"), (8, "cut"), (0, "never seen")]
+    assert seen == [cut, cut, [(40, "seen"), (30, "seen"), (20, "seen")]]
+    assert (found.window, found.unseen) == (50, 42), "of the first treatment"
+    (warning,) = found.warnings
+    assert warning.startswith("none, paper: The document has 92 tokens and the model reads 50: 42 were never seen.")
+    assert "segment 2 in part (22 of its 30 tokens) and segment 3 wholly" in warning
+    assert ", never seen)" not in found.finding(found.readings[2])
+    # By hand: the plain model on what it reads, and tiles on all of it.
+    plain = SentenceTransformer(str(tmp_path / "short"), device="cpu")
+    tiled = fairspan.calibrate(plain, "tiles", tile_size=8, max_seq_length=200)
+    for model, reading in ((plain, found.readings[0]), (tiled, found.readings[2])):
+        whole = model.encode([" ".join(parts)])[0]
+        expected = [cosine(whole, model.encode([part])[0]) for part in parts]
+        assert reading.representation == pytest.approx(expected, abs=1e-5)
+    if pooling == "mean":
+        assert [one.retention is not None and one.retention[2] is not None for one in found.readings] == [
+            False,
+            False,
+            True,
+        ]
+        assert "retention is of the first 50 tokens where 50 are read, up to the end of a word" in found.notes
+
+
+def test_a_tiled_model_is_inspected_at_its_own_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_attention(monkeypatch)
+    short = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
+    tiled = fairspan.calibrate(short, "tiles", tile_size=8, max_seq_length=200)
+    assert fairspan.inspect(tiled, texts(40, 30), treatments=["none"]).unseen == 0
+    assert fairspan.inspect(short, texts(40, 30), treatments=["tiles+tile_size=8"]).unseen == 22, (
+        "by default it stays"
+    )
+
+
+def test_a_segment_may_be_cut_alone_and_read_in_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents in tiles, segments by the plain model."""
+    no_attention(monkeypatch)
+    short = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
+    short.max_seq_length = 200
+    found = fairspan.inspect(short, texts(60, 20), treatments=["tiles+tile_size=8+sides=document"])
+    assert [(s.status, s.own_cut) for s in found.segments] == [("seen", True), ("seen", False)]
+    (warning,) = found.warnings
+    assert warning.startswith("Even alone, segment 1 is longer than the model reads")
 
 
 def test_a_tokenizer_that_cuts_at_the_start_is_believed(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,16 @@ import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
-from fairspan.attention.reference import attention_weights, calibrate_weights
+from fairspan.attention.reference import (
+    attention_weights,
+    bias_by_position,
+    calibrate_weights,
+    sees_by_position,
+    sees_by_tile,
+    tile_places,
+)
 from fairspan.attention.shares import SpecialShares
+from fairspan.attention.tiles import TileView, lay_tiles
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -158,3 +166,61 @@ def test_sizes_of_real_models(dim: int, size: int, dtype: torch.dtype) -> None:
         baskets = fixed_baskets(case.valid, size, own_bos=special.bos is not None, own_eos=special.eos is not None)
         for strength in (None, case.strength):
             case.check(baskets, special, strength, tolerance)
+
+
+@kernel_test
+@pytest.mark.parametrize("visibility", ["all", "window", "causal", "bias"])
+@pytest.mark.parametrize(
+    ("size", "reach", "lead", "trail"), [(7, 0, 1, 1), (16, 1, 1, 0), (40, 0, 0, 1), (70, 1, 3, 2), (7, 0, 0, 0)]
+)
+def test_tiles(visibility: str, size: int, reach: int, lead: int, trail: int) -> None:
+    """Tiles of one block and of several, in texts with whole, short and no tiles, against whole matrices."""
+    if visibility == "causal" and reach:
+        pytest.skip("plain torch computes these")
+    check_tiles(Case([100, 47, 9, 2], 2, 1, 24, size, torch.float32), visibility, size, reach, lead, trail, 1e-5)
+
+
+@kernel_test
+@pytest.mark.skipif(INTERPRETED, reason="too large for the interpreter")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("size", [32, 64, 96, 128])
+def test_tiles_of_real_models(size: int, dtype: torch.dtype) -> None:
+    tolerance = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}[dtype]
+    case = Case([1300, 777, 129], heads=4, kv_heads=2, dim=64, seed=size, dtype=dtype)
+    for visibility in ("all", "window", "causal", "bias"):
+        check_tiles(case, visibility, size, 0, 1, 1, tolerance)
+    check_tiles(case, "all", size, 1, 20, 1, tolerance)
+
+
+def check_tiles(case: Case, visibility: str, size: int, reach: int, lead: int, trail: int, tolerance: float) -> None:
+    from fairspan.attention.kernels import tile_rows_kernel
+
+    tiles = lay_tiles(case.valid, size, lead=lead, trail=trail, reach=reach)
+    place = torch.arange(tiles.positions, device=DEVICE)
+    window, causal = 5 if visibility == "window" else None, visibility == "causal"
+    mask = None
+    if visibility == "window":
+        mask = (place[:, None] - place).abs() <= 5
+    if causal:
+        mask = place <= place[:, None]
+    bias = None
+    if visibility == "bias":
+        bias = torch.randn(1, case.heads, len(place), len(place), generator=torch.Generator().manual_seed(1)).to(
+            case.q
+        )
+    view = TileView(tiles, mask, bias, causal, tiled=True)
+    out = tile_rows_kernel(case.q, case.k, case.v, case.dim**-0.5, view)
+    shared = tile_rows_kernel(case.q, case.k, case.v, case.dim**-0.5, view, only_shared=True)
+    assert int(out[~case.valid].count_nonzero()) == 0
+    for text, tokens in enumerate(case.valid.sum(dim=1).tolist()):
+        places = tile_places(tokens, size, lead=lead, trail=trail)
+        seen = sees_by_tile(places, reach) & sees_by_position(places, causal=causal, window=window)
+        added = torch.zeros(1, tokens, tokens) if bias is None else bias_by_position(bias[0].cpu().double(), places)
+        added = added.masked_fill(~seen, -torch.inf).double().to(DEVICE)
+        q = case.q[text, :, :tokens].double()
+        k, v = (x[text, :, :tokens].double().repeat_interleave(case.groups, dim=0) for x in (case.k, case.v))
+        exact = ((q @ k.transpose(1, 2) * case.dim**-0.5 + added).softmax(-1) @ v).transpose(0, 1)
+        error = (out[text, :tokens].double() - exact).abs().max() / exact.abs().max()
+        assert float(error) <= tolerance
+        rows = [row for row, one in enumerate(places) if one.tile is None]
+        assert torch.equal(shared[text, rows], out[text, rows])

@@ -22,6 +22,7 @@ from sentence_transformers.sentence_transformer.modules import (
 from torch import nn
 
 import fairspan
+from fairspan.model.tiling import special_tokens_around
 from tests.tiny import HIDDEN, LAYERS, save_tiny, tiny_model, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -199,6 +200,19 @@ def test_a_weight_that_is_not_a_number_is_named(make_tiny: Make, name: str, dtyp
         ({"basket": 64}, ["no field 'basket'", "basket_size"]),
         ({"calibration": "papers"}, ["no preset 'papers'", "paper, retrieval"]),
         ({"calibration": 64}, ["preset's name", "paper, retrieval", "got 64"]),
+        ({"tile_size": 0}, ["tile_size", "at least 1", "got 0", "64"]),
+        ({"tile_size": 599}, ["tile_size=599 and 2 special", "model's 600 positions", "tiles of at most 598 tokens"]),
+        ({"tile_size": 7, "tile_layers": LAYERS + 1}, ["tile_layers=5", "the model has 4"]),
+        (
+            {"tile_size": 7, "rows": "all", "strength": 0.5},
+            ["strength=0", "tile_layers that do not overlap"],
+        ),
+        ({"tile_size": 7, "max_seq_length": 0}, ["max_seq_length", "at least 1", "got 0"]),
+        ({"tile_size": 7, "max_seq_length": "x"}, ["max_seq_length", "whole number", "got 'x'"]),
+        ({"tile_size": 7, "max_seq_length": True}, ["max_seq_length", "whole number", "got True"]),
+        ({"tile_size": 7, "max_seq_length": 10**12}, ["max_seq_length=1000000000000", "GiB", "use at most"]),
+        ({"max_seq_length": 601}, ["max_seq_length=601", "model's 600 positions", "'tiles', or a tile_size"]),
+        ({"calibration": "none", "max_seq_length": 601}, ["model's 600 positions", "'tiles', or a tile_size"]),
     ],
 )
 def test_a_calibration_that_does_not_fit_names_the_value_and_the_choices(
@@ -217,6 +231,86 @@ def test_one_row_of_a_model_that_pools_them_all_is_refused(make_tiny: Make, pool
     message = refusal(model, fairspan.CalibrationError, rows="pooling")
     assert "rows='pooling'" in message
     assert "rows='all' or 'auto'" in message
+
+
+@pytest.mark.parametrize("architecture", ["modernbert", "qwen3", "t5"])
+def test_baskets_for_every_row_after_tiles_are_refused_where_rows_see_different_keys(
+    make_tiny: Make, architecture: str
+) -> None:
+    """Before any text is read, and not when the first long one comes."""
+    fields = {"tile_size": 7, "tile_layers": 3, "layers": "last", "strength": 0.5}
+    message = refusal(make_tiny(architecture, "mean"), fairspan.CalibrationError, **fields)
+    assert "baskets for every row" in message
+    assert "strength=0" in message
+    fairspan.calibrate(make_tiny("bert", "mean"), **fields)
+
+
+def test_a_prompt_that_leaves_no_room_for_a_tile_is_refused(make_tiny: Make) -> None:
+    """600 positions are enough for a tile of 590 tokens and ten others."""
+    fair = fairspan.calibrate(make_tiny(), tile_size=590, max_seq_length=700)
+    assert np.isfinite(fair.encode(words(690), prompt="w1 " * 8)).all()
+    with pytest.raises(fairspan.CalibrationError, match=r"and 11 special and prompt .* tiles of at most 589 tokens"):
+        fair.encode(words(690), prompt="w1 " * 9)
+
+
+def test_positions_that_cannot_start_again_are_refused(make_tiny: Make) -> None:
+    """A model that counts its tokens itself, whatever positions it is given, reads two equal tiles differently."""
+    model = copy.deepcopy(make_tiny())
+    embeddings = model[0].model.embeddings
+    own = embeddings.forward
+
+    def forward(position_ids: Any = None, **inputs: Any) -> Any:
+        return own(**inputs)
+
+    embeddings.forward = forward
+    assert np.array_equal(model.encode(words(90)), make_tiny().encode(words(90)))
+    for dtype in (torch.float32, torch.bfloat16):
+        message = refusal(model.to(dtype), calibration="tiles")
+        assert "positions that cannot start again in every tile" in message
+        assert "'bert'" in message
+
+
+def test_a_chat_template_is_refused(make_tiny: Make) -> None:
+    """Its tokens are around every text."""
+    model = copy.deepcopy(make_tiny("qwen3", "lasttoken"))
+    model[0].modality_config = {**model[0].modality_config, "message": model[0].modality_config["text"]}
+    assert "chat template" in refusal(model, calibration="tiles")
+
+
+class Changing:
+    """A tokenizer whose whole texts do not contain their bare tokens."""
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        return {"input_ids": [0, 6, 2] if add_special_tokens else [5]}
+
+
+def test_a_tokenizer_that_changes_a_text_among_special_tokens_is_refused() -> None:
+    """Nothing tells its special tokens from the text."""
+    with pytest.raises(fairspan.CalibrationError, match=r"Changing changes a text's tokens .* tiles cannot tell"):
+        special_tokens_around(Changing())
+
+
+@pytest.mark.parametrize("preset", [None, "tempscale", "none"])
+def test_segments_need_tiles_or_baskets(make_tiny: Make, preset: str | None) -> None:
+    model = make_tiny() if preset is None else fairspan.calibrate(make_tiny(), preset)
+    with pytest.raises(fairspan.SegmentError, match=r"fairspan\.calibrate\(model, 'tiles'\)"):
+        fairspan.encode_segments(model, [["w1", "w2"]])
+
+
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        ("w1 w2", "a list of strings, one per segment, got 'w1 w2'"),
+        ([["w1"], "w2"], "a list of strings, one per segment, got 'w2'"),
+        ([["w1"], []], "at least one segment"),
+        ([["w1", " "]], "segment 1 of a document of 2 is empty"),
+        ([[1, 2]], "a list of strings"),
+    ],
+)
+def test_documents_that_are_no_lists_of_segments(make_tiny: Make, documents: Any, said: str) -> None:
+    fair = fairspan.calibrate(make_tiny(), "tiles")
+    with pytest.raises(fairspan.SegmentError, match=said):
+        fairspan.encode_segments(fair, documents)
 
 
 def test_errors_are_caught_by_what_they_are() -> None:
@@ -241,6 +335,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"bos": "original", "eos": "original", "strength": 0.5, "short_texts": "ramp"},
     {"bos": 0.0, "eos": 0.2},
     {"temperature": [(2, 0.9), (30, 0.5)]},
+    {"strength": 0.0, "tile_size": 8, "tile_reach": 1},
 ]
 LONG = words(700)  # the tiny models take 512 tokens
 ODD: dict[str, Any] = {
@@ -286,12 +381,15 @@ def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(representative
     assert np.abs(left.encode(LONG) - plain.encode(LONG)).max() > 1e-2
 
 
+@pytest.mark.parametrize("settings", [{"bos": "original", "strength": 0.5}, {"tile_size": 16}], ids=str)
 @pytest.mark.parametrize("pooling", ["cls", "mean", "lasttoken"])
-def test_a_text_without_any_token_beside_others_stays_out_of_their_way(tmp_path: Path, pooling: str) -> None:
+def test_a_text_without_any_token_beside_others_stays_out_of_their_way(
+    tmp_path: Path, pooling: str, settings: dict[str, Any]
+) -> None:
     """Some tokenizers add no special tokens: an empty text is then all padding, which plain models bear."""
     plain = tiny_model(tmp_path, "bert", pooling)
     plain.tokenizer.backend_tokenizer.post_processor = None
-    fair = fairspan.calibrate(plain, basket_size=16, bos="original", strength=0.5)
+    fair = fairspan.calibrate(plain, basket_size=16, **settings)
     texts = ["", words(40), "w1"]
     assert np.isfinite(plain.encode(texts)).all()
     vectors = fair.encode(texts)

@@ -70,6 +70,10 @@ MODELS: dict[str, tuple[Callable[[Make], SentenceTransformer], dict[str, Any]]] 
         lambda make: make("qwen3", "lasttoken", padding_side="left"),
         {"layers": [1, 3], "short_texts": "ramp"},
     ),
+    "modernbert-tiles": (
+        lambda make: make("modernbert", "mean"),
+        {"tile_size": 16, "tile_layers": 3, "tile_reach": 1, "temperature": 0.8},
+    ),
     "router": (router, {"sides": "document"}),
     "dense": (dense, {"layers": "all", "sides": "query"}),
 }
@@ -196,6 +200,25 @@ def test_prompts_similarity_and_limits_survive(make_tiny: Make, tmp_path: Path, 
         assert getattr(loaded, name) == getattr(model, name), name
     assert loaded.encode(TEXTS).shape == (len(TEXTS), 12)
     assert_same_vectors(loaded, model)
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_a_limit_beyond_the_positions_survives(
+    make_tiny: Make, tmp_path: Path, load: Loader, architecture: str
+) -> None:
+    """With the limit of the side without tiles, which is the plain model's."""
+    plain = make_tiny(architecture)
+    model = fairspan.calibrate(plain, "tiles", sides="document", max_seq_length=2000)
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    loaded, long = load(tmp_path), [words(1500), words(700)]
+    assert loaded.max_seq_length == 2000
+    assert_same_vectors(loaded, model)
+    assert np.array_equal(loaded.encode_document(long), model.encode_document(long))
+    assert np.array_equal(loaded.encode_query(long), plain.encode_query(long))
+    again = fairspan.calibrate(loaded, "none")
+    assert again.max_seq_length == plain.max_seq_length
+    assert np.array_equal(again.encode(long), plain.encode(long))
 
 
 @pytest.mark.parametrize("load", LOADERS)

@@ -33,7 +33,7 @@ from fairspan.errors import CalibrationError, UnsupportedModel
 from fairspan.stats.theorems import theorem_2_bound, theorem_3_bound
 from tests.spectrum_by_matrices import Matrices, matrices
 from tests.test_attention_profile import LargestTensor, eager
-from tests.tiny import ARCHITECTURES, HEADS, HIDDEN, LAYERS, tiny_model, tiny_tokenizer, words
+from tests.tiny import ARCHITECTURES, HEADS, HIDDEN, LAYERS, mostly_slow, tiny_model, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
 
@@ -104,6 +104,27 @@ def test_baskets(make_tiny: Make, architecture: str, padding_side: str, settings
     for one in found:
         assert set(np.flatnonzero(one.calibrated)) == calibrated
         assert np.array_equal(np.isnan(one.theorem_3), one.calibrated)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tile_size": 7},
+        {"tile_size": 16, "tile_layers": 2, "tile_reach": 1, "temperature": [(20, 0.9), (50, 0.5)]},
+        pytest.param({"tile_size": 7, "rows": "pooling", "strength": 0.5, "layers": "all"}, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("architecture", mostly_slow(["mistral", "bert", "modernbert", "t5", "mpnet"], ["mistral"]))
+def test_tiles(make_tiny: Make, architecture: str, settings: dict[str, Any]) -> None:
+    """σ_a and σ_s of what tokens see in tiles. In float64, in which the engine and the matrices have the same queries
+    and keys, but for norms that some models take in float32.
+    """
+    model = copy.deepcopy(make_tiny(architecture, "lasttoken", padding_side="left")).double()
+    fair = fairspan.calibrate(model, **settings)
+    texts = [*TEXTS, fairspan.SegmentedText([words(3), words(20, seed=1)])]
+    assert_agree(all_layers(fair, texts), matrices(fair, texts), tolerance=3e-6)
+    plain = all_layers(model, texts)
+    assert plain[0].sigma_a[0] != pytest.approx(all_layers(fair, texts)[0].sigma_a[0], rel=1e-3)
 
 
 def test_segments_are_baskets(make_tiny: Make) -> None:

@@ -77,7 +77,7 @@ def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
     assert [asked.window(one, "queries") for one in treatments] == [40, 100, 40]
     assert asked.counters["document"].window == asked.counters["query"].window == 100
     assert beyond(tmp_path, 100).reading([none, only]).counters["query"].window == 40
-    assert beyond(tmp_path, 100).reading([tiles], all_of_it=True).counter.window == 100
+    assert beyond(tmp_path, 100).reading([tiles], whole=True).counter.window == 100
 
 
 def test_without_a_window_tiles_change_nothing(tmp_path: Path) -> None:
@@ -89,17 +89,15 @@ def test_without_a_window_tiles_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "all_of_it", "said"),
+    ("names", "whole", "said"),
     [
         (["none", "paper"], False, "the model can read: use at most 40, or name a treatment in tiles, such as tiles"),
         (["tiles", "paper"], True, "paper can read: use at most 40, or only treatments in tiles"),
     ],
 )
-def test_a_window_that_nothing_reads_is_one_line(
-    tmp_path: Path, names: list[str], all_of_it: bool, said: str
-) -> None:
+def test_a_window_that_nothing_reads_is_one_line(tmp_path: Path, names: list[str], whole: bool, said: str) -> None:
     with pytest.raises(DesignError) as caught:
-        beyond(tmp_path, 99999).reading(as_treatments(names), all_of_it=all_of_it)
+        beyond(tmp_path, 99999).reading(as_treatments(names), whole=whole)
     assert caught.value.for_command_line.startswith("--window 99999 is more than the 40 tokens that ")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -33,12 +33,36 @@ from fairspan.calibration.treatment import Treatment, as_treatment
         ("none+temperature=0.9", Calibration(strength=0, temperature=0.9)),
         ("none+temperature=[[400,0.9]]", Calibration(strength=0, temperature=LengthSchedule([(400, 0.9)]))),
         ("tempscale+scale_position_bias=true", Calibration(strength=0, temperature=0.8, scale_position_bias=True)),
+        ("tiles+tile_size=32", PRESETS["tiles"].but(tile_size=32)),
+        ("tiles+tile_layers=first_half+tile_reach=1", PRESETS["tiles"].but(tile_layers="first_half", tile_reach=1)),
+        ("none+tile_size=64+tile_layers=3", Calibration(strength=0, tile_size=64, tile_layers=3)),
+        ("paper+tile_size=64", Calibration(tile_size=64)),
+        ("tiles+tile_size=null", PRESETS["tempscale"]),
     ],
 )
 def test_names(name: str, wanted: Calibration) -> None:
     found = as_treatment(name)
     assert found == Treatment(name, wanted)
     assert as_treatment(found) is found
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("tiles+tiles=segments", True),
+        ("tiles+baskets=segments", True),
+        ("paper+baskets=segments", True),
+        ("tiles+tiles=tokens", False),
+        ("tiles", False),
+        ({"name": "mine", "preset": "tiles", "tiles": "segments"}, True),
+        ({"name": "tiles+tiles=segments", "tile_size": 32}, True),
+        ({"name": "tiles+tiles=segments", "tiles": "tokens"}, False),
+    ],
+)
+def test_segments_as_tiles_or_baskets(given: Any, wanted: bool) -> None:
+    found = as_treatment(given)
+    assert found.by_segments == wanted
+    assert Treatment.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
 def test_the_published_names_are_the_paper_s_settings() -> None:
@@ -93,6 +117,13 @@ def test_a_table_may_not_use_a_known_name_for_something_else(name: str) -> None:
         ("paper+basket_size=many", "got 'many'"),
         ("paper+strength=2", "strength must be a number from 0 to 1, got 2"),
         ("paper+sides=left", "'both', 'document', 'query', got 'left'"),
+        ("tiles+tiles=words", "tiles must be one of tokens, segments, got 'words'"),
+        ("paper+tiles=segments", "'paper+tiles=segments' has no tiles: give it a tile_size such as 64"),
+        ({"name": "mine", "preset": "paper", "tiles": "segments"}, "'mine' has no tiles: give it a tile_size"),
+        ("tempscale+baskets=segments", "has neither baskets nor tiles: give it a strength above 0 or a tile_size"),
+        ("tiles+tiles=segments+baskets=tokens", "cut in one way: give baskets and tiles the same value"),
+        ("tiles+tile_size=0", "tile_size must be a whole number of at least 1"),
+        ("paper+tile_reach=1", "tile_reach=1 needs tiles"),
         ({"preset": "paper"}, "needs a name, got {'preset': 'paper'}"),
         ({"name": 3}, "needs a name"),
         ({"name": " ", "strength": 1}, "needs a name"),
@@ -153,8 +184,17 @@ CALIBRATIONS = st.builds(
 )
 
 
+TILED = st.builds(
+    Calibration.but,
+    CALIBRATIONS,
+    tile_size=st.integers(1, 4096),
+    tile_layers=st.one_of(st.sampled_from(["all", "first_three_quarters", "first_half"]), st.integers(1, 12)),
+    tile_reach=st.integers(0, 3),
+)
+
+
 @settings(max_examples=200, deadline=None)
-@given(CALIBRATIONS)
+@given(st.one_of(CALIBRATIONS, TILED))
 def test_a_calibration_is_named_so_that_its_name_means_it(calibration: Calibration) -> None:
     treatment = as_treatment(calibration)
     assert treatment.calibration == calibration
@@ -167,7 +207,7 @@ def test_a_preset_is_named_by_its_name(name: str) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(CALIBRATIONS)
+@given(st.one_of(CALIBRATIONS, TILED))
 def test_json_round_trip(calibration: Calibration) -> None:
     treatment = Treatment("mine", calibration)
     assert Treatment.from_dict(json.loads(json.dumps(treatment.to_dict()))) == treatment

@@ -17,7 +17,7 @@ from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import Tiles, TileView, tiles_being_read
-from fairspan.errors import UnsupportedModel
+from fairspan.errors import CalibrationError, UnsupportedModel
 
 kernels: ModuleType | None
 try:
@@ -136,9 +136,12 @@ def _in_tiles(
     inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
     _show(plan, inputs)
     plan.tiled += [layer] if tiled else []
-    gpu = _gpu_kernels(query, None, None) if tiled else None
+    gpu = None
+    if tiled:
+        # Of earlier tiles a causal row sees what positions alone would hide, and the kernel knows nothing else.
+        gpu = None if plan.causal and tiles.reach else _gpu_kernels(query, None, None)
+        plan.path = "torch" if gpu is None else "triton"
     only_shared = tiled and layer == plan.only_pooled_in
-    plan.path = "torch" if gpu is None else "triton"
     attend = tile_rows if gpu is None else gpu.tile_rows_kernel
     out = attend(query, key, value, scale, view, only_shared=only_shared)
     if rule is None:
@@ -146,7 +149,7 @@ def _in_tiles(
     plan.calibrated.append(layer)
     if rule.rows == "all":
         if shown is not None or bias is not None:
-            raise UnsupportedModel(
+            raise CalibrationError(
                 f"baskets for every row of {type(module).__name__}, whose attention depends on positions, cannot be "
                 "combined with tiles: give tiles without baskets (strength=0)."
             )

@@ -120,6 +120,11 @@ class Plan:
             self._rule = self.make_rule()
         return self._rule
 
+    @property
+    def kept(self) -> bool:
+        """Whether the layers that were to be calibrated and tiled are those that were."""
+        return (self.calibrated, self.tiled) == (sorted(self.layers), sorted(self.tile_layers))
+
     def enter_layer(self) -> int:
         """The number of the layer that is asking.
 

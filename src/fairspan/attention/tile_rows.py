@@ -56,7 +56,16 @@ def _add_group(
         mask = _group_mask(view, group, block, rows, keys, length)
         out = _attend(_take(query, rows), _take(key, keys), _take(value, keys), mask, scale)
         target = rows if group.row_ok is None else torch.where(group.row_ok[block], rows, len(flat) - 1)
-        flat[target.flatten()] = out.transpose(1, 2).flatten(0, 1)
+        _write(flat, target, out)
+
+
+def _write(flat: Tensor, tokens: Tensor, out: Tensor) -> None:
+    """Write what was computed, [G, H, W, D], for the tokens [G, W], of which one may be repeated at once."""
+    if out.requires_grad:
+        # The gradient goes to every copy of a token that was written, so all but one go where nothing is read.
+        again = torch.nn.functional.pad(tokens[:, 1:] == tokens[:, :-1], (1, 0))
+        tokens = torch.where(again, len(flat) - 1, tokens)
+    flat[tokens.flatten()] = out.transpose(1, 2).flatten(0, 1)
 
 
 def _take(x: Tensor, tokens: Tensor) -> Tensor:
@@ -131,7 +140,7 @@ def _all_keys(
         tokens = block + text[:, None] * length
         taken = query if plain and count == length else _take(query, tokens)
         out = _attend(taken, key, value, mask, scale)
-        flat[tokens.flatten()] = out.transpose(1, 2).flatten(0, 1)
+        _write(flat, tokens, out)
 
 
 def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:

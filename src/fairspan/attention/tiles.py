@@ -146,7 +146,8 @@ def _without_padding(
     with torch.inference_mode(mode=False):
         tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, reach, None, None)
         tiles = replace(tiles, padded=False)
-        assert tiles.shared is not None and tiles.tile is not None
+        assert tiles.shared is not None
+        assert tiles.tile is not None
     return tiles
 
 

@@ -118,10 +118,10 @@ def as_treatment(given: AnyTreatment) -> Treatment:
         case str():
             base, *changes = (part.strip() for part in given.split("+"))
             fields = dict(_parse_change(part) for part in changes)
-            by_segments = _take_by_segments(fields)
+            cut = _take_cut(fields)
             baseline = base if _is_baseline(base) else None
-            calibration = PRESETS["none"] if baseline else _base(base, given)
-            return Treatment(given.strip(), calibration.but(**fields), bool(by_segments), baseline)
+            calibration = (PRESETS["none"] if baseline else _base(base, given)).but(**fields)
+            return Treatment(given.strip(), calibration, bool(_by_segments(cut, given, calibration)), baseline)
         case Mapping():
             return _from_table(given)
     raise CalibrationError(f"a treatment is a name such as 'none' or 'paper', or a Calibration, got {given!r}.")
@@ -171,7 +171,7 @@ def _parse_change(part: str) -> tuple[str, Any]:
 
 def _from_table(table: Mapping[str, Any]) -> Treatment:
     fields = dict(table)
-    by_segments, baseline = _take_by_segments(fields), fields.pop("baseline", None)
+    cut, baseline = _take_cut(fields), fields.pop("baseline", None)
     name, preset = fields.pop("name", None), fields.pop("preset", None)
     if not isinstance(name, str) or not name.strip():
         raise CalibrationError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
@@ -183,19 +183,29 @@ def _from_table(table: Mapping[str, Any]) -> Treatment:
     baseline = baseline or own
     if preset is None and (known or not (fields or baseline)):
         named_so = as_treatment(name)
-        cut = named_so.by_segments if by_segments is None else by_segments
-        return Treatment(name, named_so.calibration.but(**fields), cut, baseline)
+        calibration = named_so.calibration.but(**fields)
+        by_segments = _by_segments(cut, name, calibration)
+        return Treatment(name, calibration, named_so.by_segments if by_segments is None else by_segments, baseline)
     calibration = as_calibration("none" if preset is None and baseline else preset, **fields)
-    return Treatment(name, calibration, bool(by_segments), baseline)
+    return Treatment(name, calibration, bool(_by_segments(cut, name, calibration)), baseline)
 
 
-def _take_by_segments(fields: dict[str, Any]) -> bool | None:
-    """Where "baskets" or "tiles" says to cut a document, taken out of the fields; None if neither is there."""
-    given = {name: fields.pop(name) for name in ("baskets", "tiles") if name in fields}
+def _take_cut(fields: dict[str, Any]) -> dict[str, str]:
+    """Where "baskets" or "tiles" says to cut a document, taken out of the fields."""
+    given: dict[str, str] = {name: fields.pop(name) for name in ("baskets", "tiles") if name in fields}
     for name, value in given.items():
         if value not in CUTS:
             raise CalibrationError(f"{name} must be one of {', '.join(CUTS)}, got {value!r}.")
-    return "segments" in given.values() if given else None
+    if len(set(given.values())) > 1:
+        raise CalibrationError("a document is cut in one way: give baskets and tiles the same value, or one of them.")
+    return given
+
+
+def _by_segments(cut: Mapping[str, str], name: str, calibration: Calibration) -> bool | None:
+    """Whether a document is cut into its segments; None if nothing says so."""
+    if "tiles" in cut and calibration.tile_size is None:
+        raise CalibrationError(f"the treatment {name!r} has no tiles: give it a tile_size such as 64.")
+    return "segments" in cut.values() if cut else None
 
 
 def _name_of(calibration: Calibration) -> str:

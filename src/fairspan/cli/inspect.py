@@ -34,8 +34,8 @@ def inspect(
 ) -> None:
     """Show how much of one document's vector each of its segments has, before and after calibration.
 
-    Each segment is embedded alone and compared with the whole document. Segments that a treatment's window cuts off are
-    named and shown as never seen.
+    Each segment is embedded alone and compared with the whole document. Segments that a treatment's window cuts off
+    are named and shown as never seen.
 
     Examples:
 

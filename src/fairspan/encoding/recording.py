@@ -12,7 +12,7 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor
 
 from fairspan.attention.layers import count_layers, route_attention, unsupported
-from fairspan.attention.plan import PLAN_ARGUMENT, Plan
+from fairspan.attention.plan import Plan
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.encoding.tokens import ModelTokens
@@ -21,6 +21,7 @@ from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
+from fairspan.model.tiling import Tiling, forward_under
 from fairspan.model.transformer import SEGMENTS
 
 MASSES = "fairspan_masses"
@@ -48,11 +49,13 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
     calibration: Calibration
     side: Side
     depth: int
+    tiling: Tiling | None
     site: tuple[PoolingSite]  # a tuple keeps the pooling module from being registered as a part of this one
 
     def start_recording(self, model: SentenceTransformer, side: Side) -> None:
         """Route the attention and count its layers."""
         self.calibration = getattr(self, "calibration", PRESETS["none"])
+        self.tiling = getattr(self, "tiling", None)
         self.side = side
         self.site = (pooling_of(model, self),)
         self.can_flatten_inputs = False
@@ -63,12 +66,13 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         inputs = {name: value for name, value in features.items() if name != SEGMENTS}
         plan = self._plan(inputs, features.get(SEGMENTS))
         plan.captured_rows = self._pooled_rows(inputs)
-        features.update(super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs))
-        if not plan.passed == len(plan.captured) == self.depth or plan.calibrated != sorted(plan.layers):
+        features.update(forward_under(plan, self, inputs, self.tiling, **kwargs))
+        if not plan.passed == len(plan.captured) == self.depth or not plan.kept:
             raise unsupported(
                 self.model,
                 f"has {self.depth} layers, went through {plan.passed}, calibrated {plan.calibrated} of "
-                f"{sorted(plan.layers)}, and the attention of {len(plan.captured)} was recorded",
+                f"{sorted(plan.layers)}, tiled {plan.tiled} of {sorted(plan.tile_layers)}, and the attention of "
+                f"{len(plan.captured)} was recorded",
             )
         features[MASSES] = torch.stack(plan.captured, dim=1)
         return features
@@ -76,7 +80,8 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
     def _plan(self, inputs: dict[str, Any], segment: Tensor | None) -> Plan:
         if not self.calibration.acts_on(self.side):
             return Plan()
-        return make_plan(self.calibration, self.site[0], self.depth, inputs, self.side, segment, only_pooled=False)
+        how = (self.calibration, self.site[0], self.depth)
+        return make_plan(*how, inputs, self.side, segment, only_pooled=False, tiling=self.tiling)
 
     def _pooled_rows(self, inputs: dict[str, Any]) -> Tensor:
         """[N, L] bool."""
@@ -123,7 +128,7 @@ def count_tokens(model: SentenceTransformer, texts: Sequence[str], prompt: str, 
     """The tokens of each text, after making sure that the model takes all of them."""
     counts: list[int] = []
     # A max_seq_length that was raised too far does not cut, but lets a text run out of positions.
-    window = ModelTokens(model, prompt).window if isinstance(model[0], Transformer) else None
+    window = ModelTokens(model, prompt, side=side).window if isinstance(model[0], Transformer) else None
     for first in range(0, len(texts), _TOKENIZED_AT_A_TIME):
         part = texts[first : first + _TOKENIZED_AT_A_TIME]
         taken, whole = (

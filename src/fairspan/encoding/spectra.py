@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from fairspan.attention.layers import unsupported
-from fairspan.attention.plan import PLAN_ARGUMENT, LayerInputs
+from fairspan.attention.plan import LayerInputs
 from fairspan.attention.probes import Signal, find_signals, find_value_weights, watching
 from fairspan.attention.spectrum import TOLERANCE, sigma_a, sigma_s, signal_norms, text_attention, value_norms
 from fairspan.calibration.calibration import Layers, as_calibration
@@ -22,6 +21,7 @@ from fairspan.calibration.temperature import Side
 from fairspan.encoding.recording import RecordingTransformer, recorded, recording_copy
 from fairspan.encoding.tokens import prompt_of
 from fairspan.errors import UnsupportedModel
+from fairspan.model.tiling import forward_under
 from fairspan.model.transformer import SEGMENTS
 from fairspan.stats.theorems import theorem_2_bound, theorem_3_bound
 
@@ -196,13 +196,13 @@ class _SpectralTransformer(RecordingTransformer):
         plan = self._plan(inputs, features.get(SEGMENTS))
         plan.watch = watch
         with watching(self.signals, receive):
-            features.update(Transformer.forward(self, dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs))
+            features.update(forward_under(plan, self, inputs, self.tiling, **kwargs))
         shown = len(records[0].norms)
-        if not plan.passed == shown - 1 == self.depth or plan.calibrated != sorted(plan.layers):
+        if not plan.passed == shown - 1 == self.depth or not plan.kept:
             raise unsupported(
                 self.model,
-                f"has {self.depth} layers, went through {plan.passed} with {shown} hidden states, and calibrated "
-                f"{plan.calibrated} of {sorted(plan.layers)}",
+                f"has {self.depth} layers, went through {plan.passed} with {shown} hidden states, calibrated "
+                f"{plan.calibrated} of {sorted(plan.layers)}, and tiled {plan.tiled} of {sorted(plan.tile_layers)}",
             )
         features[_SPECTRA] = [self._spectrum(record, plan.layers) for record in records]
         return features

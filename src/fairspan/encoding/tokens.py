@@ -130,9 +130,11 @@ def window_of(
         acting = [one for one in found if isinstance(one, Calibration)]
     own = (model.tokenizer.truncation or {}).get("max_length") if isinstance(model.tokenizer, Tokenizer) else None
     limits = _known([model.max_seq_length, own])
-    transformer = getattr(model, "transformers_model", None)
-    if transformer is not None and not (limits and any(one.tiles_on(side) for one in acting)):
-        limits += _known([position_limit(transformer)])
+    if not (limits and any(one.tiles_on(side) for one in acting)):
+        transformer = getattr(model, "transformers_model", None)
+        limits += _known([None if transformer is None else position_limit(transformer)])
+        # A model that came with tiles may have been set to read more than it does without them.
+        limits += _known([getattr(module, "untiled_length", None) for module in getattr(model, "children", tuple)()])
     return min(limits, default=None)
 
 

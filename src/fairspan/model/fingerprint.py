@@ -13,7 +13,7 @@ from torch import nn
 # Entries of configurations that do not change a vector: names, versions, and how attention is computed,
 _IRRELEVANT = {"architectures", "dtype", "model_kwargs", "torch_dtype", "transformers_version"}
 # and settings that another part of a key holds (the calibration) or that documents never reach (the longest text).
-_IRRELEVANT |= {"calibration", "max_seq_length"}
+_IRRELEVANT |= {"calibration", "max_seq_length", "untiled_length"}
 
 
 def fingerprint(model: SentenceTransformer) -> str:

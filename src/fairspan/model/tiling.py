@@ -1,4 +1,4 @@
-"""`Tiling`: what a model has to be known by before it can read in tiles."""
+"""`Tiling`: what has to be known of a model before it can read in tiles, and passes that do."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.attention.positions import Positions
-from fairspan.attention.tiles import Tiles, lay_tiles
+from fairspan.attention.tiles import Tiles, lay_tiles, reading
 from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.temperature import Side
 from fairspan.errors import CalibrationError
 from fairspan.model.pooling import PoolingSite
 
@@ -43,24 +46,25 @@ class Tiling:
         room = valid.shape[1] - lead - trail
         if segment is None and room <= calibration.tile_size:
             return None
+        self.refuse_too_large(calibration, lead + trail)
         limit = self.positions.limit
-        longest = None if limit is None else limit - lead - trail
-        if longest is not None and longest < calibration.tile_size:
+        longest = room if limit is None else limit - lead - trail
+        cut = {"reach": calibration.tile_reach, "longest": max(1, longest)}
+        return lay_tiles(valid, calibration.tile_size, lead=lead, trail=trail, segment=segment, **cut)
+
+    def refuse_too_large(self, calibration: Calibration, shared: int) -> None:
+        """Raise if the model has too few positions for a tile and so many shared tokens."""
+        limit, size = self.positions.limit, calibration.tile_size
+        if size is not None and limit is not None and size + shared > limit:
             raise CalibrationError(
-                f"tile_size={calibration.tile_size} and {lead + trail} special and prompt tokens need more than the "
-                f"model's {limit} positions: use tiles of at most {max(longest, 0)} tokens."
+                f"tile_size={size} and {shared} special and prompt tokens need more than the model's {limit} "
+                f"positions: use tiles of at most {max(limit - shared, 0)} tokens."
             )
-        reach = calibration.tile_reach
-        longest = room if longest is None else longest
-        return lay_tiles(
-            valid,
-            calibration.tile_size,
-            lead=lead,
-            trail=trail,
-            reach=reach,
-            segment=segment,
-            longest=max(1, longest),
-        )
+
+    def position_ids(self, tiles: Tiles) -> dict[str, Tensor]:
+        """What the model is told of positions; nothing if it takes no such argument."""
+        base = self.positions.base
+        return {} if base is None else {"position_ids": tiles.position + base}
 
     def shared(self, site: PoolingSite, prompt_length: int | None) -> tuple[int, int]:
         """How many tokens are shared in front of a text and at its end."""
@@ -69,6 +73,30 @@ class Tiling:
         if site.pooling == "cls":
             lead = max(lead, (prompt_length or 0) + 1 if site.skips_prompt else 1)
         return lead, max(self.after, int(site.pooling == "lasttoken"))
+
+
+def forward_under(
+    plan: Plan, module: Transformer, inputs: dict[str, Any], tiling: Tiling | None, **kwargs: Any
+) -> dict[str, Any]:
+    """One pass of a transformer under a plan; `tiling` is what is known of it if it may read in tiles."""
+    kwargs[PLAN_ARGUMENT] = plan
+    output: dict[str, Any]
+    if plan.tiles is None:
+        output = Transformer.forward(module, dict(inputs), **kwargs)
+        return output
+    assert tiling is not None
+    with reading(plan.tiles):
+        output = Transformer.forward(module, dict(inputs), **tiling.position_ids(plan.tiles), **kwargs)
+    return output
+
+
+def longest_text(module: Transformer, side: Side) -> int | None:
+    """How many tokens of a text are read on one side, prompt and special tokens included."""
+    length: int | None = module.max_seq_length
+    untiled: int | None = getattr(module, "untiled_length", None)
+    if length is None or untiled is None or module.calibration.tiles_on(side):
+        return length
+    return min(length, untiled)
 
 
 def special_tokens_around(tokenizer: Any) -> tuple[int, int]:

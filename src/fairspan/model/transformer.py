@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,22 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from fairspan.attention.layers import count_layers, evaluating, probe, probe_input, route_attention, unsupported
-from fairspan.attention.plan import PLAN_ARGUMENT, Plan
+from fairspan.attention.plan import Plan
 from fairspan.attention.positions import find_positions, position_limit, recur_in
-from fairspan.attention.tiles import Tiles, lay_tiles, reading
+from fairspan.attention.tiles import lay_tiles, reading
 from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.calibration.temperature import Side
 from fairspan.errors import CalibrationError, LoadError, SegmentError, UnsupportedModel, require_whole
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.tiling import Tiling, refuse_beyond_memory, special_tokens_around
+from fairspan.model.tiling import (
+    Tiling,
+    forward_under,
+    longest_text,
+    refuse_beyond_memory,
+    special_tokens_around,
+)
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
@@ -52,19 +59,28 @@ class CalibratedTransformer(Transformer):
 
     calibration: Calibration
     depth: int
+    max_seq_length: int | None
     path: str | None
     """What computed the baskets or tiles of the last call: "triton" kernels, plain "torch", or None."""
     tiling: Tiling | None
+    untiled_length: int | None
+    """What the plain model reads, for a side without tiles, since `max_seq_length` may have been raised for them."""
     _pooling: tuple[PoolingSite]
 
     def __init__(
-        self, model_name_or_path: str, *, calibration: Calibration | str | Mapping[str, Any], **kwargs: Any
+        self,
+        model_name_or_path: str,
+        *,
+        calibration: Calibration | str | Mapping[str, Any],
+        untiled_length: int | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(model_name_or_path, **kwargs)
         self.calibration = as_calibration(calibration)
+        self.untiled_length = untiled_length
 
     def on_model_ready(self, model: SentenceTransformer) -> None:
-        """Route the attention and prove on one short text that every promised layer is calibrated."""
+        """Route the attention and prove on short texts that every promised layer is calibrated."""
         super().on_model_ready(model)
         refuse_exported(self)
         # A tuple keeps the pooling module from being registered as a part of this one.
@@ -73,6 +89,7 @@ class CalibratedTransformer(Transformer):
         self.depth = 0
         self.path = None
         self.tiling = None
+        self._keep_untiled_length()
         if not self.calibration.acts:
             return
         self.can_flatten_inputs = False
@@ -88,6 +105,17 @@ class CalibratedTransformer(Transformer):
         if tiled:
             self.tiling = self._find_tiling()
         self._prove()
+
+    def _keep_untiled_length(self) -> None:
+        """Remember what the plain model reads, or return to it where tiles are taken away again."""
+        known = getattr(self, "untiled_length", None)
+        if self.calibration.tile_size is None:
+            self.untiled_length = None
+            if known is not None:
+                self.max_seq_length = min(self.max_seq_length, known)
+        elif known is None:
+            limits = (self.max_seq_length, position_limit(self.model))
+            self.untiled_length = min((limit for limit in limits if limit is not None), default=None)
 
     def read_up_to(self, tokens: int) -> None:
         """Set the longest text that is read, special tokens and prompt included."""
@@ -114,25 +142,25 @@ class CalibratedTransformer(Transformer):
             )
         tiling = Tiling(find_positions(self.model), *special_tokens_around(self.tokenizer))
         lead, trail = tiling.shared(self.site, None)
+        tiling.refuse_too_large(self.calibration, lead + trail)
         vocabulary = self.model.get_input_embeddings().num_embeddings
         ids = torch.tensor([[*[2] * lead, 3, 5, 3, 5, *[7] * trail]], device=self.model.device) % vocabulary
         tiles = lay_tiles(torch.ones_like(ids, dtype=torch.bool), 2, lead=lead, trail=trail)
         plan = Plan(tiles=tiles, tile_layers=frozenset(range(self.depth)), causal=tiling.positions.causal)
         with reading(tiles):
-            states = probe(self.model, plan, ids, **self._position_ids(tiling, tiles))[0]
+            states = probe(self.model, plan, ids, **tiling.position_ids(tiles))[0]
         if not recur_in(states, lead, 2):
             raise unsupported(self.model, "has positions that cannot start again in every tile")
         return tiling
 
-    @staticmethod
-    def _position_ids(tiling: Tiling, tiles: Tiles) -> dict[str, Tensor]:
-        base = tiling.positions.base
-        return {} if base is None else {"position_ids": tiles.position + base}
-
     def _prove(self) -> None:
-        input_ids = probe_input(self.model)
-        for side in ("query", "document"):
-            features = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids), SIDE: side}
+        texts = [{"input_ids": probe_input(self.model)}]
+        if self.tiling is not None:
+            lead, trail = self.tiling.shared(self.site, None)
+            two_tiles = torch.tensor([[0] * (lead + 1) + [1] * (trail + 1)], device=self.model.device)
+            texts.append({"input_ids": two_tiles + 2, SEGMENTS: two_tiles})
+        for side, text in product(("query", "document"), texts):
+            features = {**text, "attention_mask": torch.ones_like(text["input_ids"]), SIDE: side}
             with evaluating(self), torch.inference_mode():
                 tokens = self(features)[TOKENS]
             if bool(tokens.isnan().any()):
@@ -149,10 +177,9 @@ class CalibratedTransformer(Transformer):
         if segmented:
             processing_kwargs = self._with_offsets(processing_kwargs)
         side: Side = "query" if kwargs.get("task") == "query" else "document"
-        limit = position_limit(self.model)
-        if limit is not None and (self.max_seq_length or 0) > limit and not self.calibration.tiles_on(side):
-            # The limit was raised for the side in tiles.
-            processing_kwargs = _with_text(processing_kwargs, max_length=limit)
+        length = longest_text(self, side)
+        if length != self.max_seq_length:
+            processing_kwargs = _with_text(processing_kwargs, max_length=length)
         kwargs |= {"prompt": prompt, "processing_kwargs": processing_kwargs}
         features: dict[str, Any] = super().preprocess(inputs, **kwargs)
         if not features:
@@ -202,14 +229,7 @@ class CalibratedTransformer(Transformer):
 
     def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
         """One pass under a plan, and the check that every promised layer kept to it."""
-        output: dict[str, Any]
-        if plan.tiles is None:
-            output = super().forward(dict(inputs), **{PLAN_ARGUMENT: plan}, **kwargs)
-        else:
-            assert self.tiling is not None
-            kwargs |= {PLAN_ARGUMENT: plan, **self._position_ids(self.tiling, plan.tiles)}
-            with reading(plan.tiles):
-                output = super().forward(dict(inputs), **kwargs)
+        output = forward_under(plan, self, inputs, self.tiling, **kwargs)
         promised, tiled = sorted(plan.layers), sorted(plan.tile_layers)
         if (plan.passed, plan.calibrated, plan.tiled) != (self.depth, promised, tiled):
             raise unsupported(
@@ -244,7 +264,7 @@ class CalibratedTransformer(Transformer):
         config: dict[str, Any] = super().get_config_dict()
         if self.tiling is not None:
             # A loaded model would read no further than its positions otherwise.
-            config["max_seq_length"] = self.max_seq_length
+            config |= {"max_seq_length": self.max_seq_length, "untiled_length": self.untiled_length}
         return {**config, "calibration": self.calibration.to_dict()}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:

@@ -40,8 +40,8 @@ class Subject:
         name: what logs call it.
         prompts: what is put before the texts of each side, "document" and "query".
         asked: the window that was asked for; None for the model's own.
-        treatments: those of the study; the window of `counters` is the longest of them, or the shortest if every
-            one `reads_all`.
+        treatments: those of the study; the window of `counters` is the longest that any of them has.
+        whole: whether every treatment has to read texts whole; the window is then the shortest.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Subject:
     prompts: Mapping[str, str]
     asked: int | None = None
     treatments: tuple[Treatment, ...] = ()
-    reads_all: bool = False
+    whole: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -69,7 +69,7 @@ class Subject:
         found: dict[str, TokenCounter] = {}
         for side, texts in _SIDES.items():
             windows = [one for one in (self.window(treatment, texts) for treatment in self.treatments) if one]
-            window = (min if self.reads_all else max)(windows, default=None)
+            window = (min if self.whole else max)(windows, default=None)
             found[side] = counter_of(self.model, self.prompts[side], side=side, window=window)
         return found
 
@@ -137,18 +137,18 @@ class Subject:
         calibration: Calibration = getattr(treatment, f"for_{texts}")
         return window_of(self.model, calibration, "query" if texts == "queries" else "document")
 
-    def reading(self, treatments: Sequence[Treatment], *, all_of_it: bool = False) -> Subject:
-        """The same for texts as long as any of these treatments reads; with `all_of_it`, as all of them read.
+    def reading(self, treatments: Sequence[Treatment], *, whole: bool = False) -> Subject:
+        """The same for texts as long as any of these treatments reads, or as all of them read `whole`.
 
         Raises:
             DesignError: if a longer window was asked for.
         """
-        made = replace(self, treatments=tuple(treatments), reads_all=all_of_it)
+        made = replace(self, treatments=tuple(treatments), whole=whole)
         read = made.counter.window
         if self.asked is None or read is None or read >= self.asked:
             return made
         who, remedy = "the model", "name a treatment in tiles, such as tiles, which reads any length"
-        if all_of_it:
+        if whole:
             who, remedy = next(one.name for one in treatments if made.window(one) == read), "only treatments in tiles"
         raise DesignError(
             f"[[window={self.asked}]] is more than the {read} tokens that {who} can read: use at most {read}, or "

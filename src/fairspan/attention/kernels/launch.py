@@ -23,9 +23,15 @@ class Launcher:
         self._found: dict[Any, Any] = {}
 
     def __call__(
-        self, grid: tuple[int, int], tensors: tuple[Tensor, ...], numbers: tuple[Any, ...], constants: tuple[Any, ...],
-        *, num_warps: int, num_stages: int = 3,
-    ) -> None:  # fmt: skip
+        self,
+        grid: tuple[int, int],
+        tensors: tuple[Tensor, ...],
+        numbers: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        *,
+        num_warps: int,
+        num_stages: int = 3,
+    ) -> None:
         options = {"num_warps": num_warps, "num_stages": num_stages}
         if torch.compiler.is_compiling() or _INTERPRETED:
             self._kernel[grid](*tensors, *numbers, *constants, **options)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads
 from fairspan.attention.kernels.launch import Launcher
-from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import TileView
 
 _MOST_ROWS = 64
@@ -205,10 +204,8 @@ _launch_blocks, _launch_shared = Launcher(_tile_blocks), Launcher(_shared_rows)
 def tile_rows_kernel(
     query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, *, only_shared: bool = False
 ) -> Tensor:
-    """`tile_rows.tile_rows` of a tiled layer in two launches."""
+    """`tile_rows.tile_rows` of a tiled layer in two launches; of a causal one, without reach."""
     tiles = view.tiles
-    if view.causal and tiles.reach:
-        return tile_rows(query, key, value, scale, view, only_shared=only_shared)
     n, heads, tokens, dim = query.shape
     query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
     empty = torch.zeros if only_shared or tiles.padded else torch.empty
@@ -244,7 +241,7 @@ def tile_rows_kernel(
 
 
 def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
-    """What is added to the scores of positions, in base 2, -inf where one does not see another; `query` for nothing."""
+    """What is added to the scores of positions, in base 2, -inf where one sees not another; `query` for nothing."""
     if view.mask is None and view.bias is None:
         return query, (0, 0, 0)
     table = torch.zeros((), device=query.device) if view.bias is None else view.bias.float() * LOG2_E

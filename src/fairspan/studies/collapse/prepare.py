@@ -86,7 +86,7 @@ def prepare_collapse(subject: Subject, spec: CollapseSpec, progress: Progress | 
     """Read and cut, without embedding anything."""
     progress = progress or Silent()
     model = subject.transformer("a study of length")
-    subject = subject.with_prompts(spec.prompt).reading(spec.treatments, all_of_it=True)
+    subject = subject.with_prompts(spec.prompt).reading(spec.treatments, whole=True)
     subject.refuse_unsuited(spec.treatments)
     counter = subject.counter
     progress.stage("reading the corpus")

@@ -90,7 +90,7 @@ class PreparedEvaluation:
         for one in self.tasks:
             documents |= {document.id: document for document in one.task.documents}
             lengths |= one.lengths
-        counter = replace(self.subject, reads_all=index != "whole").counter
+        counter = replace(self.subject, whole=index != "whole").counter
         return plan_index(index, list(documents.values()), lengths, counter, self.spec.chunk_tokens)
 
 

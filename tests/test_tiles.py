@@ -1,0 +1,671 @@
+"""Texts in tiles: the engine against whole matrices, and the properties that METHODS §10 names."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import Tensor
+
+import fairspan
+from fairspan import SegmentedText
+from fairspan.attention import tile_rows as tile_rows_module
+from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
+from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
+from tests.by_matrices import matrices_instead
+from tests.test_architectures import error, outputs
+from tests.test_attention_profile import LargestTensor
+from tests.tiny import ARCHITECTURES, HEADS, HIDDEN, LAYERS, ONE_EACH, POOLINGS, SIDES, mostly_slow, tiny_model, words
+
+Make = Callable[..., SentenceTransformer]
+
+# Unequal lengths, so that every batch is padded: two tiles of 64, ends inside a tile of 7, exactly at a border, one
+# token after it, less than a tile, one token, none.
+TEXTS = [words(70, seed=1), words(45, seed=2), words(28, seed=3), words(8, seed=4), words(7, seed=5)]
+TEXTS += [words(3, seed=6), words(1, seed=7), ""]
+PLAIN: list[dict[str, Any]] = [
+    {"tile_size": 7},
+    {"tile_size": 16, "tile_layers": 3, "tile_reach": 1},
+    {"tile_size": 64, "temperature": 0.8},
+    {"tile_size": 1, "tile_layers": "first_half", "temperature": 0.7},
+    {
+        "tile_size": 7,
+        "tile_reach": 2,
+        "tile_layers": "first_three_quarters",
+        "temperature": [(8, 0.9), (40, 0.5)],
+        "scale_position_bias": True,
+    },
+]
+# For the pooled row alone: every row of a tiled layer in baskets is refused.
+WITH_BASKETS: list[dict[str, Any]] = [
+    {"tile_size": 7, "strength": 1.0, "basket_size": 5, "layers": "all"},
+    {"tile_size": 16, "tile_layers": 3, "strength": 0.5, "basket_size": 7, "bos": "original", "eos": 0.1},
+]
+# Four layers of float32 arithmetic in another order.
+TOLERANCE = 1e-5
+
+
+def assert_agrees(fair: SentenceTransformer, texts: list[Any], tolerance: float = TOLERANCE, **options: Any) -> None:
+    """Vectors and the states of all tokens, relative to the largest value."""
+    vectors, tokens = run(fair, texts, **options)
+    with matrices_instead():
+        wanted_vectors, wanted_tokens = run(fair, texts, **options)
+    assert error(vectors, wanted_vectors) <= tolerance
+    assert error(tokens, wanted_tokens) <= tolerance
+
+
+def run(model: SentenceTransformer, texts: list[Any], **options: Any) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode():
+        features = model(model.preprocess(texts, **options))
+        vectors = features["sentence_embedding"]
+        return vectors, features["token_embeddings"][features["attention_mask"].bool()]
+
+
+# The definition, by eye
+
+
+def test_places_by_hand() -> None:
+    """Ten tokens: <s>, eight of content in tiles of three, and </s>, which stands after the longest tile."""
+    f, e = Place(None, 0), Place(None, 4)
+    first, second, third = ([Place(tile, 1 + o) for o in range(n)] for tile, n in ((0, 3), (1, 3), (2, 2)))
+    assert tile_places(10, 3, lead=1, trail=1) == [f, *first, *second, *third, e]
+    segments = [0, 0, 0, 1, 1, 1, 1, 1, 2, 2]
+    places = tile_places(10, None, lead=1, trail=1, segment=segments)
+    assert [place.tile for place in places] == [None, 0, 0, 1, 1, 1, 1, 1, 2, None]
+    assert [place.position for place in places] == [0, 1, 2, 1, 2, 3, 4, 5, 1, 6]
+    assert tile_places(2, 3, lead=1, trail=1) == [f, Place(None, 1)]
+    assert tile_places(1, 3, lead=1, trail=1) == [f]
+
+
+def test_what_is_seen_by_hand() -> None:
+    """<s>, two tiles of two tokens, </s>: with reach 0, causal, and with a window of one position."""
+    places = tile_places(6, 2, lead=1, trail=1)
+    everything, nothing = [1] * 6, [0] * 6
+    own = [[1, 1, 1, 0, 0, 1]] * 2 + [[1, 0, 0, 1, 1, 1]] * 2
+    assert sees_by_tile(places).int().tolist() == [everything, *own, everything]
+    assert sees_by_tile(places, reach=1).int().tolist() == [everything] * 6
+    causal = sees_by_position(places, causal=True, window=None)
+    assert causal.int().tolist() == [everything[: row + 1] + nothing[row + 1 :] for row in range(6)]
+    # At positions 0, 1, 2, 1, 2, 3.
+    near = [[1, 1, 0, 1, 0, 0], [1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1]]
+    both_ways = [near[0], near[1], near[2], near[1], near[2], [0, 0, 1, 0, 1, 1]]
+    assert sees_by_position(places, causal=False, window=1).int().tolist() == both_ways
+    # The fourth token, at position 1, sees the third behind it, at position 2.
+    backwards = [[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], [0, 1, 1, 0, 0, 0]]
+    backwards += [[1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 0], [0, 0, 1, 0, 1, 1]]
+    assert sees_by_position(places, causal=True, window=1).int().tolist() == backwards
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[list[int], int, int, int, bool, list[list[int]] | None]:
+    """Lengths, tile size, shared tokens, the padding's side, and perhaps segments of texts."""
+    lengths = draw(st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any))
+    size, lead, trail = draw(st.integers(1, 9)), draw(st.integers(0, 3)), draw(st.integers(0, 2))
+    segments = None
+    if draw(st.booleans()):
+        steps = [draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)) for n in lengths]
+        segments = [[-1] * len(s) if draw(st.booleans()) else np.cumsum(s).tolist() for s in steps]
+    return lengths, size, lead, trail, draw(st.booleans()), segments
+
+
+@given(batches())
+def test_tiles_lie_where_the_definition_has_them(drawn: Any) -> None:
+    """Of every token of a batch its tile and position, and of every tile its start and length."""
+    lengths, size, lead, trail, left, segments = drawn
+    width, longest = max(lengths), 2 * size
+    valid, segment = torch.zeros(len(lengths), width, dtype=torch.bool), None
+    own = [slice(width - n, width) if left else slice(n) for n in lengths]
+    for row, where in zip(valid, own, strict=True):
+        row[where] = True
+    if segments is not None:
+        segment = torch.full(valid.shape, 7)
+        for row, where, given_ in zip(segment, own, segments, strict=True):
+            row[where] = torch.tensor(given_, dtype=torch.long)
+            if -1 in given_:
+                row[:] = -1
+    tiles = lay_tiles(valid, size, lead=lead, trail=trail, segment=segment, longest=longest)
+    for text, (where, count) in enumerate(zip(own, lengths, strict=True)):
+        segmented = segments is not None and segments[text][:1] != [-1] and count > 0
+        cut = {"longest": longest, "segment": segments[text]} if segmented else {"longest": size}
+        wanted = tile_places(count, lead=lead, trail=trail, **cut)
+        assert tiles.position[text, where].tolist() == [place.position for place in wanted]
+        numbers = [SHARED if place.tile is None else place.tile for place in wanted]
+        assert tiles.tile[text, where].tolist() == numbers
+        assert set(tiles.tile[text][~valid[text]].tolist()) <= {NO_TILE}
+        runs = [numbers.count(tile) for tile in range(max([*numbers, -1]) + 1)]
+        starts = [where.start + numbers.index(tile) if left else numbers.index(tile) for tile in range(len(runs))]
+        there = tiles.length[text] > 0
+        assert tiles.length[text][there].tolist() == runs
+        assert tiles.start[text][there].tolist() == starts
+        assert tiles.width >= max(runs, default=0)
+        assert int(tiles.position[text].max()) < tiles.positions
+    assert tiles.padded or bool(valid.all())
+
+
+# Whole models against whole matrices
+
+
+def whole_cross() -> Iterator[Any]:
+    """Every architecture, pooling and side with all settings, slowly; a third of them with one in turn, quickly."""
+    for number, (architecture, pooling, side) in enumerate(product(ARCHITECTURES, POOLINGS, SIDES)):
+        every = PLAIN if pooling == "mean" else PLAIN + WITH_BASKETS
+        yield pytest.param(architecture, pooling, side, every, marks=pytest.mark.slow)
+        architecture_number, place = divmod(number, len(POOLINGS) * len(SIDES))
+        if (architecture_number + place) % 3 == 0:
+            yield pytest.param(architecture, pooling, side, [every[number % len(every)]])
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "padding_side", "every"), list(whole_cross()))
+def test_tiles_agree_with_whole_matrices(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str, every: list[dict[str, Any]]
+) -> None:
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    for fields in every:
+        assert_agrees(fairspan.calibrate(model, **fields), TEXTS)
+
+
+def one_each(*quick: str) -> list[Any]:
+    """Every architecture once; all but the quick ones are slow."""
+    return [pytest.param(*kind, marks=() if kind[0] in quick else pytest.mark.slow) for kind in ONE_EACH]
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("roberta", "mistral", "mpnet"))
+def test_segments_are_tiles(make_tiny: Make, architecture: str, pooling: str, padding_side: str) -> None:
+    """Beside texts without segments; segments that are longer than the positions reach are cut into runs."""
+    pages = [[9, 3, 20], [1, 1, 1, 30], [40], [5, 5]]
+    documents = [SegmentedText([words(n, seed=n + number) for number, n in enumerate(counts)]) for counts in pages]
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    assert_agrees(fairspan.calibrate(model, tile_size=7), documents)
+    few = make_tiny(architecture, pooling, padding_side=padding_side, max_position_embeddings=20)
+    fair = fairspan.calibrate(few, tile_size=7, max_seq_length=90, tile_reach=1, temperature=0.7)
+    assert_agrees(fair, [*documents, words(50), "", "w1"])
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("xlm-roberta", "gemma3_text"))
+@pytest.mark.parametrize("include_prompt", [True, False])
+def test_prompts_are_shared(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str, include_prompt: bool
+) -> None:
+    """As special tokens are; a model that pools its first token after the prompt shares that token too."""
+    model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
+    model[1].include_prompt = include_prompt
+    fair = fairspan.calibrate(model, tile_size=7)
+    assert_agrees(fair, TEXTS[1:], prompt="w1 w2 w3 ")
+    pages = [SegmentedText([words(9, seed=1), words(20, seed=2)]), SegmentedText([words(3)])]
+    assert_agrees(fair, pages, prompt="w1 w2 w3 ")
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("bert", "electra", "t5"))
+def test_tokenizers_without_special_tokens(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+) -> None:
+    """The pooled token is shared all the same; with mean pooling nothing is."""
+    model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
+    model.tokenizer.backend_tokenizer.post_processor = None
+    fair = fairspan.calibrate(model, tile_size=7)
+    assert_agrees(fair, TEXTS[:-1])
+    alone = fair.encode(TEXTS[1])
+    assert np.abs(fair.encode(["", *TEXTS[:2]])[2] - alone).max() <= TOLERANCE * np.abs(alone).max()
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side", "fields"),
+    [
+        ("mistral", "lasttoken", "left", {"tile_reach": 1}),
+        ("t5", "mean", "right", {"tile_layers": 2}),
+        pytest.param("bert", "mean", "left", {"tile_reach": 1}, marks=pytest.mark.slow),
+        pytest.param("modernbert", "cls", "right", {"tile_layers": 2}, marks=pytest.mark.slow),
+    ],
+)
+def test_blocks_do_not_show(
+    make_tiny: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    architecture: str,
+    pooling: str,
+    padding_side: str,
+    fields: dict[str, Any],
+) -> None:
+    """One row or tile at a time, tiles padded to no common width, and all tiles in one group as on a device whose
+    values are not looked at.
+    """
+    model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
+    fair = fairspan.calibrate(model, tile_size=7, **fields)
+    model.tokenizer.backend_tokenizer.post_processor = None
+    bare = fairspan.calibrate(model, tile_size=7, **fields)
+    with monkeypatch.context() as patched:
+        for name in ("_ROWS_AT_A_TIME", "_MASK_AT_A_TIME", "_STEP"):
+            patched.setattr(tile_rows_module, name, 1)
+        assert_agrees(fair, TEXTS)
+        assert_agrees(bare, TEXTS[1:-1])
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.compiler, "is_compiling", lambda: True)
+        assert_agrees(fair, TEXTS)
+        assert_agrees(bare, TEXTS[1:-1])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.08), (torch.float16, 0.01)])
+@pytest.mark.parametrize("pooling", mostly_slow(POOLINGS, ["mean"]))
+@pytest.mark.parametrize("architecture", mostly_slow(["modernbert", "xlm-roberta", "qwen3", "mpnet"], ["modernbert"]))
+def test_half_precision_stays_near_the_matrices(
+    make_tiny: Make, architecture: str, pooling: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    """Rounding as in the plain model: eight bits (bfloat16) or eleven (float16) in each of four layers."""
+    model = copy.deepcopy(make_tiny(architecture, pooling)).to(dtype)
+    fair = fairspan.calibrate(model, tile_size=7, tile_reach=1, temperature=0.8)
+    assert_agrees(fair, TEXTS, tolerance)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.slow
+def test_half_precision_is_no_reason_to_refuse(make_tiny: Make, architecture: str) -> None:
+    """What is found of a model's positions does not depend on its dtype."""
+    model = make_tiny(architecture, "mean")
+    wanted = fairspan.calibrate(model, "tiles")[0].tiling
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        assert fairspan.calibrate(copy.deepcopy(model).to(dtype), "tiles")[0].tiling == wanted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_very_large_dimension_does_not_hide_the_others(make_tiny: Make, dtype: torch.dtype) -> None:
+    """Trained models have some. Where one token's influence on another is small beside it, it is still there."""
+    model = copy.deepcopy(make_tiny("modernbert", "mean")).to(dtype)
+    model[0].model.final_norm.weight.data[3] = 3e4
+    fair = fairspan.calibrate(model, tile_size=7)
+    assert not fair[0].tiling.positions.causal
+    assert_agrees(fair, TEXTS, TOLERANCE if dtype == torch.float32 else 0.08)
+
+
+def test_bidirectional_gemma(make_tiny: Make) -> None:
+    """A decoder that was made to look both ways, with windows: its masks come from functions of its own."""
+    model = make_tiny("gemma3_text", "mean", use_bidirectional_attention=True)
+    fair = fairspan.calibrate(model, tile_size=16)
+    assert not fair[0].tiling.positions.causal
+    assert_agrees(fair, TEXTS)
+
+
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
+def test_tiles_change_long_texts_in_every_architecture(make_tiny: Make, architecture: str) -> None:
+    """Two paths that both did nothing would agree."""
+    model = make_tiny(architecture, "mean")
+    fair = fairspan.calibrate(model, tile_size=7)
+    plain, tiled = model.encode(TEXTS[:1])[0], fair.encode(TEXTS[:1])[0]
+    assert np.abs(plain - tiled).max() > 1e-3 * np.abs(plain).max()
+    assert fair[0].path == "torch"
+
+
+def test_every_pooling_of_all_tokens(make_tiny: Make) -> None:
+    """Whatever reads all tokens gets all of them; two poolings at once read the first token as well."""
+    for mode in ("max", "weightedmean", ("cls", "mean")):
+        model = SentenceTransformer(modules=[make_tiny()[0], Pooling(HIDDEN, mode)], device="cpu")
+        assert_agrees(fairspan.calibrate(model, tile_size=7), TEXTS)
+
+
+# 1. Texts of at most one tile
+
+
+def bit_for_bit(architecture: str) -> bool:
+    """transformers computes MPNet's attention by matrices, and everything else as the engine does, by SDPA."""
+    return architecture != "mpnet"
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("roberta", "qwen3", "mpnet"))
+def test_texts_of_one_tile_are_read_as_they_were(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+) -> None:
+    """To the last bit in a batch of their kind, and up to rounding beside a text of several tiles.
+
+    The latter against each text alone: with padding on the left, plain models count positions from the padding on.
+    """
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    fair = fairspan.calibrate(model, tile_size=8, tile_layers=3)
+
+    @settings(max_examples=10)
+    @given(st.lists(st.integers(0, 8), min_size=1, max_size=5))
+    @example([8])
+    @example([8, 0, 1, 7])
+    def check(lengths: list[int]) -> None:
+        texts = [words(length, seed=length) for length in lengths]
+        plain, tiled = model.encode(texts), fair.encode(texts)
+        if bit_for_bit(architecture):
+            assert np.array_equal(plain, tiled)
+        assert np.abs(plain - tiled).max() <= TOLERANCE * np.abs(plain).max()
+        alone = np.stack([model.encode(text) for text in texts])
+        mixed = fair.encode([*texts, words(9)])[:-1]
+        assert np.abs(mixed - alone).max() <= TOLERANCE * np.abs(alone).max()
+
+    check()
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("roberta", "qwen3", "mpnet"))
+def test_one_segment_is_one_tile(make_tiny: Make, architecture: str, pooling: str, padding_side: str) -> None:
+    """However long it is: the plain model's vector, up to rounding."""
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    fair = fairspan.calibrate(model, tile_size=8)
+    text = words(40)
+    plain, tiled = model.encode(text), fairspan.encode_segments(fair, [text])
+    assert np.abs(plain - tiled).max() <= TOLERANCE * np.abs(plain).max()
+
+
+# 2. The order of tiles
+
+ORDERLESS = [
+    ("bert", "cls", "right", ("all", "first_half", 1)),
+    ("mpnet", "mean", "right", ("all", "first_half", 1)),
+    ("modernbert", "mean", "left", ("all", "first_half", 1)),
+    ("qwen3", "lasttoken", "left", ("all",)),
+    ("t5", "mean", "right", ("all", "first_half", 1)),
+    ("mistral", "mean", "right", ("all",)),
+    ("gemma3_text", "lasttoken", "right", ("all",)),
+    ("roberta", "lasttoken", "left", ("all", "first_half", 1)),
+    ("gte", "cls", "left", ("all", "first_half", 1)),
+]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side", "tile_layers"),
+    [pytest.param(*one, marks=() if number < 4 else pytest.mark.slow) for number, one in enumerate(ORDERLESS)],
+)
+def test_the_order_of_full_tiles_does_not_matter(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str, tile_layers: tuple[Any, ...]
+) -> None:
+    """A short tile at the end stays there. Nor does the order of segments matter, of any lengths, if they are tiles.
+
+    Of causal models with all layers tiled: in other layers a token sees all that is before it. In a plain model the
+    order matters, and it does if tiles see their neighbours.
+    """
+    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    tiled = {layers: fairspan.calibrate(model, tile_size=6, tile_layers=layers) for layers in tile_layers}
+    reaching = fairspan.calibrate(model, tile_size=6, tile_reach=1)
+
+    def both_orders(fair: SentenceTransformer, parts: list[str], order: list[int], end: str) -> float:
+        one, other = (" ".join([*some, end]).strip() for some in (parts, [parts[number] for number in order]))
+        vectors, _ = outputs(fair, [one, other])
+        return error(vectors[1], vectors[0])
+
+    @settings(max_examples=8)
+    @given(order=st.permutations(range(4)), rest=st.integers(0, 6), layers=st.sampled_from(tile_layers))
+    def check(order: list[int], rest: int, layers: Any) -> None:
+        fair, end = tiled[layers], words(rest, seed=9)
+        full = [words(6, seed=number) for number in range(4)]
+        assert both_orders(fair, full, order, end) <= TOLERANCE
+        unequal = [words(3 * number + 1, seed=number) for number in range(4)]
+        pages = [unequal, [unequal[number] for number in order]]
+        one, other = fairspan.encode_segments(fair, pages, convert_to_tensor=True)
+        assert error(other, one) <= TOLERANCE
+
+    check()
+    full, without_old_neighbours = [words(6, seed=number) for number in range(4)], [2, 0, 3, 1]
+    for unfair in (model, reaching):
+        assert both_orders(unfair, full, without_old_neighbours, "") > 100 * TOLERANCE
+
+
+# 3. Any length
+
+
+@contextmanager
+def position_ids_seen(fair: SentenceTransformer) -> Iterator[list[int]]:
+    """The largest of the position ids that the model is given, pass by pass."""
+    seen: list[int] = []
+    own = fair[0].model.forward
+
+    def look(**given_: Any) -> Any:
+        if "position_ids" in given_:
+            seen.append(int(given_["position_ids"].max()))
+        return own(**given_)
+
+    with patch.object(fair[0].model, "forward", look):
+        yield seen
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side"), one_each("bert", "camembert", "mpnet", "gemma3_text")
+)
+def test_texts_may_be_longer_than_the_positions(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+) -> None:
+    """24 positions at most, base 2 where they begin after the padding's, and texts of 200 tokens: every number agrees
+    with the matrices, and no position beyond tile, <s> and </s> is asked for.
+    """
+    model = make_tiny(architecture, pooling, padding_side=padding_side, max_position_embeddings=24)
+    before = model.max_seq_length
+    fair = fairspan.calibrate(model, tile_size=16, max_seq_length=202)
+    assert (fair.max_seq_length, model.max_seq_length) == (202, before)
+    with position_ids_seen(fair) as seen:
+        assert_agrees(fair, [words(200, seed=1), words(90, seed=2), words(16, seed=3), "w1"])
+    base = fair[0].tiling.positions.base
+    assert set(seen) == (set() if base is None else {base + 17})
+    assert base == {"t5": None, "mpnet": 2, "roberta": 2, "xlm-roberta": 2, "camembert": 2}.get(architecture, 0)
+    longer, cut = (fair.encode(words(count, seed=1)) for count in (300, 200))
+    assert np.array_equal(longer, cut)
+
+
+def test_a_very_long_text(make_tiny: Make) -> None:
+    """20,000 tokens by a model of 600 positions: a repeated tile is the same wherever it stands, so its mean is that
+    of one tile with the same special tokens, where no other text is.
+    """
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), tile_size=64, max_seq_length=20_002)
+    tile = words(64)
+    long = " ".join([tile] * 312)
+    with torch.inference_mode():
+        tokens = fair(fair.preprocess([long]))["token_embeddings"][0, 1:-1].view(312, 64, -1)
+    assert error(tokens[1:], tokens[:1].expand(311, -1, -1)) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side"),
+    [
+        ("bert", "cls", "left"),
+        ("qwen3", "lasttoken", "left"),
+        pytest.param("mpnet", "mean", "right", marks=pytest.mark.slow),
+        pytest.param("modernbert", "mean", "left", marks=pytest.mark.slow),
+        pytest.param("t5", "mean", "left", marks=pytest.mark.slow),
+        pytest.param("mistral", "mean", "right", marks=pytest.mark.slow),
+    ],
+)
+def test_batch_mates_and_padding_do_not_change_a_text(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+) -> None:
+    """Texts of several tiles, whatever is beside them. Learned positions may be padded on the left as well."""
+    fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=padding_side), tile_size=8, tile_layers=3)
+
+    @settings(max_examples=10)
+    @given(st.lists(st.integers(9, 40), min_size=1, max_size=3), st.lists(st.integers(0, 8), max_size=2))
+    def check(lengths: list[int], short: list[int]) -> None:
+        texts = [words(length, seed=length) for length in [*lengths, *short]]
+        together, _ = outputs(fair, texts)
+        alone = torch.cat([outputs(fair, [text])[0] for text in texts])
+        assert error(together, alone) <= TOLERANCE
+
+    check()
+
+
+# 4. Cost
+
+FIVE = [("bert", "cls"), ("modernbert", "mean"), ("qwen3", "lasttoken"), ("t5", "mean"), ("mpnet", "mean")]
+
+
+def pairs_attended(fair: SentenceTransformer, text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many pairs of a query and a key reach SDPA, over all layers and heads."""
+    total, own = 0, tile_rows_module.scaled_dot_product_attention
+
+    def count(query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        nonlocal total
+        total += query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+        return own(query, key, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tile_rows_module, "scaled_dot_product_attention", count)
+        fair.encode(text)
+    return total
+
+
+@pytest.mark.parametrize(("architecture", "pooling"), FIVE)
+def test_cost_grows_with_the_length(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, architecture: str, pooling: str
+) -> None:
+    """Whole tiles of 64, <s> and </s>: a content row has 66 keys and a shared one all of them, in every layer; in the
+    last, nothing reads content rows unless they are pooled. So twice the text is twice the work.
+    """
+    fair = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=64, max_seq_length=3000)
+    for count in (512, 1024, 2048):
+        layers = LAYERS if pooling == "mean" else LAYERS - 1
+        wanted = HEADS * (layers * count * 66 + LAYERS * 2 * (count + 2))
+        assert pairs_attended(fair, words(count), monkeypatch) == wanted
+
+
+@pytest.mark.parametrize(("architecture", "pooling"), FIVE)
+def test_no_tensor_grows_with_the_square_of_the_length(make_tiny: Make, architecture: str, pooling: str) -> None:
+    """A text of 2,050 tokens, alone and beside a shorter one: no tensor has a quarter of L×L elements, all heads
+    together.
+    """
+    model = make_tiny(architecture, pooling, max_position_embeddings=2100)
+    fair = fairspan.calibrate(model, tile_size=64, max_seq_length=2050, temperature=0.8)
+    for texts in ([words(2048)], [words(2048), words(1000)]):
+        # Not in inference mode, in which the inner steps of SDPA cannot be seen.
+        with torch.no_grad(), LargestTensor() as largest:
+            fair(fair.preprocess(texts))
+        assert largest.elements < 2050**2 // 4
+    if architecture == "modernbert":  # whose plain attention makes one, so that the test would see it
+        with torch.no_grad(), LargestTensor() as largest:
+            model[0](model.preprocess(texts, processing_kwargs={"text": {"max_length": 2050}}))
+        assert largest.elements >= 2050**2
+
+
+# Sides, limits, copies and training
+
+
+def test_only_the_tiled_side_reads_further(make_tiny: Make) -> None:
+    """Queries stay as they were, cut where the plain model cuts them; documents are read to the end."""
+    model = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(model, "tiles", sides="document", max_seq_length=2000)
+    texts = [words(1500), words(700), words(550), words(90), "w1"]
+    assert np.array_equal(fair.encode_query(texts), model.encode_query(texts))
+    document = fair.encode_document(texts[0])
+    assert np.array_equal(document, fair.encode(texts[0]))
+    assert not np.array_equal(document, fair.encode(words(1400)))
+    assert np.array_equal(fair.encode_query(texts[3]), model.encode(texts[3]))
+    assert not np.allclose(fair.encode_document(texts[3]), model.encode(texts[3]), atol=1e-3)
+
+
+def test_each_side_may_have_its_temperature(make_tiny: Make) -> None:
+    """Tiles act on both sides, and so does the plain model's vector for a text of one tile at temperature 1."""
+    model = make_tiny("bert", "cls")
+    fair = fairspan.calibrate(model, tile_size=16, temperature={"query": 1.0, "document": 0.8})
+    assert np.array_equal(fair.encode_query(words(16)), model.encode(words(16)))
+    assert not np.allclose(fair.encode_document(words(16)), model.encode(words(16)), atol=1e-3)
+    assert_agrees(fair, TEXTS, task="query")
+    assert_agrees(fair, TEXTS, task="document")
+
+
+def test_a_limit_set_by_hand(make_tiny: Make) -> None:
+    """As with any SentenceTransformer: below the positions, or beyond them where tiles are read."""
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), tile_size=16, sides="document")
+    fair.max_seq_length = 30
+    assert np.array_equal(fair.encode(words(90)), fair.encode(words(28)))
+    assert np.array_equal(fair.encode_query(words(90)), fair.encode_query(words(28)))
+    fair.max_seq_length = 900
+    long = fair.encode(words(890))
+    assert not np.array_equal(long, fair.encode(words(880)))
+    assert np.array_equal(fair.encode_query(words(890)), fair.encode_query(words(510)))
+
+
+def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
+    """A model that is calibrated anew reads what the plain model reads, and no more positions than there are."""
+    model = make_tiny("bert", "cls")
+    tiled = fairspan.calibrate(model, "tiles", max_seq_length=2000)
+    assert fairspan.calibrate(tiled, tile_size=16).max_seq_length == 2000
+    for again in (fairspan.calibrate(tiled, "paper"), fairspan.calibrate(tiled, "none")):
+        assert again.max_seq_length == model.max_seq_length
+        assert np.isfinite(again.encode(words(900))).all()
+    assert np.array_equal(fairspan.calibrate(tiled, "none").encode(words(900)), model.encode(words(900)))
+
+
+@pytest.mark.parametrize("preset", ["paper", "tempscale", "none"])
+def test_a_limit_beyond_the_positions_of_a_plain_model_is_left_alone(tmp_path: Path, preset: str) -> None:
+    """Rotary positions have no table: whoever raised the limit had it raised, and no calibration lowers it."""
+    model = tiny_model(tmp_path, "qwen3", "lasttoken", max_position_embeddings=60)
+    model.max_seq_length = 200
+    fair = fairspan.calibrate(model, preset)
+    assert fair.max_seq_length == 200
+    assert not np.array_equal(fair.encode(words(190)), fair.encode(words(58)))
+
+
+def test_copies_read_in_tiles_as_well(make_tiny: Make) -> None:
+    for architecture, pooling in FIVE:
+        fair = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=16, max_seq_length=900)
+        wanted = fair.encode([words(800), words(5)])
+        for other in (copy.deepcopy(fair), pickle.loads(pickle.dumps(fair))):
+            assert other.max_seq_length == 900
+            assert np.array_equal(other.encode([words(800), words(5)]), wanted)
+
+
+@pytest.mark.parametrize("fields", [{}, {"tile_layers": 2, "temperature": [(10, 0.8)]}], ids=str)
+@pytest.mark.parametrize(("architecture", "pooling"), FIVE)
+def test_gradients_are_those_of_the_matrices(
+    make_tiny: Make, architecture: str, pooling: str, fields: dict[str, Any]
+) -> None:
+    """Of a padded batch, against each text alone: a row of a matrix that sees nothing has no gradient.
+
+    In float64, so that they can be compared to the last weight; norms inside some models are in float32 all the same.
+    """
+    model = copy.deepcopy(make_tiny(architecture, pooling)).double()
+    fair = fairspan.calibrate(model, tile_size=7, **fields)
+
+    def gradients(batches: list[list[str]]) -> dict[str, Tensor]:
+        fair.zero_grad()
+        for texts in batches:
+            fair(fair.preprocess(texts))["sentence_embedding"].pow(3).sum().backward()
+        return {name: p.grad.clone() for name, p in fair.named_parameters() if p.grad is not None}
+
+    texts = [words(40), words(9), "w1"]
+    fast = gradients([texts])
+    with matrices_instead():
+        exact = gradients([[text] for text in texts])
+    assert fast.keys() == exact.keys()
+    assert len(fast) > 20
+    for name, wanted in exact.items():
+        assert float((fast[name] - wanted).abs().max()) <= 1e-5 * float(wanted.abs().max()) + 1e-9, name
+
+
+def test_gradients_of_a_text_that_is_all_prompt(make_tiny: Make) -> None:
+    """It has fewer tokens than are shared: the first after the prompt is </s>, which is shared already."""
+    model = copy.deepcopy(make_tiny("bert", "cls")).double()
+    model[1].include_prompt = False
+    fair = fairspan.calibrate(model, tile_size=7)
+
+    def gradient(batches: list[list[str]]) -> Tensor:
+        fair.zero_grad()
+        for texts in batches:
+            features = fair(fair.preprocess(texts, prompt="w1 w2 "))
+            features["token_embeddings"][features["attention_mask"].bool()].pow(3).sum().backward()
+        return fair[0].model.get_input_embeddings().weight.grad.clone()
+
+    assert error(gradient([["", words(20)]]), gradient([[""], [words(20)]])) <= 1e-12
+
+
+def test_a_training_step(make_tiny: Make) -> None:
+    """With dropout on and all rows computed, the loss falls."""
+    fair = fairspan.calibrate(copy.deepcopy(make_tiny("bert", "cls")), tile_size=7).train()
+    optimiser = torch.optim.SGD(fair.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(3):
+        torch.manual_seed(0)
+        loss = fair(fair.preprocess([words(40), words(9)]))["sentence_embedding"].pow(2).sum()
+        losses.append(float(loss.detach()))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert losses[2] < losses[1] < losses[0]
