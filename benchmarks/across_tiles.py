@@ -3,10 +3,11 @@
     python -m benchmarks.across_tiles --models granite=FOLDER minilm=FOLDER --data SHARED --out OUT [--limit 8]
 
 An item takes two Wikipedia articles. Of each it has the introduction, which names the subject; a sentence s that
-begins with a pronoun or an article and has no word of the title; and the text before and after s, also without words
-of the title. A block is introduction, text, s, text: more than 64 tokens lie between the introduction and s, and
-between s and the next block. Documents are both blocks with each sentence in its own place ("own"), or with the two
-sentences exchanged ("other"). The query is "Title: s"; "own" is right.
+begins with a pronoun (with `--openings all` also with The, This or These) and has no word of the title; and the text
+before and after s, also without words of the title. A block is introduction, text, s, text: more than 64 tokens lie
+between the introduction and s, and between s and the next block. Documents are both blocks with each sentence in its
+own place ("own"), or with the two sentences exchanged ("other"). The query is s with the title in the place of its
+pronoun (or "Title: s"); "own" is right.
 
 The text around s is in the tile of s and says what s is about. So in a second layout it is exchanged together with s,
 and nothing but the distant introduction tells "own" from "other". In two controls s follows the introduction
@@ -27,11 +28,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +38,17 @@ import numpy as np
 import polars as pl
 
 import fairspan
+from benchmarks.blocks import OTHERS, PRONOUNS, Block, Pair, pair_up
 from benchmarks.quality import Bench, NamedModel, interval, open_model, say, short, summarize, table, write_csv
 from fairspan.calibration.treatment import as_treatment
-from fairspan.corpus.sentences import sentences
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.retrieval.indexes import assemble, plan_index
 from fairspan.retrieval.task import Passage
 from fairspan.stats.queries import query_change, query_effects
 
-APART, ROOM = 65, 480
-INTRODUCTION, SENTENCE, TEXT = (10, 64), (6, 40), (APART, 100)
-OPENINGS = re.compile(r"(He|She|It|They|His|Her|Its|Their|The|This|These)\s")
+ROOM = 480
 TIE = 1e-5
-ITEMS, SHIFTS = 5, 4
+SHIFTS = 4
 LAYOUTS = {
     "far": "sentences exchanged",
     "around": "sentences exchanged with the text around them",
@@ -73,88 +70,6 @@ ONLY = "+sides=document"
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """An article's introduction, the sentence, and the texts before and after it."""
-
-    article: str
-    title: str
-    introduction: str
-    before: str
-    sentence: str
-    after: str
-
-    @property
-    def query(self) -> str:
-        return f"{self.title}: {self.sentence}"
-
-    def parts(self, given: Block, layout: str) -> list[str]:
-        """The block in segments, with what `given` brings in the place of its own."""
-        if layout in ("near", "bare"):
-            around = [self.before, self.after] if layout == "near" else []
-            return [f"{self.introduction} {given.sentence}", *around]
-        other = given if layout == "around" else self
-        return [self.introduction, other.before, given.sentence, other.after]
-
-
-def blocks_of(record: dict[str, Any], counter: ModelTokens) -> list[Block]:
-    """Up to `ITEMS` blocks of an article, none of which share a text."""
-    title = re.sub(r"\s*\(.*?\)|[=\r]", "", record["title"].replace(" @-@ ", "-")).strip()
-    words = [word.lower() for word in re.findall(r"\w+", title) if len(word) > 3 or word.isdigit()]
-    # Headings are no sentences, and end in a letter.
-    lines = [line.strip() for line in record["text"].splitlines() if line.strip().endswith((".", "!", "?", '"'))]
-    found = [line[start:end] for line in lines for start, end in sentences(line, "en")]
-    if not words or "<unk>" in title or not found or "<unk>" in found[0] or not _mentions(found[0], words):
-        return []
-    lengths = counter.count(found)
-    if not INTRODUCTION[0] <= lengths[0] <= INTRODUCTION[1]:
-        return []
-    usable = [not (_mentions(one, words) or "<unk>" in one) for one in found]
-    made: list[Block] = []
-    free = 1
-    for place in range(2, len(found)):
-        if not (OPENINGS.match(found[place]) and usable[place] and SENTENCE[0] <= lengths[place] <= SENTENCE[1]):
-            continue
-        first = _reach(range(place - 1, free - 1, -1), lengths, usable)
-        last = _reach(range(place + 1, len(found)), lengths, usable)
-        if first is not None and last is not None and len(made) < ITEMS:
-            before, after = " ".join(found[first:place]), " ".join(found[place + 1 : last + 1])
-            made.append(Block(record["id"], title, found[0], before, found[place], after))
-            free = last + 1
-    return made
-
-
-def _mentions(sentence: str, words: Sequence[str]) -> bool:
-    """Whether a sentence has a word of the title, or one with the same beginning (anarchism, anarchist)."""
-    beginnings = [word[: max(4, len(word) - 2)] for word in words]
-    return any(own.startswith(tuple(beginnings)) for own in re.findall(r"\w+", sentence.lower()))
-
-
-def _reach(places: range, lengths: Sequence[int], usable: Sequence[bool]) -> int | None:
-    """The sentence up to which neighbours have more tokens than a tile; None if one is not usable, or too long."""
-    tokens = 0
-    for place in places:
-        tokens += lengths[place]
-        if not usable[place] or tokens > TEXT[1]:
-            return None
-        if tokens >= TEXT[0]:
-            return place
-    return None
-
-
-def pair_up(file: Path, counter: ModelTokens, limit: int | None, seed: int) -> list[tuple[list[Block], list[Block]]]:
-    """Disjoint pairs of articles, each with the same number of blocks."""
-    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    found = [own for own in (blocks_of(record, counter) for record in records) if own]
-    rng = np.random.default_rng(seed)
-    order = sorted(rng.permutation(len(found)).tolist(), key=lambda number: -len(found[number]))
-    pairs = []
-    for one, two in list(pairwise(order))[::2]:
-        count = min(len(found[one]), len(found[two]))
-        pairs.append((found[one][:count], found[two][:count]))
-    return [pairs[number] for number in rng.permutation(len(pairs))[:limit]]
-
-
-@dataclass(frozen=True, slots=True)
 class Item:
     """Two blocks, and the four documents of a layout by pairing and order, each in segments."""
 
@@ -171,7 +86,7 @@ class Item:
 KINDS = [(pairing, order) for pairing in ("own", "other") for order in (0, 1)]
 
 
-def items_of(pairs: Sequence[tuple[list[Block], list[Block]]], counter: ModelTokens) -> Iterator[Item]:
+def items_of(pairs: Sequence[Pair], counter: ModelTokens) -> Iterator[Item]:
     for number, (one, two) in enumerate(pairs):
         for blocks in zip(one, two, strict=True):
             made = [Item(number, layout, blocks) for layout in LAYOUTS]
@@ -248,7 +163,7 @@ def choice_records(rows: pl.DataFrame) -> list[dict[str, Any]]:
     return records
 
 
-def write_search(pairs: Sequence[tuple[list[Block], list[Block]]], folder: Path) -> None:
+def write_search(pairs: Sequence[Pair], folder: Path) -> None:
     """A task in which every introduction and every sentence is in `SHIFTS` + 1 documents."""
     folder.mkdir(parents=True, exist_ok=True)
     placed = [(pair, block) for pair, both in enumerate(pairs) for own in both for block in own]
@@ -310,6 +225,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "across-tiles")
     parser.add_argument("--treatments", help="in place of the usual ones, separated by commas")
+    parser.add_argument("--openings", choices=["pronouns", "all"], default="pronouns", help="how sentences begin")
     parser.add_argument("--device")
     parser.add_argument("--limit", type=int, help="pairs of articles, for a quick check")
     parser.add_argument("--seed", type=int, default=0)
@@ -320,7 +236,8 @@ def main() -> None:
     for one in given.models:
         subject = open_model(one, given.device)
         counter = ModelTokens(subject.model)
-        pairs = pair_up(given.data / "corpora/wikipedia_en.jsonl", counter, given.limit, given.seed)
+        openings = [*PRONOUNS, *(OTHERS if given.openings == "all" else ())]
+        pairs = pair_up(given.data / "corpora/wikipedia_en.jsonl", counter, openings, given.limit, given.seed)
         items = list(items_of(pairs, counter))
         of = len({item.pair for item in items})
         say(f"{subject.name}: {len(items) // len(LAYOUTS)} items of {of} pairs of articles")
@@ -333,12 +250,14 @@ def main() -> None:
             pl.concat(rows).write_parquet(given.out / "across_rows.parquet")
             right = [f"{layout} {rows[-1].filter(layout=layout)['right'].mean():.3f}" for layout in LAYOUTS]
             say(f"{subject.name}, {arm}: {', '.join(right)}")
-        task = given.work / f"{subject.name}-{given.limit}-{given.seed}"
+        task = given.work / f"{subject.name}-{given.openings}-{given.limit}-{given.seed}"
         write_search(pairs, task)
         bench = Bench(subject, given.work, given.out / "search_rows.parquet")
         settings = {"source": str(task), "chunk_tokens": 64}
-        bench.measure("across", ["none"], **settings, indexes=["whole", "chunk-mean"])
-        bench.measure("across", [f"{name}{ONLY}" for name in treatments if name != "none"], **settings)
+        bench.measure(f"across, {given.openings}", ["none"], **settings, indexes=["whole", "chunk-mean"])
+        bench.measure(
+            f"across, {given.openings}", [f"{name}{ONLY}" for name in treatments if name != "none"], **settings
+        )
         write_tables(given.out)
 
 
