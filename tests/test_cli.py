@@ -90,5 +90,5 @@ def test_a_model_that_is_not_there_is_one_line(run: Run, tmp_path: Path) -> None
 
 
 def test_help_has_examples_and_the_version_is_told() -> None:
-    assert "fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset paper" in process("calibrate", "--help").stdout
+    assert "fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset tiles" in process("calibrate", "--help").stdout
     assert process("--version").stdout.strip() == f"fairspan {fairspan.__version__}"

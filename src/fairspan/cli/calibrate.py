@@ -16,7 +16,9 @@ def calibrate(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
     out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")],
-    preset: str = option(f"Preset to start from: {', '.join(PRESETS)}.", default="paper"),
+    preset: str | None = option(
+        f"Preset to start from: {', '.join(PRESETS)}. Default: tiles, or paper if an option of baskets is given."
+    ),
     basket_size: int | None = option("Number of tokens per basket."),
     layers: str | None = option(
         "Layers that are calibrated: last_half, last, all, how many of the last, or numbers such as 3,5."
@@ -30,6 +32,14 @@ def calibrate(
         'Softmax temperature: a number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.'
     ),
     sides: str | None = option("Texts that are calibrated: both, document or query."),
+    tile_size: int | None = option("Number of tokens per tile; texts are then read in tiles."),
+    tile_layers: str | None = option(
+        "Layers that are tiled: all, first_three_quarters, first_half, or how many of the first."
+    ),
+    tile_reach: int | None = option("How many tiles on either side a token sees besides its own."),
+    max_seq_length: int | None = option(
+        "Longest text to read, in tokens. Texts in tiles may be longer than the model's own limit."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Write a calibrated copy of MODEL to OUT.
@@ -39,7 +49,7 @@ def calibrate(
 
     Examples:
 
-        fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset paper
+        fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset tiles --max-seq-length 32768
 
         fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset retrieval --sides document
 
@@ -50,11 +60,13 @@ def calibrate(
 
     given = typed(context, "model", "out", "preset")
     given |= {name: _READERS[name](given[name]) for name in _READERS if name in given}
-    calibration = as_calibration(preset, **given)
+    given.pop("max_seq_length", None)
+    calibration = as_calibration(preset or ("paper" if _OF_BASKETS & set(given) else "tiles"), **given)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise LoadError(f"{out} exists and is not an empty folder: choose another, or remove it.")
     typer.echo(f"loading {model} …", err=True)
-    fair = calibrate(load_model(model, Loading(device="cpu", dtype="auto")), calibration)
+    loaded = load_model(model, Loading(device="cpu", dtype="auto"))
+    fair = calibrate(loaded, calibration, max_seq_length=max_seq_length)
     fair.save_pretrained(str(out))
     if as_json:
         typer.echo(json.dumps({"model": model, "out": str(out), "calibration": calibration.to_dict()}))
@@ -82,5 +94,12 @@ def _temperature(text: str) -> Any:
         raise CalibrationError(f"temperature must be a number or JSON such as [[400, 0.9]], got {text!r}.") from None
 
 
+_OF_BASKETS = {"basket_size", "layers", "rows", "strength", "bos", "eos", "short_texts"}
 _Reader = Callable[[str], Any]
-_READERS: dict[str, _Reader] = {"layers": _layers, "bos": _share, "eos": _share, "temperature": _temperature}
+_READERS: dict[str, _Reader] = {
+    "layers": _layers,
+    "tile_layers": _layers,
+    "bos": _share,
+    "eos": _share,
+    "temperature": _temperature,
+}

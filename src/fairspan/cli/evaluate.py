@@ -16,9 +16,7 @@ def evaluate(
         str,
         typer.Argument(help="pages, the folder or file of a collection, beir:FOLDER or mteb:NAME."),
     ] = "pages",
-    treatments: str | None = option(
-        "Treatments to compare; the first is the baseline. Default: none,retrieval,paper."
-    ),
+    treatments: str | None = option("Treatments to compare; the first is the baseline. Default: none,paper,tiles."),
     temperature_grid: str | None = option(
         "Measure the first treatment with every pair of these softmax temperatures, one for queries and one "
         "for documents: 1,0.9,0.8. The picture then shows that grid."
@@ -78,7 +76,7 @@ def evaluate(
 
         fairspan evaluate
 
-        fairspan evaluate BAAI/bge-m3 pages --corpus my_articles/ --treatments none,retrieval,paper
+        fairspan evaluate BAAI/bge-m3 pages --corpus my_articles/ --treatments none,paper,tiles
 
         fairspan evaluate BAAI/bge-m3 my_questions/ --indexes whole,chunk-max,late-max --picture positions.png
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from fairspan.calibration.temperature import PerSide, check_temperature, dump_temperature
-from fairspan.calibration.treatment import AnyTreatment, Treatment, as_treatments
+from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, Treatment, as_treatments
 from fairspan.design.design import Design
 from fairspan.errors import TaskError, require_list, require_whole
 from fairspan.retrieval.indexes import INDEXES
@@ -17,7 +17,6 @@ from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.pages import PageQueries
 
 PAGES = "pages"
-DEFAULT_TREATMENTS = ("none", "retrieval", "paper")
 DOCUMENTS_ONLY = "+sides=document"
 NO_GRID = "a grid of temperatures needs one below 1, as in 1,0.9,0.8."
 DEFAULT_METRICS = ("ndcg@10", "mrr", "recall@1", "recall@10")
