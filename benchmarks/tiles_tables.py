@@ -61,7 +61,7 @@ def tune_tables(rows: pl.DataFrame, out: Path) -> str:
     for name in [*models, *(["all models"] if len(models) > 1 else [])]:
         own = rows if name == "all models" else rows.filter(model=name)
         pages = own.filter(pl.col("task").is_in(list(CORPORA)))
-        found = summarize(pages, BASELINES)
+        found = summarize(pages, ["none"])
         records += [{"model": name, "task": "all pages", **one} for one in found]
         if any(_is_of_grid(one["arm"]) for one in found):
             chosen[name] = choose(pages)
@@ -72,7 +72,7 @@ def tune_tables(rows: pl.DataFrame, out: Path) -> str:
             _settings(found),
         ]
     for (model, task), own in rows.group_by("model", "task", maintain_order=True):
-        records += [{"model": model, "task": task, **one} for one in summarize(own, BASELINES)]
+        records += [{"model": model, "task": task, **one} for one in summarize(own, ["none"])]
     scifact = [one for one in records if one["task"] == "SciFact"]
     if scifact:
         lines = [[one["model"], *_setting_cells(one)] for one in scifact]
