@@ -97,7 +97,10 @@ def test_a_picture_and_a_page_are_written_beside_the_json(run: Run, model: Path,
         (["page.md", "--treatments", "whitening"], "run an audit"),
         (["page.md", "--treatments", "peper"], "there is no treatment 'peper'"),
         (["page.md", "--window", "0"], "--window must be"),
-        (["page.md", "--window", "99999"], "--window 99999 is more than the 600 tokens that the model can read"),
+        (
+            ["page.md", "--window", "99999", "--treatments", "none"],
+            "--window 99999 is more than the 600 tokens that the model can read",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

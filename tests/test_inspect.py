@@ -228,20 +228,10 @@ def test_a_limit_above_the_positions_does_not_let_a_text_run_out_of_them(make_ti
         model.max_seq_length = before
 
 
-def no_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> None:
-        raise UnsupportedModel("not here.")
-
-    monkeypatch.setattr("fairspan.studies.inspect.run.attention_rows", refused)
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_tiles_read_on_where_the_plain_model_stops(
-    tmp_path: Path, pooling: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str) -> None:
     """50 positions and 40 + 30 + 20 words: the plain model reads 8 words of the second segment, and of the third
     none; tiles read all 92 tokens."""
-    no_attention(monkeypatch)
     tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50).save_pretrained(str(tmp_path / "short"))
     names, parts = ["none", "paper", "tiles+tile_size=8"], texts(40, 30, 20)
     found = fairspan.inspect(str(tmp_path / "short"), parts, treatments=names, window=200)
@@ -270,8 +260,7 @@ def test_tiles_read_on_where_the_plain_model_stops(
         assert "retention is of the first 50 tokens where 50 are read, up to the end of a word" in found.notes
 
 
-def test_a_tiled_model_is_inspected_at_its_own_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    no_attention(monkeypatch)
+def test_a_tiled_model_is_inspected_at_its_own_length(tmp_path: Path) -> None:
     short = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
     tiled = fairspan.calibrate(short, "tiles", tile_size=8, max_seq_length=200)
     assert fairspan.inspect(tiled, texts(40, 30), treatments=["none"]).unseen == 0
@@ -280,9 +269,8 @@ def test_a_tiled_model_is_inspected_at_its_own_length(tmp_path: Path, monkeypatc
     )
 
 
-def test_a_segment_may_be_cut_alone_and_read_in_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_may_be_cut_alone_and_read_in_the_document(tmp_path: Path) -> None:
     """Documents in tiles, segments by the plain model."""
-    no_attention(monkeypatch)
     short = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
     short.max_seq_length = 200
     found = fairspan.inspect(short, texts(60, 20), treatments=["tiles+tile_size=8+sides=document"])

@@ -7,6 +7,7 @@ slots keep every shape known before any value is, so that nothing is read back f
 Where a query row cannot see all keys of a basket (causal masks, sliding windows) the basket is what the row sees.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -58,12 +59,17 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     return _fixed(valid, size, own_bos=own_bos, own_eos=own_eos)
 
 
+def lasting() -> AbstractContextManager[None]:
+    """What is made inside may be kept for later passes: tensors of inference mode could not be used in training."""
+    return torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else nullcontext()
+
+
 @lru_cache(maxsize=64)
 def _without_padding(
     shape: tuple[int, int], size: int, own_bos: bool, own_eos: bool, device: torch.device
 ) -> Baskets:
     """Batches without padding have the same baskets whatever their texts, so that these need not be found again."""
-    with torch.inference_mode(mode=False):
+    with lasting():
         return _fixed(torch.ones(shape, dtype=torch.bool, device=device), size, own_bos=own_bos, own_eos=own_eos)
 
 

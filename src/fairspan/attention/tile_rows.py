@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from fairspan.attention.baskets import lasting
 from fairspan.attention.tiles import TileGroup, Tiles, TileView
 
 # Rows that are computed together: enough to keep all threads busy, and few enough to stay in cache.
@@ -148,7 +149,7 @@ def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return [_group(tiles, *_every_tile(tiles), tiles.width, exact=False)]
     if tiles.groups is None:
-        with torch.inference_mode(mode=False):
+        with lasting():
             tiles.groups = list(_by_length(tiles))
     return tiles.groups
 

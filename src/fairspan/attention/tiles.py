@@ -19,7 +19,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import has_no_padding
+from fairspan.attention.baskets import has_no_padding, lasting
 
 SHARED, NO_TILE = -1, -2
 
@@ -142,8 +142,7 @@ def _without_padding(
     shape: tuple[int, int], size: int, lead: int, trail: int, reach: int, device: torch.device
 ) -> Tiles:
     """Batches without padding have the same tiles whatever their texts, so that these need not be found again."""
-    # What is kept must serve training as well, so that nothing of it may be made in inference mode.
-    with torch.inference_mode(mode=False):
+    with lasting():
         tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, reach, None, None)
         tiles = replace(tiles, padded=False)
         assert tiles.shared is not None
