@@ -12,7 +12,7 @@ from fairspan.attention.baskets import lasting
 from fairspan.attention.tiles import TileGroup, Tiles, TileView
 
 # Rows that are computed together: enough to keep all threads busy, and few enough to stay in cache.
-_ROWS_AT_A_TIME = 2048
+_ROWS_AT_A_TIME = 1024
 # Bounds the mask of a block of rows where one has to be written out.
 _MASK_AT_A_TIME = 2**22
 # Tiles whose lengths differ by less are padded to the same width.
@@ -158,8 +158,9 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
     text, number = (tiles.length > 0).nonzero(as_tuple=True)
     length = tiles.length[text, number]
     width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
-    for one in sorted(set(width.tolist())):
-        chosen = width == one
+    # Tiles that fill their width need no mask, and are kept apart from those that do not.
+    for one, full in sorted(set(zip(width.tolist(), (length == width).tolist(), strict=True))):
+        chosen = (width == one) & ((length == width) == full)
         yield _group(tiles, text[chosen], number[chosen], one, exact=True)
 
 
