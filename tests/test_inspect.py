@@ -61,7 +61,7 @@ def test_representation_is_what_encode_gives_by_hand(make_tiny: Make, architectu
 def test_representation_on_real_weights(minilm: SentenceTransformer) -> None:
     parts = ["Rivers carry sand to the sea.", "A bank lends money at interest.", "Cats sleep most of the day."]
     found = fairspan.inspect(minilm, parts)
-    calibrated = {name: fairspan.calibrate(minilm, name) for name in ("paper", "retrieval")}
+    calibrated = {name: fairspan.calibrate(minilm, name) for name in ("paper", "tiles")}
     for reading in found.readings:
         by = calibrated.get(reading.treatment, minilm)
         vectors = by.encode([" ".join(parts), *parts])
