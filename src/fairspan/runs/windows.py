@@ -1,10 +1,14 @@
 """How far each treatment reads: its window, and how many texts are longer and were cut."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairspan.calibration.treatment import Treatment
-from fairspan.runs.subject import Subject, Texts
+
+if TYPE_CHECKING:  # reports read these words and need no model
+    from fairspan.runs.subject import Subject, Texts
 
 Record = dict[str, Any]
 _KINDS: dict[str, Texts] = {
