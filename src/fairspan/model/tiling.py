@@ -62,7 +62,7 @@ class Tiling:
             )
 
     def position_ids(self, tiles: Tiles) -> dict[str, Tensor]:
-        """What the model is told of positions; nothing if it takes no such argument."""
+        """The model's `position_ids`; nothing if it takes no such argument."""
         base = self.positions.base
         return {} if base is None else {"position_ids": tiles.position + base}
 
