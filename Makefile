@@ -26,7 +26,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 # An audit of the small default model on the embedded corpus, plain and calibrated. Nothing is downloaded.
 demo: $(STAMP)  ## audit a small real model before and after calibration, with a picture and a page
-	$(BIN)/fairspan audit --treatments none,paper,tiles --out fairspan-runs/demo --picture before_after.png
+	$(BIN)/fairspan audit --window 256 --opening 62 --treatments none,tiles,tiles+tiles=segments \
+		--out fairspan-runs/demo --picture before_after.png
 	$(BIN)/fairspan report fairspan-runs/demo --out before_after.html
 
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal

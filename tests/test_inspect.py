@@ -575,7 +575,7 @@ def test_the_result_names_everything(make_tiny: Make) -> None:
     assert isinstance(found, Inspection)
     assert (found.model, found.document, found.n, found.fair) == ("tiny", "page", 2, 0.5)
     assert [one.title for one in found.segments] == ["T0", "T1"]
-    assert found.treatments == ["none", "paper", "tiles"]
+    assert found.treatments == ["none", "tiles"]
     assert found.text[found.segments[1].start : found.segments[1].end] == segments[1]["text"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, as_calibration
 from fairspan.errors import CalibrationError, DesignError, FairspanError, require_list
 
-DEFAULT_TREATMENTS = ("none", "paper", "tiles")
+DEFAULT_TREATMENTS = ("none", "tiles")
 CUTS = ("tokens", "segments")
 BASELINES = ("whitening", "last2avg")
 _BASELINE = re.compile(r"whitening(-[1-9]\d*)?|last2avg")

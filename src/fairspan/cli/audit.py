@@ -41,7 +41,7 @@ def audit(
     design: str | None = option("How each set is ordered: latin, permutations or williams. Default: latin."),
     treatments: str | None = option(
         "none, tiles, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, … Default: "
-        "none,paper,tiles."
+        "none,tiles."
     ),
     fit_corpus: str | None = option(
         "Corpus that whitening is fitted on. Default: what the corpus has in no document."

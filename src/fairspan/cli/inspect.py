@@ -23,7 +23,7 @@ def inspect(
         default="auto",
     ),
     parts: int | None = option("Number of parts of about equal length to split at paragraphs into. Default: 4."),
-    treatments: str | None = option("none, paper, tiles, tiles+tiles=segments, … Default: none,paper,tiles."),
+    treatments: str | None = option("none, paper, tiles, tiles+tiles=segments, … Default: none,tiles."),
     prompt: Prompt = None,
     batch_tokens: BatchTokens = None,
     picture: Path | None = option("Draw the shares into this PNG, SVG or PDF."),
