@@ -21,6 +21,7 @@ import fairspan.model.build
 import fairspan.model.saved
 import fairspan.model.segments
 import fairspan.stats.equivalence
+import fairspan.stats.loss
 import fairspan.studies.audit.run
 import fairspan.studies.collapse.run
 import fairspan.studies.evaluate.run
@@ -113,6 +114,7 @@ def anchors(page: Path) -> set[str]:
         fairspan.design.parts,
         fairspan.studies.inspect.inspection,
         fairspan.stats.equivalence,
+        fairspan.stats.loss,
         fairspan.calibration.treatment,
     ],
     ids=lambda m: m.__name__,
