@@ -103,7 +103,7 @@ def test_the_page_of_several_runs_lies_here(run: Run, runs: Runs, tmp_path: Path
     done = run("report", runs.audit.folder, runs.evaluation.folder, runs.length.folder)
     assert done.code == 0, done.err
     assert files_under(tmp_path) == ["report.html"]
-    assert Page(tmp_path / "report.html").menu == ["Side by side", "m: audit", "m: search", "m: length"]
+    assert Page(tmp_path / "report.html").menu == ["All runs", "m: audit", "m: search", "m: length"]
 
 
 def test_files_of_several_runs_stay_in_the_folder(run: Run, runs: Runs, tmp_path: Path) -> None:

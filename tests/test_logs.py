@@ -571,7 +571,7 @@ def test_several_runs_open_side_by_side(tmp_path: Path) -> None:
     one, two = (audited(tmp_path / run, run=run) for run in ("m-1111aaaa", "m-2222bbbb"))
     page = page_of(tmp_path, one, two)
     labels = ["m: audit (1111aaaa)", "m: audit (2222bbbb)"]
-    assert page.menu == ["Side by side", *labels]
+    assert page.menu == ["All runs", *labels]
     assert page.switch(0) == (["0", "1", "2", "3", "4", "5", "all"], ["all"])
     assert page.switch(1) == page.switch(2) == (["0", "1", "2", "all"], ["0"])
     first, *others = page.charts
@@ -589,6 +589,18 @@ def test_several_runs_open_side_by_side(tmp_path: Path) -> None:
             assert f"{label}: {card.name} {card.badge}" in page.text
     assert len(page.files) == 4
     assert page.notes == []
+
+
+def test_runs_are_named_by_what_tells_them_apart(tmp_path: Path) -> None:
+    """By task or corpus, and by the end of their names only where these are the same."""
+    runs = [audited(tmp_path / "a", run="m-1111aaaa"), searched(tmp_path / "e", run="m-2222bbbb")]
+    for number, source in enumerate(("beir:/data/nq", "pages", "pages")):
+        log = searched(tmp_path / f"e{number}", run=f"m-3333ccc{number}")
+        task = {**log.header["task"], "source": source}
+        runs.append(replace(log, header={**log.header, "task": task, "spec": {**log.spec, "corpus": "/data/mine"}}))
+    page = page_of(tmp_path, *runs)
+    on_mine = [f"m: search on pages of mine (3333ccc{number})" for number in (1, 2)]
+    assert page.menu == ["All runs", "m: audit", "m: search on pages of sample", "m: search on beir:nq", *on_mine]
 
 
 def test_paired_differences_of_searches(tmp_path: Path) -> None:
@@ -632,7 +644,7 @@ def test_one_cluster_of_queries_has_a_page(tmp_path: Path) -> None:
 
 def test_kinds_of_runs_mix(logs: dict[str, RunLog], tmp_path: Path) -> None:
     page = page_of(tmp_path, *logs.values())
-    assert page.menu == ["Side by side", "m: audit", "m: search", "m: length"]
+    assert page.menu == ["All runs", "m: audit", "m: search", "m: length"]
     assert "<h1>Side by side: m</h1>" in page.source
     assert len({one["id"] for _, one in page.elements if one.get("id")}) == sum(
         "id" in one for _, one in page.elements

@@ -98,7 +98,7 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
         intro = "Differences are taken on the same documents or queries, so they are more precise than either side."
         sections.append(Section("Paired differences", intro, tables=tuple(tables)))
     view = View(
-        "Side by side",
+        "All runs",
         "",
         tuple(cards),
         tuple(sections),
@@ -107,7 +107,7 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
         switch=switch,
         all_first=True,
     )
-    return Part("Side by side", view)
+    return Part("All runs", view)
 
 
 def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
@@ -125,14 +125,31 @@ def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
 
 
 def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
-    """Short names of runs: the model and, where that does not tell them apart, what was measured and the run."""
+    """Short names of runs: the model and, as far as it takes to tell them apart, what was measured on what."""
     kinds = {"audit": "audit", "evaluate": "search", "collapse": "length"}
-    found = [f"{model_name(log.model)}: {kinds[log.verb]}" for log in runs]
-    endings = [log.run[-8:] for log in runs]
-    return {
-        log.run: name if found.count(name) == 1 else f"{name} ({ending if endings.count(ending) == 1 else log.run})"
-        for log, name, ending in zip(runs, found, endings, strict=True)
+    steps = {
+        log.run: (f"{model_name(log.model)}: {kinds[log.verb]}", _measured_on(log), log.run[-8:]) for log in runs
     }
+    found = {}
+    for run, (name, place, ending) in steps.items():
+        alike = [other for other in steps.values() if other[0] == name]
+        if len({other[1] for other in alike}) > 1:
+            name += f" on {place}"
+        if sum(other[1] == place for other in alike) > 1:
+            name += f" ({ending if sum(other[2] == ending for other in alike) == 1 else run})"
+        found[run] = name
+    return found
+
+
+def _measured_on(log: RunLog) -> str:
+    """The corpus; or the task, for pages with the corpus that they are built from."""
+    corpus = (log.header.get("corpus") or {}).get("name") or log.spec.get("corpus")
+    task = (log.header.get("task") or {}).get("source")
+    kind, colon, place = str(task or "").partition(":")
+    named = model_name(kind) + colon + model_name(place)
+    return " of ".join(
+        [*([named] if task else []), *([model_name(corpus)] if task in (None, "pages") and corpus else [])]
+    )
 
 
 def _module(verb: str, name: str) -> Any:
