@@ -28,8 +28,9 @@ class Comparison(Family):
 
     @property
     def spreads(self) -> tuple[float, float]:
-        """Of the position means, on the first side and on the second."""
-        first, second = (float(spread(one.means.estimate)) for one in (self.paired.first, self.paired.second))
+        """Of the means of the positions that are compared, on the first side and on the second."""
+        sides = (self.paired.first, self.paired.second)
+        first, second = (float(spread(one.means.estimate[self.first_compared - 1 :])) for one in sides)
         return first, second
 
 
@@ -49,7 +50,10 @@ def compare_sides(first: Side, second: Side) -> list[Comparison]:
         one, two, positions, sets = (rows[name].to_numpy() for name in ("value", "value_second", "position", "set"))
         segments = rows["segment"].to_numpy()
         inference = str(first.log.spec["inference"])
-        paired = compare(one, two, positions, sets, segments, rng=rng, inference=inference)
+        family = Family(measure, n, lead, later)
+        # Without any comparison there are means only, whatever the spread and its test are.
+        against = family.first_compared if family.comparisons else 1
+        paired = compare(one, two, positions, sets, segments, rng=rng, inference=inference, against=against)
         found.append(Comparison(measure, n, lead, later, first, second, rows["document"].n_unique(), paired))
     return found
 
