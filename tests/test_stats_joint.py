@@ -81,13 +81,15 @@ def test_it_finds_what_was_put_in(model: JointModel) -> None:
 
 def test_averages_are_averages_of_cells(model: JointModel) -> None:
     effect = model.position_effect()
-    assert (effect.names, effect.baseline, effect.over) == ((2, 3), 1, LANGUAGES)
+    assert (effect.names, effect.baseline) == ((2, 3), 1)
+    assert effect.over == (tuple((language, "") for language in LANGUAGES),) * 2
     by_hand = [np.mean([model.contrast((p, k), (1, k)).estimate for k in LANGUAGES]) for p in (2, 3)]
     np.testing.assert_allclose(effect.contrasts.estimate, by_hand, rtol=1e-10)
     assert effect.test.df1 == 2
     assert effect.test.p_value < 1e-6
     spoken = model.language_effect()
-    assert (spoken.names, spoken.baseline, spoken.over) == (("en", "fr"), "de", (1, 2, 3))
+    assert (spoken.names, spoken.baseline) == (("en", "fr"), "de")
+    assert spoken.over == (((1, ""), (2, ""), (3, "")),) * 2
     by_hand = [np.mean([model.contrast((p, k), (p, "de")).estimate for p in (1, 2, 3)]) for k in ("en", "fr")]
     np.testing.assert_allclose(spoken.contrasts.estimate, by_hand, rtol=1e-9, atol=1e-12)
 
@@ -107,8 +109,8 @@ def test_an_empty_cell_is_left_out_and_named() -> None:
     assert model.missing == ((1, "de"),)
     assert len(model.cells) == 5
     assert np.isfinite(model.contrast((2, "de"), (2, "en")).p_value)
-    assert model.position_effect().over == ("en",)
-    assert model.language_effect().over == (2, 3)
+    assert model.position_effect().over == ((("en", ""),),) * 2
+    assert model.language_effect().over == (((2, ""), (3, "")),)
     with pytest.raises(StatisticsError, match=r"not estimable: language 'de' never occurs at position 1 \(missing:"):
         model.contrast((1, "en"), (1, "de"))
     with pytest.raises(StatisticsError, match="positions are 1 to 3, languages 'de', 'en'"):
@@ -129,17 +131,72 @@ def test_one_mixed_plan_cannot_tell_position_from_language() -> None:
     assert np.isfinite(model.contrast((3, "de"), (2, "de")).p_value)
 
 
-def test_lengths_that_do_not_vary_have_no_slope(rows: dict[str, np.ndarray]) -> None:
-    flat = {**rows, "tokens": np.where(rows["languages"] == "en", 100, 120)}
-    with pytest.raises(StatisticsError, match="do not vary inside any"):
-        joint_model(**flat)
+def test_lengths_that_hardly_vary_have_no_slope(rows: dict[str, np.ndarray]) -> None:
+    """Constant within a language, or one token in a hundred longer: the model is that without lengths."""
+    without = joint_model(**{name: column for name, column in rows.items() if name != "tokens"})
+    flat = np.where(rows["languages"] == "en", 100, 120)
+    odd = np.where(np.arange(len(flat)) % 7, 100, 101)
+    reasons = []
+    for tokens in (flat, odd):
+        model = joint_model(**{**rows, "tokens": tokens})
+        with pytest.raises(StatisticsError, match="so the effect of length is not estimated"):
+            model.slope()
+        for found, wanted in zip(
+            (model.position_effect(), model.language_effect()),
+            (without.position_effect(), without.language_effect()),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(found.contrasts.estimate, wanted.contrasts.estimate)
+            np.testing.assert_array_equal(found.contrasts.standard_error, wanted.contrasts.standard_error)
+        reasons.append(model.no_slope)
+    assert reasons[0] == (
+        "segment lengths do not vary within a language, so the effect of length is not estimated; differences "
+        "between languages include that of their mean lengths (de 120, en 100, fr 120)"
+    )
+    # One in seven is longer by 1 %: a standard deviation of √(1/7 · 6/7) · log(1.01) = 0.35 %.
+    assert reasons[1] == (
+        "segment lengths vary by only 0.3 % within a language, so the effect of length is not estimated"
+    )
     with pytest.raises(StatisticsError, match="tokens must be positive, got 0"):
         joint_model(**{**rows, "tokens": np.zeros(len(rows["values"]))})
-    without = joint_model(**{name: column for name, column in rows.items() if name != "tokens"})
-    with pytest.raises(StatisticsError, match="there is no slope"):
+    with pytest.raises(StatisticsError, match="there is no slope: the model was fitted without token lengths"):
         without.slope()
     cell = (rows["positions"] == 2) & (rows["languages"] == "fr")
     assert without.mean((2, "fr")).estimate == pytest.approx(rows["values"][cell].mean())
+
+
+def test_company_is_kept_apart() -> None:
+    """English leads in German and the reverse: a language at 1 is alone in its document, and later it is not.
+
+    So positions are not compared over both, and languages are, at the same position.
+    """
+    rows = plan_rows(np.random.default_rng(1), [("en", "de"), ("de", "en")], sets=12)
+    alone = np.where(rows["positions"] == 1, "alone", "not alone")
+    model = joint_model(**rows, companies=alone)
+    assert model.missing == ()
+    with pytest.raises(StatisticsError, match=r"in the same company \(alone at 1; not alone at 2, 3\)"):
+        model.position_effect()
+    spoken = model.language_effect()
+    assert spoken.over == (((1, "alone"), (2, "not alone"), (3, "not alone")),)
+    plain = joint_model(**rows)
+    np.testing.assert_allclose(spoken.contrasts.estimate, plain.language_effect().contrasts.estimate, rtol=1e-9)
+    beside = plan_rows(np.random.default_rng(1), [("en", "de"), ("de", "en"), ("en", "en")], sets=12)
+    same = np.arange(len(beside["positions"])) % 27 >= 18
+    company = np.where(same, "", np.where(beside["positions"] == 1, "alone", "not alone"))
+    assert joint_model(**beside, companies=company).position_effect().over == ((("en", ""),),) * 2
+
+
+def test_a_language_that_is_never_beside_the_first_is_named() -> None:
+    """French leads English documents, German and English are alone: German against English is known all the same."""
+    rows = plan_rows(np.random.default_rng(1), [("de", "de"), ("en", "en"), ("fr", "en")], sets=12)
+    mixed = np.arange(len(rows["positions"])) % 27 >= 18
+    company = np.where(mixed, np.where(rows["positions"] == 1, "alone", "not alone"), "")
+    found = joint_model(**rows, companies=company).language_effect()
+    assert (found.names, found.refused) == (("en",), ("fr",))
+    assert found.over == (((1, ""), (2, ""), (3, "")),)
+    alone = joint_model(**{name: column[~mixed] for name, column in rows.items()}).language_effect()
+    # The slope of the lengths is estimated from more rows, so up to its error.
+    np.testing.assert_allclose(found.contrasts.estimate, alone.contrasts.estimate, atol=0.005)
 
 
 def test_one_language_has_no_language_effect() -> None:

@@ -91,6 +91,10 @@ class PositionSums:
     def observed(self) -> Floats:
         return self.means(np.ones(len(self.sums)))
 
+    def since(self, position: int) -> PositionSums:
+        """From that position on."""
+        return PositionSums(self.sums[:, position - 1 :], self.counts[:, position - 1 :])
+
     def beside(self, other: PositionSums) -> PositionSums:
         """The positions of both, n and n, of the same clusters."""
         return PositionSums(np.hstack([self.sums, other.sums]), np.hstack([self.counts, other.counts]))

@@ -1,9 +1,11 @@
 """Verdicts on fairness. Fair is a claim of equivalence, so it has to be shown, not merely not refuted."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, require_level
@@ -20,19 +22,19 @@ NODES = 4000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Equivalence:
-    """Both tests of positions 2…n against position 1; arrays of shape [J], J = n − 1.
+    """Both tests of later positions against an earlier one; arrays of shape [J], for positions 2…n J = n − 1.
 
     Attributes:
-        estimate: the difference from position 1.
+        estimate: the difference.
         p_fair: against |difference| ≥ margin: the larger of two one-sided p-values (TOST). All of them must be small
             for the whole to be fair: an intersection-union test, which needs no correction.
-        p_biased: against |difference| ≤ margin: twice the smaller one-sided p-value, after Holm's correction over
-            the J comparisons, since one of them is enough to be biased.
+        p_beyond: against |difference| ≤ margin: twice the smaller one-sided p-value. One of them is enough to be
+            biased, so it needs a correction over everything that is tested together.
     """
 
     estimate: Floats
     p_fair: Floats
-    p_biased: Floats
+    p_beyond: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,14 @@ class Verdict:
     Attributes:
         kind: "fair", "biased" or "inconclusive".
         margin: δ.
-        position: the one that differs most from position 1, among the significant ones if biased.
+        position: the one that differs most from `against`, among the significant ones if biased.
         estimate, low, high: its difference with the plain interval of the given level, as in tables and figures. The
             decision itself is stricter for "biased" (Holm) and is taken at 1 − 2·(1 − level), the usual 90 %, for
             "fair".
         sets_needed: for "inconclusive": how many sets beyond those seen give the decision that the estimates point to
             in 80 % of cases; None if more than 100,000.
         measure: "represented" or "retained".
+        against: the position that later ones are compared with. Earlier ones are not compared.
     """
 
     kind: Kind
@@ -59,7 +62,7 @@ class Verdict:
     high: float
     sets_needed: int | None
     measure: str = "represented"
-    against: ClassVar[int] = 1
+    against: int = 1
 
     def sentence(self) -> str:
         """The verdict in words.
@@ -68,7 +71,7 @@ class Verdict:
         'biased: position 4 is 0.09 less represented than position 1 [−0.10, −0.08]'
         """
         if self.kind == "fair":
-            return f"fair within ±{self.margin:g}"
+            return f"fair within ±{self.margin:g}" + (f" from position {self.against} on" if self.against > 1 else "")
         if self.kind == "biased":
             digits = self._digits()
             word = "less" if self.estimate < 0 else "more"
@@ -96,33 +99,68 @@ class Verdict:
         return digits
 
 
-def equivalence(effects: PositionEffects, margin: float = 0.02) -> Equivalence:
-    """Test every position against position 1, for equivalence and for bias."""
+def equivalence(effects: PositionEffects, margin: float = 0.02, against: int = 1) -> Equivalence:
+    """Test every later position against one, for equivalence and for bias."""
     if not margin > 0:
         raise StatisticsError(f"margin must be more than 0, got {margin}: no finite sample shows an exact equality.")
-    weights = difference_weights(effects.n)
+    weights = difference_weights(effects.n, against)
     below_floor, above_floor = effects.robust.tails(weights, -margin)
     below_roof, above_roof = effects.robust.tails(weights, margin)
     beyond = np.minimum(1, 2 * np.minimum(below_floor, above_roof))
-    return Equivalence(
-        estimate=weights @ effects.estimate, p_fair=np.maximum(above_floor, below_roof), p_biased=holm(beyond)
-    )
+    return Equivalence(weights @ effects.estimate, p_fair=np.maximum(above_floor, below_roof), p_beyond=beyond)
 
 
 def verdict(
     effects: PositionEffects, margin: float = 0.02, level: float = 0.95, *, measure: str = "represented"
 ) -> Verdict:
-    """Fair, biased or inconclusive.
+    """Fair, biased or inconclusive, of one family of documents."""
+    [found] = verdicts([(effects, 1)], margin, level, measure=measure)
+    return found
 
-    fair: every |difference| from position 1 is significantly less than the margin. biased: at least one is
-    significantly more (Holm). Two positions on either side of position 1 can differ by twice the margin.
+
+def verdicts(
+    families: Sequence[tuple[PositionEffects, int]],
+    margin: float = 0.02,
+    level: float = 0.95,
+    *,
+    measure: str = "represented",
+) -> list[Verdict]:
+    """Fair, biased or inconclusive, of families of documents that are judged together.
+
+    fair: every |difference| from the position compared with is significantly less than the margin. biased: at least
+    one is significantly more, after Holm's correction over the comparisons of all families. So the chance that any
+    family is called biased by mistake is at most 1 − level. Two positions on either side of the one that they are
+    compared with can differ by twice the margin.
+
+    Args:
+        families: the effects of each, and the position that later ones are compared with.
     """
     require_level(level)
     if measure not in MEASURES:
         raise StatisticsError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
-    tests = equivalence(effects, margin)
-    differences = effects.differences(level)
-    significant = tests.p_biased < 1 - level
+    tests = [equivalence(effects, margin, against) for effects, against in families]
+    ends = np.cumsum([len(test.p_beyond) for test in tests])
+    corrected = np.split(holm(np.concatenate([test.p_beyond for test in tests])), ends[:-1])
+    significant = [p_values < 1 - level for p_values in corrected]
+    # Holm's next step is over what is not yet rejected.
+    left = int(ends[-1]) - sum(int(found.sum()) for found in significant)
+    return [
+        _verdict(effects, against, test, found, left, margin, level, measure)
+        for (effects, against), test, found in zip(families, tests, significant, strict=True)
+    ]
+
+
+def _verdict(
+    effects: PositionEffects,
+    against: int,
+    tests: Equivalence,
+    significant: NDArray[np.bool_],
+    left: int,
+    margin: float,
+    level: float,
+    measure: str,
+) -> Verdict:
+    """The verdict on one family, of whose comparisons those are significant; `left` are not, in all families."""
     kind: Kind = "inconclusive"
     if significant.any():
         kind = "biased"
@@ -130,25 +168,38 @@ def verdict(
         kind = "fair"
     size = np.where(significant | (kind != "biased"), np.abs(tests.estimate), -1.0)
     worst = int(size.argmax())
+    differences = effects.differences(level, against)
+    undecided = kind == "inconclusive"
     return Verdict(
         kind=kind,
         margin=margin,
-        position=worst + 2,
+        position=against + worst + 1,
         estimate=float(differences.estimate[worst]),
         low=float(differences.low[worst]),
         high=float(differences.high[worst]),
-        sets_needed=sets_needed(effects, margin, level) if kind == "inconclusive" else None,
+        sets_needed=sets_needed(effects, margin, level, against=against, comparisons=left) if undecided else None,
         measure=measure,
+        against=against,
     )
 
 
-def sets_needed(effects: PositionEffects, margin: float, level: float = 0.95) -> int | None:
+def sets_needed(
+    effects: PositionEffects,
+    margin: float,
+    level: float = 0.95,
+    *,
+    against: int = 1,
+    comparisons: int | None = None,
+) -> int | None:
     """Further sets for the decision the estimates point to, at 80 % power, if the estimates are the truth.
 
     Errors shrink with the square root of the number of sets, which takes new sets to be like those seen. The chance
     of a decision over all comparisons at once has no closed form, so it is integrated over 4000 fixed points.
+
+    Args:
+        comparisons: how many are corrected for; by default those of these effects.
     """
-    seen, weights = effects.clusters, difference_weights(effects.n)
+    seen, weights = effects.clusters, difference_weights(effects.n, against)
     estimate, covariance = weights @ effects.estimate, weights @ effects.covariance @ weights.T
     freedom_seen = effects.robust.degrees_of_freedom(weights)
     rng = np.random.default_rng(0)
@@ -163,7 +214,7 @@ def sets_needed(effects: PositionEffects, margin: float, level: float = 0.95) ->
         error = np.sqrt(np.diag(covariance)) * scale * _error_ratio(error_noise, freedom)
         if np.abs(estimate).max() <= margin:
             return float((found + t_quantile(level, freedom) * error < margin).all(axis=1).mean())
-        strict = 1 - (1 - level) / (2 * len(estimate))
+        strict = 1 - (1 - level) / (2 * (comparisons or len(estimate)))
         return float((found - t_quantile(strict, freedom) * error > margin).any(axis=1).mean())
 
     most = seen + MOST_SETS

@@ -9,7 +9,7 @@ from fairspan.stats.arrays import Floats, as_values, require_same_length
 from fairspan.stats.bootstrap import Interval, position_sums, resample
 from fairspan.stats.contrasts import Contrasts, JointTest
 from fairspan.stats.effects import change_of, spread
-from fairspan.stats.positions import PositionEffects, position_effects
+from fairspan.stats.positions import PositionEffects, difference_weights, position_effects
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,8 +22,8 @@ class PairedComparison:
         effects: [n − 1], differences of β2…βn.
         absolute: [n − 1], differences of |β2|…|βn|: negative where the second treatment is fairer. The signs of both
             β are taken as known, so the interval is too narrow where a β is no larger than its own error.
-        spread: difference of the spreads, with its cluster-bootstrap interval.
-        joint: the test that no position effect differs between the treatments.
+        spread: difference of the spreads over the positions that are compared, with its cluster-bootstrap interval.
+        joint: the test that no difference between those positions differs between the treatments.
     """
 
     first: PositionEffects
@@ -46,11 +46,12 @@ def compare(
     inference: str = "auto",
     level: float = 0.95,
     draws: int = 1999,
+    against: int = 1,
 ) -> PairedComparison:
     """Compare first[N] and second[N], the values of two treatments in the same rows.
 
     What the two share, such as how central a segment is to its set, cancels row by row, so that differences are known
-    better than either treatment alone.
+    better than either treatment alone. Spread and joint test leave positions before `against` out.
     """
     one, two = as_values(first, "first"), as_values(second, "second")
     require_same_length(first=len(one), second=len(two))
@@ -62,15 +63,15 @@ def compare(
 
     effects = [effects_of(one), effects_of(two)]
     change = effects_of(two - one)
-    sums = position_sums(one, positions, sets).beside(position_sums(two, positions, sets))
+    before, after = (position_sums(values, positions, sets).since(against) for values in (one, two))
     return PairedComparison(
         first=effects[0],
         second=effects[1],
         means=change.means,
         effects=change.differences(),
         absolute=_absolute(effects[0], effects[1], change, effects_of(two + one)),
-        spread=resample(sums, rng=rng, draws=draws, level=level).interval(change_of(spread)),
-        joint=change.joint,
+        spread=resample(before.beside(after), rng=rng, draws=draws, level=level).interval(change_of(spread)),
+        joint=change.robust.joint(difference_weights(change.n, against)),
     )
 
 

@@ -39,9 +39,9 @@ class PositionEffects(Contrasts):
         """The number of positions."""
         return len(self.estimate)
 
-    def differences(self, level: float | None = None) -> Contrasts:
-        """β2…βn with intervals of another level."""
-        return self.robust.contrasts(difference_weights(self.n), self.level if level is None else level)
+    def differences(self, level: float | None = None, against: int = 1) -> Contrasts:
+        """β2…βn with intervals of another level; later positions against another one than the first."""
+        return self.robust.contrasts(difference_weights(self.n, against), self.level if level is None else level)
 
 
 def position_effects(
@@ -99,9 +99,12 @@ def mean_weights(count: int) -> Floats:
     return weights
 
 
-def difference_weights(count: int) -> Floats:
-    """Weights of β2…βn, [n − 1, n]."""
-    return np.eye(count)[1:]
+def difference_weights(count: int, against: int = 1) -> Floats:
+    """Weights [n − against, n] of later positions against one; against the first they are those of β2…βn."""
+    weights = np.eye(count)[against:]
+    if against > 1:
+        weights[:, against - 1] = -1
+    return weights
 
 
 def marker(p: float) -> str:

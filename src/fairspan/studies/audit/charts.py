@@ -140,7 +140,7 @@ def _profile_panels(shown: Sequence[Shown], measure: str) -> list[Panel]:
 
 def _told(name: str, mean: dict[str, Any], effect: dict[str, Any] | None) -> str:
     lines = [f"{name}, position {mean['position']}", with_bounds(interval(mean))]
-    if effect is not None and mean["position"] > 1:
+    if effect is not None and mean["position"] > 1 and mean["lead"] == mean["later"]:
         change = with_bounds(interval(effect), "+.3f")
         lines.append(f"against position 1: {change}, p {p_value(effect['p_value'])}")
     tokens = number(mean["tokens"], ".0f")
@@ -169,15 +169,17 @@ def _heat_map(shown: Sequence[Shown], measure: str, n: int, subtitle: str, *, se
     Otherwise position × plan; None where there is one of them only.
     """
     switch = switch_of(shown)
-    adjusted = "at the mean length of a segment"
+    slopes = [row["estimate"] for one in shown for row in one.of("joint", measure=measure, n=n, effect="log_tokens")]
+    adjusted = "" if None in slopes else ", at the mean length of a segment"
     for frame, head, chosen, ending in (
-        ("joint", "language", {"effect": "mean"}, f", n = {n}, {adjusted}"),
+        ("joint", "language", {"effect": "mean"}, f", n = {n}{adjusted}"),
         ("means", "plan", {}, f" plan, n = {n}"),
     ):
         table: dict[str, list[list[float | None]]] = {}
         for one in shown:
             for row in one.of(frame, measure=measure, n=n, **chosen):
-                cells = table.setdefault(row[head], [[None] * len(switch) for _ in range(n)])
+                name = f"{row[head]} (mixed)" if row.get("plans") == "mixed" else row[head]
+                cells = table.setdefault(name, [[None] * len(switch) for _ in range(n)])
                 cells[row["position"] - 1][switch.index(one.name(row["treatment"]))] = finite(row["estimate"])
         rows = [
             (name, tuple(None if set(values) == {None} else HeatCell(tuple(values)) for values in cells))
@@ -188,7 +190,7 @@ def _heat_map(shown: Sequence[Shown], measure: str, n: int, subtitle: str, *, se
                 name=f"{measure}-languages" + (f"-n{n}" if several else ""),
                 title=f"{measure} by position and language{ending}",
                 caption=f"Mean {measure} at each position in each {head}, in documents of {n} segments"
-                + (f", {adjusted}." if frame == "joint" else "."),
+                + (f"{adjusted}." if frame == "joint" else "."),
                 corner=head,
                 columns=tuple(f"position {position}" for position in range(1, n + 1)),
                 rows=tuple(rows),

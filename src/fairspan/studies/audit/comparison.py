@@ -29,8 +29,9 @@ class Comparison(Family):
 
     @property
     def spreads(self) -> tuple[float, float]:
-        """Of the position means, on the first side and on the second."""
-        first, second = (float(spread(one.means.estimate)) for one in (self.paired.first, self.paired.second))
+        """Of the means of the positions that are compared, on the first side and on the second."""
+        sides = (self.paired.first, self.paired.second)
+        first, second = (float(spread(one.means.estimate[self.first_compared - 1 :])) for one in sides)
         return first, second
 
 
@@ -47,15 +48,21 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> lis
             "sizes, design and seed."
         )
     parts = with_codes(joined, "segment").partition_by(_FAMILY, as_dict=True, maintain_order=True)
-    families = Counter(measure for measure, *_ in parts) if familywise else {}
+    compared = [family[0] for family in parts if Family(*family).comparisons] if familywise else []
+    families = Counter(compared)
     found = []
     for (measure, n, lead, later), rows in parts.items():
         rng = np.random.default_rng(int(first.log.header["seed"]))
         one, two, positions, sets = (rows[name].to_numpy() for name in ("value", "value_second", "position", "set"))
         segments = rows["segment"].to_numpy()
         inference = str(first.log.spec["inference"])
-        level = 1 - 0.05 / families.get(measure, 1)
-        paired = compare(one, two, positions, sets, segments, rng=rng, inference=inference, level=level)
+        family = Family(measure, n, lead, later)
+        # Without any comparison there are means only, whatever the spread and its test are.
+        against = family.first_compared if family.comparisons else 1
+        level = 1 - 0.05 / max(1, families[measure])
+        paired = compare(
+            one, two, positions, sets, segments, rng=rng, inference=inference, level=level, against=against
+        )
         found.append(Comparison(measure, n, lead, later, first, second, rows["document"].n_unique(), paired))
     return found
 

@@ -19,6 +19,16 @@ PLAN = (
 )
 """The name of each row's plan, such as "en" or "de:en"."""
 
+COMPANY = (
+    pl.when(pl.col("lead") == pl.col("later"))
+    .then(pl.lit(""))
+    .when((pl.col("position") == 1) | (pl.col("n") == 2))
+    .then(pl.lit("alone in its language"))
+    .otherwise(pl.lit("not alone"))
+    .alias("company")
+)
+"""How each row's segment stands in its document: empty if that is in one language."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
@@ -32,6 +42,23 @@ class Family:
     @property
     def plan(self) -> str:
         return str(LanguagePlan(self.lead, self.later))
+
+    @property
+    def mixed(self) -> bool:
+        return self.lead != self.later
+
+    @property
+    def first_compared(self) -> int:
+        """The position that later ones are compared with.
+
+        In a mixed plan position 1 is the only one in its language, which no set of such plans tells from being first.
+        """
+        return 2 if self.mixed else 1
+
+    @property
+    def comparisons(self) -> int:
+        """How many there are; none for two segments in two languages."""
+        return self.n - self.first_compared
 
     @property
     def labels(self) -> dict[str, str | int]:

@@ -11,7 +11,7 @@ from fairspan.runs.sides import Side
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.contrasts import Contrast, Contrasts
 from fairspan.stats.joint import AveragedEffect
-from fairspan.stats.positions import PositionEffects, marker
+from fairspan.stats.positions import PositionEffects, difference_weights, marker
 from fairspan.studies.audit.attention import attention_frame
 from fairspan.studies.audit.comparison import Comparison, compare_sides
 from fairspan.studies.audit.family import FAMILY, PLAN
@@ -21,6 +21,7 @@ from fairspan.studies.audit.words import POSITION_MEASURES
 Record = dict[str, Any]
 _CONTRAST = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
 _SECONDARY = ("spread", "gini", "psi", "first_second", "first_last")
+_MIXED = " (mixed)"
 _VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
 
 
@@ -33,7 +34,7 @@ def frames_of(summary: Summary) -> dict[str, pl.DataFrame]:
         "families": _frame(_family_record(model, cell) for cell in cells),
         "coefficients": _frame(record for cell in cells for record in _coefficients(model, cell)),
         "means": means if cells else bare_means(summary.log),
-        "unevenness": _frame(_unevenness(model, cell) for cell in cells),
+        "unevenness": _frame(record for cell in cells for record in _unevenness(model, cell)),
         "joint": _frame(record for joint in summary.joint for record in _joint_records(model, joint)),
         "attention": attention_frame(summary.log),
         "changes": change_frame(_changes(summary)),
@@ -48,8 +49,8 @@ def verdict_frame(summary: Summary) -> pl.DataFrame:
     rows = []
     for measure in summary.measures:
         for name in summary.treatments(measure):
-            kind = summary.worst(measure, name).verdict.kind
-            rows.append((summary.log.model, measure, name, kind, summary.sentence(measure, name)))
+            kind, sentence = summary.kind(measure, name), summary.sentence(measure, name)
+            rows.append((summary.log.model, measure, name, kind, sentence))
     return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
 
 
@@ -72,10 +73,11 @@ def bare_means(log: RunLog) -> pl.DataFrame:
 
 
 def change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
-    """The spread between positions on the first side and on the second."""
+    """The spread between the positions that are compared, on the first side and on the second."""
     return _frame(
         {
             **_sides(one),
+            "from_position": one.first_compared,
             "first_spread": one.spreads[0],
             "second_spread": one.spreads[1],
             "change_estimate": one.spreads[1] - one.spreads[0],
@@ -85,6 +87,7 @@ def change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
             "inference": one.paired.second.inference,
         }
         for one in found
+        if one.comparisons
     )
 
 
@@ -155,8 +158,8 @@ def _contrast(found: Contrasts | PositionEffects, place: int) -> Record:
 
 def _family_record(model: str, cell: Cell) -> Record:
     names = ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
-    decided = {name: getattr(cell.verdict, name) for name in names}
-    return {**_labels(model, cell), "verdict": cell.verdict.kind, **decided, "sentence": cell.verdict.sentence()}
+    decided = {name: getattr(cell.verdict, name, None) for name in names}
+    return {**_labels(model, cell), "verdict": cell.kind, **decided, "sentence": cell.sentence}
 
 
 def _coefficients(model: str, cell: Cell) -> Iterator[Record]:
@@ -179,14 +182,20 @@ def _means(model: str, cell: Cell) -> Iterator[Record]:
         yield {**_labels(model, cell), "position": place + 1, **ends, "tokens": cell.tokens[place]}
 
 
-def _unevenness(model: str, cell: Cell) -> Record:
+def _unevenness(model: str, cell: Cell) -> Iterator[Record]:
+    """Of the positions that are compared; nothing where there is only one of them."""
+    if cell.secondary is None:
+        return
+    first = cell.first_compared
+    known = [name for name in _SECONDARY if first == 1 or not name.startswith("first_")]
     ends = {
-        f"{name}_{end}": float(getattr(getattr(cell.secondary, name), end))
+        f"{name}_{end}": float(getattr(getattr(cell.secondary, name), end)) if name in known else None
         for name in _SECONDARY
         for end in ("estimate", "low", "high")
     }
-    tests = {"gini_p": cell.secondary.gini_p, "joint_p": cell.effects.joint.p_value}
-    return {**_labels(model, cell), **ends, **tests, "verdict": cell.verdict.kind}
+    joint = cell.effects.robust.joint(difference_weights(cell.n, first))
+    tests = {"gini_p": cell.secondary.gini_p, "joint_p": joint.p_value}
+    yield {**_labels(model, cell), "from_position": first, **ends, **tests, "verdict": cell.kind}
 
 
 def _joint_records(model: str, joint: Joint) -> Iterator[Record]:
@@ -195,7 +204,7 @@ def _joint_records(model: str, joint: Joint) -> Iterator[Record]:
     def record(effect: str, found: Contrast | Record | None = None, **told: Any) -> Record:
         numbers = found if isinstance(found, dict) else {name: getattr(found, name, None) for name in _CONTRAST}
         labels = {"model": model, "measure": joint.measure, "treatment": joint.treatment, "n": joint.n}
-        about = dict.fromkeys(("position", "language", "against", "averaged_over"))
+        about = dict.fromkeys(("position", "language", "plans", "against", "averaged_over"))
         return {**labels, "effect": effect, **about, **numbers, "joint_p": None, "reason": None, **told}
 
     if joint.model is None:
@@ -213,9 +222,18 @@ def _joint_records(model: str, joint: Joint) -> Iterator[Record]:
                 _contrast(effect.contrasts, place),
                 **{name: label},
                 against=str(effect.baseline),
-                averaged_over=", ".join(map(str, effect.over)),
+                averaged_over=", ".join(
+                    f"{level}{_MIXED if company else ''}" for level, company in effect.over[place]
+                ),
                 joint_p=effect.test.p_value,
             )
-    yield record("log_tokens", joint.model.slope())
-    for position, language in joint.model.cells:
-        yield record("mean", joint.model.mean((position, language)), position=position, language=language)
+        for label in effect.refused:
+            reason = f"{label} is never in the same place and company as {effect.baseline}"
+            yield record(name, None, **{name: label}, against=str(effect.baseline), reason=reason)
+    if joint.model.no_slope:
+        yield record("log_tokens", reason=joint.model.no_slope)
+    else:
+        yield record("log_tokens", joint.model.slope())
+    for position, language, company in joint.model.cells:
+        where = {"position": position, "language": language, "plans": "mixed" if company else "monolingual"}
+        yield record("mean", joint.model.mean((position, language, company)), **where)

@@ -23,11 +23,12 @@ def compare(first: RunLog, second: RunLog | None, treatments: Sequence[str] | No
     pairs = pairs_to_compare(first, second, treatments)
     found = [one for pair in pairs for one in compare_sides(*pair)]
     changes, coefficients = change_frame(found), coefficient_change_frame(found)
-    return [
-        table
-        for measure in changes["measure"].unique(maintain_order=True)
-        for table in (change_table(changes, measure, brief=True), coefficient_change_table(coefficients, measure))
-    ]
+    tables = []
+    for measure in coefficients["measure"].unique(maintain_order=True):
+        if len(changes) and measure in set(changes["measure"]):
+            tables.append(change_table(changes, measure, brief=True))
+        tables.append(coefficient_change_table(coefficients, measure, brief=not len(changes)))
+    return tables
 
 
 def changes(
@@ -37,7 +38,7 @@ def changes(
     allowed = float(first.spec["margin"]) if margin is None else margin
     found = []
     for sides in pairs_to_compare(first, second, treatments):
-        families = compare_sides(*sides, familywise=True)
+        families = [one for one in compare_sides(*sides, familywise=True) if one.comparisons]
         for measure in dict.fromkeys(one.measure for one in families):
             judged = [
                 (judge_loss(s.low, s.high, allowed), one)

@@ -16,6 +16,8 @@ Frames = Mapping[str, pl.DataFrame]
 TONES: dict[str, Tone] = {"fair": "good", "biased": "bad", "inconclusive": "open"}
 MARKERS = {"◇": "p < 0.01", "□": "p < 0.05", "•": "not significant"}
 MEANING = "β0: the mean at position 1; βp: the difference of position p from it; n: segments in a document"
+MIXED = "in mixed plans βp is a difference of languages as well as of positions"
+LATER = "mixed plans: from position 2 on, since position 1 is in another language"
 SHARED = "sets share segments: p allows for it, the interval of the change resamples sets and does not"
 
 
@@ -42,7 +44,8 @@ def unevenness_table(frames: Frames, measure: str, model: str) -> Table:
     names = ("spread [95 %]", "Gini [95 %]", "PSI [95 %]")
     notes = (
         "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the position means",
-        f"verdict: on differences between positions within ±{frames['families']['margin'][0]:g}",
+        f"verdict: on differences between positions within ±{frames['families']['margin'].drop_nulls()[0]:g}",
+        *_mixed_note(frame, LATER),
     )
     return Table(
         f"{measure}-unevenness",
@@ -145,12 +148,12 @@ def change_table(frame: pl.DataFrame, measure: str, *, brief: bool = False) -> T
         "change [95 %]": ("change_", "+.3f"),
         "p": ("p_value", "p"),
     }
-    note = "p: of the test that no difference from position 1 has changed"
+    note = "p: of the test that no difference between positions has changed"
     title = f"Spread of {measure} between positions"
-    return _paired_table(frame, measure, "changes", title, columns, note, brief=brief)
+    return _paired_table(frame, measure, "changes", title, columns, (note, LATER), brief=brief)
 
 
-def coefficient_change_table(frame: pl.DataFrame, measure: str) -> Table:
+def coefficient_change_table(frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
     """Every coefficient before and after, on the same documents."""
     columns = {
         "before": ("first_estimate", ".3f"),
@@ -159,7 +162,7 @@ def coefficient_change_table(frame: pl.DataFrame, measure: str) -> Table:
         "p": ("change_p_value", "p"),
     }
     title = f"Changes of the coefficients of {measure}"
-    return _paired_table(frame, measure, "coefficient-changes", title, columns, MEANING)
+    return _paired_table(frame, measure, "coefficient-changes", title, columns, (MEANING, MIXED), brief=brief)
 
 
 def _paired_table(
@@ -168,11 +171,14 @@ def _paired_table(
     name: str,
     title: str,
     columns: Mapping[str, tuple[str, str]],
-    note: str,
+    told: tuple[str, str],
     *,
     brief: bool = False,
 ) -> Table:
-    """Two treatments; each column has the frame's column (or the beginning of an interval's) and its format."""
+    """Two treatments; each column has the frame's column (or the beginning of an interval's) and its format.
+
+    Of what is told below, the second is of mixed plans.
+    """
     order = ("first_treatment", "second_treatment", "plan", "n")
     frame = _in_order(frame.filter(pl.col("measure") == measure), *order)
     by_coefficient = "coefficient" in frame.columns
@@ -185,7 +191,11 @@ def _paired_table(
     first = frame.row(0, named=True)
     models = _pair(model_name(first["first_model"]), model_name(first["second_model"]))
     across = first["first_run"] != first["second_run"]
-    notes = [note, *([f"before: {first['first_run']}; after: {first['second_run']}"] if across else [])]
+    notes = [
+        told[0],
+        *_mixed_note(frame, told[1]),
+        *([f"before: {first['first_run']}; after: {first['second_run']}"] if across else []),
+    ]
     notes += [SHARED] if "two-way" in set(frame["inference"]) else []
     return Table(
         f"{measure}-{name}",
@@ -279,7 +289,11 @@ def _notes(frame: pl.DataFrame) -> tuple[str, ...]:
     kinds = ", ".join(sorted(set(frame["inference"])))
     sets = sorted(set(frame["sets"]))
     counted = f"{sets[0]}" if len(sets) == 1 else f"{sets[0]} to {sets[-1]}"
-    return MEANING, legend(frame), f"sets: {counted}; inference: {kinds}"
+    return MEANING, *_mixed_note(frame, MIXED), legend(frame), f"sets: {counted}; inference: {kinds}"
+
+
+def _mixed_note(frame: pl.DataFrame, note: str) -> list[str]:
+    return [note] if (frame["lead"] != frame["later"]).any() else []
 
 
 def _only(frame: pl.DataFrame, *treatments: str) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from fairspan.report.table import Table
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
+from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.charts import Shown, attention_section, profile_section, switch_of
 from fairspan.studies.audit.frames import frames_of, interval
 from fairspan.studies.audit.summary import summarize_or_say_why
@@ -36,8 +37,9 @@ METHODS = (
     ),
     (
         "A treatment is fair if every difference between positions is significantly smaller than the margin, biased "
-        "if at least one is significantly larger (after Holm's correction), and inconclusive otherwise. For "
-        "inconclusive ones the number of further sets that would decide is estimated."
+        "if at least one is significantly larger (after Holm's correction over the positions of all families of "
+        "documents), and inconclusive otherwise. For inconclusive ones the number of further sets that would decide "
+        "is estimated. In documents of two languages, position 1 is the only one in its language and is not compared."
     ),
     (
         "Treatments change attention while the model runs, never its weights. Segments and documents are embedded "
@@ -93,10 +95,12 @@ def _cards(frames: Frames) -> tuple[Card, ...]:
     cards = []
     for one in verdicts.iter_rows(named=True):
         chosen = {"measure": one["measure"], "treatment": one["treatment"]}
-        spreads = frames["unevenness"].filter(**chosen)["spread_estimate"]
+        uneven = frames.get("unevenness", pl.DataFrame(schema=["measure", "treatment", "spread_estimate"]))
+        spreads = uneven.filter(**chosen)["spread_estimate"]
         means = frames["means"].filter(**chosen).group_by("plan", "n").agg(pl.col("estimate").mean())["estimate"]
         name = f"{one['treatment']} · {one['measure']}" if several else one["treatment"]
-        detail = f"spread between positions {_range(spreads)}, mean {_range(means)}"
+        detail = f"spread between positions {_range(spreads)}, " if len(spreads) else ""
+        detail += f"mean {_range(means)}"
         cards.append(Card(name, one["verdict"], TONES[one["verdict"]], (reason(one), detail)))
     return tuple(cards)
 
@@ -116,15 +120,22 @@ def _joint_sentences(frames: Frames) -> list[str]:
         frames["joint"].partition_by(keys, as_dict=True, maintain_order=True).items()
     ):
         parts = []
+        mixed = "mixed" in rows["plans"]
         for effect in ("model", "position", "language"):
-            own = rows.filter(pl.col("effect") == effect).to_dicts()
-            if own and own[0]["reason"]:
-                parts.append(own[0]["reason"].removesuffix("."))
-            elif own:
-                words = ", ".join(f"{one[effect]} {with_bounds(interval(one), '+.3f')}" for one in own)
-                parts.append(f"{effect} against {own[0]['against']}: {words}")
-        slopes = rows.filter(pl.col("effect") == "log_tokens")["estimate"]
-        parts += [f"a segment twice as long: {number(slope * logarithm(2), '+.3f')}" for slope in slopes]
+            own = rows.filter(pl.col("effect") == effect)
+            known = own.filter(pl.col("reason").is_null()).to_dicts()
+            if known:
+                words = ", ".join(f"{one[effect]} {with_bounds(interval(one), '+.3f')}" for one in known)
+                only = mixed and not any("(mixed)" in one["averaged_over"] for one in known)
+                where = " in documents of one language" if only else ""
+                parts.append(f"{effect} against {known[0]['against']}{where}: {words}")
+            parts += [reason.removesuffix(".") for reason in own["reason"].drop_nulls()]
+        for slope in rows.filter(pl.col("effect") == "log_tokens").to_dicts():
+            if slope["reason"]:
+                parts.append("the effect of length is not estimated")
+            else:
+                doubled = Interval(*(slope[name] * logarithm(2) for name in ("estimate", "low", "high")))
+                parts.append(f"a segment twice as long: {with_bounds(doubled, '+.3f')}")
         sentences.append(f"{treatment}, n={n}, {measure}, all plans together: {'; '.join(parts)}")
     return sentences
 
@@ -135,7 +146,8 @@ def _tables(frames: Frames, model: str, notes: Sequence[str]) -> list[Table]:
         return []
     found = [verdict_table(frames, model, notes)]
     for measure in values_of(frames["families"], "measure"):
-        found.append(unevenness_table(frames, measure, model))
+        if "unevenness" in frames and measure in values_of(frames["unevenness"], "measure"):
+            found.append(unevenness_table(frames, measure, model))
         found += coefficient_tables(frames, measure, model)
     if "changes" in frames:
         found += [change_table(frames["changes"], measure) for measure in values_of(frames["changes"], "measure")]

@@ -1,0 +1,196 @@
+"""What an audit of several languages may compare: position, language, company and length, told apart or refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+from fairspan.report.chart import HeatMap
+from fairspan.report.terminal import print_view
+from fairspan.runs.log import RunLog
+from fairspan.studies.audit.several import compare
+from fairspan.studies.audit.summary import summarize
+from fairspan.studies.logs import save_page
+from tests.simulated import Plan, simulated_log, simulated_rows
+
+MONOLINGUAL: list[Plan] = [("en", "en"), ("de", "de")]
+MIXED: list[Plan] = [("en", "de"), ("de", "en")]
+ALONE = 0.1
+"""What a segment loses that alone is in its language."""
+
+
+def order_free(plan: Plan, *, n: int = 4, drop: float = 0.0, **options: object) -> pl.DataFrame:
+    """Rows of a model to which the order of segments means nothing, except that the last position loses `drop`.
+
+    German is 0.16 above English. The only segment in its language is `ALONE` less similar to a document that is
+    mostly in the other one.
+    """
+
+    def value(position: int, _: int) -> float:
+        language = plan[0] if position == 1 else plan[1]
+        alone = plan[0] != plan[1] and (position == 1 or n == 2)
+        return 0.5 + 0.16 * (language == "de") - ALONE * alone - drop * (position == n)
+
+    return simulated_rows(value, plan=plan, n=n, sets=12, noise=0.002, **options)  # type: ignore[arg-type]
+
+
+def shown(log: RunLog) -> str:
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_view(console, log.view)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("plans", [MIXED, MONOLINGUAL + MIXED])
+def test_a_model_without_positions_is_not_called_biased(tmp_path: Path, plans: list[Plan]) -> None:
+    """Averaged over both mixed plans, language cancels and being alone does not: 0.1 between position 1 and later."""
+    log = simulated_log(tmp_path / "run", [order_free(plan) for plan in plans])
+    means = log.rows.filter(pl.col("lead") != pl.col("later")).group_by("position").agg(pl.col("value").mean())
+    by_position = dict(means.iter_rows())
+    assert by_position[4] - by_position[1] == pytest.approx(ALONE, abs=0.005)
+    families = log.frame("families")
+    assert set(families["verdict"]) == {"fair"}
+    assert set(families.filter(plan="en:de")["against"]) == {2}
+    [row] = log.verdicts.iter_rows(named=True)
+    left_out = "in mixed plans position 1 is not compared with later positions, which are in another language"
+    if plans == MIXED:
+        assert row["verdict"] == "inconclusive"
+        assert row["sentence"] == (
+            f"inconclusive: fair within ±0.02 from position 2 on in all 2 families of documents; {left_out}; "
+            "documents in one language would compare position 1 (languages en, de)"
+        )
+    else:
+        assert row["verdict"] == "fair"
+        assert row["sentence"] == f"fair within ±0.02 in all 4 families of documents; {left_out}"
+    assert log.view.cards[0].badge == row["verdict"]
+
+
+def test_later_positions_of_a_mixed_plan_are_compared(tmp_path: Path) -> None:
+    """They are in one language: the last loses 0.08 and is compared with the second."""
+    log = simulated_log(tmp_path / "run", [order_free(("en", "de"), drop=0.08)])
+    [row] = log.verdicts.iter_rows(named=True)
+    assert row["verdict"] == "biased"
+    assert row["sentence"].startswith("biased: position 4 is 0.08 less represented than position 2 [")
+    assert "; position 1 (en) is not compared with later positions (de)" in row["sentence"]
+    by_set = log.rows.pivot(on="position", index="set", values="value", aggregate_function="mean")
+    difference = (by_set["4"] - by_set["2"]).to_numpy()
+    found = log.frame("families").row(0, named=True)
+    assert found["estimate"] == pytest.approx(difference.mean(), abs=1e-12)
+    # Twelve equal sets: a paired t-test.
+    stats = pytest.importorskip("scipy.stats")
+    interval = stats.ttest_1samp(difference, 0).confidence_interval()
+    assert (found["low"], found["high"]) == pytest.approx((interval.low, interval.high), rel=1e-7)
+    uneven = log.frame("unevenness").row(0, named=True)
+    means = log.frame("means")["estimate"].to_list()[1:]
+    assert uneven["spread_estimate"] == pytest.approx(max(means) - min(means), abs=1e-12)
+    assert uneven["first_last_estimate"] is None
+
+
+def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
+    tables = [
+        order_free(plan, drop=drop, treatment=name)
+        for name, drop in (("none", 0.06), ("paper", 0.0))
+        for plan in MIXED
+    ]
+    log = simulated_log(tmp_path / "run", tables, ["none", "paper"])
+    text = " ".join(shown(log).split())
+    page = save_page([log], tmp_path / "page.html").read_text("utf-8")
+    said = json.loads(json.dumps(log.to_dict(), allow_nan=False))
+    for words in (text, page, json.dumps(said, ensure_ascii=False)):
+        assert "less represented than position 2" in words
+        assert "than position 1" not in words
+        assert "is the only segment in its language" in words
+    spreads, coefficients = compare(log, None)
+    for one in spreads.frame.iter_rows(named=True):
+        assert (one["first_spread"], one["second_spread"]) == pytest.approx((0.06, 0.0), abs=0.01)
+        assert one["from_position"] == 2
+    assert any("position 1 is in another language" in note for note in spreads.notes)
+    assert any("difference of languages as well as of positions" in note for note in coefficients.notes)
+    [position] = log.frame("joint").filter(effect="position", treatment="none")["reason"]
+    assert "no language occurs at every position in the same company" in position
+    assert "alone in its language at 1; not alone at 2, 3, 4" in position
+    language = log.frame("joint").filter(effect="language", treatment="paper")["estimate"]
+    # English against German, both alone at 1 and not alone later.
+    np.testing.assert_allclose(language, -0.16, atol=0.005)
+
+
+def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
+    """The joint model separates them over both plans: each language is alone at either position."""
+    tables = [order_free(plan, n=2, treatment=name) for name in ("none", "paper") for plan in MIXED]
+    log = simulated_log(tmp_path / "run", tables, ["none", "paper"])
+    assert set(log.frame("families")["verdict"]) == {"not compared"}
+    assert log.frame("families")["estimate"].to_list() == [None] * 4
+    assert "unevenness" not in log.view.frames
+    assert "changes" not in log.view.frames
+    row = log.verdicts.row(0, named=True)
+    assert row["verdict"] == "inconclusive"
+    assert row["sentence"].startswith("inconclusive: in mixed plans position 1 is not compared with later positions")
+    assert row["sentence"].endswith("documents in one language would compare position 1 (languages en, de)")
+    effect = log.frame("joint").filter(effect="position", treatment="none").row(0, named=True)
+    assert effect["averaged_over"] == "de (mixed), en (mixed)"
+    assert effect["estimate"] == pytest.approx(0, abs=0.005)
+    [table] = compare(log, None)
+    assert table.brief
+    assert "not compared" in " ".join(shown(log).split())
+    json.dumps(log.to_dict(), allow_nan=False)
+    save_page([log], tmp_path / "page.html")
+
+
+def test_monolingual_and_mixed_documents_are_not_averaged_into_one_cell(tmp_path: Path) -> None:
+    """English also leads German documents, where it is alone: that is no part of English against German."""
+    plans: list[Plan] = [*MONOLINGUAL, ("en", "de")]
+    log = simulated_log(tmp_path / "run", [order_free(plan) for plan in plans])
+    joint = log.frame("joint")
+    language = joint.filter(effect="language")
+    assert language.select("language", "against").rows() == [("en", "de")]
+    # Together, position 1 would show English lower by another 0.05.
+    np.testing.assert_allclose(language["estimate"], -0.16, atol=0.005)
+    means = {
+        (one["language"], one["plans"]): one["estimate"] for one in joint.filter(effect="mean", position=1).to_dicts()
+    }
+    assert means["en", "monolingual"] - means["en", "mixed"] == pytest.approx(ALONE, abs=0.005)
+    [heat] = [chart for chart in log.view.charts() if isinstance(chart, HeatMap)]
+    assert [name for name, _ in heat.rows] == ["de", "en", "en (mixed)", "de (mixed)"]
+
+
+# --- lengths
+
+
+@pytest.mark.parametrize(("shortest", "hardly"), [(40, "do not vary"), (39, "vary by only 0.7 %")])
+def test_lengths_that_do_not_vary_leave_the_other_answers(tmp_path: Path, shortest: int, hardly: str) -> None:
+    """As with openings of 40 tokens, of which one set's may have 39: languages are compared, and lengths are not.
+
+    One in twelve is shorter by log(40/39): a standard deviation of √(1/12 · 11/12) · 0.0253 = 0.0070.
+    """
+    tokens = pl.when(pl.col("set") == 0).then(shortest).otherwise(40).cast(pl.Int32).alias("tokens")
+    tables = [order_free(plan).with_columns(tokens) for plan in MONOLINGUAL]
+    log = simulated_log(tmp_path / "run", tables)
+    joint = log.frame("joint")
+    np.testing.assert_allclose(joint.filter(effect="language")["estimate"], -0.16, atol=0.005)
+    [length] = joint.filter(effect="log_tokens").to_dicts()
+    assert length["estimate"] is None
+    assert length["reason"] == (
+        f"segment lengths {hardly} within a language, so the effect of length is not estimated"
+    )
+    assert length["reason"] in log.to_dict()["notes"]
+    text = " ".join(shown(log).split())
+    page = save_page([log], tmp_path / "page.html").read_text("utf-8")
+    for words in (text, page):
+        assert length["reason"] in words
+        assert "language against de: en −0.16" in words
+        assert "the effect of length is not estimated" in words
+        assert "omit" not in words
+        assert "mean length of a segment" not in words
+
+
+def test_reports_of_one_size_say_how_lengths_were_treated(tmp_path: Path) -> None:
+    """Where they vary, the heat map is at the mean length, and the note is absent."""
+    log = simulated_log(tmp_path / "run", [order_free(plan) for plan in MONOLINGUAL])
+    assert not any("length" in note for note in summarize(log).notes)
+    [heat] = [chart for chart in log.view.charts() if isinstance(chart, HeatMap)]
+    assert heat.caption.endswith("at the mean length of a segment.")
