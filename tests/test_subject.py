@@ -116,6 +116,18 @@ def test_a_model_that_comes_in_tiles_reads_what_it_is_set_to(tmp_path: Path) -> 
     assert further.reading([none]).counter.window == 300
 
 
+def test_runs_are_measured_again_only_where_the_rule_has_changed(make_tiny: Make) -> None:
+    """`retrieval` gives the pooled last token 1/m beside the original mass of the first, which 0.1.0 did not."""
+    for pooling, names, marked in (
+        ("lasttoken", ["none", "retrieval"], True),
+        ("lasttoken", ["none", "paper", "retrieval-2026-06"], False),
+        ("cls", ["none", "retrieval"], False),
+    ):
+        subject = open_subject(make_tiny("bert", pooling))
+        plain, made = subject.reading(as_treatments(["none"])), subject.reading(as_treatments(names))
+        assert (made.decisive != plain.decisive) == marked, (pooling, names)
+
+
 def test_loading_is_for_names(make_tiny: Make) -> None:
     with pytest.raises(DesignError, match="dtype is for a model that is given by its name") as caught:
         open_subject(make_tiny(), loading=Loading(dtype="bfloat16"))

@@ -20,7 +20,7 @@ from fairspan.encoding.window import cutting
 from fairspan.errors import EncodingError, UnsupportedModel
 from fairspan.model.build import calibrate
 from fairspan.model.segments import SegmentedText
-from fairspan.model.transformer import calibrated_transformers
+from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
 ENGINE = 2
@@ -70,7 +70,7 @@ class ModelEncoder:
         self.model = cutting(calibrate(model, calibration) if calibration.acts_on(side) else model, self.window)
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "none" leaves it so.
-        acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
+        acting = [_identity_of(module) for module in calibrated_transformers(self.model)]
         # Only what differs from a document in plain baskets is named, so that vectors stored before are found.
         others = [] if (side, by_segments) == ("document", False) else [side, by_segments]
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, *others], sort_keys=True)
@@ -167,6 +167,13 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
             f"retention compares tokens with whole vectors, and this model changes the space between them "
             f"({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): omit retention."
         )
+
+
+def _identity_of(module: CalibratedTransformer) -> dict[str, Any]:
+    """What decides a calibrated module's numbers, besides its weights."""
+    # Equal shares beside others were computed in another way before; all other vectors stored then are found.
+    renewed = {"equal": "1/m"} if module.calibration.reserves_equal(module.site.pooling) else {}
+    return {**module.calibration.to_dict(), **renewed}
 
 
 def _own_tokens(features: dict[str, Any], number: int, count: int, text: Text) -> torch.Tensor:

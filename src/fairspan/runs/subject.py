@@ -19,6 +19,7 @@ from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.last_two import last_two
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
+from fairspan.model.pooling import poolings_in
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.whitening import refuse_truncated
 from fairspan.runs.bases import Embed, Treated, treat
@@ -94,7 +95,17 @@ class Subject:
     def decisive(self) -> list[Any]:
         """What of it decides a result, and so the name of a run."""
         known = [self.name, self.fingerprint, self.calibrations, dict(self.prompts)]
-        return [*known, self.counter.window, self.similarity]
+        return [*known, self.counter.window, self.similarity, *self._renewed]
+
+    @property
+    def _renewed(self) -> list[str]:
+        """A mark for rules whose numbers earlier versions computed in another way; other runs keep their names."""
+        if not isinstance(self.model, SentenceTransformer):
+            return []
+        acting = [module.calibration for module in calibrated_transformers(self.model)]
+        acting += [treatment.calibration for treatment in self.treatments]
+        reserving = any(one.reserves_equal(how) for one in acting for how in poolings_in(self.model))
+        return ["equal is 1/m"] if reserving else []
 
     @property
     def description(self) -> dict[str, Any]:
