@@ -83,7 +83,7 @@ def _tokenizer(model: str) -> tuple[Any, str]:
     from transformers import AutoTokenizer
 
     reasons = []
-    for folder in ("", "0_Transformer"):
+    for folder in ("", "0_Transformer", "0_CalibratedTransformer"):
         try:
             return AutoTokenizer.from_pretrained(model, subfolder=folder), folder
         except (OSError, ValueError, KeyError) as error:
