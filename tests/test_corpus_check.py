@@ -167,5 +167,5 @@ def test_the_command_s_mistakes(tmp_path: Path) -> None:
         run(folder, "--partial", "--sizes", "three")
     with pytest.raises(CorpusError, match=r"sizes must be a whole number of at least 2, got 1"):
         run(folder, "--partial", "--sizes", "1")
-    with pytest.raises(LoadError, match=r"^the tokenizer of .*nothing could not be loaded: "):
+    with pytest.raises(LoadError, match=r"nothing could not be loaded: there is no such folder"):
         run(folder, "--partial", "--model", tmp_path / "nothing")

@@ -27,7 +27,7 @@ from fairspan.encoding.fill import Tally, batches, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.errors import CalibrationError, EncodingError, LoadError, MissingExtra, StoreError, UnsupportedModel
-from fairspan.model import loading
+from fairspan.model import source
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import Loading, load_model
@@ -996,7 +996,7 @@ def test_the_default_model_is_the_package_at_its_full_window(minilm: SentenceTra
 
 
 def test_the_default_model_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    monkeypatch.setattr(source, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'fairspan\[demo\]'"):
         load_model()
 
@@ -1077,8 +1077,10 @@ def test_a_damaged_folder_is_one_line(folder: Path, tmp_path: Path, damage: Call
 
 
 def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:
+    with pytest.raises(LoadError, match=r"^there is no device 'gpu': use cpu, cuda, cuda:1 or mps\.$"):
+        Loading(device="gpu")
     with pytest.raises(LoadError, match="could not be loaded") as error:
-        load_model(str(folder), Loading(device="gpu"))
+        load_model(str(folder), Loading(device="cuda:99"))
     assert "\n" not in str(error.value)
 
 
