@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.cli.options import AsJson, option, whole_numbers, words
+from fairspan.cli.options import AsJson, option, print_json, whole_numbers, words
 from fairspan.errors import LoadError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def check(
     unit = "characters" if model is None else "tokens"
     found = check(corpus, count, whole_numbers("sizes", sizes), window, unit)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
     else:
         _show(found, model)
 

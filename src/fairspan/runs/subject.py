@@ -231,4 +231,13 @@ def open_subject(
             )
         return Subject(name or kind, model, {"document": "", "query": ""})
     prompts = {"document": prompt_of(model, "document"), "query": prompt_of(model, "query")}
-    return Subject(name or str(model.model_card_data.base_model or type(model).__name__), model, prompts, asked)
+    return Subject(name or _name_of(model), model, prompts, asked)
+
+
+def _name_of(model: SentenceTransformer) -> str:
+    """What a model is called that was not loaded by name: as its weights were, or by a hash of them."""
+    loaded = (getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules())
+    card = model.model_card_data
+    named = next((str(one) for one in (card.model_id, *loaded, card.base_model) if one), "")
+    calibrated = any(module.calibration.acts for module in calibrated_transformers(model))
+    return f"{named or f'{type(model).__name__}-{fingerprint(model)[:8]}'}{' (calibrated)' if calibrated else ''}"
