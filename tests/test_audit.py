@@ -444,12 +444,17 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
 
 
 def test_the_log_is_read_back(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
-    log = measured(make_tiny(), treatments=["none", "paper"])
+    model = make_tiny()
+    log = measured(model, treatments=["none", "paper"])
     for place in (tmp_path / "run", str(tmp_path / "run"), tmp_path / "run" / "run.json"):
         found = read_log(place)
         assert found.rows.equals(log.rows)
         assert found.header == json.loads(json.dumps(log.header))
-    assert (found.status, found.model, found.treatments) == ("complete", "SentenceTransformer", ["none", "paper"])
+    assert (found.status, found.model, found.treatments) == (
+        "complete",
+        model[0].model.name_or_path,
+        ["none", "paper"],
+    )
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
 
 

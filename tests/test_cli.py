@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 import fairspan
 from tests.commands import Run
@@ -87,6 +89,51 @@ def test_nothing_is_written_over(run: Run, folder: Path, tmp_path: Path) -> None
 
 def test_a_model_that_is_not_there_is_one_line(run: Run, tmp_path: Path) -> None:
     run("calibrate", tmp_path / "nowhere", tmp_path / "out").is_one_line("could not be loaded")
+
+
+def test_a_model_is_written_into_an_empty_folder(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Which may be a volume of its own: it is filled, not replaced."""
+    (tmp_path / "fair").mkdir()
+    identity = (tmp_path / "fair").stat().st_ino
+    assert run("calibrate", folder, tmp_path / "fair", "--preset", "paper").code == 0
+    assert (tmp_path / "fair").stat().st_ino == identity
+    assert not [file for file in (tmp_path / "fair").iterdir() if file.name.startswith(".")]
+    assert fairspan.load(tmp_path / "fair").encode("w1").shape == (32,)
+
+
+@pytest.mark.parametrize("out", ["file/fair", "file/a/b", "x" * 300])
+def test_a_place_that_cannot_be_is_one_line(run: Run, folder: Path, tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").write_text("keep", encoding="utf-8")
+    run("calibrate", folder, tmp_path / out).is_one_line("cannot be written")
+    assert [file.name for file in tmp_path.rglob("*")] == ["file"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EROFS, "Read-only file system"),
+        RuntimeError("I/O error: No space left on device (os error 28)\nand more"),
+    ],
+    ids=lambda error: type(error).__name__ + str(getattr(error, "errno", "")),
+)
+def test_nothing_is_left_of_a_model_that_cannot_be_written(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, there: bool
+) -> None:
+    """The disk is full, or turns out to be read-only, after the first files were written."""
+
+    def fails(self: Pooling, path: str, *args: object, **options: object) -> None:
+        assert Path(path).parent.joinpath("0_CalibratedTransformer", "model.safetensors").exists()
+        raise error
+
+    monkeypatch.setattr(Pooling, "save", fails)
+    out = tmp_path / "new" / "fair"
+    if there:
+        out.mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    run("calibrate", folder, out).is_one_line(f"{out} cannot be written: ")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_help_has_examples_and_the_version_is_told() -> None:

@@ -27,7 +27,7 @@ from fairspan.encoding.fill import Tally, batches, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.errors import CalibrationError, EncodingError, LoadError, MissingExtra, StoreError, UnsupportedModel
-from fairspan.model import loading
+from fairspan.model import source
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import Loading, load_model
@@ -746,6 +746,31 @@ def test_keys_are_the_same_where_vectors_are(make_tiny: Make) -> None:
     assert encoder_of(fairspan.calibrate(model, "paper")).key(text) == encoder_of(model, "paper").key(text)
 
 
+def test_only_keys_of_equal_shares_beside_others_are_new(make_tiny: Make) -> None:
+    """The key is written out as 0.1.0 made it: it goes on being used, except where the vectors have changed."""
+
+    def key_before(model: SentenceTransformer, calibration: Calibration) -> bytes:
+        identity = json.dumps([2, fingerprint(model), [calibration.to_dict()], ""], sort_keys=True)
+        digest = hashlib.sha256()
+        for part in (identity, "w2 w3"):
+            digest.update(len(part.encode()).to_bytes(8, "little") + part.encode())
+        return digest.digest()
+
+    mixed = Calibration(bos="equal", eos=0.2)
+    new = {("lasttoken", "retrieval"), ("cls", "mixed"), ("mean", "mixed"), ("lasttoken", "mixed")}
+    for pooling in ("cls", "mean", "lasttoken"):
+        model = make_tiny("bert", pooling)
+        for name, calibration in {
+            **PRESETS,
+            "mixed": mixed,
+            "idle": mixed.but(strength=0.0, temperature=0.5),
+        }.items():
+            if name == "none":
+                continue
+            made = encoder_of(model, calibration).key(Text("w2 w3", 4))
+            assert (made != key_before(model, calibration)) == ((pooling, name) in new), (pooling, name)
+
+
 def test_a_calibrated_model_stays_so_under_none_and_can_be_calibrated_anew(make_tiny: Make) -> None:
     model = make_tiny("bert", "cls")
     calibrated, text = fairspan.calibrate(model, "paper", basket_size=8), Text(words(40), 42)
@@ -971,7 +996,7 @@ def test_the_default_model_is_the_package_at_its_full_window(minilm: SentenceTra
 
 
 def test_the_default_model_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "find_spec", lambda name: None)
+    monkeypatch.setattr(source, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'fairspan\[demo\]'"):
         load_model()
 
@@ -1052,8 +1077,10 @@ def test_a_damaged_folder_is_one_line(folder: Path, tmp_path: Path, damage: Call
 
 
 def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:
+    with pytest.raises(LoadError, match=r"^there is no device 'gpu': use cpu, cuda, cuda:1 or mps\.$"):
+        Loading(device="gpu")
     with pytest.raises(LoadError, match="could not be loaded") as error:
-        load_model(str(folder), Loading(device="gpu"))
+        load_model(str(folder), Loading(device="cuda:99"))
     assert "\n" not in str(error.value)
 
 

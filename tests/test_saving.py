@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Router
 from torch import nn
-from transformers import AutoModel
+from transformers import AutoConfig, AutoModel, AutoProcessor, AutoTokenizer
 
 import fairspan
 from fairspan.model.transformer import calibrated_transformers
@@ -30,6 +31,8 @@ Loader = Callable[..., SentenceTransformer]
 
 TEXTS = [words(count, seed) for seed, count in enumerate((40, 3, 80, 16, 1))]
 REFERENCE = "fairspan.model.CalibratedTransformer"
+# Where a saved model has its transformer and tokenizer.
+PART = "0_CalibratedTransformer"
 
 
 def plain_loader(path: Path, **options: Any) -> SentenceTransformer:
@@ -261,16 +264,66 @@ def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) 
 
 
 @pytest.mark.parametrize("name", ["bert-cls", "mpnet-mean", "qwen3-lasttoken-left"])
-def test_the_folder_holds_the_plain_checkpoint(saved: dict[str, Saved], make_tiny: Make, name: str) -> None:
-    """transformers by itself reads the saved weights, with the class and attention of before."""
+def test_a_subfolder_holds_the_plain_checkpoint(saved: dict[str, Saved], make_tiny: Make, name: str) -> None:
+    """transformers by itself reads the saved weights from there, with the class and attention of before."""
     original = MODELS[name][0](make_tiny)[0].model
-    model = AutoModel.from_pretrained(saved[name].folder)
+    model = AutoModel.from_pretrained(saved[name].folder, subfolder=PART)
     assert type(model) is type(original)
     assert model.config._attn_implementation == original.config._attn_implementation
     for key, weight in original.state_dict().items():
         assert torch.equal(model.state_dict()[key], weight), key
-    assert "fairspan" not in (saved[name].folder / "config.json").read_text()
+    assert "fairspan" not in (saved[name].folder / PART / "config.json").read_text()
     assert [file.name for file in saved[name].folder.rglob("*") if file.suffix in (".bin", ".py", ".pkl")] == []
+
+
+@pytest.mark.parametrize("kind", [AutoModel, AutoConfig, AutoTokenizer, AutoProcessor])
+@pytest.mark.parametrize("name", MODELS)
+def test_what_cannot_calibrate_finds_nothing_at_the_root(saved: dict[str, Saved], name: str, kind: Any) -> None:
+    """The plain model would come from there without a word; so would it in servers, which look for the same files."""
+    with pytest.raises((ValueError, OSError)):
+        kind.from_pretrained(saved[name].folder)
+    at_root = {file.name for file in saved[name].folder.iterdir() if file.is_file() and file.suffix != ".npz"}
+    own = {"config_sentence_transformers.json", "modules.json", "README.md", "CALIBRATED.md"}
+    assert at_root == (own | {"router_config.json"} if name == "router" else own)
+
+
+def as_before(saved: Saved, folder: Path, reference: str) -> Path:
+    """The layout of fairspan 0.1: the transformer's files at the root."""
+    shutil.copytree(saved.folder, folder)
+    for file in (folder / PART).iterdir():
+        file.rename(folder / file.name)
+    (folder / PART).rmdir()
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([{**modules[0], "path": "", "type": reference}, *modules[1:]]))
+    return folder
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("reference", [REFERENCE, "fairspan.calibrated.CalibratedTransformer"])
+@pytest.mark.parametrize("name", ["bert-cls", "modernbert-tiles", "dense"])
+def test_a_folder_of_before_loads_and_is_saved_as_today(
+    saved: dict[str, Saved], tmp_path: Path, name: str, reference: str, load: Loader
+) -> None:
+    folder = as_before(saved[name], tmp_path / "before", reference)
+    AutoModel.from_pretrained(folder)  # the premise: today's layout is there so that this fails
+    loaded = load(folder)
+    assert_same_vectors(loaded, saved[name].model)
+    assert loaded.max_seq_length == saved[name].model.max_seq_length
+    loaded.save_pretrained(str(tmp_path / "again"), create_model_card=False)
+    assert not (tmp_path / "again" / "config.json").exists()
+    assert_same_vectors(load(tmp_path / "again"), saved[name].model)
+
+
+def test_a_calibrated_model_is_not_saved_beside_a_checkpoint(
+    saved: dict[str, Saved], make_tiny: Make, tmp_path: Path
+) -> None:
+    """The folder of the plain model, or one of before, would go on giving the plain model to everybody else."""
+    make_tiny().save_pretrained(str(tmp_path / "plain"), create_model_card=False)
+    for folder in (tmp_path / "plain", as_before(saved["bert-cls"], tmp_path / "before", REFERENCE)):
+        kept = {file: file.read_bytes() for file in folder.rglob("*.safetensors")}
+        with pytest.raises(fairspan.LoadError, match="holds a checkpoint at its root"):
+            saved["bert-cls"].model.save_pretrained(str(folder), create_model_card=False)
+        assert {file: file.read_bytes() for file in folder.rglob("*.safetensors")} == kept
 
 
 def test_sentence_transformers_asks_for_trust_before_it_loads_one(saved: dict[str, Saved]) -> None:
@@ -337,9 +390,10 @@ def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "path", list(sys.path))
     folder, marker = tmp_path / "model", tmp_path / "marker"
     fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(folder), create_model_card=False)
-    (folder / "fairspan").mkdir()
-    for name in ("fairspan", "calibrated", "modeling_evil", "CalibratedTransformer", "fairspan/calibrated"):
-        (folder / f"{name}.py").write_text(TRAP.format(marker=str(marker)))
+    for place in (folder, folder / PART):
+        (place / "fairspan").mkdir()
+        for name in ("fairspan", "calibrated", "modeling_evil", "CalibratedTransformer", "fairspan/calibrated"):
+            (place / f"{name}.py").write_text(TRAP.format(marker=str(marker)))
     return Trapped(folder, marker)
 
 
@@ -379,7 +433,7 @@ def test_code_in_the_folder_is_not_run_where_transformers_has_its_own(
 ) -> None:
     """The model loads with transformers' own classes, though the user trusted the folder."""
     for file, fields in changes.items():
-        edit(trapped.folder / file, **fields)
+        edit(trapped.folder / PART / file, **fields)
     loaded = load(trapped.folder)
     assert not trapped.marker.exists()
     assert_same_vectors(loaded, fairspan.calibrate(make_tiny(), basket_size=16))
@@ -399,7 +453,7 @@ def test_code_in_the_folder_is_not_run_where_transformers_has_its_own(
 def test_a_folder_that_needs_its_own_code_is_refused(trapped: Trapped, changes: dict[str, Any], load: Loader) -> None:
     """Where transformers has no class of its own, nothing is run and the message says why."""
     for file, fields in changes.items():
-        edit(trapped.folder / file, **fields)
+        edit(trapped.folder / PART / file, **fields)
     with pytest.raises((fairspan.LoadError, ValueError), match="contains custom code") as refusal:
         load(trapped.folder)
     assert not trapped.marker.exists()
@@ -412,8 +466,8 @@ def test_a_folder_that_needs_its_own_code_is_refused(trapped: Trapped, changes: 
 @pytest.mark.parametrize("load", LOADERS)
 def test_trust_handed_on_by_keyword_runs_no_code_either(trapped: Trapped, load: Loader, kind: str) -> None:
     """`load` says "never, trusted or not", so also not by the keywords that it passes on."""
-    edit(trapped.folder / "config.json", auto_map={**MODEL_MAP, **TOKENIZER_MAP})
-    edit(trapped.folder / "tokenizer_config.json", auto_map=TOKENIZER_MAP)
+    edit(trapped.folder / PART / "config.json", auto_map={**MODEL_MAP, **TOKENIZER_MAP})
+    edit(trapped.folder / PART / "tokenizer_config.json", auto_map=TOKENIZER_MAP)
     with suppress(fairspan.LoadError, ValueError):  # to refuse is as good as to ignore it
         load(trapped.folder, **{kind: dict(TRUST)})
     assert not trapped.marker.exists()
@@ -446,7 +500,7 @@ def test_a_folder_cannot_have_a_kernel_of_its_choice_fetched_and_run(
 
     monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", record)
     fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(tmp_path), create_model_card=False)
-    edit(tmp_path / file, **fields)
+    edit(tmp_path / PART / file, **fields)
     with suppress(fairspan.LoadError):  # to refuse is as good as to ignore it
         load(tmp_path)
     assert ("evil/kernel", True) not in asked
@@ -475,16 +529,16 @@ def test_pickled_weights_are_never_read(make_tiny: Make, tmp_path: Path, load: L
     """A folder without safetensors is refused, whatever it or the caller asks for."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
     fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(folder), create_model_card=False)
-    (folder / "model.safetensors").unlink()
-    write_pickle(folder / "pytorch_model.bin", marker)
-    edit(folder / "sentence_bert_config.json", **asked)
+    (folder / PART / "model.safetensors").unlink()
+    write_pickle(folder / PART / "pytorch_model.bin", marker)
+    edit(folder / PART / "sentence_bert_config.json", **asked)
     with pytest.raises((fairspan.LoadError, OSError), match="safetensors") as refusal:
         load(folder, **asked)
     assert not marker.exists()
     if load is own_loader:
         assert isinstance(refusal.value, fairspan.LoadError)
         assert "pytorch_model.bin" in str(refusal.value)
-    pickle.loads((folder / "pytorch_model.bin").read_bytes())
+    pickle.loads((folder / PART / "pytorch_model.bin").read_bytes())
     assert marker.exists()  # the premise: reading it would have been noticed
 
 
@@ -574,7 +628,7 @@ def test_a_damaged_calibration_is_one_clear_message(
 ) -> None:
     """A folder edited by hand gives an error of fairspan's own, and never a calibration that nobody wrote."""
     saved["bert-cls"].model.save_pretrained(str(tmp_path), create_model_card=False)
-    (tmp_path / "sentence_bert_config.json").write_text(written)
+    (tmp_path / PART / "sentence_bert_config.json").write_text(written)
     with pytest.raises(fairspan.FairspanError, match=said):
         fairspan.load(tmp_path)
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import typer
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer, models
 
 import fairspan
 from fairspan.calibration.treatment import as_treatments
@@ -40,6 +42,27 @@ def test_a_model_as_it_is_a_name_and_a_folder(make_tiny: Make, tmp_path: Path) -
     assert given.decisive[1:] == loaded.decisive[1:]
     assert given.description == {**loaded.description, "name": "mine"}
     assert given.counter.window == 512
+
+
+def test_models_that_are_given_as_objects_have_different_names(make_tiny: Make, tmp_path: Path) -> None:
+    """As their weights were loaded; a card that names one goes first; a hash of the weights where nothing does."""
+    model = make_tiny("bert", "mean")
+    for name in ("one", "other"):
+        model.save_pretrained(str(tmp_path / name), create_model_card=False)
+        loaded = SentenceTransformer(str(tmp_path / name), device="cpu")
+        assert open_subject(loaded).name == str(tmp_path / name)
+        assert open_subject(fairspan.calibrate(loaded, "paper")).name == f"{tmp_path / name} (calibrated)"
+        assert open_subject(fairspan.calibrate(loaded, "none")).name == str(tmp_path / name)
+    loaded.model_card_data.model_id = "owner/model"
+    assert open_subject(loaded).name == "owner/model"
+    names = []
+    for words in (["w1", "w2"], ["w1", "w3"]):
+        tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, words[0]))
+        embedding = StaticEmbedding(tokenizer, embedding_weights=np.eye(2, dtype=np.float32))
+        unnamed = SentenceTransformer(modules=[embedding], device="cpu")
+        names.append(open_subject(unnamed).name)
+        assert names[-1] == f"SentenceTransformer-{fingerprint(unnamed)[:8]}"
+    assert names[0] != names[1]
 
 
 def test_the_default_model_has_one_name() -> None:
@@ -114,6 +137,18 @@ def test_a_model_that_comes_in_tiles_reads_what_it_is_set_to(tmp_path: Path) -> 
     assert loaded.reading([none]).counter.window == 100
     further = open_subject(str(tmp_path / "tiled"), loading=Loading(window=300))
     assert further.reading([none]).counter.window == 300
+
+
+def test_runs_are_measured_again_only_where_the_rule_has_changed(make_tiny: Make) -> None:
+    """`retrieval` gives the pooled last token 1/m beside the original mass of the first, which 0.1.0 did not."""
+    for pooling, names, marked in (
+        ("lasttoken", ["none", "retrieval"], True),
+        ("lasttoken", ["none", "paper", "retrieval-2026-06"], False),
+        ("cls", ["none", "retrieval"], False),
+    ):
+        subject = open_subject(make_tiny("bert", pooling))
+        plain, made = subject.reading(as_treatments(["none"])), subject.reading(as_treatments(names))
+        assert (made.decisive != plain.decisive) == marked, (pooling, names)
 
 
 def test_loading_is_for_names(make_tiny: Make) -> None:

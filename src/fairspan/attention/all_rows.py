@@ -13,7 +13,7 @@ from torch import Tensor
 from fairspan.attention.baskets import BOS, EOS, Baskets
 from fairspan.attention.bias import additive, hides_only_padding, rows_of
 from fairspan.attention.pooled_row import accumulate
-from fairspan.attention.shares import SpecialShares, kept_scale
+from fairspan.attention.shares import SpecialShares, kept_scale, one_of
 
 # Bounds the scores of one block of rows against one basket, where they have to be written out.
 _SCORES_AT_A_TIME = 2**17
@@ -103,25 +103,29 @@ def _mix(
     query: Tensor, pieces: Iterable[Piece], scale: float, special: SpecialShares, strength: Tensor | None
 ) -> Tensor:
     """Σ_b share_b · softmax(q·K_b) V_b for one block of rows, with the shares of `shares.basket_shares`."""
-    fixed_slots = dict(special.slots(float))
-    kept_slots = {slot for slot, _ in special.slots("original")}
-    need_mass = strength is not None or special.need_mass
+    need_mass = strength is not None or bool(special.original)
     dtype = accumulate(query[:0]).dtype
     column = query.new_zeros((query.shape[0], 1, query.shape[2], 1), dtype=dtype)
 
     equal, sharers = query.new_zeros(query.shape, dtype=dtype), column
-    fixed, fixed_share = torch.zeros_like(equal) if fixed_slots else None, column
+    fixed, fixed_share = torch.zeros_like(equal) if special.fixed else None, column
     plain = _PlainAttention(equal) if need_mass else None
     kept: list[tuple[Tensor, Tensor]] = []
+    one: list[tuple[Tensor, Tensor]] = []
+    reserving = column
     for piece in pieces:
         out, log_mass = restricted_attention(query, piece.key, piece.value, piece.bias, scale)
         out = accumulate(out)
         present = torch.ones_like(column[:1, :, :1]) if piece.present is None else piece.present.to(dtype)
-        if piece.slot in fixed_slots and fixed is not None:
-            share = fixed_slots[piece.slot] * present
+        if piece.slot in (*special.fixed, *special.reserved_equal, *special.original):
+            reserving = reserving + present
+        if piece.slot in special.fixed and fixed is not None:
+            share = special.fixed[piece.slot] * present
             fixed.addcmul_(out, share)
             fixed_share = fixed_share + share
-        elif piece.slot in kept_slots:
+        elif piece.slot in special.reserved_equal:
+            one.append((out, present))
+        elif piece.slot in special.original:
             kept.append((out, log_mass.masked_fill(present == 0, -torch.inf)))
         elif piece.present is None:
             equal.add_(out)
@@ -133,6 +137,10 @@ def _mix(
             plain.add(out, log_mass, None if piece.present is None else present)
 
     target, reserved = fixed, fixed_share
+    for out, present in one:
+        share = one_of(sharers + reserving, 1 - reserved) * present
+        target = out * share if target is None else target.addcmul(out, share)
+        reserved = reserved + share
     if plain is not None and kept:
         masses = [plain.share_of(log_mass) for _, log_mass in kept]
         kept_mass = torch.stack(masses).sum(dim=0)

@@ -41,10 +41,11 @@ class Calibration:
             for CLS and last-token pooling, "all" otherwise).
         strength: 0 leaves the basket masses as they are, 1 makes them equal, between them a mixture.
         bos, eos: what becomes of the first and the last token of a text. "basket": it lies in the neighbouring
-            content basket. Otherwise it has a basket of its own that holds an "equal" share like any other, its
-            "original" mass, or a fixed share given as a number. "auto" gives the pooled token and the first token
-            of a CLS or last-token model an "equal" basket of their own and leaves all others in a "basket";
-            "auto-original" does the same with "original" where "auto" says "equal".
+            content basket. Otherwise it has a basket of its own that holds an "equal" share, 1/m of m baskets, its
+            "original" mass, or a fixed share given as a number; content baskets divide the rest. "auto"
+            gives the pooled token and the first token of a CLS or last-token model an "equal" basket of their own
+            and leaves all others in a "basket"; "auto-original" does the same with "original" where "auto" says
+            "equal".
         short_texts: what happens to texts that fill no basket: "calibrate" them too, "leave" them as they are, or
             "ramp" the strength up from 0 for an empty text to full for one full basket.
         temperature: divides the attention scores before the softmax, above 0 and at most 1. A number, a
@@ -216,6 +217,11 @@ class Calibration:
         if eos in own:
             eos = own[str(eos)] if pooling == "lasttoken" else "basket"
         return bos, eos
+
+    def reserves_equal(self, pooling: Pooling) -> bool:
+        """Whether a special token holds an equal share beside one that holds another."""
+        special = self.special_baskets(pooling)
+        return self.strength > 0 and "equal" in special and not {*special} <= {"equal", "basket"}
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with the version of its layout."""

@@ -12,6 +12,7 @@ from fairspan.cli.collapse import collapse
 from fairspan.cli.compare import compare
 from fairspan.cli.evaluate import evaluate
 from fairspan.cli.inspect import inspect
+from fairspan.cli.plain import write_plainly
 from fairspan.cli.report import report
 from fairspan.errors import FairspanError
 
@@ -45,6 +46,7 @@ def root(
 
 def main() -> None:
     """The `fairspan` command."""
+    write_plainly()
     try:
         app()
     except FairspanError as error:

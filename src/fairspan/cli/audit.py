@@ -108,7 +108,7 @@ def _run_all(
     planned: list[PlannedAudit], settings: dict[str, Any], *, picture: Path | None, dry_run: bool, as_json: bool
 ) -> list[RunLog]:
     """Run audits one after another. A failed one is reported in one line, and the others go on."""
-    from fairspan.model.loading import DEFAULT_MODEL
+    from fairspan.model.source import DEFAULT_MODEL
 
     results: list[RunLog | dict[str, Any]] = []
     failed = 0
@@ -137,18 +137,23 @@ def _run_one(
     """The log, or the forecast."""
     from rich.console import Console
 
-    from fairspan.cli.showing import save_picture
-    from fairspan.model.loading import Loading
+    from fairspan.cli.checking import check_audit, check_model
+    from fairspan.cli.showing import save_picture, say_loading
+    from fairspan.model.source import Loading
     from fairspan.report.terminal import print_view
+    from fairspan.studies.audit.spec import make_spec
+
+    spec, progress, console = make_spec(**planned.fields), settings["progress"], Console()
+    check_audit(spec)
+    check_model(planned.model, {**settings, **planned.loading})
+    say_loading(progress, planned.model)
     from fairspan.runs.runner import RunOptions
     from fairspan.runs.subject import open_subject
     from fairspan.studies.audit.forecast import forecast
     from fairspan.studies.audit.prepare import prepare
     from fairspan.studies.audit.run import run
-    from fairspan.studies.audit.spec import make_spec
 
-    spec, options = make_spec(**planned.fields), RunOptions(**settings)
-    progress, console = options.progress, Console()
+    options = RunOptions(**settings)
     subject = open_subject(planned.model, loading=Loading(**planned.loading), progress=progress)
     prepared = prepare(subject, spec, progress)
     if dry_run:

@@ -9,7 +9,7 @@ import typer
 
 from fairspan.calibration.calibration import PRESETS, as_calibration
 from fairspan.cli.options import AsJson, option, typed
-from fairspan.errors import CalibrationError, LoadError
+from fairspan.errors import CalibrationError, LoadError, require_whole
 
 
 def calibrate(
@@ -55,19 +55,26 @@ def calibrate(
 
         fairspan calibrate my-model my-model-fair --basket-size 64 --layers 3,4,5 --temperature 0.9
     """
-    from fairspan.model.build import calibrate
-    from fairspan.model.loading import Loading, load_model
+    from fairspan.cli.checking import require_folder
+    from fairspan.model.source import Loading, find_model
 
     given = typed(context, "model", "out", "preset")
     given |= {name: _READERS[name](given[name]) for name in _READERS if name in given}
     given.pop("max_seq_length", None)
     calibration = as_calibration(preset or ("paper" if _OF_BASKETS & set(given) else "tiles"), **given)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    require_folder(out)
+    if out.exists() and any(out.iterdir()):
         raise LoadError(f"{out} exists and is not an empty folder: choose another, or remove it.")
+    if max_seq_length is not None:
+        require_whole("max_seq_length", max_seq_length, kind=CalibrationError)
+    find_model(model)
     typer.echo(f"loading {model} …", err=True)
+    from fairspan.model.build import calibrate
+    from fairspan.model.loading import load_model
+    from fairspan.model.saved import save_whole
+
     loaded = load_model(model, Loading(device="cpu", dtype="auto"))
-    fair = calibrate(loaded, calibration, max_seq_length=max_seq_length)
-    fair.save_pretrained(str(out))
+    save_whole(calibrate(loaded, calibration, max_seq_length=max_seq_length), out)
     if as_json:
         typer.echo(json.dumps({"model": model, "out": str(out), "calibration": calibration.to_dict()}))
     else:

@@ -11,6 +11,7 @@ from fairspan.cli.options import (
     ModelName,
     Prompt,
     RunningOptions,
+    fields_of_study,
     option,
     shared,
     typed,
@@ -63,9 +64,16 @@ def collapse(
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
-    from fairspan.cli.showing import running, show
-    from fairspan.studies.collapse.run import collapse
+    from fairspan.cli.checking import check_collapse, check_model
+    from fairspan.cli.showing import running, say_loading, show
+    from fairspan.studies.collapse.spec import make_collapse
 
+    given = typed(context, "picture")
     with running(picture) as progress:
-        log = collapse(**typed(context, "picture"), progress=progress)
+        check_collapse(make_collapse(**fields_of_study(given)))
+        check_model(model, given)
+        say_loading(progress, model)
+        from fairspan.studies.collapse.run import collapse
+
+        log = collapse(**given, progress=progress)
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

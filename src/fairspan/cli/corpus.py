@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.cli.options import AsJson, option, whole_numbers, words
+from fairspan.cli.options import AsJson, option, print_json, whole_numbers, words
 from fairspan.errors import LoadError
 
 if TYPE_CHECKING:
     from fairspan.corpus.check import CorpusCheck
+    from fairspan.model.source import Source
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 
@@ -60,16 +61,19 @@ def check(
     unit = "characters" if model is None else "tokens"
     found = check(corpus, count, whole_numbers("sizes", sizes), window, unit)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_json(found.to_dict())
     else:
         _show(found, model)
 
 
 def _token_counter(model: str) -> tuple[CountTokens, int | None]:
     """How to count a model's tokens, and how many of them a document may have."""
+    from fairspan.model.source import Source, find_model
+
     typer.echo(f"loading the tokenizer of {model} …", err=True)
-    tokenizer, folder = _tokenizer(model)
-    limit = _max_seq_length(model, folder) or tokenizer.model_max_length
+    source = Source(model) if Path(model).is_dir() else find_model(model)
+    tokenizer, folder = _tokenizer(model, source)
+    limit = source.window or _max_seq_length(source, folder) or tokenizer.model_max_length
     window = limit - tokenizer.num_special_tokens_to_add() if limit < 10**9 else None
 
     def count(texts: Sequence[str]) -> list[int]:
@@ -79,27 +83,27 @@ def _token_counter(model: str) -> tuple[CountTokens, int | None]:
     return count, window
 
 
-def _tokenizer(model: str) -> tuple[Any, str]:
+def _tokenizer(model: str, source: Source) -> tuple[Any, str]:
     from transformers import AutoTokenizer
 
     reasons = []
-    for folder in ("", "0_Transformer"):
+    for folder in ("", "0_Transformer", "0_CalibratedTransformer"):
         try:
-            return AutoTokenizer.from_pretrained(model, subfolder=folder), folder
+            return AutoTokenizer.from_pretrained(source.place, subfolder=folder), folder
         except (OSError, ValueError, KeyError) as error:
             reasons.append(str(error).strip().partition("\n")[0])
     raise LoadError(f"the tokenizer of {model} could not be loaded: {reasons[0]}")
 
 
-def _max_seq_length(model: str, folder: str) -> int | None:
+def _max_seq_length(source: Source, folder: str) -> int | None:
     """The limit that a SentenceTransformer sets below its tokenizer's."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
-    name = "sentence_bert_config.json"
+    name, place = "sentence_bert_config.json", Path(source.place)
     try:
-        local = Path(model).is_dir()
-        file = Path(model, folder, name) if local else Path(hf_hub_download(model, name, subfolder=folder or None))
+        local = place.is_dir()
+        file = place / folder / name if local else Path(hf_hub_download(source.place, name, subfolder=folder or None))
         limit = json.loads(file.read_text(encoding="utf-8")).get("max_seq_length")
     except (EntryNotFoundError, HfHubHTTPError, OSError):
         return None

@@ -6,7 +6,17 @@ from typing import Annotated
 import typer
 
 from fairspan.cli.gate import FailIf, fail_on_runs, read_conditions
-from fairspan.cli.options import AsJson, LoadingOptions, ModelName, Prompt, RunningOptions, option, shared, typed
+from fairspan.cli.options import (
+    AsJson,
+    LoadingOptions,
+    ModelName,
+    Prompt,
+    RunningOptions,
+    fields_of_study,
+    option,
+    shared,
+    typed,
+)
 
 
 @shared(LoadingOptions, RunningOptions)
@@ -92,13 +102,20 @@ def evaluate(
     """
     from dataclasses import replace
 
-    from fairspan.cli.showing import running, show
-    from fairspan.studies.evaluate.run import evaluate
-    from fairspan.studies.evaluate.view import view_of
+    from fairspan.cli.checking import check_evaluation, check_model
+    from fairspan.cli.showing import running, say_loading, show
+    from fairspan.studies.evaluate.spec import make_evaluation
 
     given = typed(context, "picture", "by_length", "fail_if")
     conditions = read_conditions("evaluate", fail_if, given.get("treatments"))
     with running(picture) as progress:
+        asked = fields_of_study(given)
+        check_evaluation(make_evaluation(**asked))
+        check_model(model, given)
+        say_loading(progress, model)
+        from fairspan.studies.evaluate.run import evaluate
+        from fairspan.studies.evaluate.view import view_of
+
         log = evaluate(**given, progress=progress)
     log = replace(log, show=lambda log: view_of(log, lengths=by_length))
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

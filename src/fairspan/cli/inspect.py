@@ -45,16 +45,24 @@ def inspect(
 
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
-    from fairspan.cli.showing import running, show
+    from fairspan.calibration.treatment import as_treatments
+    from fairspan.cli.checking import check_model, require_file
+    from fairspan.cli.showing import running, say_loading, show
     from fairspan.corpus.document_file import STDIN, read_document
     from fairspan.report.render import require_page
-    from fairspan.studies.inspect.run import inspect
 
     if html is not None:
         require_page(html)
+        require_file(html)
     name = "stdin" if file == STDIN else Path(file).name
     with running(picture, kept=False) as progress:
         document, options = read_document(file, borders), typed(context, "file", "picture", "html")
+        if "treatments" in options:
+            as_treatments(options["treatments"])
+        check_model(model, options)
+        say_loading(progress, model)
+        from fairspan.studies.inspect.run import inspect
+
         found = inspect(document=document, name=name, progress=progress, **options)
     show(found, as_json=as_json, picture=picture)
     if html is not None:

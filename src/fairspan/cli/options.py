@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from fairspan.cli.plain import takes_any_text
 from fairspan.errors import DesignError
 
 # Commas inside brackets belong to a value, as in paper+layers=[1,3].
@@ -23,7 +24,8 @@ def option(help: str, *names: str, default: Any = None) -> Any:
 
 def print_json(value: Any) -> None:
     """A result on stdout, for programs."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+    # Escaped, a character stays what it is; written plainly it would be another.
+    typer.echo(json.dumps(value, ensure_ascii=not takes_any_text(), indent=2, allow_nan=False))
 
 
 def words(text: str) -> list[str]:
@@ -129,3 +131,10 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
 def pick(given: dict[str, Any], group: type) -> dict[str, Any]:
     """Those that belong to a group."""
     return {name: given[name] for name in get_type_hints(group) if name in given}
+
+
+def fields_of_study(given: dict[str, Any]) -> dict[str, Any]:
+    """Those that say what is measured, with paths as a spec holds them."""
+    others = {"model", *get_type_hints(LoadingOptions), *get_type_hints(RunningOptions)}
+    own = {name: value for name, value in given.items() if name not in others}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}

@@ -19,7 +19,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fairspan.cli.checking import require_file
 from fairspan.cli.options import print_json
+from fairspan.model.source import DEFAULT_MODEL
 from fairspan.report.result import Result
 
 if TYPE_CHECKING:
@@ -72,8 +74,12 @@ class TerminalProgress:
             disable=not self._console.is_terminal,
         )
         self._task: TaskID | None = None
+        self._stage = ""
 
     def stage(self, name: str) -> None:
+        if name == self._stage:
+            return
+        self._stage = name
         if self._task is not None and self._console.is_terminal:
             self._bar.update(self._task, description=name)
         else:
@@ -92,19 +98,27 @@ class TerminalProgress:
         self._task = None
 
 
-@contextmanager
-def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProgress]:
-    """Progress of a study that draws a picture, if one is wanted, and whose vectors are kept if it is interrupted."""
-    from fairspan.report.figure import require_drawing
-
-    if picture is not None:
-        require_drawing(picture)
+def say_loading(progress: TerminalProgress, model: str | None) -> None:
+    """Say what is loaded before the import of what loads it, which takes many seconds."""
+    progress.stage(f"loading {model or DEFAULT_MODEL}")
     import transformers
 
     # transformers' own bar for reading a local file says nothing that "loading" does not.
     transformers.utils.logging.disable_progress_bar()
+
+
+@contextmanager
+def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProgress]:
+    """Progress of a study that draws a picture, if one is wanted, and whose vectors are kept if it is interrupted."""
+    from fairspan.report.style import require_drawing
+
+    progress = TerminalProgress()
+    progress.stage("checking the command")
+    if picture is not None:
+        require_drawing(picture)
+        require_file(picture)
     try:
-        yield TerminalProgress()
+        yield progress
     except KeyboardInterrupt:
         # Typer would end without a message.
         advice = " What was computed is kept: the same command continues from there." if kept else ""

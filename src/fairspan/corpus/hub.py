@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +12,8 @@ from fairspan.errors import CorpusError, MissingExtra
 
 # Names that say what a split is for, so they cannot be meant as its language.
 PURPOSES = ("train", "test", "validation")
+_UNREACHED = "the Hugging Face hub could not be reached to look for a dataset of that name"
+_SECONDS = 3.0
 
 
 def read_hub(name: str, languages: Sequence[str] | None = None, id_field: str = "id") -> Reading:
@@ -23,6 +25,7 @@ def read_hub(name: str, languages: Sequence[str] | None = None, id_field: str = 
         name: of a dataset on the hub, or the path of a clone of one.
     """
     library = _library(name)
+    _refuse_unreachable(name)
     configurations = _load(library, "get_dataset_config_names", name)
     if len(configurations) > 1:
         chosen = [one for one in configurations if languages is None or one in languages]
@@ -98,11 +101,27 @@ def _library(name: str) -> ModuleType:
         ) from None
 
 
+def _refuse_unreachable(name: str) -> None:
+    """Raise if the hub does not answer within seconds: the library would go on trying for half a minute."""
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    if Path(name).exists() or constants.HF_HUB_OFFLINE:
+        return
+    try:
+        HfApi().dataset_info(name, timeout=_SECONDS)
+    except (HfHubHTTPError, HFValidationError):
+        return  # it answers; loading finds out what is wrong
+    except Exception:
+        if not (Path(constants.HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}").exists():
+            raise CorpusError(f"there is no file or folder {name!r}, and {_UNREACHED}.") from None
+
+
 def _load(library: ModuleType, function: str, name: str, *arguments: str) -> Any:
     try:
         return getattr(library, function)(name, *arguments)
     except ConnectionError:
-        reason = "the Hugging Face hub could not be reached to look for a dataset of that name"
+        reason = _UNREACHED
     except library.exceptions.DatasetNotFoundError:
         reason = "the Hugging Face hub has no dataset of that name that you may read"
     except Exception as error:  # the library lets through whatever its many layers raise

@@ -4,7 +4,6 @@ import hashlib
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,32 +14,16 @@ from sentence_transformers.util import batch_to_device
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.encoding.tokens import ModelTokens, Span, tokens_of_spans, window_of
+from fairspan.encoding.text import Text as Text
+from fairspan.encoding.tokens import ModelTokens, tokens_of_spans, window_of
 from fairspan.encoding.window import cutting
 from fairspan.errors import EncodingError, UnsupportedModel
 from fairspan.model.build import calibrate
 from fairspan.model.segments import SegmentedText
-from fairspan.model.transformer import calibrated_transformers
+from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
 ENGINE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text to embed.
-
-    Attributes:
-        length: its tokens, prompt and special tokens included; more than the model reads if it is to be cut.
-        spans: characters of the parts whose contextual vectors are wanted as well (late chunking).
-        borders: the characters at which its segments begin, where they are known; an encoder with segment baskets
-            makes each of them a basket.
-    """
-
-    text: str
-    length: int
-    spans: tuple[Span, ...] = ()
-    borders: tuple[int, ...] = ()
 
 
 @runtime_checkable
@@ -70,7 +53,7 @@ class ModelEncoder:
         self.model = cutting(calibrate(model, calibration) if calibration.acts_on(side) else model, self.window)
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "none" leaves it so.
-        acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
+        acting = [_identity_of(module) for module in calibrated_transformers(self.model)]
         # Only what differs from a document in plain baskets is named, so that vectors stored before are found.
         others = [] if (side, by_segments) == ("document", False) else [side, by_segments]
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, *others], sort_keys=True)
@@ -167,6 +150,13 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
             f"retention compares tokens with whole vectors, and this model changes the space between them "
             f"({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): omit retention."
         )
+
+
+def _identity_of(module: CalibratedTransformer) -> dict[str, Any]:
+    """What decides a calibrated module's numbers, besides its weights."""
+    # Equal shares beside others were computed in another way before; all other vectors stored then are found.
+    renewed = {"equal": "1/m"} if module.calibration.reserves_equal(module.site.pooling) else {}
+    return {**module.calibration.to_dict(), **renewed}
 
 
 def _own_tokens(features: dict[str, Any], number: int, count: int, text: Text) -> torch.Tensor:

@@ -50,6 +50,12 @@ class PoolingSite:
         return first
 
 
+def poolings_in(model: nn.Module) -> set[Pooling]:
+    """How a model pools, every Pooling module counted."""
+    found = (module for module in model.modules() if isinstance(module, PoolingModule))
+    return {PoolingSite(module, follows_directly=False).pooling for module in found}
+
+
 def pooling_of(model: SentenceTransformer, transformer: nn.Module) -> PoolingSite:
     """The pooling that follows `transformer` in `model`."""
     for sequence in _sequences(model):

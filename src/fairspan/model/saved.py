@@ -1,13 +1,17 @@
 """`load`: a saved calibrated model, without running or unpickling anything from its folder."""
 
 import json
+import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
 
-from fairspan.errors import LoadError
+from fairspan.errors import FairspanError, LoadError
+from fairspan.model.source import find_model
 from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers
 
 _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
@@ -31,7 +35,11 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
     """
     if options.pop("trust_remote_code", False):
         raise LoadError("fairspan.load runs no code from a model folder: omit trust_remote_code.")
-    folder = Path(path) if Path(path).is_dir() else _download(str(path), options)
+    source = find_model(path, **options)
+    try:
+        folder = Path(source.place) if Path(source.place).is_dir() else _download(source.place, options)
+    except Exception as error:
+        raise not_loaded(path, error) from None
     _refuse_pickles(folder)
     _refuse_foreign_activations(folder)
     try:
@@ -40,11 +48,13 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
         model = SentenceTransformer._load_with_module_classes(
             str(folder), dict.fromkeys(_REFERENCES, CalibratedTransformer), trust_remote_code=False, **options
         )
+    except FairspanError:
+        raise
     except json.JSONDecodeError as error:
         raise LoadError(f"{path}: a configuration file is not JSON ({error}).") from None
-    except ValueError as error:
+    except Exception as error:
         if "trust_remote_code" not in str(error):
-            raise
+            raise not_loaded(path, error) from None
         raise LoadError(
             f"{path} needs code that is neither sentence_transformers' nor fairspan's, and fairspan.load runs no "
             f"other: {str(error).splitlines()[0]}"
@@ -54,6 +64,47 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
             f"{path} is not a calibrated model: load it with SentenceTransformer and pass it to fairspan.calibrate."
         )
     return model
+
+
+def save_whole(model: SentenceTransformer, folder: Path) -> None:
+    """Save a model to a new or an empty folder, all of it or nothing.
+
+    Raises:
+        LoadError: if it cannot be written there; nothing is left of it then.
+    """
+    folder = folder.absolute()
+    beside = not folder.exists()
+    # An empty folder may be a volume of its own, which cannot be replaced by another folder.
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}") if beside else folder / f".{os.getpid()}"
+    made = [parent for parent in partial.parents if not parent.exists()]
+    try:
+        partial.mkdir(parents=True)
+        model.save_pretrained(str(partial))
+        if beside:
+            partial.rename(folder)
+            return
+        # Last what makes it a model.
+        for file in sorted(partial.iterdir(), key=lambda file: file.name == "modules.json"):
+            file.rename(folder / file.name)
+        partial.rmdir()
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        for parent in made:
+            with suppress(OSError):
+                parent.rmdir()
+        if isinstance(error, FairspanError) or not isinstance(error, Exception):
+            raise
+        raise LoadError(f"{folder} cannot be written: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (said.strip().splitlines() or [type(error).__name__])[0]
+
+
+def not_loaded(name: str | Path, error: Exception) -> LoadError:
+    """What is said of an error that comes from elsewhere, in one line."""
+    return LoadError(f"{name} could not be loaded: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
 
 
 def _download(name: str, options: dict[str, Any]) -> Path:

@@ -45,7 +45,11 @@ The attention of this model is calibrated by fairspan. Install fairspan, then lo
     fairspan.load("this folder")
     SentenceTransformer("this folder", trust_remote_code=True)
 
-Without fairspan it does not load. Its calibration:
+Without fairspan it does not load. Whatever does not use the modules named in modules.json, such as transformers'
+AutoModel or a server that reads checkpoints, finds none at the root of this folder, because it could not calibrate.
+The weights and the tokenizer are in subfolders: loaded from there, they give the vectors of the plain model.
+
+Its calibration:
 
 {calibration}
 """
@@ -56,6 +60,9 @@ class CalibratedTransformer(Transformer):
 
     # The reference written to modules.json; it must not change when files move.
     __module__ = "fairspan.model"
+    # At the root of a folder the checkpoint would be found, and used without calibration, by whatever does not read
+    # modules.json.
+    save_in_root = False
 
     calibration: Calibration
     depth: int
@@ -275,9 +282,13 @@ class CalibratedTransformer(Transformer):
                 f"{type(self.model).__name__} is code from a model folder, which a calibrated model never runs when "
                 "it is loaded: save a checkpoint that transformers implements itself."
             )
+        folder = Path(output_path).resolve()
+        if (folder.parent / "config_sentence_transformers.json").is_file():
+            folder = folder.parent
+            _refuse_checkpoint(folder)
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
         note = _NOTE.format(calibration=self.calibration.to_json())
-        Path(output_path, "CALIBRATED.md").write_text(note, encoding="utf-8")
+        (folder / "CALIBRATED.md").write_text(note, encoding="utf-8")
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> CalibratedTransformer:
@@ -302,6 +313,15 @@ class CalibratedTransformer(Transformer):
 
     def __repr__(self) -> str:
         return f"Calibrated{super().__repr__()}"
+
+
+def _refuse_checkpoint(folder: Path) -> None:
+    """Raise if a checkpoint at the root of a folder would be found in the place of the calibrated model."""
+    if (folder / "config.json").is_file():
+        raise LoadError(
+            f"{folder} holds a checkpoint at its root, which would go on being loaded without calibration: save the "
+            "calibrated model to another folder."
+        )
 
 
 def _with_text(processing_kwargs: dict[str, Any] | None, **options: Any) -> dict[str, Any]:

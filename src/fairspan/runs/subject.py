@@ -19,6 +19,7 @@ from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.last_two import last_two
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
+from fairspan.model.pooling import poolings_in
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.whitening import refuse_truncated
 from fairspan.runs.bases import Embed, Treated, treat
@@ -94,7 +95,17 @@ class Subject:
     def decisive(self) -> list[Any]:
         """What of it decides a result, and so the name of a run."""
         known = [self.name, self.fingerprint, self.calibrations, dict(self.prompts)]
-        return [*known, self.counter.window, self.similarity]
+        return [*known, self.counter.window, self.similarity, *self._renewed]
+
+    @property
+    def _renewed(self) -> list[str]:
+        """A mark for rules whose numbers earlier versions computed in another way; other runs keep their names."""
+        if not isinstance(self.model, SentenceTransformer):
+            return []
+        acting = [module.calibration for module in calibrated_transformers(self.model)]
+        acting += [treatment.calibration for treatment in self.treatments]
+        reserving = any(one.reserves_equal(how) for one in acting for how in poolings_in(self.model))
+        return ["equal is 1/m"] if reserving else []
 
     @property
     def description(self) -> dict[str, Any]:
@@ -220,4 +231,13 @@ def open_subject(
             )
         return Subject(name or kind, model, {"document": "", "query": ""})
     prompts = {"document": prompt_of(model, "document"), "query": prompt_of(model, "query")}
-    return Subject(name or str(model.model_card_data.base_model or type(model).__name__), model, prompts, asked)
+    return Subject(name or _name_of(model), model, prompts, asked)
+
+
+def _name_of(model: SentenceTransformer) -> str:
+    """What a model is called that was not loaded by name: as its weights were, or by a hash of them."""
+    loaded = (getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules())
+    card = model.model_card_data
+    named = next((str(one) for one in (card.model_id, *loaded, card.base_model) if one), "")
+    calibrated = any(module.calibration.acts for module in calibrated_transformers(model))
+    return f"{named or f'{type(model).__name__}-{fingerprint(model)[:8]}'}{' (calibrated)' if calibrated else ''}"

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kind_of, mask_strides
+from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kinds_of, mask_strides
 from fairspan.attention.shares import SpecialShares
 
 
@@ -209,6 +209,15 @@ def _all_rows(  # type: ignore[no-untyped-def]
     if EOS == 3:
         fixed += tl.where(eos_there[:, None], eos_share * eos_value[None, :], 0.0)
         fixed_share += tl.where(eos_there, eos_share, 0.0)
+    if BOS == 4 or EOS == 4:
+        baskets = sharers + tl.where(bos_there, 1.0, 0.0) + tl.where(eos_there, 1.0, 0.0)
+        one = tl.minimum(1 / tl.maximum(baskets, 1.0), 1 - fixed_share)
+        if BOS == 4:
+            fixed += tl.where(bos_there, one, 0.0)[:, None] * bos_value[None, :]
+            fixed_share += tl.where(bos_there, one, 0.0)
+        else:
+            fixed += tl.where(eos_there, one, 0.0)[:, None] * eos_value[None, :]
+            fixed_share += tl.where(eos_there, one, 0.0)
     if NEED_MASS:
         higher = tl.maximum(peak, tl.maximum(bos_score, eos_score))
         safe = tl.where(higher == float("-inf"), 0.0, higher)
@@ -283,10 +292,10 @@ def all_rows_kernel(
     start, length = baskets.start.contiguous(), baskets.length.contiguous()
     longest = max(baskets.widths)
     block_d = block_of(dim)
-    need_mass = strength is not None or special.need_mass
+    need_mass = strength is not None or bool(special.original)
     tile = _tile(block_d, query.dtype, need_mass=need_mass)
     keys = block_of(longest, most=tile.keys)
-    (bos, bos_share), (eos, eos_share) = kind_of(special.bos), kind_of(special.eos)
+    bos, eos, bos_share, eos_share = kinds_of(special)
     shown = mask if mask is not None else query
     _all_rows[(triton.cdiv(tokens, tile.rows), n * heads)](
         query, key, value, out, start, length, baskets.content, shown, strength if strength is not None else query,

@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from fairspan.attention.shares import Share
+from fairspan.attention.shares import SpecialShares
 
 # What a special token's own basket receives. The kernels compare with these numbers.
-NONE, EQUAL, ORIGINAL, FIXED = 0, 1, 2, 3
+NONE, EQUAL, ORIGINAL, FIXED, RESERVED_EQUAL = 0, 1, 2, 3, 4
 
 # The kernels exponentiate in base 2.
 LOG2_E = 1.4426950408889634
@@ -32,9 +32,16 @@ def mask_strides(mask: Tensor | None) -> tuple[int, int, int]:
     return mask.stride(0) if n > 1 else 0, mask.stride(2) if rows > 1 else 0, mask.stride(3)
 
 
-def kind_of(share: Share | None) -> tuple[int, float]:
-    if share is None:
-        return NONE, 0.0
-    if isinstance(share, (int, float)):
-        return FIXED, float(share)
-    return (EQUAL if share == "equal" else ORIGINAL), 0.0
+def kinds_of(special: SpecialShares) -> tuple[int, int, float, float]:
+    """What bos and eos receive, and their fixed shares."""
+    kinds, shares = [EQUAL, EQUAL], [0.0, 0.0]
+    for slot, share in enumerate((special.bos, special.eos)):
+        if share is None:
+            kinds[slot] = NONE
+        if slot in special.original:
+            kinds[slot] = ORIGINAL
+        if slot in special.reserved_equal:
+            kinds[slot] = RESERVED_EQUAL
+        if slot in special.fixed:
+            kinds[slot], shares[slot] = FIXED, special.fixed[slot]
+    return kinds[0], kinds[1], shares[0], shares[1]

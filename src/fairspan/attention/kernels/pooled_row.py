@@ -6,7 +6,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kind_of, mask_strides
+from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kinds_of, mask_strides
 from fairspan.attention.kernels.launch import Launcher
 from fairspan.attention.shares import SpecialShares
 
@@ -107,6 +107,15 @@ def _row_mix(  # type: ignore[no-untyped-def]
     bos_kept = bos_mass if BOS == 2 else 0.0
     eos_kept = eos_mass if EOS == 2 else 0.0
     fixed = bos_fixed + eos_fixed
+    bos_there = tl.where(bos_lse > float("-inf"), 1.0, 0.0)
+    eos_there = tl.where(eos_lse > float("-inf"), 1.0, 0.0)
+    one = tl.minimum(1 / tl.maximum(sharers + bos_there + eos_there, 1.0), 1 - fixed)
+    if BOS == 4:
+        bos_fixed = one * bos_there
+        fixed += bos_fixed
+    if EOS == 4:
+        eos_fixed = one * eos_there
+        fixed += eos_fixed
     fit = tl.minimum((1 - fixed) / tl.maximum(bos_kept + eos_kept, 1e-30), 1.0)
     bos_reserved = bos_fixed + fit * bos_kept
     eos_reserved = eos_fixed + fit * eos_kept
@@ -173,7 +182,7 @@ def pooled_row_kernel(
         (mask is not None, causal, dim, block_d, keys),
         num_warps=4,
     )  # fmt: skip
-    (bos, bos_share), (eos, eos_share) = kind_of(special.bos), kind_of(special.eos)
+    bos, eos, bos_share, eos_share = kinds_of(special)
     _launch_mix(
         (n * heads, 1),
         (pieces, log_mass, pooled, strength if strength is not None else query, out),

@@ -10,12 +10,13 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.design.cuts import Cuts, Start, cut_documents, natural_lengths
 from fairspan.design.lengths import TokenCounter
-from fairspan.errors import CorpusError, DesignError
+from fairspan.errors import DesignError
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.runner import run_name
 from fairspan.runs.subject import Subject
 from fairspan.studies.collapse.classification import read_labelled
+from fairspan.studies.collapse.reading import read_corpus
 from fairspan.studies.collapse.spec import CollapseSpec
 from fairspan.studies.collapse.words import RepeatedPair, repeated_pairs
 
@@ -90,12 +91,7 @@ def prepare_collapse(subject: Subject, spec: CollapseSpec, progress: Progress | 
     subject.refuse_unsuited(spec.treatments)
     counter = subject.counter
     progress.stage("reading the corpus")
-    try:
-        corpus = Corpus.read(spec.corpus, None if spec.language is None else [spec.language], partial=True)
-    except CorpusError as error:
-        raise CorpusError(str(error.args[0]).replace("[[languages=en,]]", "[[language=en]]")) from None
-    language = spec.language or ("en" if "en" in corpus.languages else corpus.languages[0])
-    corpus = corpus.select([language])
+    corpus, language = read_corpus(spec)
     progress.stage("cutting documents")
     if spec.natural:
         cuts = natural_lengths(corpus, language, counter, documents=spec.documents, seed=spec.seed)

@@ -2,15 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from fairspan.design.lengths import TokenCounter
-from fairspan.design.plan import choose_plans
 from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.errors import TaskError, UnsupportedModel
-from fairspan.retrieval.beir import read_beir
-from fairspan.retrieval.evidence import read_evidence
 from fairspan.retrieval.indexes import IndexPlan, plan_index
 from fairspan.retrieval.measured import MeasuredTask, measure_task
 from fairspan.retrieval.pages import build_pages
@@ -19,9 +15,8 @@ from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import window_notes, windows_of
+from fairspan.studies.evaluate.reading import read_collection, read_pages
 from fairspan.studies.evaluate.spec import PAGES, EvaluationSpec
-
-BEIR = "beir:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +111,9 @@ def prepare_evaluation(
 def read_tasks(spec: EvaluationSpec, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
     """The indexes to search: one for each edition of pages, one for any collection."""
     if spec.task == PAGES:
-        also = [spec.queries.language] if spec.queries.language else []
-        plans, corpus = choose_plans(spec.corpus, spec.languages, spec.mixed, partial=spec.partial, also=also)
+        plans, corpus = read_pages(spec)
         return build_pages(corpus, plans, spec.design, counter, spec.queries)
-    if spec.task.startswith(BEIR):
-        return (read_beir(spec.task.removeprefix(BEIR), split=spec.split),)
-    path = Path(spec.task).expanduser()
-    if not path.exists():
-        raise TaskError(
-            f"there is no task {spec.task!r}: it is 'pages', the folder or file of a collection, 'beir:FOLDER' or "
-            "'mteb:NAME'."
-        )
-    if (path / "qrels").is_dir():
-        return (read_beir(path, split=spec.split),)
-    documents = None if spec.documents is None else Path(spec.documents)
-    return (read_evidence(path, language=spec.language, documents=documents, unit=spec.unit),)
+    return (read_collection(spec),)
 
 
 def _fit_part(spec: EvaluationSpec, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:

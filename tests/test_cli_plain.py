@@ -1,0 +1,93 @@
+"""Output that cannot hold every character: plain ones stand in, and no verb ends in a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairspan.cli.plain import plain, write_plainly
+
+# A view with every kind of chart and table, under names that are markup and Chinese, in the terminal and as an error.
+SHOWN = """
+import sys
+import typer
+from rich.console import Console
+from fairspan.cli.plain import write_plainly
+from fairspan.report.terminal import print_view
+from tests.report_example import view
+write_plainly()
+for hostile in (False, True):
+    print_view(Console(width=100), view(hostile=hostile), ending="log: a/b …")
+typer.echo("β2 = −0.04 … 校准")
+typer.echo("fairspan: ± …", err=True)
+"""
+COMMAND = "import sys; from fairspan.cli import main; sys.argv[0] = 'fairspan'; main()"
+
+
+def run(encoding: str, code: str, *words: str, folder: Path | None = None) -> tuple[int, str, str]:
+    """The exit code and both outputs, which have to be in that encoding."""
+    own = {"PYTHONIOENCODING": encoding, "HF_HUB_OFFLINE": "1", "PYTHONUTF8": "1"}
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        env={**os.environ, **own, "PYTHONPATH": path},
+        cwd=folder,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_everything_that_is_shown_in_a_terminal(encoding: str) -> None:
+    code, out, err = run(encoding, SHOWN)
+    assert code == 0, err
+    shown, wanted = ("β2 = −0.04 … 校准", "fairspan: ± …"), ("b2 = -0.04 ... ??", "fairspan: +- ...")
+    if encoding == "cp1252":
+        wanted = ("b2 = -0.04 … ??", "fairspan: ± …")
+    assert out.splitlines()[-1] == wanted[0] != shown[0]
+    assert err.strip() == wanted[1]
+    assert "####" in out, "bars"
+    assert run("utf-8", SHOWN)[1].splitlines()[-1] == shown[0], "where they can, they stay"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_verbs(encoding: str, tmp_path: Path) -> None:
+    """Help, a table, a mistake, and JSON, which is escaped instead: it holds what it held."""
+    (tmp_path / "käse").mkdir()
+    lines = [json.dumps({"id": name, "text": "ein Text", "title": "−"}) for name in ("ä", "β")]
+    (tmp_path / "käse" / "de.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    check = ["corpus", "check", "käse", "--sizes", "2"]
+    code, out, err = run(encoding, COMMAND, *check, folder=tmp_path)
+    assert (code, err) == (0, "")
+    assert out.startswith("kase:" if encoding == "ascii" else "käse:")
+    code, out, err = run(encoding, COMMAND, *check, "--json", folder=tmp_path)
+    assert code == 0
+    assert json.loads(out)["corpus"] == "käse"
+    code, out, err = run(encoding, COMMAND, "corpus", "check", "κ", folder=tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith("fairspan: there is no file or folder '?'")
+    code, out, err = run(encoding, COMMAND, "audit", "--help", folder=tmp_path)
+    assert (code, err) == (0, "")
+    assert "128-last_half" in out
+
+
+def test_plain_characters() -> None:
+    assert plain("−1 … “é” ≤ 2 × β2 ─█") == '-1 ... "e" <= 2 x b2 -#'
+    assert plain("校") == "?"
+    assert plain("ａ½") == "a1/2"
+    assert plain("ascii stays") == "ascii stays"
+
+
+def test_other_streams_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    write_plainly()
+    print("−")
+    assert sys.stdout.getvalue() == "−\n"  # type: ignore[attr-defined]

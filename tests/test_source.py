@@ -1,0 +1,172 @@
+"""Where a model comes from, asked before anything heavy is imported; the hub is a server in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.errors import LoadError
+from fairspan.model.loading import Loading, load_model
+from fairspan.model.source import Source, find_model
+
+Make = Callable[..., SentenceTransformer]
+
+
+def hub(monkeypatch: pytest.MonkeyPatch, answer: Exception | None) -> list[str]:
+    """A hub that answers every question in one way, and the questions it was asked."""
+    asked: list[str] = []
+
+    def model_info(self: HfApi, name: str, *, timeout: float | None = None) -> None:
+        asked.append(name)
+        assert timeout is not None
+        assert timeout <= 5
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(HfApi, "model_info", model_info)
+    return asked
+
+
+def answered(kind: type[HfHubHTTPError]) -> HfHubHTTPError:
+    made = kind.__new__(kind)
+    Exception.__init__(made, "the hub's words")
+    return made
+
+
+@pytest.fixture
+def cached(tmp_path: Path, make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A model in the local cache of the hub, in the layout of `huggingface_hub`."""
+    folder = tmp_path / "hub" / "models--owner--tiny"
+    make_tiny().save_pretrained(str(folder / "snapshots" / "c0ffee"), create_model_card=False)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("c0ffee")
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path / "hub"))
+    return "owner/tiny"
+
+
+def test_a_model_that_the_hub_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = hub(monkeypatch, None)
+    assert find_model("owner/name") == Source("owner/name")
+    assert find_model("short-name") == Source("short-name")
+    assert asked == ["owner/name", "sentence-transformers/short-name"], "as sentence_transformers looks for it"
+
+
+def test_a_model_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = hub(monkeypatch, answered(RepositoryNotFoundError))
+    with pytest.raises(LoadError, match=r"^nope could not be loaded: it is neither a folder nor a model on the hub"):
+        find_model("nope")
+    assert asked == ["sentence-transformers/nope", "nope"]
+
+
+@pytest.mark.parametrize("kind", [GatedRepoError, HfHubHTTPError])
+def test_other_answers_are_left_to_loading(monkeypatch: pytest.MonkeyPatch, kind: type[HfHubHTTPError]) -> None:
+    hub(monkeypatch, answered(kind))
+    assert find_model("owner/name") == Source("owner/name")
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = hub(monkeypatch, OSError("Name or service not known"))
+    for load in (find_model, load_model, fairspan.load):
+        with pytest.raises(LoadError, match=r"^nope could not be loaded: .* and the hub cannot be reached\.$"):
+            load("nope")
+    assert len(asked) == 3
+
+
+def test_offline_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = hub(monkeypatch, None)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(LoadError, match=r"and HF_HUB_OFFLINE is set\.$"):
+        find_model("owner/name")
+    assert asked == []
+
+
+def test_without_the_hub_a_cached_model_loads(monkeypatch: pytest.MonkeyPatch, cached: str, make_tiny: Make) -> None:
+    asked = hub(monkeypatch, OSError("Name or service not known"))
+    assert find_model(cached).place.endswith("models--owner--tiny/snapshots/c0ffee")
+    loaded = load_model(cached, Loading(device="cpu"))
+    assert asked == [cached, cached], "and nothing else is asked of it"
+    assert (loaded.encode("w1 w2") == make_tiny().encode("w1 w2")).all()
+
+
+def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    for name, said in (
+        ("empty", "it has neither modules.json nor config.json"),
+        ("file", "it is a file, and a model is a folder"),
+        ("broken", "config.json is not JSON"),
+        ("a/b/c", "there is no such folder"),
+    ):
+        for load in (find_model, load_model, fairspan.load):
+            with pytest.raises(LoadError, match=said) as caught:
+                load(str(tmp_path / name))
+            assert "\n" not in str(caught.value)
+            assert str(caught.value).startswith(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        pytest.param("model.safetensors", lambda old: old[:-1000], id="truncated"),
+        pytest.param("model.safetensors", lambda old: b"\x10\0\0\0\0\0\0\0{", id="no-header"),
+        pytest.param("model.safetensors", lambda old: b"", id="empty"),
+        pytest.param("tokenizer.json", lambda old: b"{}", id="tokenizer"),
+        pytest.param("modules.json", lambda old: b"[1]", id="modules"),
+        pytest.param("config.json", lambda old: b'{"model_type": "none"}', id="model-type"),
+        pytest.param("config.json", lambda old: b"\xff", id="config"),
+    ],
+)
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_a_damaged_model_is_one_line(
+    make_tiny: Make, tmp_path: Path, file: str, damage: Callable[[bytes], bytes], calibrated: bool
+) -> None:
+    model = fairspan.calibrate(make_tiny(), "paper") if calibrated else make_tiny()
+    model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
+    damaged = min((tmp_path / "model").rglob(file), key=lambda found: "1_Pooling" in found.parts)
+    damaged.write_bytes(damage(damaged.read_bytes()))
+    for load in (load_model, fairspan.load) if calibrated else (load_model,):
+        with pytest.raises(LoadError) as caught:
+            load(str(tmp_path / "model"))
+        assert "\n" not in str(caught.value)
+
+
+def test_asking_imports_no_torch() -> None:
+    code = (
+        "import sys, fairspan.model.source, fairspan.cli.checking, fairspan.cli.showing; "
+        "import fairspan.studies.audit.spec, fairspan.studies.evaluate.reading, fairspan.studies.collapse.reading; "
+        "heavy = {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_hub_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that accepts and never answers."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("fairspan.model.source._SECONDS", 0.2)
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        made = HfApi.__init__
+
+        def at_endpoint(self: HfApi, **options: Any) -> None:
+            made(self, endpoint=endpoint, **options)
+
+        monkeypatch.setattr(HfApi, "__init__", at_endpoint)
+        started = time.monotonic()
+        with pytest.raises(LoadError, match="the hub cannot be reached"):
+            find_model("owner/name")
+        assert time.monotonic() - started < 5
