@@ -213,7 +213,7 @@ def test_progress_is_a_bar_unless_it_is_not_wanted(capsys: pytest.CaptureFixture
 # The command line beside Python.
 
 # What is shown or planned on the command line, and what only Python has.
-TERMINAL = {"context", "picture", "html", "as_json", "by_length", "dry_run", "config", "file", "help"}
+TERMINAL = {"context", "picture", "html", "as_json", "by_length", "dry_run", "fail_if", "config", "file", "help"}
 
 
 @pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse", "inspect"])
