@@ -158,6 +158,15 @@ def test_monolingual_and_mixed_documents_are_not_averaged_into_one_cell(tmp_path
     assert [name for name, _ in heat.rows] == ["de", "en", "en (mixed)", "de (mixed)"]
 
 
+def test_a_wild_bootstrap_has_samples_for_every_comparison(tmp_path: Path) -> None:
+    """A p-value is never below one in as many samples: 100 for each comparison leave Holm 2 / 100 at the least."""
+    plans = [(name, name) for name in map("l{}".format, range(21))]
+    many = simulated_log(tmp_path / "many", [order_free(plan, n=6) for plan in plans])
+    few = simulated_log(tmp_path / "few", [order_free(plan) for plan in MONOLINGUAL])
+    assert {cell.effects.robust.draws for cell in summarize(many).cells} == {100 * 105}
+    assert {cell.effects.robust.draws for cell in summarize(few).cells} == {9999}
+
+
 # --- lengths
 
 
