@@ -240,10 +240,13 @@ def test_a_header_that_cannot_be_written_leaves_the_one_before(
 
 
 def test_a_new_run_does_not_inherit_rows(tmp_path: Path) -> None:
-    """A run that fails before its first rows has none, whatever lay in its folder."""
-    simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)])
-    LogWriter(tmp_path / "run", header(["none"], run="m-another")).finish("failed", error="no memory")
-    assert "has no rows" in said_by(lambda: read_log(tmp_path / "run"))
+    """One that fails before its first rows has none, and leaves those that are there to the run before."""
+    before = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)])
+    LogWriter(tmp_path / "run", header(["none"])).finish("failed", error="no memory")
+    log = read_log(tmp_path / "run")
+    assert log.rows.equals(before.rows)
+    assert log.newer.endswith("failed: this is the one before it")
+    assert "has no rows" in said_by(lambda: read_log(tmp_path / "run" / ".newer"))
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:

@@ -48,10 +48,10 @@ def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
 
 
 def say_unfinished(logs: Sequence[RunLog]) -> None:
-    """Warn on stderr of runs that are not complete."""
+    """Warn on stderr of runs that are not complete, or were measured again and that is not complete."""
     for log in logs:
-        if log.unfinished:
-            typer.echo(f"note: {log.run}: {log.unfinished}", err=True)
+        for words in log.caveats:
+            typer.echo(f"note: {log.run}: {words}", err=True)
 
 
 class TerminalProgress:

@@ -21,7 +21,8 @@ from fairspan.errors import DesignError, LogError
 from fairspan.report.view import View
 from fairspan.runs.bases import Treated, embed_through
 from fairspan.runs.fit_part import FitPart
-from fairspan.runs.log import HEADER, LogWriter, RunLog, read_header, read_log
+from fairspan.runs.folder import header_file, locked
+from fairspan.runs.log import LogWriter, RunLog, read_header, read_log
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.subject import Subject
 
@@ -118,17 +119,32 @@ def run_study(
     prepared: Prepared, measure: Callable[[Run], None], options: RunOptions, show: Callable[[RunLog], View]
 ) -> RunLog:
     """Find the finished run, or measure under a log that says how it ended, whatever happens."""
-    subject, progress = prepared.subject, options.progress
-    budget = subject.budget(options.batch_tokens)
+    subject = prepared.subject
+    subject.budget(options.batch_tokens)
     if subject.is_open:
-        progress.stage("hashing the weights")
+        options.progress.stage("hashing the weights")
     name = run_name(prepared)
     folder = Path(options.out) if options.out is not None else DEFAULT_RUNS / name
-    done = _finished(folder, name, show, fresh=options.fresh or subject.fingerprint is None)
+    fresh = options.fresh or subject.fingerprint is None
+    done = _finished(folder, name, show, fresh=fresh)
     if done is not None:
         return done
+    with locked(folder):
+        # Whoever held the lock before may just have finished it.
+        return _finished(folder, name, show, fresh=fresh) or _measured(prepared, measure, options, show, folder, name)
+
+
+def _measured(
+    prepared: Prepared,
+    measure: Callable[[Run], None],
+    options: RunOptions,
+    show: Callable[[RunLog], View],
+    folder: Path,
+    name: str,
+) -> RunLog:
+    subject, progress = prepared.subject, options.progress
     writer = LogWriter(folder, _header(prepared, name))
-    tally, started = Tally(), time.monotonic()
+    tally, started, budget = Tally(), time.monotonic(), subject.budget(options.batch_tokens)
     try:
         with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
             measure(Run(prepared, writer, store, budget, tally, progress))
@@ -162,7 +178,7 @@ def _header(prepared: Prepared, name: str) -> Mapping[str, Any]:
 
 def _finished(folder: Path, name: str, show: Callable[[RunLog], View], *, fresh: bool) -> RunLog | None:
     """The complete log of this very run, if the folder holds it and it is wanted."""
-    if not (folder / HEADER).exists():
+    if not header_file(folder).exists():
         return None
     header = read_header(folder)
     if header.get("run") != name:
