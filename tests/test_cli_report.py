@@ -12,7 +12,7 @@ import pytest
 from fairspan.cli.showing import save_picture, show
 from fairspan.report.table import Table
 from fairspan.runs.log import RunLog
-from fairspan.studies.logs import compare
+from fairspan.studies.logs import changes, compare
 from tests.commands import Run
 from tests.test_logs import TREATMENTS, Page, audited, searched, studied
 
@@ -183,8 +183,11 @@ def test_one_run_is_compared_with_itself(run: Run, runs: Runs) -> None:
         printed_cells(done.out, tables[0])
         assert tables[1].title not in done.out
         told = json.loads(run("compare", log.folder, "--json").out)
-        assert list(told) == [table.name for table in tables]
-        assert [len(rows) for rows in told.values()] == [len(table.frame) for table in tables]
+        assert list(told) == ["format", "verdicts", *(table.name for table in tables)]
+        assert [len(told[table.name]) for table in tables] == [len(table.frame) for table in tables]
+        assert [f"{one.name}: {one.sentence}" for one in changes(log)] == done.out.splitlines()[
+            : len(told["verdicts"])
+        ]
 
 
 def test_two_runs_are_compared(run: Run, runs: Runs) -> None:

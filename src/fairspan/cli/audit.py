@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fairspan.cli.gate import FailIf, fail_on_runs, read_conditions
 from fairspan.cli.options import (
     AsJson,
     CorpusPath,
@@ -23,6 +24,7 @@ from fairspan.cli.options import (
 from fairspan.errors import DesignError, FairspanError
 
 if TYPE_CHECKING:
+    from fairspan.runs.log import RunLog
     from fairspan.studies.audit.config import PlannedAudit
     from fairspan.studies.audit.forecast import Forecast
 
@@ -58,6 +60,7 @@ def audit(
     seed: int | None = option("Seed of the draw and the orders. Default: 0."),
     config: str | None = option("A TOML file, or irf or irf-laptop; options given here override it."),
     picture: Path | None = option("Draw the position profiles into this PNG, SVG or PDF."),
+    fail_if: FailIf = None,
     dry_run: bool = option("Print what would be embedded and how long it takes.", "--dry-run", default=False),
     as_json: AsJson = False,
 ) -> None:
@@ -75,11 +78,14 @@ def audit(
         fairspan audit BAAI/bge-m3 --languages en,zh --mixed all --measures representation,attention --dry-run
 
         fairspan audit --config irf-laptop --picture profiles.png
+
+        fairspan audit ./my-model --treatments none --fail-if biased
     """
     from fairspan.cli.showing import running
     from fairspan.studies.audit.config import PlannedAudit, read_config
 
-    given = typed(context, "model", "config", "picture", "dry_run")
+    given = typed(context, "model", "config", "picture", "fail_if", "dry_run")
+    conditions = read_conditions("audit", fail_if, given.get("treatments"))
     loading, settings = pick(given, LoadingOptions), pick(given, RunningOptions)
     fields = {name: value for name, value in given.items() if name not in {**loading, **settings}}
     planned = []
@@ -92,16 +98,20 @@ def audit(
     if "out" in settings and len(planned) > 1:
         raise DesignError(f"[[out=]] names one folder, and {config} holds {len(planned)} audits: omit it.")
     with running(picture) as progress:
-        _run_all(planned, {**settings, "progress": progress}, picture=picture, dry_run=dry_run, as_json=as_json)
+        logs = _run_all(
+            planned, {**settings, "progress": progress}, picture=picture, dry_run=dry_run, as_json=as_json
+        )
+    fail_on_runs(logs, conditions)
 
 
 def _run_all(
     planned: list[PlannedAudit], settings: dict[str, Any], *, picture: Path | None, dry_run: bool, as_json: bool
-) -> None:
+) -> list[RunLog]:
     """Run audits one after another. A failed one is reported in one line, and the others go on."""
     from fairspan.model.loading import DEFAULT_MODEL
 
-    results, failed = [], 0
+    results: list[RunLog | dict[str, Any]] = []
+    failed = 0
     for number, one in enumerate(planned, start=1):
         if len(planned) > 1:
             typer.echo(f"audit {number} of {len(planned)}: {one.model or DEFAULT_MODEL}", err=True)
@@ -112,15 +122,19 @@ def _run_all(
                 raise
             failed += 1
             typer.echo(f"fairspan: {error.for_command_line}", err=True)
+    logs = [one for one in results if not isinstance(one, dict)]
     if as_json:
-        print_json(results if len(planned) > 1 else results[0])
+        shown = [one if isinstance(one, dict) else one.to_dict() for one in results]
+        print_json(shown if len(planned) > 1 else shown[0])
     if failed:
         raise FairspanError(f"{failed} of {len(planned)} audits failed; the others are complete.")
+    return logs
 
 
 def _run_one(
     planned: PlannedAudit, settings: dict[str, Any], picture: Path | None, dry_run: bool, as_json: bool
-) -> dict[str, Any]:
+) -> RunLog | dict[str, Any]:
+    """The log, or the forecast."""
     from rich.console import Console
 
     from fairspan.cli.showing import save_picture
@@ -148,7 +162,7 @@ def _run_one(
         print_view(console, log.view, ending=f"log: {log.folder}")
     if picture is not None:
         save_picture(log, picture, as_json=as_json)
-    return log.to_dict()
+    return log
 
 
 def _print_forecast(console: Any, found: Forecast) -> None:

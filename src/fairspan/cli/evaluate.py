@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fairspan.cli.gate import FailIf, fail_on_runs, read_conditions
 from fairspan.cli.options import AsJson, LoadingOptions, ModelName, Prompt, RunningOptions, option, shared, typed
 
 
@@ -65,6 +66,7 @@ def evaluate(
     by_length: bool = option(
         "Show the shortest and longest queries and documents, too.", "--by-length", default=False
     ),
+    fail_if: FailIf = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure whether a treatment helps search, wherever in a document the evidence is.
@@ -85,6 +87,8 @@ def evaluate(
         fairspan evaluate BAAI/bge-m3 beir:datasets/scifact --temperature-grid 1,0.9,0.8 --picture grid.png
 
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
+
+        fairspan evaluate BAAI/bge-m3 my_questions/ --treatments none,tiles --fail-if worse,inconclusive
     """
     from dataclasses import replace
 
@@ -92,7 +96,10 @@ def evaluate(
     from fairspan.studies.evaluate.run import evaluate
     from fairspan.studies.evaluate.view import view_of
 
+    given = typed(context, "picture", "by_length", "fail_if")
+    conditions = read_conditions("evaluate", fail_if, given.get("treatments"))
     with running(picture) as progress:
-        log = evaluate(**typed(context, "picture", "by_length"), progress=progress)
+        log = evaluate(**given, progress=progress)
     log = replace(log, show=lambda log: view_of(log, lengths=by_length))
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")
+    fail_on_runs([log], conditions)

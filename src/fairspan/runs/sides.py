@@ -1,10 +1,11 @@
-"""`Side`: one treatment of one run, and which two of them are compared."""
+"""`Side`: one treatment of one run; which two of them are compared, and what changes between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairspan.errors import LogError
 from fairspan.runs.log import RunLog
+from fairspan.stats.loss import LossKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,39 @@ class Side:
 
     def __str__(self) -> str:
         return f"{self.log.run}: {self.treatment}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What changes from the first side to the second in one measure or metric, and whether it is a loss."""
+
+    first: Side
+    second: Side
+    measure: str
+    kind: LossKind
+    numbers: str
+
+    @property
+    def name(self) -> str:
+        """The two treatments, with their runs if these are two."""
+        if self.first.log.folder == self.second.log.folder:
+            return f"{self.first.treatment} → {self.second.treatment}"
+        return f"{self.first} → {self.second}"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.kind}: {self.numbers}"
+
+    def to_dict(self) -> dict[str, str]:
+        return {
+            "first_run": self.first.log.run,
+            "second_run": self.second.log.run,
+            "first_treatment": self.first.treatment,
+            "second_treatment": self.second.treatment,
+            "measure": self.measure,
+            "verdict": self.kind,
+            "sentence": self.sentence,
+        }
 
 
 def pairs_to_compare(

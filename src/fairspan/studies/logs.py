@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairspan.errors import LogError, StatisticsError
+from fairspan.errors import DesignError, LogError, StatisticsError
 from fairspan.report.files import write_file
 from fairspan.report.page import Part, make_page
 from fairspan.report.render import require_page
@@ -15,6 +15,7 @@ from fairspan.report.view import Card, Section, View
 from fairspan.runs import log as logs
 from fairspan.runs.facts import ROOM_FOR_ROWS, part_of
 from fairspan.runs.log import RunLog
+from fairspan.runs.sides import Change
 
 STUDIES = ("audit", "collapse", "evaluate")
 """Those that write logs, each with a module `view`."""
@@ -33,10 +34,31 @@ def read_log(folder: Path | str) -> RunLog:
 
 def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
     """Two treatments or two runs on the same documents or queries, as tables of paired differences."""
-    if first.verb not in COMPARED:
-        raise LogError(f"the run {first.run} is a study of length, and those are not compared in pairs.")
-    found: list[Table] = _module(first.verb, COMPARED[first.verb]).compare(first, second, treatments)
+    found: list[Table] = _comparing(first).compare(first, second, treatments)
     return found
+
+
+def changes(
+    first: RunLog,
+    second: RunLog | None = None,
+    treatments: Sequence[str] | None = None,
+    margin: float | None = None,
+) -> list[Change]:
+    """The same as one verdict for each pair: worse, not worse, or inconclusive.
+
+    Args:
+        margin: a loss below it counts as none; by default the margin of the first run.
+    """
+    if margin is not None and not 0 < margin < 1:
+        raise DesignError(f"[[margin]] must be between 0 and 1, got {margin}.")
+    found: list[Change] = _comparing(first).changes(first, second, treatments, margin)
+    return found
+
+
+def _comparing(log: RunLog) -> Any:
+    if log.verb not in COMPARED:
+        raise LogError(f"the run {log.run} is a study of length, and those are not compared in pairs.")
+    return _module(log.verb, COMPARED[log.verb])
 
 
 def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None) -> Path:

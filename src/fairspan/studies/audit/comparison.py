@@ -1,5 +1,6 @@
 """Two treatments on the same documents, from one run or from two."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +34,11 @@ class Comparison(Family):
         return first, second
 
 
-def compare_sides(first: Side, second: Side) -> list[Comparison]:
-    """Second minus first, for every family of documents that both have."""
+def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> list[Comparison]:
+    """Second minus first, for every family of documents that both have.
+
+    With `familywise`, all intervals of a measure hold together at 95 % (Bonferroni), for a claim about the worst.
+    """
     before, after = _rows(first), _rows(second)
     joined = before.join(after, on=_FAMILY + _PLACE, suffix="_second", maintain_order="left")
     if joined.is_empty():
@@ -42,14 +46,16 @@ def compare_sides(first: Side, second: Side) -> list[Comparison]:
             f"{first} and {second} have no document in common: paired differences need the same corpus, languages, "
             "sizes, design and seed."
         )
-    joined = with_codes(joined, "segment")
+    parts = with_codes(joined, "segment").partition_by(_FAMILY, as_dict=True, maintain_order=True)
+    families = Counter(measure for measure, *_ in parts) if familywise else {}
     found = []
-    for (measure, n, lead, later), rows in joined.partition_by(_FAMILY, as_dict=True, maintain_order=True).items():
+    for (measure, n, lead, later), rows in parts.items():
         rng = np.random.default_rng(int(first.log.header["seed"]))
         one, two, positions, sets = (rows[name].to_numpy() for name in ("value", "value_second", "position", "set"))
         segments = rows["segment"].to_numpy()
         inference = str(first.log.spec["inference"])
-        paired = compare(one, two, positions, sets, segments, rng=rng, inference=inference)
+        level = 1 - 0.05 / families.get(measure, 1)
+        paired = compare(one, two, positions, sets, segments, rng=rng, inference=inference, level=level)
         found.append(Comparison(measure, n, lead, later, first, second, rows["document"].n_unique(), paired))
     return found
 

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from fairspan.report.table import Table
+from fairspan.report.text import number, with_bounds
 from fairspan.report.view import Section
 from fairspan.runs.log import RunLog
-from fairspan.runs.sides import pairs_to_compare
+from fairspan.runs.sides import Change, Side, pairs_to_compare
+from fairspan.stats.loss import LossKind, judge_loss
 from fairspan.studies.audit.charts import Shown, profile_section, switch_of
-from fairspan.studies.audit.comparison import compare_sides
+from fairspan.studies.audit.comparison import Comparison, compare_sides
 from fairspan.studies.audit.frames import change_frame, coefficient_change_frame
 from fairspan.studies.audit.tables import change_table, coefficient_change_table
 
@@ -26,6 +28,36 @@ def compare(first: RunLog, second: RunLog | None, treatments: Sequence[str] | No
         for measure in changes["measure"].unique(maintain_order=True)
         for table in (change_table(changes, measure, brief=True), coefficient_change_table(coefficients, measure))
     ]
+
+
+def changes(
+    first: RunLog, second: RunLog | None, treatments: Sequence[str] | None = None, margin: float | None = None
+) -> list[Change]:
+    """Whether the spread between positions grows, in any family of documents, pair by pair and measure by measure."""
+    allowed = float(first.spec["margin"]) if margin is None else margin
+    found = []
+    for sides in pairs_to_compare(first, second, treatments):
+        families = compare_sides(*sides, familywise=True)
+        for measure in dict.fromkeys(one.measure for one in families):
+            judged = [
+                (judge_loss(s.low, s.high, allowed), one)
+                for one in families
+                if one.measure == measure
+                for s in [one.paired.spread]
+            ]
+            found.append(_worst_change(sides, judged))
+    return found
+
+
+def _worst_change(sides: tuple[Side, Side], judged: Sequence[tuple[LossKind, Comparison]]) -> Change:
+    """The family that decides: worse before inconclusive before not worse, then the one that loses most."""
+    order: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse")
+    kind, worst = min(judged, key=lambda one: (order.index(one[0]), -one[1].paired.spread.estimate))
+    before, after = (number(one) for one in worst.spreads)
+    words = f"spread of {worst.measure} {before} → {after} ({with_bounds(worst.paired.spread, '+.3f')})"
+    if len(judged) > 1:
+        words += f" for {worst.plan}, n={worst.n}, the worst of {len(judged)} families"
+    return Change(*sides, worst.measure, kind, words)
 
 
 def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], tuple[Section, ...]]:

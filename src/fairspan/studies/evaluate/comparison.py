@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.report.table import Cell, Column, Table, row
+from fairspan.report.text import with_bounds
 from fairspan.runs.log import RunLog
-from fairspan.runs.sides import pairs_to_compare
+from fairspan.runs.sides import Change, pairs_to_compare
+from fairspan.stats.distributions import holm
+from fairspan.stats.loss import judge_loss
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate.findings import change_ends, ends
 from fairspan.studies.evaluate.summary import QUERY_KEYS, RANK, Arm, change_of, position_groups
@@ -42,6 +46,41 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
     found = [change for pair in pairs for change in compare_searches(first, other, pair)]
     changes = _change_table(first, other, found)
     return [changes, *([_position_table(first, other, found)] if any(one.groups for one in found) else [])]
+
+
+def changes(
+    first: RunLog,
+    second: RunLog | None = None,
+    treatments: Sequence[str] | None = None,
+    margin: float | None = None,
+) -> list[Change]:
+    """Whether the first metric falls, pair by pair and index by index.
+
+    A fall has to pass Holm's correction for all that is compared, too.
+    """
+    allowed = float(first.spec["margin"]) if margin is None else margin
+    pairs = pairs_to_compare(first, second, treatments)
+    found = [
+        (sides, one)
+        for sides in pairs
+        for one in _first_metric(
+            compare_searches(sides[0].log, sides[1].log, (sides[0].treatment, sides[1].treatment))
+        )
+    ]
+    adjusted = holm(np.array([one.change.p_value for _, one in found]))
+    judged = []
+    for (sides, one), p in zip(found, adjusted, strict=True):
+        overall = one.change.overall
+        kind = judge_loss(-overall.high, -overall.low, allowed)
+        if kind == "worse" and not p < 0.05:
+            kind = "inconclusive"
+        where = "" if one.index == "whole" else f", {one.index}"
+        judged.append(Change(*sides, one.metric, kind, f"{one.metric}{where} {with_bounds(overall, '+.3f')}"))
+    return judged
+
+
+def _first_metric(found: Sequence[Paired]) -> list[Paired]:
+    return [one for one in found if one.metric == found[0].metric]
 
 
 def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str]) -> list[Paired]:

@@ -1,0 +1,87 @@
+"""`--fail-if`: the results on which a command ends with exit code 1, for pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairspan.cli.options import words
+from fairspan.errors import DesignError, StatisticsError
+
+if TYPE_CHECKING:
+    from fairspan.runs.log import RunLog
+    from fairspan.runs.sides import Change
+
+_CONDITIONS = {
+    "audit": ("biased", "worse", "inconclusive"),
+    "evaluate": ("worse", "inconclusive"),
+    "compare": ("worse", "inconclusive"),
+}
+FailIf = Annotated[
+    str | None,
+    typer.Option(
+        help="End with exit code 1 on any of these results: biased (audit only), worse, inconclusive. Of several "
+        "treatments, the first is the baseline and is not judged."
+    ),
+]
+
+
+def read_conditions(verb: str, text: str | None, treatments: Sequence[str] | None = None) -> list[str]:
+    """What was typed, checked before anything is measured."""
+    if text is None:
+        return []
+    given, known = words(text), _CONDITIONS[verb]
+    wrong = [word for word in given if word not in known]
+    if wrong or not given:
+        raise DesignError(f"[[fail_if]] takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}.")
+    if treatments is not None and len(treatments) < 2 and (verb != "audit" or "worse" in given):
+        raise DesignError(
+            f"[[fail_if={','.join(given)}]] compares treatments with the first, and only "
+            f"{', '.join(treatments) or 'none'} is named: name two."
+        )
+    return given
+
+
+def fail_on_runs(logs: Sequence[RunLog], conditions: Sequence[str]) -> None:
+    """Say on stderr which results of these runs meet a condition, and end with exit code 1 if one does."""
+    if not conditions:
+        return
+    from fairspan.studies.logs import changes
+
+    found = []
+    for log in logs:
+        if log.verb == "audit":
+            found += _verdicts(log, conditions)
+        if log.verb != "audit" or "worse" in conditions:
+            # An audit is inconclusive by its own verdict.
+            meant = ["worse"] if log.verb == "audit" else conditions
+            found += _reasons(changes(log), meant)
+    _end(found)
+
+
+def fail_on_changes(found: Sequence[Change], conditions: Sequence[str]) -> None:
+    """The same for what a comparison found."""
+    _end(_reasons(found, conditions))
+
+
+def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
+    judged = log.measured[1:] or log.measured
+    verdicts = [one for one in log.verdicts.iter_rows(named=True) if one["treatment"] in judged]
+    if not verdicts:
+        raise StatisticsError(
+            f"the run {log.run} has no verdicts, which [[fail_if]] needs: {'; '.join(log.view.notes)}"
+        )
+    return [f"{one['treatment']}: {one['sentence']}" for one in verdicts if one["verdict"] in conditions]
+
+
+def _reasons(found: Sequence[Change], conditions: Sequence[str]) -> list[str]:
+    return [f"{one.name}: {one.sentence}" for one in found if one.kind in conditions]
+
+
+def _end(reasons: Sequence[str]) -> None:
+    for reason in reasons:
+        typer.echo(f"fairspan: failed on {reason}", err=True)
+    if reasons:
+        raise typer.Exit(1)
