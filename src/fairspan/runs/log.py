@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from fairspan.errors import LogError
+from fairspan.errors import FairspanError, LogError
 from fairspan.report.files import write_file
 from fairspan.report.frames import to_records
 from fairspan.report.page import make_page
@@ -34,8 +35,16 @@ from fairspan.runs.folder import (
     replace_file,
     rows_file,
 )
+from fairspan.runs.rows import checked
 
 FORMAT = 1
+# What every header holds, and what reports read of it without looking.
+_ENTRIES: dict[str, type] = {
+    **dict.fromkeys(("verb", "run", "status"), str),
+    **dict.fromkeys(("spec", "model", "timings", "versions", "machine"), dict),
+    "notes": list,
+    "rows": int,
+}
 _UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
 
@@ -60,7 +69,8 @@ class RunLog(Result):
     @cached_property
     def view(self) -> View:
         """Statistics, charts and tables, made from the rows when first asked for."""
-        shown = self.show(self)
+        with explained(self.folder):
+            shown = self.show(self)
         return replace(shown, notes=(*self.caveats, *shown.notes)) if self.caveats else shown
 
     @property
@@ -128,17 +138,43 @@ class RunLog(Result):
     def save_page(self, path: Path | str) -> Path:
         """Write one HTML file with verdicts, charts, tables, methods and data."""
         require_page(Path(path))
-        return write_file(Path(path), make_page(self.view.title, [part_of(self)]))
+        with explained(self.folder):
+            part = part_of(self)
+        return write_file(Path(path), make_page(self.view.title, [part]))
 
 
 def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
     folder = folder_of(folder)
     header = read_header(folder)
-    missing = [name for name in ("verb", "run", "status", "spec", "model", "notes") if name not in header]
+    missing = [name for name in _ENTRIES if name not in header]
     if missing:
         raise LogError(f"{folder / HEADER} lacks {', '.join(missing)}: run the command again.")
-    return RunLog(folder, header, _read_rows(rows_file(folder), header), show, _newer(folder))
+    for name, kind in _ENTRIES.items():
+        if not isinstance(header[name], kind) or isinstance(header[name], bool):
+            raise LogError(
+                f"{folder / HEADER} is not as it was written: {name} is {type(header[name]).__name__}, not "
+                f"{kind.__name__}. Run the command again with [[fresh=True]]."
+            )
+    log = RunLog(folder, header, _read_rows(rows_file(folder), header), show, _newer(folder))
+    with explained(folder):
+        _ = log.model, log.treatments
+    return log
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Whatever a log that is not as it was written leads to, in one line."""
+    try:
+        yield
+    except FairspanError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise LogError(
+            f"the log {folder} cannot be used ({type(error).__name__}: {reason}): its files were changed since they "
+            "were written, or this is a fault of fairspan."
+        ) from error
 
 
 def folder_of(path: Path | str) -> Path:
@@ -163,8 +199,8 @@ def read_header(folder: Path) -> dict[str, Any]:
 
 
 def _read_rows(file: Path, header: Mapping[str, Any]) -> pl.DataFrame:
-    count = header.get("rows", 0)
-    if not file.exists() or not count:
+    count = header["rows"]
+    if not file.exists() or count < 1:
         raise LogError(f"the run {file.parent} is {header.get('status')} and has no rows yet: run its command again.")
     try:
         rows = pl.read_parquet(file, glob=False)
@@ -174,8 +210,14 @@ def _read_rows(file: Path, header: Mapping[str, Any]) -> pl.DataFrame:
         raise LogError(
             f"{file} holds {len(rows)} of {count} rows, so something else wrote it: run the command again."
         )
-    # A crash between the two files leaves rows that the header does not know of yet.
-    return rows.head(count)
+    try:
+        # A crash between the two files leaves rows that the header does not know of yet.
+        return checked(rows).head(count)
+    except (ValueError, pl.exceptions.PolarsError) as error:
+        fault = str(error).splitlines()[0]
+        raise LogError(
+            f"{file} is not as it was written: {fault}. Run the command again with [[fresh=True]]."
+        ) from None
 
 
 def _newer(folder: Path) -> str:
