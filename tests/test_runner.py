@@ -709,6 +709,18 @@ def test_a_store_that_may_not_be_written(shell: Shell, tmp_path: Path, exists: b
 
 @processes
 @pytest.mark.slow
+def test_a_store_that_may_not_be_written_and_holds_everything(shell: Shell, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    shell.goes_on(store=disk / "store.sqlite")
+    ended = shell.start(store=disk / "store.sqlite", out=tmp_path / "other", before=read_only(disk)).wait()
+    assert skip_if_refused(ended).code == 0, ended.stderr
+    shell.is_complete(tmp_path / "other")
+    assert header_of(tmp_path / "other")["timings"]["texts_computed"] == 0
+
+
+@processes
+@pytest.mark.slow
 def test_a_log_that_may_not_be_written(shell: Shell, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     ended = skip_if_refused(shell.start(out=disk / "run", before=read_only(disk)).wait())
