@@ -97,11 +97,39 @@ def audit(
             planned.append(changed)
     if "out" in settings and len(planned) > 1:
         raise DesignError(f"[[out=]] names one folder, and {config} holds {len(planned)} audits: omit it.")
-    with running(picture) as progress:
-        logs = _run_all(
-            planned, {**settings, "progress": progress}, picture=picture, dry_run=dry_run, as_json=as_json
-        )
+    shown: dict[str, Any] = {"picture": picture, "as_json": as_json}
+    known = None if dry_run or len(planned) > 1 else _known(planned[0], settings)
+    if known is not None:
+        logs = [_shown(known, **shown)]
+        if as_json:
+            print_json(known.to_dict())
+    else:
+        with running(picture) as progress:
+            logs = _run_all(planned, {**settings, "progress": progress}, dry_run=dry_run, **shown)
     fail_on_runs(logs, conditions)
+
+
+def _known(planned: PlannedAudit, settings: dict[str, Any]) -> RunLog | None:
+    """The log of this very audit, which needs no model."""
+    from fairspan.runs.request import known_run
+    from fairspan.studies.audit.spec import make_spec
+    from fairspan.studies.audit.view import view_of
+
+    given = {"model": planned.model, **planned.loading, **planned.fields, **settings}
+    return known_run("audit", make_spec, view_of, given)
+
+
+def _shown(log: RunLog, *, picture: Path | None, as_json: bool) -> RunLog:
+    from rich.console import Console
+
+    from fairspan.cli.showing import save_picture
+    from fairspan.report.terminal import print_view
+
+    if not as_json:
+        print_view(Console(), log.view, ending=f"log: {log.folder}")
+    if picture is not None:
+        save_picture(log, picture, as_json=as_json)
+    return log
 
 
 def _run_all(
@@ -137,9 +165,8 @@ def _run_one(
     """The log, or the forecast."""
     from rich.console import Console
 
-    from fairspan.cli.showing import save_picture
     from fairspan.model.loading import Loading
-    from fairspan.report.terminal import print_view
+    from fairspan.runs.request import request_of
     from fairspan.runs.runner import RunOptions
     from fairspan.runs.subject import open_subject
     from fairspan.studies.audit.forecast import forecast
@@ -147,22 +174,22 @@ def _run_one(
     from fairspan.studies.audit.run import run
     from fairspan.studies.audit.spec import make_spec
 
-    spec, options = make_spec(**planned.fields), RunOptions(**settings)
-    progress, console = options.progress, Console()
+    known = None if dry_run else _known(planned, settings)
+    if known is not None:
+        return _shown(known, picture=picture, as_json=as_json)
+    spec = make_spec(**planned.fields)
+    request = request_of("audit", spec, planned.model, **planned.loading)
+    options = RunOptions(**settings, request=request)
+    progress = options.progress
     subject = open_subject(planned.model, loading=Loading(**planned.loading), progress=progress)
     prepared = prepare(subject, spec, progress)
     if dry_run:
         progress.stage("timing a few documents")
         found = forecast(prepared)
         if not as_json:
-            _print_forecast(console, found)
+            _print_forecast(Console(), found)
         return {"model": subject.name, **found.to_dict()}
-    log = run(prepared, options)
-    if not as_json:
-        print_view(console, log.view, ending=f"log: {log.folder}")
-    if picture is not None:
-        save_picture(log, picture, as_json=as_json)
-    return log
+    return _shown(run(prepared, options), picture=picture, as_json=as_json)
 
 
 def _print_forecast(console: Any, found: Forecast) -> None:

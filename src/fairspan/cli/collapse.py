@@ -64,8 +64,15 @@ def collapse(
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
     from fairspan.cli.showing import running, show
-    from fairspan.studies.collapse.run import collapse
+    from fairspan.runs.request import known_run
+    from fairspan.studies.collapse.spec import make_collapse
+    from fairspan.studies.collapse.view import view_of
 
-    with running(picture) as progress:
-        log = collapse(**typed(context, "picture"), progress=progress)
+    given = typed(context, "picture")
+    log = known_run("collapse", make_collapse, view_of, given)
+    if log is None:
+        with running(picture) as progress:
+            from fairspan.studies.collapse.run import collapse
+
+            log = collapse(**given, progress=progress)
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

@@ -93,13 +93,18 @@ def evaluate(
     from dataclasses import replace
 
     from fairspan.cli.showing import running, show
-    from fairspan.studies.evaluate.run import evaluate
+    from fairspan.runs.request import known_run
+    from fairspan.studies.evaluate.spec import make_evaluation
     from fairspan.studies.evaluate.view import view_of
 
     given = typed(context, "picture", "by_length", "fail_if")
     conditions = read_conditions("evaluate", fail_if, given.get("treatments"))
-    with running(picture) as progress:
-        log = evaluate(**given, progress=progress)
+    log = known_run("evaluate", make_evaluation, view_of, given)
+    if log is None:
+        with running(picture) as progress:
+            from fairspan.studies.evaluate.run import evaluate
+
+            log = evaluate(**given, progress=progress)
     log = replace(log, show=lambda log: view_of(log, lengths=by_length))
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")
     fail_on_runs([log], conditions)

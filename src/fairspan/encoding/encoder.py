@@ -4,7 +4,6 @@ import hashlib
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,7 +14,8 @@ from sentence_transformers.util import batch_to_device
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.encoding.tokens import ModelTokens, Span, tokens_of_spans, window_of
+from fairspan.encoding.text import Text as Text
+from fairspan.encoding.tokens import ModelTokens, tokens_of_spans, window_of
 from fairspan.encoding.window import cutting
 from fairspan.errors import EncodingError, UnsupportedModel
 from fairspan.model.build import calibrate
@@ -24,23 +24,6 @@ from fairspan.model.transformer import calibrated_transformers
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
 ENGINE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text to embed.
-
-    Attributes:
-        length: its tokens, prompt and special tokens included; more than the model reads if it is to be cut.
-        spans: characters of the parts whose contextual vectors are wanted as well (late chunking).
-        borders: the characters at which its segments begin, where they are known; an encoder with segment baskets
-            makes each of them a basket.
-    """
-
-    text: str
-    length: int
-    spans: tuple[Span, ...] = ()
-    borders: tuple[int, ...] = ()
 
 
 @runtime_checkable

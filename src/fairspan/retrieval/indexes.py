@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.encoder import Text
+from fairspan.encoding.text import Text
 from fairspan.retrieval.chunks import chunk_documents, windows
 from fairspan.retrieval.task import Passage, Span
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import TaskError
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 
@@ -175,6 +174,8 @@ def _places(task: RetrievalTask, counter: TokenCounter) -> dict[str, Place]:
 
 def _token_ends(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:
     """Where each token of a document's own text ends; every character where the model shows no tokens."""
+    from fairspan.encoding.tokens import ModelTokens  # not before there is a model: it imports torch
+
     if not isinstance(counter, ModelTokens):
         return [np.arange(1, len(document.text) + 1) for document in documents]
     offsets = counter.offsets([document.text for document in documents])

@@ -288,8 +288,17 @@ class LogWriter:
             self._place = self.folder
 
     def _write_header(self) -> None:
-        text = json.dumps(self.header, indent=2, ensure_ascii=False) + "\n"
-        replace_file(self._place / HEADER, lambda file: file.write_text(text, "utf-8"))
+        _write(self._place / HEADER, self.header)
+
+
+def rewrite_header(folder: Path, entries: Mapping[str, Any]) -> None:
+    """Change entries of a log's header that say nothing of its results."""
+    _write(header_file(folder), {**read_header(folder), **entries})
+
+
+def _write(file: Path, header: Mapping[str, Any]) -> None:
+    text = json.dumps(header, indent=2, ensure_ascii=False) + "\n"
+    replace_file(file, lambda partial: partial.write_text(text, "utf-8"))
 
 
 def library_versions() -> dict[str, str]:
