@@ -192,3 +192,8 @@ def wait_for(store: Path, count: int) -> None:
 
 def header_of(run: Path) -> dict[str, Any]:
     return json.loads((run / "run.json").read_text(encoding="utf-8"))
+
+
+def files_in(run: Path) -> list[str]:
+    """What a run left in its folder, beside the lock that every writer leaves there."""
+    return sorted(file.name for file in run.iterdir() if file.name != ".lock")

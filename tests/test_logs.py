@@ -19,7 +19,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from rich.console import Console
 
-from fairspan.errors import LogError
+from fairspan.errors import FairspanError, LogError
 from fairspan.report.result import Result
 from fairspan.report.terminal import print_view
 from fairspan.report.text import with_bounds
@@ -27,7 +27,7 @@ from fairspan.runs.facts import facts_of, part_of, settings_of
 from fairspan.runs.log import FORMAT, LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.sides import Side, pairs_to_compare
-from fairspan.studies.logs import compare, read_log, save_page
+from fairspan.studies.logs import changes, compare, read_log, save_page
 from tests import length_studies, searches
 from tests.simulated import audit_log, header, simulated_log, simulated_rows
 
@@ -186,7 +186,9 @@ def test_a_header_that_lacks_its_entries_is_one_line(tmp_path: Path) -> None:
     folder = damaged(tmp_path, {"format": FORMAT})
     assert f"{folder} holds a run of None" in said_by(lambda: read_log(folder))
     (folder / "run.json").write_text(json.dumps({"format": FORMAT, "verb": "audit", "run": "r", "rows": 9}))
-    assert "run.json lacks status, spec, model, notes" in said_by(lambda: read_log(folder))
+    assert "run.json lacks status, spec, model, timings, versions, machine, notes" in said_by(
+        lambda: read_log(folder)
+    )
 
 
 def test_a_folder_without_a_run_is_one_line(tmp_path: Path) -> None:
@@ -202,6 +204,86 @@ def test_missing_and_damaged_rows_are_one_line(tmp_path: Path) -> None:
     folder = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)]).folder
     (folder / "rows.parquet").write_bytes((folder / "rows.parquet").read_bytes()[:-40])
     assert "rows.parquet cannot be read" in said_by(lambda: read_log(folder))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: rows.drop("value"), "it lacks the column value"),
+        (lambda rows: rows.drop("set"), "it lacks the column set"),
+        (lambda rows: rows.cast({"value": pl.String}), "the column value holds String, not Float64"),
+        (lambda rows: rows.cast({"n": pl.Float64}), "the column n holds Float64, not Int16"),
+        (lambda rows: rows.with_columns(n=pl.lit(10**6)), "conversion from `i32` to `i16` failed"),
+        (lambda rows: rows.with_columns(pl.concat_list("value")), "the column value holds List(Float64)"),
+        (lambda rows: rows.with_columns(value=pl.when(pl.col("set") > 0).then("value")), "the column value has gaps"),
+        (lambda rows: rows.with_columns(treatment=None), "the column treatment has gaps"),
+    ],
+)
+def test_rows_of_another_make_are_one_line(tmp_path: Path, change: Callable[..., pl.DataFrame], said: str) -> None:
+    log = audited(tmp_path / "run")
+    change(log.rows).write_parquet(log.folder / "rows.parquet")
+    line = said_by(lambda: read_log(log.folder))
+    assert line.startswith(f"{log.folder / 'rows.parquet'} is not as it was written: {said}")
+    assert line.endswith("Run the command again with fresh=True.")
+
+
+def test_rows_of_earlier_versions_and_wider_numbers_are_read(tmp_path: Path) -> None:
+    """Columns after `value` came later, and polars makes whole numbers wide when it computes with them."""
+    log = audited(tmp_path / "run")
+    early = log.rows.drop("layer", "part", "query", "query_tokens", "offset").cast({"n": pl.Int64, "set": pl.Int64})
+    early.write_parquet(log.folder / "rows.parquet")
+    assert read_log(log.folder).rows.equals(log.rows)
+    assert read_log(log.folder).rows.schema == pl.Schema(SCHEMA)
+
+
+ABSENT = object()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse"])
+def test_every_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, RunLog], verb: str) -> None:
+    """Each entry of run.json and of its spec is removed or replaced in turn, and the log shown in every way."""
+    kept = logs[verb].header
+    changed = [{**kept, name: value} for name in kept for value in (ABSENT, None, 3, "x", [], {})]
+    specs = [{**kept["spec"], name: value} for name in kept["spec"] for value in (ABSENT, None, {})]
+    told = [line for one in changed for line in refusals(tmp_path, logs[verb], one)]
+    told += [line for one in specs for line in refusals(tmp_path, logs[verb], {**kept, "spec": one})]
+    assert len(told) > 100
+    assert not [line for line in told if "\n" in line]
+
+
+def test_a_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, RunLog]) -> None:
+    kept = logs["audit"].header
+    spec = {name: value for name, value in kept["spec"].items() if name != "design"}
+    for entries, said in (
+        ({"rows": "x"}, "run.json is not as it was written: rows is str, not int"),
+        ({"model": []}, "run.json is not as it was written: model is list, not dict"),
+        ({"spec": spec}, "cannot be used (KeyError: 'design'): its files were changed since they were written, or"),
+        ({"plans": 3}, "cannot be used (TypeError: can only join an iterable)"),
+    ):
+        assert said in refusals(tmp_path, logs["audit"], {**kept, **entries})[0]
+
+
+def refusals(tmp_path: Path, log: RunLog, changed: Mapping[str, Any]) -> list[str]:
+    """What is said where the header of a log is another one; anything but our own errors goes through."""
+    folder = tmp_path / "changed"
+    folder.mkdir(exist_ok=True)
+    (folder / "rows.parquet").write_bytes((log.folder / "rows.parquet").read_bytes())
+    there = {name: value for name, value in changed.items() if value is not ABSENT}
+    if isinstance(there.get("spec"), dict):
+        there["spec"] = {name: value for name, value in there["spec"].items() if value is not ABSENT}
+    (folder / "run.json").write_text(json.dumps(there), "utf-8")
+    told = []
+    for use in (lambda log: log.to_dict(), part_of_page, compare, changes):
+        try:
+            use(read_log(folder))
+        except FairspanError as error:
+            told.append(str(error))
+    return told
+
+
+def part_of_page(log: RunLog) -> None:
+    log.save_page(log.folder / "page.html")
 
 
 def test_every_write_replaces_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,10 +322,13 @@ def test_a_header_that_cannot_be_written_leaves_the_one_before(
 
 
 def test_a_new_run_does_not_inherit_rows(tmp_path: Path) -> None:
-    """A run that fails before its first rows has none, whatever lay in its folder."""
-    simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)])
-    LogWriter(tmp_path / "run", header(["none"], run="m-another")).finish("failed", error="no memory")
-    assert "has no rows" in said_by(lambda: read_log(tmp_path / "run"))
+    """One that fails before its first rows has none, and leaves those that are there to the run before."""
+    before = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)])
+    LogWriter(tmp_path / "run", header(["none"])).finish("failed", error="no memory")
+    log = read_log(tmp_path / "run")
+    assert log.rows.equals(before.rows)
+    assert log.newer.endswith("failed: this is the one before it")
+    assert "has no rows" in said_by(lambda: read_log(tmp_path / "run" / ".newer"))
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
@@ -421,7 +506,23 @@ def test_of_an_interrupted_run_what_was_measured_is_compared(sides: dict[str, Ru
         (f"three: {name}", f"stopped: {name}") for name in ("none", "paper")
     ]
     line = said_by(lambda: pairs_to_compare(three, stopped, ["none", "retrieval"]))
-    assert line == "the run stopped has not measured 'retrieval', only none, paper."
+    assert line == (
+        "the run stopped has not measured 'retrieval', only none, paper: this run was interrupted: 2 of 3 treatments "
+        "were measured. Run its command again, which continues where it stopped."
+    )
+
+
+def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(tmp_path: Path) -> None:
+    """Two treatments were asked for and one was measured: there is nothing to name, but something to finish."""
+    stopped = audited(tmp_path / "a", ("none",), asked=("none", "paper"), status="running", run="stopped")
+    line = said_by(lambda: compare(stopped))
+    assert line == (
+        "of the run stopped only none was measured: this run has not finished: 1 of 2 treatments were measured. Run "
+        "its command again, which continues where it stopped."
+    )
+    other = audited(tmp_path / "b", ("paper", "retrieval"), run="other")
+    line = said_by(lambda: compare(stopped, other))
+    assert line.startswith("the runs share no treatment, and of stopped some were not measured: this run has not")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ import fairspan
 from fairspan.errors import DesignError, EncodingError, FairspanError, LogError, StoreError
 from fairspan.runs.log import FORMAT
 from fairspan.studies.logs import read_log
-from tests.commands import Commands, Ended, assert_sound, header_of, stored, wait_for
+from tests.commands import Commands, Ended, assert_sound, files_in, header_of, stored, wait_for
 from tests.verbs import STRONG, VERBS, Verb, write_articles
 
 Make = Callable[..., SentenceTransformer]
@@ -218,6 +219,132 @@ def test_a_run_in_another_batch_size_shares_the_store(again: Call, tmp_path: Pat
     assert log.header["timings"]["texts_computed"] == 0
 
 
+# Measured again beside what is there
+
+
+@pytest.mark.parametrize("share", [0.0, 0.7])
+def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
+    again: Call,
+    undisturbed: fairspan.RunLog,
+    passes: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+) -> None:
+    """Before its first rows and after them. Without its store the fresh run embeds everything."""
+    (tmp_path / "store.sqlite").unlink()
+
+    def stop(number: int) -> None:
+        if number > share * passes:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        on_forward(patch, stop)
+        with pytest.raises(KeyboardInterrupt):
+            again(fresh=True)
+    kept = read_log(tmp_path / "run")
+    assert kept.rows.equals(undisturbed.rows)
+    assert kept.header == json.loads(json.dumps(undisturbed.header))
+    assert kept.newer.startswith("a later measurement, started 20")
+    assert kept.newer.endswith("was interrupted: this is the one before it")
+    assert kept.view.notes[0] == kept.newer
+    assert again().newer == kept.newer, "the same call without fresh answers from the finished log"
+    computed = header_of(tmp_path / "run" / ".newer")["timings"]["texts_computed"]
+    log = again(fresh=True)
+    assert_same(log, undisturbed)
+    total = undisturbed.header["timings"]["texts_computed"]
+    assert log.header["timings"]["texts_computed"] == total - computed, "it went on from what was stored"
+    assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
+    assert read_log(tmp_path / "run").newer == ""
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_process_that_ends_between_two_renames(
+    again: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    """The new log counts from the moment at which its header says complete, wherever its two files are."""
+    folder, rename, count = tmp_path / "run", Path.replace, [0]
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.parent.name == ".newer" and target.parent == folder:
+            count[0] += 1
+            if count[0] > moved:
+                raise SystemExit
+        return rename(self, target)
+
+    undisturbed.rows.with_columns(value=0.0).write_parquet(folder / "rows.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(SystemExit):
+            again(fresh=True)
+    assert len(files_in(folder)) == 3, "the premise: something is still beside"
+    started = header_of(folder / ".newer")["started"]
+    for log in (read_log(folder), again()):
+        assert_same_bits(log.rows, undisturbed.rows)
+        assert (log.header["started"], log.newer) == (started, "")
+    assert_same(again(fresh=True), undisturbed)
+    assert files_in(folder) == ["rows.parquet", "run.json"]
+
+
+def test_an_unfinished_log_stays_until_there_are_as_many_rows(
+    anew: Call, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after its first treatment, then at once: the first treatment's rows can still be read."""
+    found = []
+    for share in (0.7, 0.0):
+
+        def stop(number: int, share: float = share) -> None:
+            if number > share * passes:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            on_forward(patch, stop)
+            with pytest.raises(KeyboardInterrupt):
+                anew(store=tmp_path / f"{share}.sqlite")
+        found.append(read_log(tmp_path / "run"))
+    assert len(found[0].rows) > 0
+    assert found[1].rows.equals(found[0].rows)
+    assert [bool(log.newer) for log in found] == [False, True]
+
+
+_HOLDER = """
+import sys, time
+from pathlib import Path
+from fairspan.runs.folder import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_folder_that_another_process_writes(
+    again: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line that names the process, nothing embedded, nothing changed; SIGKILL gives the folder back."""
+    folder = tmp_path / "run"
+    holder = subprocess.Popen([sys.executable, "-c", _HOLDER, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        (folder / ".newer").mkdir()
+        running = {**undisturbed.header, "status": "running", "process": holder.pid}
+        (folder / ".newer" / "run.json").write_text(json.dumps(running), "utf-8")
+        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+        with monkeypatch.context() as patch:
+            on_forward(patch, never)
+            assert again().rows.equals(undisturbed.rows), "what is complete can be read meanwhile"
+            with pytest.raises(LogError, match="another process is writing") as error:
+                again(fresh=True)
+        since = undisturbed.header["started"][:16].replace("T", " ")
+        assert f"(process {holder.pid}, since {since} UTC): wait until it has finished" in str(error.value)
+        assert "\n" not in str(error.value)
+        assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert_same(again(fresh=True), undisturbed)
+
+
 # Stopped in the middle
 
 
@@ -328,7 +455,8 @@ def test_a_damaged_store_is_one_line_and_left_alone(again: Call, tmp_path: Path,
         again(fresh=True)
     assert "\n" not in str(error.value)
     assert (tmp_path / "store.sqlite").read_bytes() == damage
-    assert header_of(tmp_path / "run")["status"] == "failed"
+    assert header_of(tmp_path / "run" / ".newer")["status"] == "failed"
+    assert header_of(tmp_path / "run")["status"] == "complete"
 
 
 def test_a_store_that_is_damaged_inside(again: Call, undisturbed: fairspan.RunLog, tmp_path: Path) -> None:
@@ -375,7 +503,7 @@ def test_rows_that_cannot_be_written(
     part = read_log(tmp_path / "run")
     assert part.status == "failed"
     assert_same_bits(part.rows, undisturbed.rows.head(len(part.rows)))
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
+    assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
     assert_same(anew(), undisturbed)
 
 
@@ -452,7 +580,7 @@ class Shell:
     def is_complete(self, run: Path) -> None:
         assert header_of(run)["status"] == "complete"
         assert_same_bits(pl.read_parquet(run / "rows.parquet"), self.expected.rows)
-        assert sorted(file.name for file in run.iterdir()) == ["rows.parquet", "run.json"]
+        assert files_in(run) == ["rows.parquet", "run.json"]
 
     @property
     def total(self) -> int:
@@ -550,7 +678,7 @@ def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     skip_if_refused(started.wait()).failed_in_one_line("cannot be written", "make room or choose another with --out")
     # What the folder holds is whole, and nothing half-written lies beside it.
     assert header_of(saved / "run")["status"] in ("running", "failed")
-    left = {file.name for file in (saved / "run").iterdir()}
+    left = set(files_in(saved / "run"))
     assert "run.json" in left <= {"run.json", "rows.parquet"}
     if "rows.parquet" in left:
         part = pl.read_parquet(saved / "run" / "rows.parquet")
@@ -581,6 +709,18 @@ def test_a_store_that_may_not_be_written(shell: Shell, tmp_path: Path, exists: b
 
 @processes
 @pytest.mark.slow
+def test_a_store_that_may_not_be_written_and_holds_everything(shell: Shell, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    shell.goes_on(store=disk / "store.sqlite")
+    ended = shell.start(store=disk / "store.sqlite", out=tmp_path / "other", before=read_only(disk)).wait()
+    assert skip_if_refused(ended).code == 0, ended.stderr
+    shell.is_complete(tmp_path / "other")
+    assert header_of(tmp_path / "other")["timings"]["texts_computed"] == 0
+
+
+@processes
+@pytest.mark.slow
 def test_a_log_that_may_not_be_written(shell: Shell, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     ended = skip_if_refused(shell.start(out=disk / "run", before=read_only(disk)).wait())
@@ -590,9 +730,9 @@ def test_a_log_that_may_not_be_written(shell: Shell, tmp_path: Path) -> None:
 
 @processes
 @pytest.mark.slow
-@pytest.mark.parametrize("folders", [("run", "other"), ("run", "run")], ids=["two folders", "one folder"])
-def test_two_processes_at_once(shell: Shell, tmp_path: Path, folders: tuple[str, str]) -> None:
+def test_two_processes_at_once(shell: Shell, tmp_path: Path) -> None:
     """With one store. Whoever embeds a text first, both read the same vector."""
+    folders = ("run", "other")
     for started in [shell.start(out=tmp_path / folder) for folder in folders]:
         ended = started.wait()
         assert ended.code == 0, ended.stderr
@@ -601,3 +741,34 @@ def test_two_processes_at_once(shell: Shell, tmp_path: Path, folders: tuple[str,
         shell.is_complete(tmp_path / folder)
     assert stored(shell.store) == shell.total
     assert_sound(shell.store)
+
+
+@processes
+@pytest.mark.slow
+def test_two_processes_on_one_folder(shell: Shell) -> None:
+    """The second is refused, names the first and changes nothing, though its own store would fail."""
+    first = shell.start(before=_SLOWLY)
+    wait_for(shell.store, 5)
+    shell.start(store=shell.place).wait().failed_in_one_line("another process is writing", f"(process {first.pid}, ")
+    assert header_of(shell.run)["status"] == "running"
+    ended = first.wait()
+    assert ended.code == 0, ended.stderr
+    shell.is_complete(shell.run)
+
+
+@processes
+@pytest.mark.slow
+def test_fresh_and_killed_the_finished_log_is_there(shell: Shell, tmp_path: Path) -> None:
+    """SIGKILL at three moments of a fresh run without a store, then to its end."""
+    shell.goes_on()
+    rng = random.Random(8)
+    for number in range(3):
+        store = tmp_path / f"fresh{number}.sqlite"
+        started = shell.start(before=_SLOWLY, fresh=True, store=store)
+        wait_for(store, rng.randrange(4 * shell.total // 5))
+        started.signal(signal.SIGKILL)
+        assert started.wait().code == -signal.SIGKILL, "it was over before it could be killed"
+        log = read_log(shell.run)
+        assert (log.status, log.newer != "") == ("complete", True)
+        assert_same_bits(log.rows, shell.expected.rows)
+    shell.goes_on(fresh=True, store=store)

@@ -264,7 +264,12 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> Callable[[Connect], None]:
 
 def read_only(plain: Connect) -> Connect:
     """SQLite's own error for a file that may not be written, without asking the file system."""
-    return lambda path, **options: plain(f"file:{path}?mode=ro", uri=True, **options)
+
+    def connect(path: Path | str, **options: object) -> sqlite3.Connection:
+        address = path if options.pop("uri", False) else f"file:{path}?mode=ro"
+        return plain(address, uri=True, **options)
+
+    return connect
 
 
 def nearly_full(plain: Connect, pages: int) -> Connect:
@@ -279,15 +284,69 @@ def nearly_full(plain: Connect, pages: int) -> Connect:
 
 
 def test_a_store_that_may_not_be_written(path: Path, connected: Callable[[Connect], None]) -> None:
+    """What it holds is read; what it lacks cannot be put."""
     with Store(path) as store:
         store.put(numbered(1))
     plain = sqlite3.connect
     connected(read_only(plain))
-    with pytest.raises(StoreError, match="cannot be written: choose another file with store=") as error:
-        Store(path)
+    with Store(path) as store:
+        assert np.array_equal(store.get([key(1)])[key(1)], vector(1))
+        assert store.missing([key(1), key(2)]) == {key(2)}
+        with pytest.raises(StoreError, match="cannot be written: choose another file with store=") as error:
+            store.put(numbered(2))
     assert str(path) in one_line(error)
     connected(plain)
     assert_holds(path, 1)
+
+
+def test_a_store_without_its_table_that_may_not_be_written(path: Path, connected: Callable[[Connect], None]) -> None:
+    path.touch()
+    connected(read_only(sqlite3.connect))
+    with pytest.raises(StoreError, match="cannot be written: choose another file with store=") as error:
+        Store(path)
+    one_line(error)
+
+
+class NoSharedMemory(sqlite3.Connection):
+    """A file system of a network, on which SQLite keeps the journal that it has."""
+
+    answer: str | None = None
+
+    def execute(self, query: str, *parameters: object) -> sqlite3.Cursor:  # type: ignore[override]
+        if query == "PRAGMA journal_mode = WAL":
+            if self.answer is None:
+                error = sqlite3.OperationalError("locking protocol")
+                error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
+                raise error
+            return super().execute(f"SELECT '{self.answer}'")
+        return super().execute(query, *parameters)
+
+
+class KeepsTheJournal(NoSharedMemory):
+    answer = "delete"
+
+
+@pytest.mark.parametrize("kind", [KeepsTheJournal, NoSharedMemory], ids=["answers", "fails"])
+def test_a_file_system_without_write_ahead_logging(
+    path: Path, connected: Callable[[Connect], None], kind: type[sqlite3.Connection]
+) -> None:
+    """What SQLite answers is what counts: a rollback journal with synchronous FULL (2), and a warning."""
+    plain = sqlite3.connect
+    connected(lambda path, **options: plain(path, factory=kind, **options))
+    with pytest.warns(UserWarning, match="has no write-ahead logging: a rollback journal .delete. is used") as caught:
+        store = Store(path)
+    assert len(caught) == 1
+    with store:
+        store.put(numbered(1, 2))
+        assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    connected(plain)
+    assert_holds(path, 1, 2)
+
+
+def test_write_ahead_logging_is_what_is_used(path: Path) -> None:
+    with Store(path) as store:
+        assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")

@@ -104,6 +104,29 @@ def audit(
     fail_on_runs(logs, conditions)
 
 
+def _known(planned: PlannedAudit, settings: dict[str, Any]) -> RunLog | None:
+    """The log of this very audit, which needs no model."""
+    from fairspan.runs.request import known_run
+    from fairspan.studies.audit.spec import make_spec
+    from fairspan.studies.audit.view import view_of
+
+    given = {"model": planned.model, **planned.loading, **planned.fields, **settings}
+    return known_run("audit", make_spec, view_of, given)
+
+
+def _shown(log: RunLog, *, picture: Path | None, as_json: bool) -> RunLog:
+    from rich.console import Console
+
+    from fairspan.cli.showing import save_picture
+    from fairspan.report.terminal import print_view
+
+    if not as_json:
+        print_view(Console(), log.view, ending=f"log: {log.folder}")
+    if picture is not None:
+        save_picture(log, picture, as_json=as_json)
+    return log
+
+
 def _run_all(
     planned: list[PlannedAudit], settings: dict[str, Any], *, picture: Path | None, dry_run: bool, as_json: bool
 ) -> list[RunLog]:
@@ -138,36 +161,35 @@ def _run_one(
     from rich.console import Console
 
     from fairspan.cli.checking import check_audit, check_model
-    from fairspan.cli.showing import save_picture, say_loading
+    from fairspan.cli.showing import say_loading
     from fairspan.model.source import Loading
-    from fairspan.report.terminal import print_view
     from fairspan.studies.audit.spec import make_spec
 
-    spec, progress, console = make_spec(**planned.fields), settings["progress"], Console()
+    known = None if dry_run else _known(planned, settings)
+    if known is not None:
+        return _shown(known, picture=picture, as_json=as_json)
+    spec, progress = make_spec(**planned.fields), settings["progress"]
     check_audit(spec)
     check_model(planned.model, {**settings, **planned.loading})
     say_loading(progress, planned.model)
+    from fairspan.runs.request import request_of
     from fairspan.runs.runner import RunOptions
     from fairspan.runs.subject import open_subject
     from fairspan.studies.audit.forecast import forecast
     from fairspan.studies.audit.prepare import prepare
     from fairspan.studies.audit.run import run
 
-    options = RunOptions(**settings)
+    request = request_of("audit", spec, planned.model, **planned.loading)
+    options = RunOptions(**settings, request=request)
     subject = open_subject(planned.model, loading=Loading(**planned.loading), progress=progress)
     prepared = prepare(subject, spec, progress)
     if dry_run:
         progress.stage("timing a few documents")
         found = forecast(prepared)
         if not as_json:
-            _print_forecast(console, found)
+            _print_forecast(Console(), found)
         return {"model": subject.name, **found.to_dict()}
-    log = run(prepared, options)
-    if not as_json:
-        print_view(console, log.view, ending=f"log: {log.folder}")
-    if picture is not None:
-        save_picture(log, picture, as_json=as_json)
-    return log
+    return _shown(run(prepared, options), picture=picture, as_json=as_json)
 
 
 def _print_forecast(console: Any, found: Forecast) -> None:

@@ -66,14 +66,18 @@ def collapse(
     """
     from fairspan.cli.checking import check_collapse, check_model
     from fairspan.cli.showing import running, say_loading, show
+    from fairspan.runs.request import known_run
     from fairspan.studies.collapse.spec import make_collapse
+    from fairspan.studies.collapse.view import view_of
 
     given = typed(context, "picture")
     with running(picture) as progress:
-        check_collapse(make_collapse(**fields_of_study(given)))
-        check_model(model, given)
-        say_loading(progress, model)
-        from fairspan.studies.collapse.run import collapse
+        log = known_run("collapse", make_collapse, view_of, given)
+        if log is None:
+            check_collapse(make_collapse(**fields_of_study(given)))
+            check_model(model, given)
+            say_loading(progress, model)
+            from fairspan.studies.collapse.run import collapse
 
-        log = collapse(**given, progress=progress)
+            log = collapse(**given, progress=progress)
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")

@@ -104,19 +104,21 @@ def evaluate(
 
     from fairspan.cli.checking import check_evaluation, check_model
     from fairspan.cli.showing import running, say_loading, show
+    from fairspan.runs.request import known_run
     from fairspan.studies.evaluate.spec import make_evaluation
+    from fairspan.studies.evaluate.view import view_of
 
     given = typed(context, "picture", "by_length", "fail_if")
     conditions = read_conditions("evaluate", fail_if, given.get("treatments"))
     with running(picture) as progress:
-        asked = fields_of_study(given)
-        check_evaluation(make_evaluation(**asked))
-        check_model(model, given)
-        say_loading(progress, model)
-        from fairspan.studies.evaluate.run import evaluate
-        from fairspan.studies.evaluate.view import view_of
+        log = known_run("evaluate", make_evaluation, view_of, given)
+        if log is None:
+            check_evaluation(make_evaluation(**fields_of_study(given)))
+            check_model(model, given)
+            say_loading(progress, model)
+            from fairspan.studies.evaluate.run import evaluate
 
-        log = evaluate(**given, progress=progress)
+            log = evaluate(**given, progress=progress)
     log = replace(log, show=lambda log: view_of(log, lengths=by_length))
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")
     fail_on_runs([log], conditions)

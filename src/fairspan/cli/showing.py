@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import typer
@@ -26,6 +29,9 @@ from fairspan.report.result import Result
 
 if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
+
+LINE_SECONDS = 30
+"""Between two lines of progress where there is no terminal."""
 
 
 def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: str = "") -> None:
@@ -50,16 +56,20 @@ def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
 
 
 def say_unfinished(logs: Sequence[RunLog]) -> None:
-    """Warn on stderr of runs that are not complete."""
+    """Warn on stderr of runs that are not complete, or were measured again and that is not complete."""
     for log in logs:
-        if log.unfinished:
-            typer.echo(f"note: {log.run}: {log.unfinished}", err=True)
+        for words in log.caveats:
+            typer.echo(f"note: {log.run}: {words}", err=True)
 
 
 class TerminalProgress:
-    """A bar if stderr is a terminal, one line per stage if it is a file or a pipe."""
+    """A bar if stderr is a terminal; if it is a file or a pipe, a line per stage and every 30 s how far it is."""
 
     def __init__(self) -> None:
+        self._stage, self._total = "", 0
+        # When a line was printed, and how many tokens were done by then: the last two minutes give the speed.
+        self._lines: deque[tuple[float, int]] = deque(maxlen=1 + 120 // LINE_SECONDS)
+        self._done, self._over = 0, Event()
         self._console = Console(stderr=True)
         self._bar = Progress(
             SpinnerColumn(),
@@ -74,7 +84,6 @@ class TerminalProgress:
             disable=not self._console.is_terminal,
         )
         self._task: TaskID | None = None
-        self._stage = ""
 
     def stage(self, name: str) -> None:
         if name == self._stage:
@@ -88,14 +97,46 @@ class TerminalProgress:
     def start(self, total: int) -> None:
         self._task = self._bar.add_task("encoding", total=total)
         self._bar.start()
+        self._total, self._done = total, 0
+        self._lines.clear()
+        self._lines.append((time.monotonic(), 0))
 
     def advance(self, amount: int) -> None:
+        self._done += amount
         if self._task is not None:
             self._bar.advance(self._task, amount)
 
     def stop(self) -> None:
         self._bar.stop()
         self._task = None
+
+    def print_lines(self) -> None:
+        """Until `end`, print every 30 s what is done and what remains. Not for a terminal, which has its bar."""
+        while not self._over.wait(LINE_SECONDS):
+            self._console.print(self.line(time.monotonic()), style="dim", highlight=False, soft_wrap=True)
+
+    def line(self, now: float) -> str:
+        """Such as "paper: 1,200,000 of 3,600,000 tokens, about 4 min left …"."""
+        if self._task is None:
+            return f"{self._stage} …"
+        done = f"{self._stage}: {self._done:,} of {self._total:,} tokens"
+        begun, before = self._lines[0]
+        self._lines.append((now, self._done))
+        if self._done == before:
+            return f"{done} …"
+        left = (self._total - self._done) * (now - begun) / (self._done - before)
+        return f"{done}, about {_duration(left)} left …"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self._console.is_terminal
+
+    def end(self) -> None:
+        self._over.set()
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def say_loading(progress: TerminalProgress, model: str | None) -> None:
@@ -117,6 +158,8 @@ def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProg
     if picture is not None:
         require_drawing(picture)
         require_file(picture)
+    if not progress.is_terminal:
+        Thread(target=progress.print_lines, daemon=True).start()
     try:
         yield progress
     except KeyboardInterrupt:
@@ -124,3 +167,5 @@ def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProg
         advice = " What was computed is kept: the same command continues from there." if kept else ""
         typer.echo(f"fairspan: interrupted.{advice}", err=True)
         raise typer.Exit(130) from None
+    finally:
+        progress.end()

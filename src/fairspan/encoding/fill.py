@@ -33,8 +33,9 @@ class Tally:
 def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Numbers of texts in batches, longest first, of at most `budget` tokens with padding; one text at least.
 
-    Which texts share a batch depends on the lengths alone, so that an interrupted run forms the same batches again
-    and computes the same vectors to the last bit.
+    Which texts share a batch depends on the lengths alone, and every batch is stored as a whole: an interrupted run
+    forms the missing batches again and computes the same vectors to the last bit. Where other runs stored a part of a
+    batch, the rest is computed without it, and a text in another company differs by float32 rounding.
     """
     order = sorted(range(len(lengths)), key=lambda number: (-lengths[number], number))
     made: list[list[int]] = []

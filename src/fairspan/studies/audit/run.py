@@ -1,6 +1,7 @@
 """`audit`: from a model and a corpus to a log of raw values."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from fairspan.model.loading import Loading
 from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.request import request_of
 from fairspan.runs.rows import position_rows
 from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import AnyModel, open_subject
@@ -132,8 +134,13 @@ def audit(
         seed=seed,
     )
     loading = Loading(window, device, dtype, trust_remote_code)
+    request = request_of("audit", spec, model, name=name, **asdict(loading))
+    options = RunOptions(out, store, batch_tokens, fresh, shown, request)
+    known = options.answer(name or model, view_of)
+    if known is not None:
+        return known
     subject = open_subject(model, name=name, loading=loading, progress=shown)
-    return run(prepare(subject, spec, shown), RunOptions(out, store, batch_tokens, fresh, shown))
+    return run(prepare(subject, spec, shown), options)
 
 
 def run(prepared: Prepared, options: RunOptions) -> RunLog:

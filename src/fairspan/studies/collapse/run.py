@@ -1,6 +1,7 @@
 """`collapse`: how much more similar long texts' vectors are than short ones', why, and what a temperature changes."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fairspan.errors import UnsupportedModel
 from fairspan.model.loading import Loading
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.request import request_of
 from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.studies.collapse.classification import classify, training_part
@@ -108,9 +110,13 @@ def collapse(
         seed=seed,
     )
     loading = Loading(window, device, dtype, trust_remote_code)
+    request = request_of("collapse", spec, model, name=name, **asdict(loading))
+    options = RunOptions(out, store, batch_tokens, fresh, shown, request)
+    known = options.answer(name or model, view_of)
+    if known is not None:
+        return known
     subject = open_subject(model, name=name, loading=loading, progress=shown)
     prepared = prepare_collapse(subject, spec, shown)
-    options = RunOptions(out, store, batch_tokens, fresh, shown)
     return run_study(prepared, lambda run: _Study(prepared, run).measure(), options, view_of)
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from fairspan.retrieval.search import ranks, search
 from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.request import request_of
 from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
@@ -129,7 +131,11 @@ def evaluate(
     asked = {field: value for field, value in given.items() if field not in (*_OF_MODEL, *_OF_RUN)}
     spec = make_evaluation(**{**asked, "documents": folder})
     loading = Loading(window, device, dtype, trust_remote_code)
-    options = RunOptions(out, store, batch_tokens, fresh, shown)
+    request = request_of("evaluate", spec, model, name=name, **asdict(loading))
+    options = RunOptions(out, store, batch_tokens, fresh, shown, request)
+    known = options.answer(name or model, view_of)
+    if known is not None:
+        return known
     subject = open_subject(model, name=name, loading=loading, progress=shown)
     if spec.task.startswith(MTEB):
         return evaluate_mteb(subject, spec, options)

@@ -1,0 +1,112 @@
+"""The folder of a run: the log in place, a newer one beside it until it can take its place, and the writer's lock."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from filelock import FileLock, Timeout
+
+from fairspan.errors import LogError
+
+HEADER, ROWS = "run.json", "rows.parquet"
+BESIDE, LOCK = ".newer", ".lock"
+
+
+def newer_header(folder: Path) -> dict[str, Any] | None:
+    """What the log beside says of itself; None if there is none that can be read."""
+    with suppress(OSError, ValueError):
+        header = json.loads((folder / BESIDE / HEADER).read_text(encoding="utf-8"))
+        return header if isinstance(header, dict) else None
+    return None
+
+
+def is_over(folder: Path) -> bool:
+    """Whether the log beside is complete: its writer ended before it had moved both files."""
+    return (newer_header(folder) or {}).get("status") == "complete"
+
+
+def header_file(folder: Path) -> Path:
+    """The header that counts: a log takes the place of the one before at once, when its header says complete."""
+    return folder / BESIDE / HEADER if is_over(folder) else folder / HEADER
+
+
+def rows_file(folder: Path) -> Path:
+    """The rows that belong to that header."""
+    beside = folder / BESIDE / ROWS
+    return beside if is_over(folder) and beside.exists() else folder / ROWS
+
+
+def move_into_place(folder: Path) -> None:
+    """Put the log beside where the one before is. Rows come first: they may be more than a header knows of."""
+    for name in (ROWS, HEADER):
+        with _explained(folder), suppress(FileNotFoundError):
+            (folder / BESIDE / name).replace(folder / name)
+    with suppress(OSError):
+        (folder / BESIDE).rmdir()
+
+
+def replace_file(file: Path, write: Callable[[Path], Any]) -> None:
+    """Write a whole file or nothing."""
+    # The process's number keeps two writers from sharing a half-written file.
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    with _explained(file.parent):
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write(partial)
+            with partial.open("rb") as written:
+                os.fsync(written.fileno())
+            partial.replace(file)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing the folder. The system gives the lock back however this one ends.
+
+    Raises:
+        LogError: if another process holds it, or the folder cannot be written.
+    """
+    lock = FileLock(folder / LOCK, timeout=0)
+    with _explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise LogError(
+                f"another process is writing {folder}{_who(folder)}: wait until it has finished, or choose another "
+                "folder with [[out=]]."
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _who(folder: Path) -> str:
+    """Such as " (process 1234, since 2026-01-31 12:00 UTC)"; empty if the log does not say yet."""
+    for file in (folder / BESIDE / HEADER, folder / HEADER):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            header = json.loads(file.read_text(encoding="utf-8"))
+            if header["status"] == "running":
+                return f" (process {header['process']}, since {header['started'][:16].replace('T', ' ')} UTC)"
+    return ""
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pl.exceptions.PolarsError) as error:
+        place = folder.parent if folder.name == BESIDE else folder
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise LogError(
+            f"the run's folder {place} cannot be written ({reason}): make room or choose another with [[out=]]. "
+            "Vectors that were computed are in the store, and the same command continues from there."
+        ) from error
