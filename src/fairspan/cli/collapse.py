@@ -43,8 +43,11 @@ def collapse(
     fit_corpus: str | None = option(
         "Corpus that whitening is fitted on. Default: what the corpus has in no measured text."
     ),
+    margin: float | None = option(
+        "Rise of the mean cosine per doubling of length below which texts count as not more alike. Default: 0.005."
+    ),
     probe: bool = option("Embed repeated words as well.", default=True),
-    seed: int | None = option("Seed of the draw and the intervals. Default: 0."),
+    seed: int | None = option("Seed of the draw, and of the intervals of labelled texts. Default: 0."),
     prompt: Prompt = None,
     picture: Path | None = option("Draw the curves into this PNG, SVG or PDF."),
     as_json: AsJson = False,
