@@ -19,7 +19,7 @@ from fairspan.studies.logs import read_log
 LENGTHS = (50, 100, 200, 400)
 PLAIN, MILD, STRONG = "none", "tempscale+temperature=0.9", "tempscale+temperature=0.8"
 DOCUMENTS = 40
-HALF = 0.01
+HALF = 0.002
 """Half of the width of every interval of a value."""
 
 Curves = Mapping[str, Sequence[float]]

@@ -59,7 +59,7 @@ def _choice(summary: LengthSummary, length: int) -> Choice:
         still = (
             "with too few documents to tell whether it is enough" if kinds[name] == "open" else "and is not enough"
         )
-        return Choice(length, None, f"{best:g} helps most, {still}")
+        return Choice(length, None, f"{best:g} helps{' most' if len(colder) > 1 else ''}, {still}")
     if all(one.low > 0 for one in changes.values()):
         every = "every temperature below 1" if len(colder) > 1 else f"{colder[0][0]:g}"
         return Choice(length, None, f"{every} makes them more alike, not less")

@@ -34,7 +34,8 @@ def text_rows(cuts: Cuts, clouds: Sequence[np.ndarray], **label: str) -> pl.Data
         tables.append(as_rows({**label, **_columns(texts), "measure": name, "value": values}))
     if len({len(cloud) for cloud in clouds}) == 1:
         for length, cloud in zip(cuts.lengths, clouds, strict=True):
-            own, without = {**label, "part": str(length)}, ranks_without(cloud).tolist()
+            own = {**label, "language": texts[0].language, "part": str(length)}
+            without = ranks_without(cloud).tolist()
             tables.append(as_rows({**own, "measure": "rank", "value": [effective_rank(cloud)]}))
             groups = list(range(len(without)))
             tables.append(as_rows({**own, "measure": "rank_without", "set": groups, "value": without}))

@@ -13,7 +13,7 @@ from fairspan.design.cuts import Cuts
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Text
 from fairspan.encoding.spectra import spectra as spectra_of
-from fairspan.errors import UnsupportedModel
+from fairspan.errors import EncodingError, UnsupportedModel
 from fairspan.model.loading import Loading
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
@@ -191,6 +191,14 @@ class _Study:
         except UnsupportedModel as error:
             self.run.note(f"spectra were not measured: {error}")
             return []
+        except (RuntimeError, MemoryError) as error:
+            if not isinstance(error, MemoryError) and "memory" not in str(error):
+                raise
+            longest, reason = max(text.tokens for text in self.chosen), " ".join(str(error).split())[:120]
+            raise EncodingError(
+                f"the spectra of texts of up to {longest} tokens do not fit into memory ({reason}): use "
+                "[[spectra=0]], or name shorter lengths. Vectors that were computed are in the store."
+            ) from None
         loose = sum(not one.converged for one in found)
         if loose:
             self.run.note(f"{treatment}: σ_a of {loose} texts is less exact than was asked for")
