@@ -529,7 +529,7 @@ def test_spectra_that_do_not_fit_into_memory_are_one_line(
         yield
 
     monkeypatch.setattr(collapse_run, "spectra_of", exhausted)
-    with pytest.raises(EncodingError, match="the spectra of texts of up to 20 tokens do not fit into memory") as error:
+    with pytest.raises(EncodingError, match="spectra of texts of up to 20 tokens do not fit into memory") as error:
         study(make_tiny("bert", "mean"), spectra=1)
     assert "\n" not in str(error.value)
     assert "spectra=0" in str(error.value)
