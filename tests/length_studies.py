@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy import stats
 
 from fairspan.runs.log import LogWriter
 from fairspan.runs.rows import SCHEMA
@@ -17,33 +18,61 @@ from fairspan.studies.logs import read_log
 
 LENGTHS = (50, 100, 200, 400)
 PLAIN, MILD, STRONG = "none", "tempscale+temperature=0.9", "tempscale+temperature=0.8"
-HALF = 0.01
-"""Half of the width of every interval."""
+DOCUMENTS = 40
+HALF = 0.002
+"""Half of the width of every interval of a value."""
 
 Curves = Mapping[str, Sequence[float]]
 
 
-def entries_of(curves: Curves, lengths: Sequence[int], measure: str = "cosine") -> list[dict[str, Any]]:
-    """What a study writes of these values: themselves, and differences, each with an interval of one width."""
-    first = next(iter(curves))
-    found = []
-    for name, values in curves.items():
+def half_of(weights: Sequence[float]) -> float:
+    """Half of the width of the interval of a contrast: the errors of different cells are not correlated."""
+    return HALF * float(np.sqrt(np.square(weights).sum()))
 
-        def add(length: int | None, against: str | None, value: float, name: str = name) -> None:
-            entry = {"treatment": name, "measure": measure, "length": length, "against": against}
-            found.append({**entry, "estimate": value, "low": value - HALF, "high": value + HALF})
 
-        for number, length in enumerate(lengths):
-            add(length, None, values[number])
-            if number:
-                add(length, "shortest", values[number] - values[0])
-            if name != "words":
-                add(length, "short_baseline", values[number] - curves[first][0])
-                if name != first:
-                    add(length, first, values[number] - curves[first][number])
-        if len(lengths) > 1:
-            add(None, "doubling", float(np.polyfit(np.log2(np.maximum(lengths, 1)), values, 1)[0]))
-    return found
+def slope_of(values: Sequence[float], tokens: Sequence[float]) -> tuple[float, float]:
+    """What a doubling adds, by numpy, and half of the width of its interval."""
+    logs = np.log2(tokens) - np.log2(tokens).mean()
+    return float(np.polyfit(np.log2(tokens), values, 1)[0]), half_of(logs / (logs**2).sum())
+
+
+def text_rows_of(
+    curves: Curves, lengths: Sequence[int], tokens: Sequence[int], measures: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Rows whose means are the curves, each times the factor of its measure, with intervals of one width.
+
+    Documents deviate from the mean of their cell in directions that are orthogonal to those of all other cells.
+    """
+    cells = [(name, place) for name in curves for place in range(len(lengths))]
+    centred = np.hstack([np.ones((DOCUMENTS, 1)), np.random.default_rng(0).normal(size=(DOCUMENTS, len(cells)))])
+    apart = np.linalg.qr(centred)[0][:, 1:].T
+    error = HALF / stats.t.ppf(0.975, DOCUMENTS - 1)
+    gaps = apart * error / np.sqrt((DOCUMENTS - 1) / DOCUMENTS)
+    rows = []
+    for (name, place), gap in zip(cells, gaps, strict=True):
+        for measure, factor in measures.items():
+            value, own = factor * curves[name][place], {"treatment": name, "part": str(lengths[place])}
+            texts = [{**own, "document": f"d{i:02}", "tokens": tokens[place]} for i in range(DOCUMENTS)]
+            if measure == "cosine":
+                # Without document i the mean cosine is (Σ a − 2 a_i) / (N − 2).
+                values = value + gap * (DOCUMENTS - 2) / 2
+                rows += [{**text, "measure": measure, "value": v} for text, v in zip(texts, values, strict=True)]
+                continue
+            whole = texts if measure == "distance" else [own]
+            rows += [{**text, "measure": measure, "value": value} for text in whole]
+            without = zip(texts, value - gap, strict=True)
+            rows += [{**text, "measure": f"{measure}_without", "value": v} for text, v in without]
+    return rows
+
+
+def label_rows_of(curves: Curves, lengths: Sequence[int], measure: str) -> list[dict[str, Any]]:
+    """Tested texts that all have the value of their curve."""
+    return [
+        {"treatment": name, "measure": measure, "document": f"t{i}", "part": str(length), "value": value}
+        for name, values in curves.items()
+        for length, value in zip(lengths, values, strict=True)
+        for i in range(6)
+    ]
 
 
 def rows_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -63,35 +92,32 @@ def study_of(
     curves: Curves,
     *,
     lengths: Sequence[int] = LENGTHS,
+    tokens: Sequence[int] | None = None,
     rows: Sequence[Mapping[str, Any]] = (),
-    geometry: Sequence[Mapping[str, Any]] | None = None,
+    measures: Mapping[str, float] = {"cosine": 1.0},
     treatments: Sequence[Any] | None = None,
+    spec: Mapping[str, Any] = {},
     **changes: Any,
 ) -> LengthSummary:
+    """A study whose mean cosines are `curves`, and whose other measures are `measures` times them."""
     names = [name for name in curves if name != "words"]
-    spec = make_collapse(temperatures=[], treatments=names if treatments is None else treatments).to_dict()
+    asked = make_collapse(temperatures=[], treatments=names if treatments is None else treatments).to_dict()
     header = {
         "verb": "collapse",
         "run": "m-12345678",
         "model": {"name": "m", "fingerprint": "f"},
         "corpus": {"name": "c", "fingerprint": "f", "languages": ["en"]},
-        "lengths": [{"length": length, "texts": 20, "tokens": float(length)} for length in lengths],
+        "lengths": [{"length": length, "texts": DOCUMENTS, "tokens": float(length)} for length in lengths],
         "paired": True,
+        "dimensions": 8,
         "token_unit": "tokens",
         "seed": 0,
-        "spec": spec,
-        "geometry": entries_of(curves, lengths) if geometry is None else list(geometry),
-        "classification": [],
+        "spec": {**asked, **spec},
         "notes": [],
         **changes,
     }
     writer = LogWriter(folder, header)
-    texts = [
-        {"treatment": name, "measure": "cosine", "document": "d", "part": str(length), "value": value}
-        for name, values in curves.items()
-        for length, value in zip(lengths, values, strict=True)
-    ]
-    writer.add(rows_of([*texts, *rows]))
+    writer.add(rows_of([*text_rows_of(curves, lengths, tokens or lengths, measures), *rows]))
     writer.finish("complete", timings={"seconds": 1.5}, notes=header["notes"])
     return summarize_length(read_log(folder))
 

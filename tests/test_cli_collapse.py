@@ -131,6 +131,24 @@ def test_treatments_come_after_the_temperatures(run: Run, usual: list[str | Path
     ]
 
 
+def test_a_dry_run_counts_and_writes_nothing(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+    """Six documents at two lengths, two treatments; two special tokens a text. No log and no store."""
+    done = run(*usual, "--dry-run", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert [arm["treatment"] for arm in said["arms"]] == TREATMENTS
+    assert (said["texts"], said["lengths"]) == (12, [10, 40])
+    assert said["seconds"] == pytest.approx(sum(arm["seconds"] for arm in said["arms"]))
+    assert said["seconds"] > 0
+    assert not list(tmp_path.iterdir())
+    log = json.loads(run(*usual, "--json", "--out", tmp_path / "here").out)
+    means = sum(one["texts"] * one["tokens"] for one in log["lengths"])
+    assert said["tokens"] == pytest.approx(2 * (means + 2 * 12))
+    shown = run(*usual, "--dry-run")
+    assert "12 texts of up to 40 tokens × 2 treatments" in " ".join(shown.out.split())
+    assert re.search(r"about \d+ s on this machine", shown.out)
+
+
 # --- mistakes
 
 
@@ -152,6 +170,7 @@ def test_treatments_come_after_the_temperatures(run: Run, usual: list[str | Path
         (["--lengths", "10,300"], "none of 8 documents in 'en' has a sentence border within 20% of every length"),
         (["--natural"], "natural lengths are the documents' own"),
         (["--treatments", "none"], "'none' is named twice"),
+        (["--margin", "0"], "margin must be between 0 and 1, got 0"),
         (["--documents", "2"], "documents must be a whole number of at least 3, got 2"),
         (["--spectra", "-1"], "spectra must be a whole number of at least 0, got -1"),
         (["--layers", "first"], "layers must be last, last_half or all, got 'first'"),

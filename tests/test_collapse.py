@@ -21,7 +21,7 @@ import fairspan
 from fairspan.calibration.treatment import as_treatment
 from fairspan.design.cuts import Cuts
 from fairspan.encoding.spectra import spectra
-from fairspan.errors import DesignError, FairspanError, UnsupportedModel
+from fairspan.errors import DesignError, EncodingError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.loading import Loading
 from fairspan.runs.log import RunLog
@@ -29,10 +29,13 @@ from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import open_subject
 from fairspan.studies.audit.run import audit
 from fairspan.studies.collapse import prepare as collapse_prepared
+from fairspan.studies.collapse import run as collapse_run
+from fairspan.studies.collapse.advice import advice
 from fairspan.studies.collapse.run import WORDS, collapse, prepare_collapse
 from fairspan.studies.collapse.spec import at_temperature, make_collapse, temperature_of
 from fairspan.studies.collapse.summary import summarize_length
 from fairspan.studies.collapse.words import repeated_pairs
+from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding, header_of
 from tests.test_geometry import distance_by_hand, pairs_mean, rank_by_svd
 from tests.tiny import tiny_model, tiny_tokenizer, words
@@ -205,7 +208,7 @@ def test_geometry_is_that_of_the_same_vectors(done: Done) -> None:
 
 
 def test_differences_are_of_the_estimates(done: Done) -> None:
-    entries = done.log.header["geometry"]
+    entries, tokens = done.log.frame("geometry").to_dicts(), summarize_length(done.log).tokens
     values = {(e["treatment"], e["measure"], e["length"], e["against"]): e for e in entries}
     assert len(values) == len(entries), "no entry is there twice"
     expected = set()
@@ -224,14 +227,14 @@ def test_differences_are_of_the_estimates(done: Done) -> None:
                 for against, value in by_hand.items():
                     assert values[name, measure, length, against]["estimate"] == pytest.approx(value, abs=1e-12)
                     expected.add((name, measure, length, against))
-            slope = np.polyfit(np.log2(LENGTHS), own, 1)[0]
+            slope = np.polyfit(np.log2([tokens[length] for length in LENGTHS]), own, 1)[0]
             assert values[name, measure, None, "doubling"]["estimate"] == pytest.approx(slope, abs=1e-12)
             expected.add((name, measure, None, "doubling"))
     assert set(values) == expected
 
 
 def test_intervals_hold_their_estimates(done: Done) -> None:
-    for entry in done.log.header["geometry"]:
+    for entry in done.log.frame("geometry").to_dicts():
         assert entry["low"] <= entry["estimate"] <= entry["high"], entry
         itself = (
             entry["against"] == "short_baseline" and entry["length"] == LENGTHS[0] and entry["treatment"] == "none"
@@ -347,9 +350,9 @@ def test_natural_lengths(make_tiny: Make, study: Study, tmp_path: Path) -> None:
 
 
 def test_natural_bins_of_one_size_have_a_rank(make_tiny: Make, study: Study, tmp_path: Path) -> None:
-    natural = write_corpus(tmp_path / "natural", [10, 11, 12, 13, 20, 21, 22, 23, 24])
-    log = study(make_tiny("bert", "mean"), corpus=natural, natural=True, lengths=None, documents=4)
-    assert [one["texts"] for one in log.header["lengths"]] == [4, 4]
+    natural = write_corpus(tmp_path / "natural", [10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26, 27])
+    log = study(make_tiny("bert", "mean"), corpus=natural, natural=True, lengths=None, documents=8)
+    assert [one["texts"] for one in log.header["lengths"]] == [8, 8]
     assert "rank" in summarize_length(log).measures
 
 
@@ -439,7 +442,7 @@ def test_tiles_are_no_temperature_alone() -> None:
 
 def test_one_length_only(make_tiny: Make, study: Study) -> None:
     log = study(make_tiny("bert", "mean"), lengths=[20], temperatures=[1.0, 0.5], spectra=1)
-    entries = log.header["geometry"]
+    entries = log.frame("geometry").to_dicts()
     assert {entry["against"] for entry in entries} == {None, "short_baseline", "none"}
     assert {entry["length"] for entry in entries} == {20}
     summary = summarize_length(log)
@@ -448,8 +451,8 @@ def test_one_length_only(make_tiny: Make, study: Study) -> None:
 
 
 def test_one_length_only_gives_no_advice(make_tiny: Make, study: Study) -> None:
-    advice = summarize_length(study(make_tiny("bert", "mean"), lengths=[20])).advice()
-    assert "not more similar" not in advice
+    summary = summarize_length(study(make_tiny("bert", "mean"), lengths=[20]))
+    assert advice(summary) == "nothing: there is one length only"
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -463,14 +466,73 @@ def test_too_few_documents_are_refused_before_work(
     assert not (tmp_path / "run").exists()
 
 
-def test_an_undefined_interval_is_no_verdict(make_tiny: Make, study: Study) -> None:
-    """Three documents, the least that is allowed: one sample in nine is of one document, and has no cosine."""
-    summary = summarize_length(study(make_tiny("bert", "mean"), documents=3, lengths=[10, 40]))
-    change = summary.value("none", "cosine", 40, "shortest")
+def test_few_documents_decide_nothing(make_tiny: Make, study: Study) -> None:
+    """Three documents, the least that is allowed: the interval has two degrees of freedom and holds both signs."""
+    log = study(make_tiny("bert", "mean"), documents=3, lengths=[10, 40])
+    change = summarize_length(log).value("none", "cosine", None, "doubling")
     assert change is not None
-    assert np.isnan(change.low), "the premise"
-    assert "[+0.000, +0.000]" not in summary.verdict("none")
-    assert "about as similar" not in summary.verdict("none")
+    assert change.low < 0 < change.high, "the premise"
+    assert log.verdicts["verdict"].to_list() == ["inconclusive"]
+    assert [card.tone for card in log.view.cards] == ["open"]
+    assert "3 documents: with fewer than 30, intervals may be too narrow" in log.view.notes
+
+
+def test_statistics_are_made_of_rows_alone(make_tiny: Make, study: Study) -> None:
+    """The header has no numbers to read them from, and another margin or seed needs no other run."""
+    log = study(make_tiny("bert", "mean"), temperatures=[1.0, 0.5])
+    assert not {"geometry", "classification", "fitted"} & set(header_of(log.folder))
+    before = log.frame("geometry")
+    doubled = pl.when(pl.col("measure") == "cosine").then(2 * pl.col("value")).otherwise(pl.col("value"))
+    rows = log.rows.with_columns(doubled.alias("value"))
+    after = RunLog(log.folder, log.header, rows, log.show).frame("geometry")
+    for name in ("estimate", "low", "high"):
+        for measure, factor in (("cosine", 2), ("distance", 1), ("rank", 1)):
+            one, other = (frame.filter(measure=measure)[name].to_numpy() for frame in (before, after))
+            assert other == pytest.approx(factor * one, abs=1e-12)
+
+
+def test_an_interrupted_study_has_a_page_and_goes_on(
+    make_tiny: Make, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after the first of two treatments: its rows are there, and the same call gives what one run would."""
+    model = make_tiny("bert", "mean")
+    asked: dict[str, Any] = {"temperatures": [1.0, 0.5]}
+    with monkeypatch.context() as patch:
+
+        def stop(*_: Any) -> Any:
+            raise KeyboardInterrupt
+
+        measure = collapse_run._Study._under
+        patch.setattr(
+            collapse_run._Study,
+            "_under",
+            lambda self, treatment: stop() if treatment.name == STRONG else measure(self, treatment),
+        )
+        with pytest.raises(KeyboardInterrupt):
+            study(model, **asked)
+    log = read_log(tmp_path / "run")
+    assert log.status == "interrupted"
+    assert log.verdicts["treatment"].to_list() == ["none"]
+    assert "1 of 2 treatments were measured" in log.view.notes[0]
+    log.save_page(tmp_path / "page.html")
+    again = study(model, **asked)
+    assert again.header["timings"]["texts_from_store"] == 10
+    whole = study(model, **asked, out=tmp_path / "whole", store=tmp_path / "whole.sqlite")
+    assert again.rows.equals(whole.rows)
+
+
+def test_spectra_that_do_not_fit_into_memory_are_one_line(
+    make_tiny: Make, study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
+        yield
+
+    monkeypatch.setattr(collapse_run, "spectra_of", exhausted)
+    with pytest.raises(EncodingError, match="spectra of texts of up to 20 tokens do not fit into memory") as error:
+        study(make_tiny("bert", "mean"), spectra=1)
+    assert "\n" not in str(error.value)
+    assert "spectra=0" in str(error.value)
 
 
 def test_a_corpus_that_is_too_short_is_one_line(make_tiny: Make, study: Study, tmp_path: Path) -> None:
@@ -577,7 +639,7 @@ def test_a_treatment_called_words(make_tiny: Make, study: Study) -> None:
 
 def test_nothing_but_vectors(make_tiny: Make, study: Study) -> None:
     log = study(make_tiny("bert", "mean"), spectra=0, probe=False)
-    assert set(log.rows["measure"]) == {"cosine"}
+    assert set(log.rows["measure"]) == {"cosine", "distance", "distance_without", "rank", "rank_without"}
     assert log.rows["layer"].null_count() == len(log.rows)
     assert not {"spectra", "bounds", "repeated"} & {name for name, one in log.view.frames.items() if len(one)}
 
@@ -607,7 +669,7 @@ def test_a_model_without_word_embeddings_is_a_note(
     monkeypatch.setattr(type(model.transformers_model), "get_input_embeddings", missing)
     log = study(model)
     assert WORDS not in set(log.rows["treatment"])
-    assert WORDS not in {entry["treatment"] for entry in log.header["geometry"]}
+    assert WORDS not in set(log.frame("geometry")["treatment"])
     [note] = log.notes
     assert note.startswith("the mean of raw word embeddings was not measured: BertModel has no input word embeddings")
     assert log.status == "complete"
@@ -663,7 +725,7 @@ def test_the_same_call_gives_the_same_numbers(make_tiny: Make, study: Study, tmp
     first = study(model, spectra=1)
     second = study(model, spectra=1, out=tmp_path / "again", store=tmp_path / "again.sqlite")
     assert second.rows.equals(first.rows)
-    assert second.header["geometry"] == first.header["geometry"]
+    assert second.frame("geometry").equals(first.frame("geometry"))
 
 
 def test_vectors_are_shared_with_an_audit(make_tiny: Make, study: Study, corpus: str, tmp_path: Path) -> None:
@@ -718,6 +780,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
         name(spectra=1),
         name(layers="all"),
         name(probe=True),
+        name(margin=0.01),
         name(prompt="w1 "),
         name(corpus=other),
         name(make_tiny("bert", "cls")),
@@ -736,7 +799,7 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> No
         "none: spectra",
         f"{STRONG}: vectors",
         f"{STRONG}: spectra",
-        "intervals",
+        "raw word embeddings",
     ]
     assert recorder.stopped == 1
 
@@ -759,6 +822,8 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> No
         ({"documents": 5.0}, "documents must be a whole number of at least 3, got 5.0"),
         ({"spectra": -1}, "spectra must be a whole number of at least 0, got -1"),
         ({"spectra": True}, "spectra must be a whole number of at least 0, got True"),
+        ({"margin": 0}, "margin must be between 0 and 1, got 0"),
+        ({"margin": "wide"}, "margin must be between 0 and 1, got 'wide'"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"temperatures": [1.0, 1]}, "'none' is named twice"),
         ({"temperatures": [1.0], "treatments": ["none"]}, "'none' is named twice"),

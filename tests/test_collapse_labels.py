@@ -20,6 +20,7 @@ from fairspan.model.last_two import last_two
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.subject import open_subject
+from fairspan.studies.collapse.advice import labels, schedule, suggestion
 from fairspan.studies.collapse.classification import training_part
 from fairspan.studies.collapse.results import fitted
 from fairspan.studies.collapse.run import collapse, prepare_collapse
@@ -149,7 +150,7 @@ def test_a_study_that_classifies_is_found_again(
 ) -> None:
     again = collapse(model, **options(files), out=log.folder, store=log.folder.parent / "s.sqlite")
     assert again.header["finished"] == log.header["finished"]
-    assert again.header["fitted"] == log.header["fitted"]
+    assert again.frame("fitted").equals(log.frame("fitted"))
 
 
 # The fitted schedule.
@@ -184,33 +185,33 @@ def test_a_fitted_schedule_counts_special_tokens(tmp_path: Path) -> None:
         label_table(correct, documents), [as_treatment(name) for name in TREATMENTS], LENGTHS, added=3, seed=0
     )
     assert found is not None
-    assert found["acts"]
-    assert [one["temperature"] for one in found["steps"]] == [1, 1, 0.5]
-    assert found["schedule"] == [[43, 0.5]]
+    assert [one.temperature for one in found.bins] == [1, 1, 0.5]
+    assert found.schedule == ((43, 0.5),)
     in_fit = split(documents, seed=0).in_fit(documents)
     tested = [name for name, taken in zip(documents, in_fit, strict=True) if not taken]
-    assert (found["fitted_documents"], found["tested_documents"]) == (int(in_fit.sum()), len(tested))
+    assert (found.fitted_documents, found.tested_documents) == (int(in_fit.sum()), len(tested))
     by_hand = np.mean([name in helped and length == 40 for name in tested for length in LENGTHS])
-    assert found["tested_change"]["estimate"] == pytest.approx(by_hand)
+    assert found.change.estimate == pytest.approx(by_hand)
 
 
 def test_the_end_of_a_study(log: RunLog, files: dict[str, str]) -> None:
     """Fitted on half of the tested documents; two special tokens a text; the sentence says what was found."""
     assert log.header["added_tokens"] == 2
-    found = log.header["fitted"]
+    found = summarize_length(log).fitted
+    assert found is not None
     tested = set(log.rows.filter(pl.col("measure") == "correct")["document"])
-    assert found["fitted_documents"] + found["tested_documents"] == len(tested)
-    assert found["fitted_documents"] == int(split(sorted(tested), seed=0).in_fit(sorted(tested)).sum())
-    sentence = summarize_length(log).fitted()
+    assert found.fitted_documents + found.tested_documents == len(tested)
+    assert found.fitted_documents == int(split(sorted(tested), seed=0).in_fit(sorted(tested)).sum())
+    sentence = labels(summarize_length(log))
     assert sentence is not None
-    assert f"fitted on {found['fitted_documents']} classified documents" in sentence
+    assert f"fitted on {found.fitted_documents} classified documents" in sentence
 
 
 def test_one_temperature_is_not_fitted(model: SentenceTransformer, files: dict[str, str], tmp_path: Path) -> None:
     given = options(files, temperatures=[1.0], lengths=[10, 20])
     log = collapse(model, **given, out=tmp_path / "run", store=tmp_path / "s.sqlite")
-    assert log.header["fitted"] is None
-    assert log.header["classification"]
+    assert summarize_length(log).fitted is None
+    assert len(log.frame("classification"))
 
 
 # The suggestion.
@@ -220,11 +221,11 @@ def test_the_schedule_gives_texts_of_each_length_what_was_suggested(tmp_path: Pa
     """A schedule counts the tokens that a model adds to a text, and lengths do not."""
     curves = {PLAIN: above(0, 0, 0.1, 0.2), MILD: above(0, 0, 0, 0.1), STRONG: above(0, 0, 0, 0)}
     summary = study_of(tmp_path, curves, added_tokens=2)
-    assert summary.suggestion() == [(50, 1), (100, 1), (200, 0.9), (400, 0.8)], "the premise"
-    assert summary.schedule() == [[202, 0.9], [402, 0.8]]
-    schedule = LengthSchedule([(int(tokens), value) for tokens, value in summary.schedule()])
-    assert [schedule.at(length + 2) for length in LONG] == [1, 1, 0.9, 0.8]
-    assert schedule.at(200 + 2 - 1) == 1, "one token less"
+    assert [one.temperature for one in suggestion(summary)] == [1, 1, 0.9, 0.8], "the premise"
+    assert schedule(summary) == [(202, 0.9), (402, 0.8)]
+    steps = LengthSchedule(schedule(summary))
+    assert [steps.at(length + 2) for length in LONG] == [1, 1, 0.9, 0.8]
+    assert steps.at(200 + 2 - 1) == 1, "one token less"
     assert summary.log.frame("schedule").rows() == [("geometry", 202, 0.9), ("geometry", 402, 0.8)]
 
 
@@ -239,7 +240,8 @@ def test_the_schedule_of_a_calibrated_model(model: SentenceTransformer) -> None:
 
 
 def test_nothing_is_scheduled_where_nothing_is_suggested(tmp_path: Path) -> None:
-    assert study_of(tmp_path, {PLAIN: above(0, 0, 0, 0), MILD: above(0, 0, 0, 0)}, added_tokens=2).schedule() == []
+    summary = study_of(tmp_path, {PLAIN: above(0, 0, 0, 0), MILD: above(0, 0, 0, 0)}, added_tokens=2)
+    assert schedule(summary) == []
 
 
 # Baselines.

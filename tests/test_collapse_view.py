@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from rich.console import Console
+from scipy import stats
 
 from fairspan.errors import LogError
 from fairspan.report.chart import Chart, Panel, Series
@@ -20,10 +22,13 @@ from fairspan.report.figure import draw
 from fairspan.report.table import Table
 from fairspan.report.terminal import print_view
 from fairspan.runs.log import RunLog
+from fairspan.studies.collapse.advice import advice, suggestion, theory
+from fairspan.studies.collapse.schedules import split
 from fairspan.studies.collapse.summary import LengthSummary, summarize_length
 from fairspan.studies.collapse.tables import bound_sentences
 from fairspan.studies.collapse.view import view_of
 from tests.length_studies import (
+    DOCUMENTS,
     HALF,
     LENGTHS,
     MILD,
@@ -32,12 +37,16 @@ from tests.length_studies import (
     STRONG,
     Curves,
     above,
-    entries_of,
+    half_of,
+    label_rows_of,
+    rows_of,
+    slope_of,
     spectrum_row,
     study_of,
 )
 
 CURVES = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43], "words": [0.1, 0.2, 0.3, 0.4]}
+LABELS = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, 0.42, 0.43]}
 FACTORS = {"cosine": 1.0, "distance": 2.0, "rank": 10.0}
 REPEATED = {PLAIN: {1: 1.0, 2: 0.5, 4: 0.25}, STRONG: {1: 0.9, 2: 0.4, 4: 0.2}}
 
@@ -45,21 +54,15 @@ REPEATED = {PLAIN: {1: 1.0, 2: 0.5, 4: 0.25}, STRONG: {1: 0.9, 2: 0.4, 4: 0.2}}
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> LengthSummary:
     """A study with everything there is to show."""
-    labels = {name: values for name, values in CURVES.items() if name != "words"}
-    geometry = [
-        entry
-        for measure, factor in FACTORS.items()
-        for entry in entries_of({name: [factor * v for v in own] for name, own in CURVES.items()}, LENGTHS, measure)
-    ]
-    classification = [entry for measure in ("correct", "entropy") for entry in entries_of(labels, LENGTHS, measure)]
+    labelled = [row for measure in ("correct", "entropy") for row in label_rows_of(LABELS, LENGTHS, measure)]
     repeated = [
         {"treatment": name, "measure": "repeated", "document": "dog / cat", "part": str(times), "value": value}
         for name, values in REPEATED.items()
         for times, value in values.items()
     ]
     folder = tmp_path_factory.mktemp("study") / "run"
-    rows = [*SPECTRA, *repeated]
-    return study_of(folder, CURVES, rows=rows, geometry=geometry, classification=classification, notes=["a note"])
+    rows = [*SPECTRA, *repeated, *labelled]
+    return study_of(folder, CURVES, rows=rows, measures=FACTORS, notes=["a note"])
 
 
 def table(summary: LengthSummary, name: str) -> Table:
@@ -74,7 +77,8 @@ def chart(summary: LengthSummary, name: str) -> Chart:
 
 
 def estimates(series: Series) -> list[float | None]:
-    return [None if one is None else one.estimate for one in series.points]
+    """Means of rows, without what rounding leaves."""
+    return [None if one is None else round(one.estimate, 12) for one in series.points]
 
 
 def lines(panel: Panel, *, dashed: bool = False) -> dict[str, list[float | None]]:
@@ -85,39 +89,92 @@ def lines(panel: Panel, *, dashed: bool = False) -> dict[str, list[float | None]
 
 
 @pytest.mark.parametrize(
-    ("last", "word", "sentence"),
+    ("rise", "word", "tone"),
     [
-        (
-            0.62,
-            "collapses",
-            "long texts are more similar: mean cosine 0.500 at 50 tokens, 0.620 at 400 (+0.120 [+0.110, +0.130])",
-        ),
-        (
-            0.42,
-            "spreads",
-            "long texts are less similar: mean cosine 0.500 at 50 tokens, 0.420 at 400 (−0.080 [−0.090, −0.070])",
-        ),
-        (
-            0.505,
-            "stable",
-            "long texts are about as similar: mean cosine 0.500 at 50 tokens, 0.505 at 400 (+0.005 [−0.005, +0.015])",
-        ),
+        (0.05, "more alike", "bad"),
+        (0.001, "not more alike", "good"),
+        (-0.001, "not more alike", "good"),
+        (-0.05, "less alike", "good"),
     ],
 )
-def test_verdicts(tmp_path: Path, last: float, word: str, sentence: str) -> None:
-    log = study_of(tmp_path, {PLAIN: [0.5, 0.9, 0.1, last]}).log
+def test_verdicts(tmp_path: Path, rise: float, word: str, tone: str) -> None:
+    """Straight lines over log2 of length, with intervals of ±0.0009 around their slopes; the margin is 0.005."""
+    curve = above(*(rise * doubling for doubling in range(4)))
+    log = study_of(tmp_path, {PLAIN: curve}).log
+    slope, half = slope_of(curve, LENGTHS)
+    assert (slope, half) == (pytest.approx(rise), pytest.approx(0.0009, abs=1e-5)), "the premise"
+    ends = [f"{end:+.4f}".replace("-", "−") for end in (slope, slope - half, slope + half)]
+    sentence = (
+        f"mean cosine {ends[0]} [{ends[1]}, {ends[2]}] per doubling of length (0.500 at 50 tokens, "
+        f"{curve[-1]:.3f} at 400)" + ("; less than the margin of 0.005" if word == "not more alike" else "")
+    )
     assert log.verdicts.rows() == [(PLAIN, word, sentence)]
     [card] = log.view.cards
-    assert (card.name, card.badge, card.sentences) == (PLAIN, word, (sentence,))
-    assert repr(log) == f"<m on c: 20 documents cut to 50, 100, 200, 400 tokens | none: {word}>"
+    assert (card.name, card.badge, card.tone, card.sentences) == (PLAIN, word, tone, (sentence,))
+    assert repr(log) == f"<m on c: {DOCUMENTS} documents cut to 50, 100, 200, 400 tokens | none: {word}>"
+
+
+def test_what_is_not_shown_is_inconclusive(tmp_path: Path) -> None:
+    """+0.0047 ± 0.0009 per doubling: the margin of 0.005 is inside, and no colour but that of open questions is used.
+
+    The estimate lies 0.0003 below the margin and has an error of 0.00089/2.02; 5 % and 80 % power of one side need
+    (1.65 + 0.84) errors in 0.0003, so about (2.49 · 0.00044 / 0.0003)² = 13.4 times the 40 documents.
+    """
+    log = study_of(tmp_path, {PLAIN: above(0, 0.0047, 0.0094, 0.0141)}).log
+    [(_, word, sentence)] = log.verdicts.rows()
+    assert word == "inconclusive"
+    said = r"about (49|50|51)0 more documents would decide; mean cosine \+0\.0047 \[\+0\.0038, \+0\.0056\]"
+    assert re.match(said, sentence), sentence
+    [card] = log.view.cards
+    assert card.tone == "open"
+
+
+def test_another_margin_and_level_are_computed_from_the_same_rows(tmp_path: Path) -> None:
+    log = study_of(tmp_path, {PLAIN: above(0, 0.0047, 0.0094, 0.0141)}).log
+    words = {margin: summarize_length(log, margin=margin).verdicts["verdict"][0] for margin in (0.003, 0.005, 0.01)}
+    assert words == {0.003: "more alike", 0.005: "inconclusive", 0.01: "not more alike"}
+    assert summarize_length(log, level=0.6).verdicts["verdict"].to_list() == ["not more alike"]
+    wide, narrow = (summarize_length(log, level=level).value(PLAIN, "cosine", 400) for level in (0.95, 0.8))
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.high - narrow.low < wide.high - wide.low == pytest.approx(2 * HALF)
+    assert study_of(tmp_path / "b", {PLAIN: above(0, 0, 0, 0)}, spec={"margin": 0.02}).margin == 0.02
+
+
+def test_few_documents_are_noted(tmp_path: Path) -> None:
+    lengths = [{"length": length, "texts": 12, "tokens": float(length)} for length in LENGTHS]
+    notes = study_of(tmp_path, {PLAIN: above(0, 0, 0, 0)}, lengths=LENGTHS).log.view.notes
+    assert not any("too narrow" in note for note in notes)
+    log = study_of(tmp_path / "few", {PLAIN: above(0, 0, 0, 0)}).log
+    few = RunLog(log.folder, {**log.header, "lengths": lengths}, log.rows, view_of)
+    assert "12 documents: with fewer than 30, intervals may be too narrow" in few.view.notes
+
+
+def test_an_effective_rank_needs_documents(tmp_path: Path) -> None:
+    """Of 40 documents in 160 dimensions it is shown with its limit; in 161 it is not shown, and a note says so."""
+    curves = {PLAIN: above(0, 0, 0, 0)}
+    plain, limited, omitted = (
+        study_of(tmp_path / str(n), curves, measures=FACTORS, dimensions=n).log.view for n in (39, 160, 161)
+    )
+    titles = [
+        [panel.title for panel in view.chart("length-geometry").panels][-1] for view in (plain, limited, omitted)
+    ]
+    assert titles == ["effective rank", "effective rank, at most 39", "distance to the centre"]
+    notes = [next(one for one in view.tables() if one.name == "geometry").notes[-1] for view in (plain, limited)]
+    assert notes[0] == "effective rank: how many directions the texts really use"
+    assert notes[1] == f"{notes[0]}; at most 39 with 40 documents, so it only compares lengths and treatments"
+    assert set(omitted.frame("geometry")["measure"]) == {"cosine", "distance"}
+    [note] = [note for note in omitted.notes if "effective rank" in note]
+    assert note == (
+        "the effective rank is not shown: with 40 documents in 161 dimensions it tells little but the number of "
+        "documents, and needs at least 41"
+    )
 
 
 def test_a_verdict_is_of_the_treatment_itself(tmp_path: Path) -> None:
     """Against its own shortest texts, not against those of the plain model."""
     summary = study_of(tmp_path, {PLAIN: [0.5, 0.5, 0.5, 0.7], MILD: [0.2, 0.2, 0.2, 0.4]})
-    assert summary.verdict(MILD).startswith(
-        "long texts are more similar: mean cosine 0.200 at 50 tokens, 0.400 at 400"
-    )
+    assert "(0.200 at 50 tokens, 0.400 at 400)" in summary.verdict(MILD)
 
 
 def test_one_length_has_no_verdict(tmp_path: Path) -> None:
@@ -125,23 +182,17 @@ def test_one_length_has_no_verdict(tmp_path: Path) -> None:
     assert summary.verdict(PLAIN) == "one length only: nothing to compare"
 
 
-def unknown(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As three documents leave them: differences with no interval."""
-    return [{**entry, **({"low": None, "high": None} if entry["against"] else {})} for entry in entries]
-
-
-def test_an_unknown_interval_decides_nothing(tmp_path: Path) -> None:
-    curves = {PLAIN: above(0, 0.1, 0.2, 0.3)}
-    summary = study_of(tmp_path, curves, geometry=unknown(entries_of(curves, LENGTHS)))
-    assert "about as similar" not in summary.verdict(PLAIN)
-    assert "not more similar" not in summary.advice()
-
-
 # --- advice
 
 
+# Half of the width of a difference between two cells, two-sided and, for equivalence, one-sided.
+TWO_SIDED = half_of([1, -1])
+ONE_SIDED = TWO_SIDED * stats.t.ppf(0.95, DOCUMENTS - 1) / stats.t.ppf(0.975, DOCUMENTS - 1)
+JUST = 1e-6
+
+
 @pytest.mark.parametrize(
-    ("curves", "suggestion", "advice"),
+    ("curves", "temperatures", "said"),
     [
         pytest.param(
             {PLAIN: above(0, 0, 0.05, 0.1), MILD: above(-0.1, -0.05, 0, 0.05), STRONG: above(-0.2, -0.1, -0.05, 0)},
@@ -150,21 +201,34 @@ def test_an_unknown_interval_decides_nothing(tmp_path: Path) -> None:
             id="monotone",
         ),
         pytest.param(
-            {PLAIN: above(0, 0.009, -0.2, 0.005), MILD: above(0.3, 0.3, 0.3, 0.3)},
+            {PLAIN: above(0, 0.002, -0.2, 0.01), MILD: above(0.3, 0.3, 0.3, 0.3)},
             [1, 1, 1, 1],
-            "none: long texts are not more similar than short ones",
+            "none: long texts are shown not to be more alike than short ones",
             id="none needed",
         ),
         pytest.param(
             {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0, 0.02, 0.1, 0.1)},
             [1, None, None, None],
-            "nothing that was tried is enough for texts of 100 tokens and more",
+            "nothing; texts of 100 tokens: 0.9 helps, and is not enough; texts of 200 tokens: no temperature below 1 "
+            "is shown to make them less alike; texts of 400 tokens and more: 0.9 helps, and is not enough",
             id="none enough",
+        ),
+        pytest.param(
+            {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0.1, 0.1, 0.15, 0.3), STRONG: above(0.2, 0.1, 0.2, 0.4)},
+            [1, None, None, None],
+            "nothing; texts of 100 tokens and more: every temperature below 1 makes them more alike, not less",
+            id="all worse",
+        ),
+        pytest.param(
+            {PLAIN: above(0, 0.05), MILD: above(0.1, 0.1)},
+            [1, None],
+            "nothing; texts of 100 tokens and more: 0.9 makes them more alike, not less",
+            id="the only one is worse",
         ),
         pytest.param(
             {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0, 0, 0, 0.1), STRONG: above(0, 0, 0, 0.05)},
             [1, 0.9, 0.9, None],
-            "0.9 for texts of 100 to 200 tokens; nothing that was tried is enough for texts of 400 tokens and more",
+            "0.9 for texts of 100 to 200 tokens; texts of 400 tokens and more: 0.8 helps most, and is not enough",
             id="one step, then none",
         ),
         pytest.param(
@@ -174,18 +238,42 @@ def test_an_unknown_interval_decides_nothing(tmp_path: Path) -> None:
             id="a temperature passed over",
         ),
         pytest.param(
-            {PLAIN: above(0, HALF + 1e-6), MILD: above(0, HALF - 1e-6)},
+            {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - ONE_SIDED - JUST)},
             [1, 0.9],
             "0.9 for texts of 100 tokens and more",
-            id="the interval decides",
+            id="just enough is shown",
+        ),
+        pytest.param(
+            {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - ONE_SIDED + JUST)},
+            [1, None],
+            "nothing; texts of 100 tokens and more: 0.9 helps, with too few documents to tell whether it is enough",
+            id="not quite enough is shown",
+        ),
+        pytest.param(
+            {PLAIN: above(0, 0.005 - ONE_SIDED + JUST), MILD: above(0, 0.1)},
+            [1, None],
+            "nothing; texts of 100 tokens and more: too few documents to tell whether they are more alike than the "
+            "shortest",
+            id="not shown to be needed",
+        ),
+        pytest.param(
+            {PLAIN: above(0, 0.05)},
+            [1, None],
+            "nothing; texts of 100 tokens and more: more alike than the shortest, and no temperature below 1 was "
+            "measured",
+            id="no other temperature",
         ),
     ],
 )
-def test_advice(tmp_path: Path, curves: Curves, suggestion: list[float | None], advice: str) -> None:
-    lengths = LENGTHS[: len(suggestion)]
+def test_advice(tmp_path: Path, curves: Curves, temperatures: list[float | None], said: str) -> None:
+    lengths = LENGTHS[: len(temperatures)]
     summary = study_of(tmp_path, curves, lengths=lengths)
-    assert summary.suggestion() == list(zip(lengths, suggestion, strict=True))
-    assert summary.advice() == advice
+    assert suggested(summary) == list(zip(lengths, temperatures, strict=True))
+    assert advice(summary) == said
+
+
+def suggested(summary: LengthSummary) -> list[tuple[int, float | None]]:
+    return [(one.length, one.temperature) for one in suggestion(summary)]
 
 
 def test_the_order_of_temperatures_does_not_matter(tmp_path: Path) -> None:
@@ -194,33 +282,35 @@ def test_the_order_of_temperatures_does_not_matter(tmp_path: Path) -> None:
     plain = above(0, 0, 0.05, 0.1)
     one = study_of(tmp_path / "a", {PLAIN: plain, MILD: mild, STRONG: strong})
     other = study_of(tmp_path / "b", {PLAIN: plain, STRONG: strong, MILD: mild})
-    assert one.suggestion() == other.suggestion() == [(50, 1), (100, 1), (200, 0.9), (400, 0.8)]
+    assert suggested(one) == suggested(other) == [(50, 1), (100, 1), (200, 0.9), (400, 0.8)]
 
 
 def test_other_treatments_are_not_suggested(tmp_path: Path) -> None:
     """A temperature of queries alone, baskets, and a schedule are no temperature to suggest."""
     others = ["paper", f"{MILD}+sides=query", "tempscale+temperature=[[100,0.5]]"]
     summary = study_of(tmp_path, {PLAIN: above(0, 0.1, 0.1, 0.1), **{name: above(0, 0, 0, 0) for name in others}})
-    assert summary.suggestion() == [(50, 1), (100, None), (200, None), (400, None)]
+    assert suggested(summary) == [(50, 1), (100, None), (200, None), (400, None)]
 
 
 def test_advice_says_where_a_temperature_is_not_needed_again(tmp_path: Path) -> None:
     """Only texts of 100 tokens are more similar: "0.9 for texts of 100 tokens and more" is not what was found."""
     summary = study_of(tmp_path, {PLAIN: above(0, 0.05, 0, 0), MILD: above(0, 0, 0, 0)})
-    assert summary.suggestion() == [(50, 1), (100, 0.9), (200, 1), (400, 1)]
-    assert "100 tokens and more" not in summary.advice() or "200" in summary.advice()
+    assert suggested(summary) == [(50, 1), (100, 0.9), (200, 1), (400, 1)]
+    assert "100 tokens and more" not in advice(summary) or "200" in advice(summary)
 
 
 def test_advice_about_a_length_that_is_not_reached_stays_with_it(tmp_path: Path) -> None:
     """At 400 tokens 0.8 is enough, so "from 200 tokens on no temperature is enough" is wrong."""
     summary = study_of(tmp_path, {PLAIN: above(0, 0, 0.1, 0.1), STRONG: above(0, 0, 0.05, 0)})
-    assert summary.suggestion() == [(50, 1), (100, 1), (200, None), (400, 0.8)]
-    assert "from 200 tokens on no temperature" not in summary.advice()
+    assert suggested(summary) == [(50, 1), (100, 1), (200, None), (400, 0.8)]
+    assert advice(summary) == (
+        "texts of 200 tokens: 0.8 helps, and is not enough; 0.8 for texts of 400 tokens and more"
+    )
 
 
 def test_no_advice_without_temperatures(tmp_path: Path) -> None:
     summary = study_of(tmp_path, {"paper": above(0, 0.1, 0.1, 0.1)})
-    assert "from 50 tokens on no temperature that was tried is enough" not in summary.advice()
+    assert advice(summary) == "nothing: no temperature was tried"
 
 
 @pytest.mark.parametrize(
@@ -231,11 +321,11 @@ def test_a_temperature_is_one_whatever_its_name(tmp_path: Path, treatment: Any, 
     name = treatment if isinstance(treatment, str) else treatment["name"]
     curves = {PLAIN: above(0, 0.1, 0.1, 0.1), name: above(0, 0, 0, 0)}
     summary = study_of(tmp_path, curves, treatments=[PLAIN, treatment])
-    assert summary.suggestion()[-1] == (400, temperature)
+    assert suggested(summary)[-1] == (400, temperature)
 
 
 def test_no_advice_of_one_length(tmp_path: Path) -> None:
-    assert "not more similar" not in study_of(tmp_path, {PLAIN: [0.5]}, lengths=[50]).advice()
+    assert advice(study_of(tmp_path, {PLAIN: [0.5]}, lengths=[50])) == "nothing: there is one length only"
 
 
 # --- spectra and bounds
@@ -290,11 +380,11 @@ def test_bounds_that_hold_are_said_to(study: LengthSummary) -> None:
 
 def test_frames_are_json(study: LengthSummary) -> None:
     said = json.loads(json.dumps(study.log.to_dict(), allow_nan=False))
-    assert said["geometry"] == study.log.header["geometry"]
-    assert said["classification"] == study.log.header["classification"]
+    assert len(said["geometry"]) == 3 * (4 + 3 + 4 + 1 + 4 + 3 + 4 + 4 + 1 + 4 + 3 + 1), "values and differences"
+    assert len(said["classification"]) == 2 * (4 + 4 + 4)
     assert said["notes"] == ["a note"]
     assert said["lengths"] == study.log.header["lengths"]
-    assert said["suggestion"] == [{"length": n, "temperature": v} for n, v in study.suggestion()]
+    assert [(one["length"], one["temperature"]) for one in said["suggestion"]] == suggested(study)
     assert [one["treatment"] for one in said["verdicts"]] == [PLAIN, STRONG]
     assert {(one["treatment"], one["times"], one["cosine"]) for one in said["repeated"]} == {
         (name, times, value) for name, values in REPEATED.items() for times, value in values.items()
@@ -302,44 +392,93 @@ def test_frames_are_json(study: LengthSummary) -> None:
     # Two texts of every length share a row.
     assert len(said["spectra"]) == len(SPECTRA) / 2
     assert [one["measure"] for one in said["spectra"]][:12] == ["hc_dc"] * 12
-    assert said["advice"][0] == {"source": "geometry", "sentence": f"suggested by geometry alone: {study.advice()}"}
+    assert said["advice"][0] == {"source": "geometry", "sentence": f"suggested by geometry alone: {advice(study)}"}
 
 
 def test_unknown_intervals_are_null(tmp_path: Path) -> None:
-    entries = unknown(entries_of(CURVES, LENGTHS))
-    summary = study_of(tmp_path, CURVES, geometry=entries)
-    assert json.loads(json.dumps(summary.log.to_dict(), allow_nan=False))["geometry"] == entries
-    assert set(summary.log.verdicts["verdict"]) == {"unknown"}
-    assert [card.tone for card in summary.log.view.cards] == ["open"] * 2
+    """As three documents leave the distances: without one of them there is no centre of others."""
+    summary = study_of(tmp_path, {PLAIN: above(0, 0, 0, 0)}, measures={"cosine": 1.0, "distance": 2.0})
+    blank = pl.when(pl.col("measure") == "distance_without").then(None).otherwise(pl.col("value")).alias("value")
+    log = RunLog(summary.log.folder, summary.log.header, summary.log.rows.with_columns(blank), view_of)
+    said = json.loads(json.dumps(log.to_dict(), allow_nan=False))["geometry"]
+    assert {one["low"] for one in said if one["measure"] == "distance" and one["against"] == "shortest"} == {None}
+    assert None not in {one["low"] for one in said if one["measure"] == "cosine"}
 
 
 def test_both_schedules_are_told(tmp_path: Path) -> None:
-    """What geometry suggests, and what was fitted on labels, each with the special tokens."""
-    fitted = {
-        "acts": True,
-        "steps": [{"length": 50, "temperature": 1.0}, {"length": 400, "temperature": 0.9}],
-        "schedule": [[402, 0.9]],
-        "fitted_documents": 10,
-        "tested_documents": 12,
-        "tested_change": {"estimate": -0.012, "low": -0.05, "high": 0.025},
-    }
+    """What geometry suggests, and what was fitted on labels, each with the special tokens.
+
+    0.9 tells three of four labels of 400 tokens that 1 does not.
+    """
+    names = [f"t{number}" for number in range(120)]
+    rows = [
+        {"treatment": treatment, "measure": "correct", "document": name, "part": str(length), "value": float(right)}
+        for treatment in (PLAIN, MILD)
+        for number, name in enumerate(names)
+        for length in LENGTHS
+        for right in [length < 400 or (treatment == MILD and number % 4 > 0)]
+    ]
     curves = {PLAIN: above(0, 0, 0.05, 0.1), MILD: above(-0.1, -0.05, 0, 0)}
-    log = study_of(tmp_path, curves, fitted=fitted, added_tokens=2).log
+    log = study_of(tmp_path, curves, rows=rows, added_tokens=2).log
     assert log.frame("schedule").rows() == [("geometry", 202, 0.9), ("labels", 402, 0.9)]
+    in_fit = split(names, seed=0).in_fit(names)
+    tested = [number for number in range(120) if not in_fit[number]]
+    by_hand = np.mean([number % 4 > 0 for number in tested]) / 4
     [row] = log.frame("fitted").to_dicts()
-    assert (row["fitted_documents"], row["tested_documents"]) == (10, 12)
-    assert (row["change_estimate"], row["change_low"], row["change_high"]) == (-0.012, -0.05, 0.025)
+    assert (row["fitted_documents"], row["tested_documents"]) == (120 - len(tested), len(tested))
+    assert row["change_estimate"] == pytest.approx(by_hand)
     assert log.view.remarks[1] == "as a schedule, special tokens counted: temperature=[[202,0.9]]"
-    assert "0.9 from 400 tokens on; accuracy on 12 others −0.012 [−0.050, +0.025]" in log.view.remarks[2]
+    said = f"0.9 from 400 tokens on; accuracy on {len(tested)} others +{by_hand:.3f} ["
+    assert said in log.view.remarks[2]
+
+
+def test_labels_that_cannot_be_judged_are_a_note(tmp_path: Path) -> None:
+    """One tested document has no interval: all else is shown."""
+    rows = [
+        {"treatment": PLAIN, "measure": measure, "document": "t0", "part": str(length), "value": 1.0}
+        for measure in ("correct", "entropy")
+        for length in LENGTHS
+    ]
+    log = study_of(tmp_path, {PLAIN: above(0, 0, 0, 0)}, rows=rows).log
+    assert log.frame("classification").is_empty()
+    assert any(note.startswith("labelled texts have no statistics: ") for note in log.view.notes)
+
+
+def test_an_interrupted_study_shows_what_was_finished(tmp_path: Path) -> None:
+    """One of two treatments, and no control: a page, with the verdict of that treatment."""
+    done = study_of(tmp_path, {PLAIN: above(0, 0.05, 0.1, 0.2)}, treatments=[PLAIN, STRONG]).log
+    log = RunLog(done.folder, {**done.header, "status": "interrupted"}, done.rows, view_of)
+    assert log.verdicts.rows()[0][:2] == (PLAIN, "more alike")
+    assert len(log.verdicts) == 1
+    assert log.view.notes[0] == "this run was interrupted: 1 of 2 treatments were measured"
+    page = log.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "per doubling of length" in page
+
+
+def test_logs_of_earlier_versions(tmp_path: Path) -> None:
+    """They have rows of cosines only, and what was computed of all else: the rows decide, the rest is read."""
+    keys = {"treatment": PLAIN, "length": 50, "against": None}
+    stored = [
+        {**keys, "measure": "cosine", "estimate": 99.0, "low": 99.0, "high": 99.0},
+        {**keys, "measure": "distance", "estimate": 0.9, "low": 0.8, "high": None},
+    ]
+    log = study_of(tmp_path, {PLAIN: above(0, 0.05, 0.1, 0.2)}, geometry=stored, classification=[], fitted=None).log
+    header = {key: value for key, value in log.header.items() if key != "dimensions"}
+    header["spec"] = {key: value for key, value in header["spec"].items() if key != "margin"}
+    summary = summarize_length(RunLog(log.folder, header, log.rows, view_of))
+    assert summary.margin == 0.005
+    assert summary.verdicts["verdict"].to_list() == ["more alike"]
+    assert summary.value(PLAIN, "cosine", 50).estimate == pytest.approx(0.5)  # type: ignore[union-attr]
+    distance = summary.value(PLAIN, "distance", 50)
+    assert distance is not None
+    assert (distance.estimate, distance.low) == (0.9, 0.8)
+    assert np.isnan(distance.high)
 
 
 def test_other_logs_are_refused(study: LengthSummary) -> None:
     log = study.log
     with pytest.raises(LogError, match="not to a study of length"):
         summarize_length(RunLog(log.folder, {**log.header, "verb": "audit"}, log.rows, view_of))
-    header = {**log.header, "geometry": [], "status": "interrupted"}
-    with pytest.raises(LogError, match="has no results yet"):
-        _ = RunLog(log.folder, header, log.rows, view_of).view
 
 
 # --- tables
@@ -355,13 +494,13 @@ def test_geometry_by_length(study: LengthSummary) -> None:
     assert [column.name for column in found.columns] == ["50", "100", "200", "400", "each doubling [95 %]"]
     assert [cell.text for cell in found.rows[1].cells[:4]] == ["0.400", "0.410", "−0.420", "0.430"]
     # The lengths double, so the slope is (3 (x4 − x1) + (x3 − x2)) / 10.
-    slope = (3 * 0.2 + 0.05) / 10
-    assert found.rows[0].cells[4].text == f"+{slope:.3f} [+{slope - HALF:.3f}, +{slope + HALF:.3f}]"
+    slope, half = (3 * 0.2 + 0.05) / 10, HALF / 5**0.5
+    assert found.rows[0].cells[4].text == f"+{slope:.4f} [+{slope - half:.4f}, +{slope + half:.4f}]"
     assert found.frame.equals(study.log.frame("geometry"))
 
 
 def test_a_star_where_a_treatment_changes_the_classifier(study: LengthSummary) -> None:
-    """Every interval is 0.02 wide, and every difference larger."""
+    """All texts of a treatment have one value, so that the differences have no width."""
     rows = table(study, "classification").rows
     assert [row.heads for row in rows] == [(what, name) for what in LABELLED for name in (PLAIN, STRONG)]
     for row in rows:
@@ -419,14 +558,14 @@ def test_geometry_curves(study: LengthSummary) -> None:
             for one in series.points:
                 assert one is not None
                 assert (one.low, one.high) == pytest.approx((one.estimate - HALF, one.estimate + HALF))
-    assert alone.series[0].points[3].told == f"none\ntokens: 400\n{alone.title}: 0.700 [0.690, 0.710]"  # type: ignore[union-attr]
+    assert alone.series[0].points[3].told == f"none\ntokens: 400\n{alone.title}: 0.700 [0.698, 0.702]"  # type: ignore[union-attr]
 
 
 def test_classified_curves(study: LengthSummary) -> None:
     panels = chart(study, "length-classification").panels
     assert [panel.title for panel in panels] == list(LABELLED)
     for panel in panels:
-        assert lines(panel) == {name: values for name, values in CURVES.items() if name != "words"}
+        assert lines(panel) == LABELS
 
 
 def by_layer(base: float, layers: Sequence[int], length: int) -> list[float]:
@@ -488,17 +627,6 @@ def test_a_bound_of_one_layer_is_seen(tmp_path: Path) -> None:
     assert dashed.get_marker() not in ("", "None", None)
 
 
-def test_a_length_without_a_value_leaves_a_gap(tmp_path: Path) -> None:
-    """Too few documents of one length: the others are drawn."""
-    entries = entries_of({PLAIN: [0.5, 0.6, 0.7, 0.8]}, LENGTHS)
-    for entry in entries:
-        if entry["length"] == 200:
-            entry |= {"estimate": None, "low": None, "high": None}
-    summary = study_of(tmp_path, {PLAIN: [0.5, 0.6, 0.7, 0.8]}, geometry=entries)
-    [panel] = chart(summary, "length-similarity").panels
-    assert lines(panel) == {PLAIN: [0.5, 0.6, None, 0.8]}
-
-
 def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:
     """Bins of unequal size have no effective rank; there are no spectra, labels or repeated words."""
     summary = study_of(tmp_path, {PLAIN: [0.5, 0.55, 0.6, 0.7]})
@@ -526,8 +654,7 @@ def wide(folder: Path, lengths: Sequence[int]) -> LengthSummary:
         for length in lengths
         for measure in ("sigma_a", "sigma_s", "theorem_3")
     ]
-    entries = [e for measure in ("cosine", "distance", "rank") for e in entries_of(curves, lengths, measure)]
-    return study_of(folder, curves, lengths=lengths, rows=rows, geometry=entries)
+    return study_of(folder, curves, lengths=lengths, rows=rows, measures=dict.fromkeys(FACTORS, 1.0))
 
 
 @pytest.mark.parametrize("lengths", [(50, 100, 200), (25, 50, 100, 200, 400, 800, 1600, 3200)])
@@ -544,11 +671,11 @@ def test_no_number_is_cut_off_at_80_columns(tmp_path: Path, lengths: Sequence[in
 def test_the_terminal_shows_what_was_found(tmp_path: Path) -> None:
     summary = wide(tmp_path, (50, 100, 200))
     text = printed(summary, 200)
-    assert text.startswith("m on c: 20 documents cut to 50, 100, 200 tokens\n")
+    assert text.startswith("m on c: 40 documents cut to 50, 100, 200 tokens\n")
     for name in summary.treatments:
-        assert re.search(rf"{re.escape(name)} +collapses: {re.escape(summary.verdict(name))}", text)
-    assert f"suggested by geometry alone: {summary.advice()}" in text
-    assert re.search(r"none +0\.500 +0\.600 +0\.700 +\+0\.100 \[\+0\.090, \+0\.110\]", text)
+        assert re.search(rf"{re.escape(name)} +more alike: {re.escape(summary.verdict(name))}", text)
+    assert f"suggested by geometry alone: {advice(summary)}" in text
+    assert re.search(r"none +0\.500 +0\.600 +0\.700 +\+0\.1000 \[\+0\.0986, \+0\.1014\]", text)
     assert re.search(r"raw word embeddings +0\.500 +0\.600 +0\.700", text)
     assert re.search(r"tempscale\+temperature=0\.8 +0\.456 +0\.456 +0\.456 *\n", text)
     assert text.rstrip().endswith("log: here")
@@ -581,12 +708,38 @@ def test_natural_bins_are_told_as_bins_and_drawn(tmp_path: Path) -> None:
         for measure in ("filter_rate", "sigma_a", "sigma_s", "theorem_3")
         for length in (0, 100, 300)
     ]
-    summary = study_of(tmp_path, {PLAIN: [0.5, 0.6, 0.7]}, lengths=[0, 100, 300], paired=False, rows=rows)
-    assert "at 0–99 tokens, 0.700 at 300–399" in summary.verdict(PLAIN)
+    bins = {"lengths": [0, 100, 300], "tokens": [60, 140, 350], "paired": False}
+    summary = study_of(tmp_path, {PLAIN: [0.5, 0.6, 0.7]}, **bins, rows=rows)  # type: ignore[arg-type]
+    assert "(0.500 at 0–99 tokens, 0.700 at 300–399)" in summary.verdict(PLAIN)
     [panel] = chart(summary, "length-similarity").panels
     assert panel.labels == ("0–99", "100–199", "300–399")
     assert panel.spots == pytest.approx((0, 1 / 3, 1))
     assert "0.700" in printed(summary, 120)
     assert "of 0–99, 100–199, 300–399 tokens" in summary.log.view.heading
-    assert summary.theory() is None, "no bin is a reference"
+    assert theory(summary) is None, "no bin is a reference"
     json.dumps(summary.log.to_dict(), allow_nan=False)
+
+
+def test_natural_slopes_are_over_the_lengths_that_texts_have(tmp_path: Path) -> None:
+    """Texts whose cosine rises by exactly 0.0100 per doubling, in bins from 100 tokens on.
+
+    Over the left edges of the bins, 100, 200, 300 and 400, the slope would be 0.0086.
+    """
+    rng = np.random.default_rng(0)
+    bins = [100, 200, 300, 400]
+    tokens = {begin: rng.integers(begin, begin + 100, DOCUMENTS) for begin in bins}
+    summary = study_of(tmp_path, {PLAIN: [0.5] * 4}, lengths=bins, paired=False)
+    rows = rows_of(
+        [
+            {"treatment": PLAIN, "measure": "cosine", "document": f"d{begin}-{i}", "part": str(begin)}
+            | {"tokens": int(n), "value": 0.3 + 0.01 * log2(n)}
+            for begin in bins
+            for i, n in enumerate(tokens[begin])
+        ]
+    )
+    log = RunLog(summary.log.folder, summary.log.header, rows, view_of)
+    slope = summarize_length(log).value(PLAIN, "cosine", None, "doubling")
+    assert slope is not None
+    assert slope.estimate == pytest.approx(0.01, abs=1e-12)
+    means = [0.3 + 0.01 * np.log2(tokens[begin]).mean() for begin in bins]
+    assert np.polyfit(np.log2(bins), means, 1)[0] < 0.0095, "the premise: edges give another slope"

@@ -442,11 +442,10 @@ def test_an_unfinished_evaluation_shows_what_it_has(tmp_path: Path) -> None:
     assert {series["name"] for chart in page.charts for series in chart["series"]} == {"none"}
 
 
-def test_an_unfinished_study_of_length_has_no_page_but_a_reason(tmp_path: Path) -> None:
+def test_an_unfinished_study_of_length_has_a_page_of_what_was_measured(tmp_path: Path) -> None:
     found = studied(tmp_path / "run")
-    log = replace(found, header={**found.header, "status": "interrupted", "geometry": []})
-    assert "has no results yet" in said_by(lambda: log.save_page(tmp_path / "page.html"))
-    assert not (tmp_path / "page.html").exists()
+    log = replace(found, header={**found.header, "status": "interrupted"})
+    assert page_of(tmp_path, log).notes[0].startswith("this run was interrupted: ")
 
 
 def test_attention_alone_has_a_page(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """`fairspan collapse MODEL`."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,9 +16,15 @@ from fairspan.cli.options import (
     RunningOptions,
     fields_of_study,
     option,
+    pick,
+    print_json,
     shared,
     typed,
 )
+
+if TYPE_CHECKING:
+    from fairspan.runs.progress import Progress
+    from fairspan.studies.collapse.forecast import Forecast
 
 
 @shared(LoadingOptions, RunningOptions)
@@ -44,10 +53,14 @@ def collapse(
     fit_corpus: str | None = option(
         "Corpus that whitening is fitted on. Default: what the corpus has in no measured text."
     ),
+    margin: float | None = option(
+        "Rise of the mean cosine per doubling of length below which texts count as not more alike. Default: 0.005."
+    ),
     probe: bool = option("Embed repeated words as well.", default=True),
-    seed: int | None = option("Seed of the draw and the intervals. Default: 0."),
+    seed: int | None = option("Seed of the draw, and of the intervals of labelled texts. Default: 0."),
     prompt: Prompt = None,
     picture: Path | None = option("Draw the curves into this PNG, SVG or PDF."),
+    dry_run: bool = option("Print what would be embedded and how long it takes.", "--dry-run", default=False),
     as_json: AsJson = False,
 ) -> None:
     """Measure whether a model makes long texts look similar, which layer does it, and what a temperature changes.
@@ -60,7 +73,7 @@ def collapse(
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --lengths 100,200,400,800 --picture length.png
 
-        fairspan collapse BAAI/bge-m3 --corpus my_articles/ --temperatures 1.0,0.9,0.8,0.5 --layers all
+        fairspan collapse BAAI/bge-m3 --corpus my_articles/ --temperatures 1.0,0.9,0.8,0.5 --layers all --dry-run
 
         fairspan collapse BAAI/bge-m3 --corpus my_articles/ --labelled reviews.jsonl --treatments whitening,last2avg
     """
@@ -70,14 +83,57 @@ def collapse(
     from fairspan.studies.collapse.spec import make_collapse
     from fairspan.studies.collapse.view import view_of
 
-    given = typed(context, "picture")
+    given = typed(context, "picture", "dry_run")
     with running(picture) as progress:
-        log = known_run("collapse", make_collapse, view_of, given)
+        log = None if dry_run else known_run("collapse", make_collapse, view_of, given)
         if log is None:
             check_collapse(make_collapse(**fields_of_study(given)))
             check_model(model, given)
             say_loading(progress, model)
+            if dry_run:
+                _forecast(given, progress, as_json=as_json)
+                return
             from fairspan.studies.collapse.run import collapse
 
             log = collapse(**given, progress=progress)
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")
+
+
+def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> None:
+    """Cut the texts and time the treatments on a few of them."""
+    from fairspan.model.source import Loading
+    from fairspan.runs.subject import open_subject
+    from fairspan.studies.collapse.forecast import forecast
+    from fairspan.studies.collapse.prepare import prepare_collapse
+    from fairspan.studies.collapse.spec import make_collapse
+
+    spec = make_collapse(**fields_of_study(given))
+    subject = open_subject(given.get("model"), loading=Loading(**pick(given, LoadingOptions)), progress=progress)
+    prepared = prepare_collapse(subject, spec, progress)
+    progress.stage("timing a few texts")
+    found = forecast(prepared)
+    if as_json:
+        print_json({"model": subject.name, **found.to_dict()})
+    else:
+        _print_forecast(found, subject.counter.unit)
+
+
+def _print_forecast(found: Forecast, unit: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fairspan.report.text import duration
+
+    console, table = Console(), Table()
+    for name in ("treatment", f"{unit} to embed", "time"):
+        table.add_column(name, justify="left" if name == "treatment" else "right")
+    for arm in found.arms:
+        table.add_row(arm.treatment, f"{arm.tokens:,}", duration(arm.seconds))
+    console.print(table)
+    for note in found.notes:
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    console.print(
+        f"{found.texts:,} texts of up to {found.lengths[-1]:,} {unit} × {len(found.arms)} treatments = "
+        f"{found.tokens:,} {unit}, about {duration(found.seconds)} on this machine",
+        soft_wrap=True,
+    )

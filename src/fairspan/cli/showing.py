@@ -26,6 +26,7 @@ from fairspan.cli.checking import require_file
 from fairspan.cli.options import print_json
 from fairspan.model.source import DEFAULT_MODEL
 from fairspan.report.result import Result
+from fairspan.report.text import duration
 
 if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
@@ -125,7 +126,7 @@ class TerminalProgress:
         if self._done == before:
             return f"{done} …"
         left = (self._total - self._done) * (now - begun) / (self._done - before)
-        return f"{done}, about {_duration(left)} left …"
+        return f"{done}, about {duration(left)} left …"
 
     @property
     def is_terminal(self) -> bool:
@@ -133,10 +134,6 @@ class TerminalProgress:
 
     def end(self) -> None:
         self._over.set()
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def say_loading(progress: TerminalProgress, model: str | None) -> None:

@@ -86,7 +86,7 @@ class Verdict:
                 "realistic number of sets would decide"
             )
         sets = "set" if self.sets_needed == 1 else "sets"
-        return f"inconclusive: about {_round_up(self.sets_needed)} more {sets} would decide"
+        return f"inconclusive: about {round_up(self.sets_needed)} more {sets} would decide"
 
     def _digits(self) -> int:
         """Two decimals, three for small differences, more where rounding would put a number onto the margin."""
@@ -243,7 +243,7 @@ def _square_root(covariance: Floats) -> Floats:
     return root
 
 
-def _round_up(number: int) -> int:
+def round_up(number: int) -> int:
     """To two significant digits, since the estimate deserves no more."""
     unit: int = 10 ** max(0, len(str(number)) - 2)
     return -(-number // unit) * unit

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import polars as pl
 
+from fairspan.report import text
 from fairspan.report.chart import Chart, Panel, Series, on_log_axis, point
 from fairspan.report.text import with_bounds
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.collapse.spec import WORDS
 from fairspan.studies.collapse.summary import BOUNDS, LengthSummary
-from fairspan.studies.collapse.tables import LABELS, label, where
+from fairspan.studies.collapse.tables import LABELS, caution, label, where
 
 OVERVIEW = "length-overview"
 
@@ -29,13 +30,15 @@ class Curve(NamedTuple):
     """A measure under one treatment; None where there is no number."""
 
     name: str
-    values: Mapping[int, Interval | None]
+    values: Mapping[int, text.Interval | None]
     dashed: bool = False
 
 
 def charts_of(summary: LengthSummary) -> dict[str, Chart]:
     """The charts that the study has numbers for, by name."""
     lengths, plain, controlled = summary.lengths, summary.treatments, summary.controlled
+    level, others = summary.percent, [one for one in summary.measures if one != "cosine"]
+    described = " and ".join(LABELS[one] for one in others).capitalize()
     at_a_glance = [_by_length(summary, one, plain) for one in ("cosine", "rank") if one in summary.measures]
     longest = _layer_panel(summary, "filter_rate", lengths[-1], title=f"{LABELS['filter_rate']}, ")
     # Raw words may be far off, so the treatments are also shown without them (LC Figs. 1c, 3).
@@ -47,8 +50,8 @@ def charts_of(summary: LengthSummary) -> dict[str, Chart]:
             summary,
             OVERVIEW,
             "What length does to vectors",
-            "Geometry of the vectors by length with 95 % intervals, and how much of the differences between tokens "
-            "attention keeps.",
+            f"Geometry of the vectors by length with {level} intervals, and how much of the differences between "
+            "tokens attention keeps.",
             [*at_a_glance, _sigma_panel(summary), longest],
             dashes="bounds of Theorems 2 and 3",
         ),
@@ -56,22 +59,22 @@ def charts_of(summary: LengthSummary) -> dict[str, Chart]:
             summary,
             "length-similarity",
             "How similar texts are, by length",
-            "Mean pairwise cosine of texts by length with 95 % intervals, without and with raw word embeddings.",
+            f"Mean pairwise cosine of texts by length with {level} intervals, without and with raw word embeddings.",
             similarity,
         ),
         _chart(
             summary,
             "length-geometry",
             "How much space the vectors use, by length",
-            "Distance to the centre and effective rank of vectors by length, with 95 % intervals.",
-            [_by_length(summary, one, controlled) for one in summary.measures if one != "cosine"],
+            f"{described} of vectors by length, with {level} intervals.",
+            [_by_length(summary, one, controlled) for one in others],
         ),
         # LC Figs. 6 and 8.
         _chart(
             summary,
             "length-classification",
             "What a classifier still recognises, by length",
-            "Accuracy of a classifier and the entropy of its predictions by length, with 95 % intervals.",
+            f"Accuracy of a classifier and the entropy of its predictions by length, with {level} intervals.",
             [
                 _by_length(summary, one, plain)
                 for one in summary.classification["measure"].unique(maintain_order=True)
@@ -136,7 +139,13 @@ def _by_length(summary: LengthSummary, measure: str, names: Sequence[str], title
     curves = [
         Curve(name, {length: summary.value(name, measure, length) for length in summary.lengths}) for name in names
     ]
-    return _panel(title or LABELS[measure], _length_axis(summary), curves, summary, LABELS[measure])
+    return _panel(title or _title(summary, measure), _length_axis(summary), curves, summary, LABELS[measure])
+
+
+def _title(summary: LengthSummary, measure: str) -> str:
+    """A measure, and what an effective rank cannot exceed if documents are fewer than dimensions."""
+    limit = f", at most {summary.documents - 1}" if caution(summary, measure) else ""
+    return LABELS[measure] + limit
 
 
 def _sigma_panel(summary: LengthSummary) -> Panel:
@@ -181,7 +190,7 @@ def _with_bound(spectra: pl.DataFrame, measure: str, summary: LengthSummary, key
     ]
 
 
-def _means(frame: pl.DataFrame, key: str) -> dict[int, Interval | None]:
+def _means(frame: pl.DataFrame, key: str) -> dict[int, text.Interval | None]:
     return {place: Interval(value, nan, nan) for place, value in frame.select(key, "estimate").rows()}
 
 

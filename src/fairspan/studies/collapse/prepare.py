@@ -72,9 +72,6 @@ class PreparedCollapse:
             "paired": cuts.paired and not self.spec.natural,
             # A schedule of temperatures counts these in addition to the tokens of the text.
             "added_tokens": self.subject.counter.count_whole([""])[0],
-            "geometry": [],
-            "classification": [],
-            "fitted": None,
             "notes": [
                 *corpus.notes,
                 *cuts.notes,

@@ -1,4 +1,4 @@
-"""Rows of a study of length: how similar texts are, what the layers do to their tokens, and repeated words.
+"""Rows of a study of length: how widely texts spread, what the layers do to their tokens, and repeated words.
 
 `label` holds the columns `run`, `model` and `treatment`.
 """
@@ -12,22 +12,34 @@ import polars as pl
 from fairspan.design.cuts import Cuts, LengthText
 from fairspan.encoding.spectra import Spectrum
 from fairspan.runs.rows import as_rows
+from fairspan.stats.geometry import cosines, distance_without, distances, effective_rank, ranks_without
 from fairspan.studies.collapse.classification import Classified
 from fairspan.studies.collapse.words import RepeatedPair
 
 
 def text_rows(cuts: Cuts, clouds: Sequence[np.ndarray], **label: str) -> pl.DataFrame:
-    """One row per text: its mean cosine with the other texts of its length, `part`.
+    """How widely the texts of each length, `part`, spread: everything that estimates and intervals are made of.
 
-    Their mean is the mean pairwise cosine of that length.
+    - `cosine`: each text's mean cosine with the other texts of its length; their mean is the mean pairwise cosine,
+      and what it is without a text follows from them.
+    - `distance`: each text's distance to the centre of the others. `distance_without`: the mean without that text.
+    - `rank`: the effective rank, one row per length. `rank_without`: without each group of texts, `set`. Only where
+      all lengths have as many texts.
     """
-    values = []
-    for cloud in clouds:
-        units = cloud.astype(np.float64)
-        units = units / np.linalg.norm(units, axis=1, keepdims=True)
-        values += ((units @ units.sum(axis=0) - 1) / (len(units) - 1)).tolist()
     texts = [text for length in cuts.lengths for text in cuts.at(length)]
-    return as_rows({**label, **_columns(texts), "measure": "cosine", "value": values})
+    by_text = {"cosine": cosines, "distance": distances, "distance_without": distance_without}
+    tables = []
+    for name, measure in by_text.items():
+        values = np.concatenate([measure(cloud) for cloud in clouds]).tolist()
+        tables.append(as_rows({**label, **_columns(texts), "measure": name, "value": values}))
+    if len({len(cloud) for cloud in clouds}) == 1:
+        for length, cloud in zip(cuts.lengths, clouds, strict=True):
+            own = {**label, "language": texts[0].language, "part": str(length)}
+            without = ranks_without(cloud).tolist()
+            tables.append(as_rows({**own, "measure": "rank", "value": [effective_rank(cloud)]}))
+            groups = list(range(len(without)))
+            tables.append(as_rows({**own, "measure": "rank_without", "set": groups, "value": without}))
+    return pl.concat(tables)
 
 
 def spectrum_rows(texts: Sequence[LengthText], found: Sequence[Spectrum], **label: str) -> pl.DataFrame:

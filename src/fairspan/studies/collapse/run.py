@@ -14,7 +14,7 @@ from fairspan.design.cuts import Cuts
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Text
 from fairspan.encoding.spectra import spectra as spectra_of
-from fairspan.errors import UnsupportedModel
+from fairspan.errors import EncodingError, UnsupportedModel
 from fairspan.model.loading import Loading
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
@@ -23,9 +23,8 @@ from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.studies.collapse.classification import classify, training_part
 from fairspan.studies.collapse.prepare import Labelled, PreparedCollapse, prepare_collapse
-from fairspan.studies.collapse.results import by_bin, fitted, geometry
 from fairspan.studies.collapse.rows import label_rows, probe_rows, spectrum_rows, text_rows
-from fairspan.studies.collapse.spec import DEFAULT_TEMPERATURES, WORDS, make_collapse
+from fairspan.studies.collapse.spec import DEFAULT_MARGIN, DEFAULT_TEMPERATURES, WORDS, make_collapse
 from fairspan.studies.collapse.view import view_of
 from fairspan.studies.collapse.words import word_means
 
@@ -48,6 +47,7 @@ def collapse(
     labelled: Path | str | None = None,
     labelled_documents: int = 600,
     fit_corpus: str | None = None,
+    margin: float = DEFAULT_MARGIN,
     prompt: str | None = None,
     seed: int = 0,
     name: str | None = None,
@@ -81,8 +81,9 @@ def collapse(
         labelled: a JSONL file of texts and labels to classify, cut to the same lengths.
         labelled_documents: number of labelled texts at most.
         fit_corpus: what whitening is fitted on; by default what `corpus` has in no measured text.
+        margin: of mean cosine per doubling of length. A slope that is shown to be less counts as not more alike.
         prompt: put before every text; by default the model's own document prompt.
-        seed: of the draw and the intervals.
+        seed: of the draw, and of the intervals of labelled texts.
         name, window, device, dtype, trust_remote_code: as in `audit`.
         out, store, batch_tokens, fresh, progress: as in `audit`.
 
@@ -106,6 +107,7 @@ def collapse(
         labelled=None if labelled is None else str(labelled),
         labelled_documents=labelled_documents,
         fit_corpus=fit_corpus,
+        margin=margin,
         prompt=prompt,
         seed=seed,
     )
@@ -141,37 +143,26 @@ class _Study:
         run.progress.start(
             sum(own + (0 if one.baseline else inside) + (fit if one.whitens else 0) for one in self.spec.treatments)
         )
-        clouds: dict[str, list[np.ndarray]] = {}
         for treatment in self.spec.treatments:
-            rows, vectors = self._under(treatment)
-            clouds[treatment.name] = vectors
-            run.add(rows)
-        run.progress.stage("intervals")
+            run.add(self._under(treatment))
+        run.progress.stage("raw word embeddings")
         try:
             means = word_means(self.prepared.subject.model, [one.text for one in cuts.texts])
         except UnsupportedModel as error:
             run.note(f"the mean of raw word embeddings was not measured: {error}")
         else:
-            clouds[WORDS] = _by_length(means, cuts)
-            run.add(text_rows(cuts, clouds[WORDS], treatment=WORDS, **run.label))
-        seed = self.spec.seed
-        run.header["geometry"] = geometry(clouds, cuts, seed=seed)
-        if self.prepared.labelled is not None:
-            names, rows = [treatment.name for treatment in self.spec.treatments], run.writer.rows
-            added = run.header["added_tokens"]
-            run.header["classification"] = by_bin(rows, names, seed=seed)
-            run.header["fitted"] = fitted(rows, self.spec.treatments, cuts.lengths, added=added, seed=seed)
+            run.add(text_rows(cuts, _by_length(means, cuts), treatment=WORDS, **run.label))
 
-    def _under(self, treatment: Treatment) -> tuple[pl.DataFrame, list[np.ndarray]]:
-        """The rows of one treatment, and its vectors by length."""
+    def _under(self, treatment: Treatment) -> pl.DataFrame:
+        """The rows of one treatment."""
         run, cuts, label = self.run, self.prepared.cuts, {"treatment": treatment.name, **self.run.label}
         run.progress.stage(f"{treatment.name}: vectors")
         encoder = run.under(treatment).documents
         run.fill(encoder, [*self.texts, *self.probes, *self.tested])
         found = run.read([encoder.key(text) for text in (*self.texts, *self.probes, *self.tested)])
         texts, probes = len(self.texts), len(self.probes)
-        vectors = _by_length(np.stack(found[:texts]), cuts)
-        rows = [text_rows(cuts, vectors, **label)]
+        run.header.setdefault("dimensions", len(found[0]))
+        rows = [text_rows(cuts, _by_length(np.stack(found[:texts]), cuts), **label)]
         if probes:
             pairs = np.stack(found[texts : texts + probes]).reshape(probes // 2, 2, -1)
             rows.append(probe_rows(self.prepared.pairs, pairs, **label))
@@ -182,7 +173,7 @@ class _Study:
         elif self.chosen:
             run.progress.stage(f"{treatment.name}: spectra")
             rows += self._spectra(encoder.model, treatment.name)
-        return pl.concat(rows), vectors
+        return pl.concat(rows)
 
     def _classified(self, vectors: Sequence[np.ndarray], labelled: Labelled, treatment: str) -> pl.DataFrame:
         texts, table = labelled.cuts.texts, np.stack(vectors)
@@ -206,6 +197,14 @@ class _Study:
         except UnsupportedModel as error:
             self.run.note(f"spectra were not measured: {error}")
             return []
+        except (RuntimeError, MemoryError) as error:
+            if not isinstance(error, MemoryError) and "memory" not in str(error):
+                raise
+            longest, reason = max(text.tokens for text in self.chosen), " ".join(str(error).split())[:120]
+            raise EncodingError(
+                f"the spectra of texts of up to {longest} tokens do not fit into memory ({reason}): use "
+                "[[spectra=0]], or name shorter lengths. Vectors that were computed are in the store."
+            ) from None
         loose = sum(not one.converged for one in found)
         if loose:
             self.run.note(f"{treatment}: σ_a of {loose} texts is less exact than was asked for")

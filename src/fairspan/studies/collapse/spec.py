@@ -11,6 +11,8 @@ from fairspan.errors import DesignError, require_list, require_whole
 
 DEFAULT_TEMPERATURES = (1.0, 0.9, 0.8)
 STARTS = ("random", "beginning")
+DEFAULT_MARGIN = 0.005
+"""Of mean cosine per doubling of length: over four doublings, as from 25 to 400 tokens, the margin of an audit."""
 WORDS = "words"
 """The name of the control among the treatments: the mean of the raw word embeddings (LC Fig. 3)."""
 
@@ -35,6 +37,7 @@ class CollapseSpec:
     seed: int = 0
     prompt: str | None = None
     fit_corpus: str | None = None
+    margin: float = DEFAULT_MARGIN
 
     def __post_init__(self) -> None:
         for name, value, kind in (("corpus", self.corpus, str), ("language", self.language, str | None)):
@@ -42,6 +45,8 @@ class CollapseSpec:
                 raise DesignError(f"{name} must be text, got {value!r}.")
         if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, int | float):
             raise DesignError(f"tolerance must be a share such as 0.2, got {self.tolerance!r}.")
+        if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
+            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
         whole = all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in self.lengths or ())
         if self.lengths is not None and not (self.lengths and whole):
             raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {self.lengths!r}.")

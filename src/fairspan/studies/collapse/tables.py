@@ -45,6 +45,14 @@ def meaning(measure: str) -> str:
     return f"{label(measure)}: {MEANINGS[measure]}"
 
 
+def caution(summary: LengthSummary, measure: str) -> str:
+    """What limits an effective rank where dimensions do not: it is less than the number of documents."""
+    most = summary.documents - 1
+    if measure != "rank" or 0 < summary.dimensions <= most:
+        return ""
+    return f"; at most {most} with {summary.documents} documents, so it only compares lengths and treatments"
+
+
 def tables_of(summary: LengthSummary) -> list[Table]:
     """The tables that the study has numbers for, the most important first."""
     made = (geometry_table, classification_table, last_layer_table, filter_table, bounds_table, repeated_table)
@@ -61,12 +69,12 @@ def geometry_table(summary: LengthSummary) -> Table:
     rows = []
     for measure, name in product(summary.measures, summary.controlled):
         values = [summary.value(name, measure, length) for length in summary.lengths]
-        doubling = Cell(summary.value(name, measure, None, "doubling"), "+.3f")
+        doubling = Cell(summary.value(name, measure, None, "doubling"), "+.4f")
         rows.append(
             row(label(measure), label(name), cells=[*(Cell(one and one.estimate) for one in values), doubling])
         )
-    title, columns = "Vectors of texts by length", (*_lengths(summary), Column("each doubling [95 %]"))
-    notes = [meaning(measure) for measure in summary.measures]
+    title, columns = "Vectors of texts by length", (*_lengths(summary), Column(f"each doubling [{summary.percent}]"))
+    notes = [meaning(measure) + caution(summary, measure) for measure in summary.measures]
     return _table(summary, "geometry", title, BY_MEASURE, columns, rows, summary.geometry, notes, brief=True)
 
 
@@ -81,7 +89,7 @@ def classification_table(summary: LengthSummary) -> Table:
         cells = [Cell(one and one.estimate, mark=star) for one, star in zip(values, stars, strict=True)]
         rows.append(row(label(measure), name, cells=[*cells]))
     title, columns = "A classifier by length", _lengths(summary)
-    notes = [f"*: differs from {first}, 0 is outside the 95 % interval of the change"]
+    notes = [f"*: differs from {first}, 0 is outside the {summary.percent} interval of the change"]
     return _table(summary, "classification", title, BY_MEASURE, columns, rows, frame, notes, brief=True)
 
 
