@@ -26,6 +26,9 @@ from fairspan.stats.wild import draw_weights
 FEW_GROUPS = "needs queries in at least 2 position groups"
 ALL_ZERO = "every group mean is 0, so shares of the largest one mean nothing"
 ONE_CLUSTER = "not defined without one of the clusters"
+FEW_CLUSTERS = 30
+"""With fewer, a sample may lack the rare queries that change most, and no interval can know of them."""
+POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,24 @@ def query_change(
         p_psi=p_psi,
         counts=_counts(one),
     )
+
+
+def clusters_to_decide(change: Interval, clusters: int, margin: float, level: float = 0.95) -> int | None:
+    """About how many clusters more, like those seen, show a gain or rule out one beyond the margin in 80 % of cases.
+
+    The easier of the two if the estimate is the truth, and up to 30 at least; None where the change has no interval.
+    """
+    reach = (change.high - change.low) / 2
+    if not np.isfinite(reach):
+        return None
+    ends = (1 + level) / 2
+    # The standard deviation between clusters, from the error that the interval is made of.
+    deviation = reach / float(t_quantile(ends, clusters - 1)) * np.sqrt(clusters)
+    gap = max(change.estimate, margin - change.estimate)
+    least = ((float(t_quantile(ends, np.inf)) + float(t_quantile(POWER, np.inf))) * deviation / gap) ** 2
+    more = max(0, max(int(np.ceil(least)), FEW_CLUSTERS) - clusters)
+    # Two digits: the estimate deserves no more.
+    return round(more, 2 - len(str(more)))
 
 
 def shortfall(means: Floats) -> Floats:
