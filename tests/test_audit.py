@@ -380,6 +380,25 @@ def test_an_object_that_cuts_texts_is_refused(measured: Audit) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.0, "is all zero"), (np.nan, "holds NaN or infinity"), (1.0, "gives different texts the same vector")],
+    ids=["zero", "nan", "constant"],
+)
+def test_vectors_that_say_nothing_are_called_that(measured: Audit, value: float, words: str) -> None:
+    """And not taken for those of a model that does not read to the end, which they resemble."""
+
+    class Same(Letters):
+        def encode(self, sentences: list[str], /) -> Any:
+            return np.full((len(sentences), 4), value)
+
+    with pytest.raises(EncodingError, match=words) as error:
+        measured(Same())
+    assert "to the end" not in str(error.value)
+    with pytest.raises(EncodingError, match=words):
+        fairspan.inspect(Same(), ["One text of some length.", "And another one, also."], treatments=["none"])
+
+
+@pytest.mark.parametrize(
     "error",
     [ValueError("wrong\nshape"), RuntimeError("device-side assert"), torch.OutOfMemoryError("CUDA out of memory")],
 )

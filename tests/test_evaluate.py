@@ -1129,7 +1129,7 @@ def test_vectors_that_are_not_numbers(
         return found
 
     monkeypatch.setattr(SentenceTransformer, name, broken)
-    with pytest.raises(EncodingError, match="holds NaN or infinity, or is all zero") as error:
+    with pytest.raises(EncodingError, match="holds NaN or infinity") as error:
         measured(make_tiny(), beir)
     assert "\n" not in str(error.value)
     assert header_of(tmp_path / "run")["status"] == "failed"
