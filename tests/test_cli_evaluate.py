@@ -110,6 +110,31 @@ def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
 
 
+def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
+    run: Run, usual: list[str | Path], questions: Path, model: Path, tmp_path: Path
+) -> None:
+    """To the token: documents only has the documents of both sides and the queries of none, so that it adds none."""
+    done = run(*usual, "--indexes", "whole,late-max", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert list(tmp_path.iterdir()) == []
+    shown = run(*usual, "--indexes", "whole,late-max", "--dry-run")
+    assert f"{said['queries']} queries in 4 clusters, {said['documents']} documents: {said['tokens']:,}" in shown.out
+    assert run(*usual, "--indexes", "whole,late-max", "--out", "here").code == 0
+    log = read_log(tmp_path / "here")
+    assert said["tokens"] == log.header["timings"]["tokens_computed"]
+    assert [one["treatment"] for one in said["arms"]] == ["none", B8, B8 + ONLY]
+    assert [one["tokens"] == 0 for one in said["arms"]] == [False, False, True]
+    assert all((one["seconds"] > 0) == (one["tokens"] > 0) for one in said["arms"])
+    assert (said["clusters"], said["documents"]) == (4, log.header["task"]["documents"])
+    # What a window cuts is told for each treatment: tiles read on.
+    given = ["--window", "30", "--too-long", "cut", "--treatments", "none,tiles+tile_size=8", "--dry-run", "--json"]
+    done = run("evaluate", model, questions, *given)
+    assert done.code == 0, done.err
+    assert [one["cut"] for one in json.loads(done.out)["arms"]] == [5, 5, 5]
+    assert {one["window"] for one in json.loads(done.out)["arms"]} == {30}
+
+
 def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
     done = run(*usual, "--out", "here", "--json")
     assert done.code == 0, done.err

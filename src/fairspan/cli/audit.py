@@ -154,6 +154,8 @@ def _run_one(
 def _print_forecast(console: Any, found: Forecast) -> None:
     from rich.table import Table
 
+    from fairspan.report.text import duration
+
     table = Table()
     for name in ("n", "languages", "sets", "documents", "tokens"):
         table.add_column(name, justify="left" if name == "languages" else "right")
@@ -164,15 +166,9 @@ def _print_forecast(console: Any, found: Forecast) -> None:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
     console.print(
         f"{found.treatments} treatments × ({found.documents:,} documents + {found.segments:,} segments alone) = "
-        f"{found.tokens:,} tokens, about {_duration(found.seconds)} on this machine",
+        f"{found.tokens:,} tokens, about {duration(found.seconds)} on this machine",
         soft_wrap=True,
     )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _numbered(picture: Path | None, number: int, count: int) -> Path | None:

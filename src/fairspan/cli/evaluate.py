@@ -1,11 +1,28 @@
 """`fairspan evaluate MODEL TASK`."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.cli.options import AsJson, LoadingOptions, ModelName, Prompt, RunningOptions, option, shared, typed
+from fairspan.cli.options import (
+    AsJson,
+    LoadingOptions,
+    ModelName,
+    Prompt,
+    RunningOptions,
+    option,
+    pick,
+    print_json,
+    shared,
+    typed,
+)
+
+if TYPE_CHECKING:
+    from fairspan.runs.progress import Progress
+    from fairspan.studies.evaluate.forecast import Forecast
 
 
 @shared(LoadingOptions, RunningOptions)
@@ -65,6 +82,7 @@ def evaluate(
     by_length: bool = option(
         "Show the shortest and longest queries and documents, too.", "--by-length", default=False
     ),
+    dry_run: bool = option("Print what would be embedded and how long it takes.", "--dry-run", default=False),
     as_json: AsJson = False,
 ) -> None:
     """Measure whether a treatment helps search, wherever in a document the evidence is.
@@ -80,7 +98,7 @@ def evaluate(
 
         fairspan evaluate BAAI/bge-m3 my_questions/ --indexes whole,chunk-max,late-max --picture positions.png
 
-        fairspan evaluate BAAI/bge-m3 beir:datasets/scifact
+        fairspan evaluate BAAI/bge-m3 beir:datasets/scifact --dry-run
 
         fairspan evaluate BAAI/bge-m3 beir:datasets/scifact --temperature-grid 1,0.9,0.8 --picture grid.png
 
@@ -92,7 +110,62 @@ def evaluate(
     from fairspan.studies.evaluate.run import evaluate
     from fairspan.studies.evaluate.view import view_of
 
+    given = typed(context, "picture", "by_length", "dry_run")
     with running(picture) as progress:
-        log = evaluate(**typed(context, "picture", "by_length"), progress=progress)
+        if dry_run:
+            _forecast(given, progress, as_json=as_json)
+            return
+        log = evaluate(**given, progress=progress)
     log = replace(log, show=lambda log: view_of(log, lengths=by_length))
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")
+
+
+def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> None:
+    """Read the task and time the treatments on a few of its texts."""
+    from fairspan.errors import TaskError
+    from fairspan.model.loading import Loading
+    from fairspan.runs.subject import open_subject
+    from fairspan.studies.evaluate.forecast import forecast
+    from fairspan.studies.evaluate.prepare import prepare_evaluation
+    from fairspan.studies.evaluate.run_mteb import MTEB
+    from fairspan.studies.evaluate.spec import make_evaluation
+
+    loading, elsewhere = pick(given, LoadingOptions), {"model", *pick(given, RunningOptions)}
+    fields = {name: value for name, value in given.items() if name not in {*loading, *elsewhere}}
+    if "documents" in fields:
+        fields["documents"] = str(fields["documents"])
+    spec = make_evaluation(**fields)
+    if spec.task.startswith(MTEB):
+        raise TaskError(
+            "mteb shows its texts only while it runs, so that there is no forecast: omit [[dry_run=True]]."
+        )
+    subject = open_subject(given.get("model"), loading=Loading(**loading), progress=progress)
+    prepared = prepare_evaluation(subject, spec, progress)
+    progress.stage("timing a few documents")
+    found = forecast(prepared)
+    if as_json:
+        print_json({"model": subject.name, **found.to_dict()})
+    else:
+        _print_forecast(found, subject.counter.unit)
+
+
+def _print_forecast(found: Forecast, unit: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fairspan.report.text import duration, number
+
+    console, table = Console(), Table()
+    for name in ("treatment", f"{unit} to embed", "time", "window", "documents cut"):
+        table.add_column(name, justify="left" if name == "treatment" else "right")
+    for arm in found.arms:
+        window = number(arm.window, ",d")
+        table.add_row(arm.treatment, f"{arm.tokens:,}", duration(arm.seconds), window, f"{arm.cut:,}")
+    console.print(table)
+    for note in found.notes:
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    console.print(
+        f"{found.queries:,} queries in {found.clusters:,} clusters, {found.documents:,} documents: {found.tokens:,} "
+        f"{unit}, about {duration(found.seconds)} on this machine",
+        soft_wrap=True,
+    )

@@ -56,6 +56,13 @@ def with_bounds(interval: Interval | None, form: str = ".3f") -> str:
     return alone if UNKNOWN in (alone, ends) else f"{alone} {ends}"
 
 
+def duration(seconds: float) -> str:
+    """A forecast of time, in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def p_value(value: float | None) -> str:
     """A p value to three digits."""
     if value is None or not isfinite(value):
