@@ -27,7 +27,6 @@ from fairspan.runs.rows import SCHEMA
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
 from fairspan.stats.cosines import representation, retention
-from fairspan.studies.audit import forecast as forecast_module
 from fairspan.studies.audit.forecast import forecast
 from fairspan.studies.audit.prepare import prepare
 from fairspan.studies.audit.run import audit, run
@@ -767,7 +766,7 @@ def test_a_model_in_tiles_is_audited_at_its_own_length(short: SentenceTransforme
 def test_a_forecast_counts_what_the_run_does(
     make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, treatments: list[str]
 ) -> None:
-    monkeypatch.setattr(forecast_module, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr("fairspan.runs.speed._TRIAL_SECONDS", 0.0)
     spec = make_spec(corpus=corpus, sizes=[2, 3], sets=2, languages=["en"], mixed=["de:en"], treatments=treatments)
     prepared = prepare(open_subject(make_tiny("bert", "cls")), spec)
     expected = forecast(prepared)
