@@ -27,7 +27,6 @@ from fairspan.runs.rows import SCHEMA
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
 from fairspan.stats.cosines import representation, retention
-from fairspan.studies.audit import forecast as forecast_module
 from fairspan.studies.audit.forecast import forecast
 from fairspan.studies.audit.prepare import prepare
 from fairspan.studies.audit.run import audit, run
@@ -377,6 +376,25 @@ def test_an_object_that_cuts_texts_is_refused(measured: Audit) -> None:
     with pytest.raises(EncodingError, match="does not read its longest document") as error:
         measured(Cutting())
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.0, "is all zero"), (np.nan, "holds NaN or infinity"), (1.0, "gives different texts the same vector")],
+    ids=["zero", "nan", "constant"],
+)
+def test_vectors_that_say_nothing_are_called_that(measured: Audit, value: float, words: str) -> None:
+    """And not taken for those of a model that does not read to the end, which they resemble."""
+
+    class Same(Letters):
+        def encode(self, sentences: list[str], /) -> Any:
+            return np.full((len(sentences), 4), value)
+
+    with pytest.raises(EncodingError, match=words) as error:
+        measured(Same())
+    assert "to the end" not in str(error.value)
+    with pytest.raises(EncodingError, match=words):
+        fairspan.inspect(Same(), ["One text of some length.", "And another one, also."], treatments=["none"])
 
 
 @pytest.mark.parametrize(
@@ -753,7 +771,7 @@ def test_a_model_in_tiles_is_audited_at_its_own_length(short: SentenceTransforme
 def test_a_forecast_counts_what_the_run_does(
     make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, treatments: list[str]
 ) -> None:
-    monkeypatch.setattr(forecast_module, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr("fairspan.runs.speed._TRIAL_SECONDS", 0.0)
     spec = make_spec(corpus=corpus, sizes=[2, 3], sets=2, languages=["en"], mixed=["de:en"], treatments=treatments)
     prepared = prepare(open_subject(make_tiny("bert", "cls")), spec)
     expected = forecast(prepared)

@@ -722,7 +722,7 @@ def test_progress_ends_at_what_it_announced(prepared: Prepared, corpus: str, tmp
 
 
 def test_a_forecast_counts_what_is_fitted_on(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairspan.studies.audit.forecast._TRIAL_SECONDS", 0.01)
+    monkeypatch.setattr("fairspan.runs.speed._TRIAL_SECONDS", 0.01)
     own = sum(text.length for text in chain(*prepared.texts()))
     found = forecast(prepared)
     assert found.tokens == 4 * own + 2 * sum(text.length for text in prepared.fit.texts)

@@ -229,14 +229,14 @@ def test_treatments_are_compared_text_by_text() -> None:
     assert documents == same_documents
     np.testing.assert_array_equal(groups, same_groups)
     rng = np.random.default_rng(0)
-    change = query_change(correct, after, groups, documents, rng=rng, draws=499, swaps=499)
+    change = query_change(correct, after, groups, documents, rng=rng, swaps=499)
     for number, one in enumerate(change.groups, start=1):
         inside = groups == number
         assert one.estimate == pytest.approx((after - correct)[inside].mean())
     assert change.groups[2].low > 0.2
     assert change.groups[0].low <= 0.02
-    assert query_change(entropy, after_entropy, groups, documents, rng=rng, draws=499, swaps=499).groups[2].high < 0
-    none = query_change(correct, correct, groups, documents, rng=rng, draws=99, swaps=99)
+    assert query_change(entropy, after_entropy, groups, documents, rng=rng, swaps=499).groups[2].high < 0
+    none = query_change(correct, correct, groups, documents, rng=rng, swaps=99)
     assert [(one.low, one.high) for one in none.groups] == [(0, 0)] * 3
 
 

@@ -110,6 +110,31 @@ def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
 
 
+def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
+    run: Run, usual: list[str | Path], questions: Path, model: Path, tmp_path: Path
+) -> None:
+    """To the token: documents only has the documents of both sides and the queries of none, so that it adds none."""
+    done = run(*usual, "--indexes", "whole,late-max", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert list(tmp_path.iterdir()) == []
+    shown = run(*usual, "--indexes", "whole,late-max", "--dry-run")
+    assert f"{said['queries']} queries in 4 clusters, {said['documents']} documents: {said['tokens']:,}" in shown.out
+    assert run(*usual, "--indexes", "whole,late-max", "--out", "here").code == 0
+    log = read_log(tmp_path / "here")
+    assert said["tokens"] == log.header["timings"]["tokens_computed"]
+    assert [one["treatment"] for one in said["arms"]] == ["none", B8, B8 + ONLY]
+    assert [one["tokens"] == 0 for one in said["arms"]] == [False, False, True]
+    assert all((one["seconds"] > 0) == (one["tokens"] > 0) for one in said["arms"])
+    assert (said["clusters"], said["documents"]) == (4, log.header["task"]["documents"])
+    # What a window cuts is told for each treatment.
+    given = ["--window", "12", "--too-long", "cut", "--treatments", "none,tiles+tile_size=8", "--dry-run", "--json"]
+    done = run("evaluate", model, questions, *given)
+    assert done.code == 0, done.err
+    assert [one["cut"] for one in json.loads(done.out)["arms"]] == [5, 5, 5]
+    assert {one["window"] for one in json.loads(done.out)["arms"]} == {12}
+
+
 def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
     done = run(*usual, "--out", "here", "--json")
     assert done.code == 0, done.err
@@ -224,20 +249,23 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_embedded(
         (["--size", "7"], "only one page of 7 can be made without using a segment twice"),
         (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
         (["--editions", "4"], "4 editions were asked for, and sets of 3 segments have 3 latin orders"),
-        (["--editions", "0"], "editions of page queries must be a whole number of at least 1, got 0"),
+        (["--editions", "0"], "--editions must be a whole number of at least 1, got 0"),
         (["--distractors", "3"], "3 more documents of 3 segments were asked for, and the 0 segments that are left"),
-        (["--query", "body"], "queries must be one of held-out, first-sentence, title, got 'body'"),
-        (["--query-tokens", "3"], "tokens of page queries must be a whole number of at least 8, got 3"),
+        (["--query", "body"], "--query must be one of held-out, first-sentence, title, got 'body'"),
+        (["--query-tokens", "3"], "--query-tokens must be a whole number of at least 8, got 3"),
         (["--query-language", "fr"], "has no language 'fr'"),
         (["--languages", "fr"], "has no language 'fr'. Languages there: "),
         (["--mixed", "it-en"], "lead:later, such as de:en, or 'all', got 'it-en'"),
         (
             ["--indexes", "chunk-max", "--chunk-tokens", "511"],
-            "chunk_tokens must be at least 1 and at most 510, which",
+            "--chunk-tokens must be at least 1 and at most 510, which",
         ),
         (["--chunk-tokens", "0"], "--chunk-tokens must be a whole number of at least 1, got 0"),
         (["--too-long", "redraw"], "--too-long must be among leave-out, shorten, cut, error, got 'redraw'"),
-        (["--opening", "50"], "no page can be searched: all 12 segments of articles have fewer than 8 tokens left"),
+        (
+            ["--opening", "50"],
+            "for 0 of the 12 segments of articles: 12 have fewer than 8 tokens left to ask",
+        ),
         (["--opening", "0"], "opening must be a whole number of at least 1, got 0"),
         (["--min-tokens", "90"], "0 of 12 segments keep the length limits in en"),
         (["--window", "20"], "no 3 segments fit into the model's 20 tokens"),
@@ -275,7 +303,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
         (
             "questions",
             ["--indexes", "late-max", "--chunk-tokens", "600"],
-            "chunk_tokens must be at least 1 and at most",
+            "--chunk-tokens must be at least 1 and at most",
         ),
         ("mteb:NFCorpu", ["--indexes", "chunk-max"], "mteb searches whole documents: omit chunk-max"),
         ("mteb:NFCorpu", ["--treatments", "paper+baskets=segments"], "mteb does not support segments: omit paper+"),

@@ -86,7 +86,7 @@ def test_ids_are_those_that_all_languages_share_in_the_corpus_order() -> None:
         (lambda c: c.text("a", "fr"), "two has no language 'fr'. Languages there: en, de."),
         (lambda c: c.ids(["fr", "it"]), "two has no language 'fr', 'it'. Languages there: en, de."),
         (lambda c: c.select(["fr"]), "two has no language 'fr'. Languages there: en, de."),
-        (lambda c: c.select("en"), "languages is a list such as ['en', 'de'], got 'en'."),
+        (lambda c: c.select("en"), "languages must be a list, such as ['en', 'de'], got 'en'."),
         (lambda c: c.ids([]), "languages is empty: name at least one, or omit it to take all."),
         (lambda c: c.ids(["en", "de", "en"]), "languages names 'en' twice."),
         (lambda c: Corpus.from_segments("x", [*c.segments, c.segments[0]]), "x has two segments 'a' in 'en'."),

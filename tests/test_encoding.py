@@ -227,7 +227,7 @@ def test_a_vector_that_is_none_is_refused_and_the_others_are_kept(store: Store, 
     texts = texts_of(10, 10, 10, 10, 3, 3)
     encoder = Known()
     encoder.bad[texts[1].text] = bad
-    with pytest.raises(EncodingError, match="holds NaN or infinity, or is all zero") as error:
+    with pytest.raises(EncodingError, match="holds NaN or infinity" if bad.any() else "is all zero") as error:
         run_fill(encoder, texts, store, budget=40)
     assert "\n" not in str(error.value)
     assert "text 1" in str(error.value)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
+from fairspan.cli import app
 from fairspan.errors import CorpusError, DesignError, FairspanError, require_list, require_whole
 
 SOURCE = Path(__file__).parents[1] / "src" / "fairspan"
@@ -57,3 +61,75 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
         if file.name != "errors.py" and option.search(line)
     ]
     assert not found
+
+
+def raised() -> Iterator[tuple[str, str]]:
+    """Where each message of an error is raised, and the message without what is filled in and without options.
+
+    What is filled in stands as §, and an option in double brackets is gone.
+    """
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
+                continue
+            for text in [*node.exc.args, *(keyword.value for keyword in node.exc.keywords)]:
+                parts = [one for one in ast.walk(text) if isinstance(one, ast.JoinedStr)] or [text]
+                whole = "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "§"
+                    for one in parts[:1]
+                    for part in (one.values if isinstance(one, ast.JoinedStr) else [one])
+                )
+                yield f"{file.relative_to(SOURCE)}:{node.lineno}", re.sub(r"\[\[[^\[\]]*\]\]", "", whole)
+
+
+# Rooms whose messages the options of a study can cause.
+ROOMS = ("corpus", "design", "retrieval", "runs", "studies")
+# Neither an option nor Python: the size of a document, a treatment's field, a key of a file.
+ALLOWED = re.compile(r"\bn=|\w\+\w+=|tile_size=")
+
+
+def options() -> set[str]:
+    """Every option of every study's command, as Python writes it."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return {one.name for verb in ("audit", "collapse", "evaluate", "inspect") for one in commands[verb].params}
+
+
+def test_errors_do_not_speak_python() -> None:
+    """On the command line nobody knows keywords, lists of Python or the functions behind a command."""
+    known = options()
+    assert {"too_long", "opening", "languages"} <= known, "the premise"
+    # What some commands call otherwise, and what only a file of audits can say.
+    names = "|".join(sorted(known - {"sizes", "documents"}))
+    python = re.compile(
+        rf"\b\w+=[§\w'\"\[…]"  # too_long=cut
+        r"|\[['\"]"  # ['en']
+        r"|\bread_\w+"  # read_beir
+        rf"|\b(?:{'|'.join(sorted(one for one in known if '_' in one))})\b"  # max_tokens
+        rf"|^(?:{names}) (?:must|is|names|needs|takes)\b"  # margin must be
+    )
+    found = [
+        f"{place}: {message}"
+        for place, message in raised()
+        if place.startswith(ROOMS) and python.search(ALLOWED.sub("", message))
+    ]
+    assert found == []
+
+
+def test_an_error_that_quotes_another_keeps_its_options() -> None:
+    """`str(error)` has them as Python writes them, so that the command line would."""
+    own = re.compile(r"\b[A-Z]\w*Error\b")
+    found = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ExceptHandler) or node.type is None or node.name is None:
+                continue
+            kinds = set(own.findall(ast.unparse(node.type))) & {
+                kind.__name__ for kind in FairspanError.__subclasses__()
+            }
+            for inner in ast.walk(node) if kinds else ():
+                said = ast.unparse(inner) if isinstance(inner, ast.Raise) and inner.exc else ""
+                if f"str({node.name})" in said or f"{{{node.name}}}" in said:
+                    found.append(f"{file.relative_to(SOURCE)}:{inner.lineno}")
+    assert found == []
+    quoted = CorpusError(f"here: {CorpusError('use [[too_long=cut]]').message}")
+    assert quoted.for_command_line == "here: use --too-long cut"

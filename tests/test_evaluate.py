@@ -1129,7 +1129,7 @@ def test_vectors_that_are_not_numbers(
         return found
 
     monkeypatch.setattr(SentenceTransformer, name, broken)
-    with pytest.raises(EncodingError, match="holds NaN or infinity, or is all zero") as error:
+    with pytest.raises(EncodingError, match="holds NaN or infinity") as error:
         measured(make_tiny(), beir)
     assert "\n" not in str(error.value)
     assert header_of(tmp_path / "run")["status"] == "failed"
@@ -1337,7 +1337,7 @@ def test_progress_ends_at_what_it_announced(
         ({"margin": -0.1}, "margin must be from 0 to below 1"),
         ({"size": 1}, "sizes must be a whole number of at least 2, got 1"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
-        ({"query": "half"}, "queries must be one of held-out, first-sentence, title, got 'half'"),
+        ({"query": "half"}, "query must be one of held-out, first-sentence, title, got 'half'"),
     ],
     ids=lambda value: "-".join(f"{k}" for k in value) if isinstance(value, dict) else "",
 )

@@ -345,6 +345,65 @@ def test_advice_that_needs_more_data(tmp_path: Path) -> None:
     assert kind == "more data", "on documents only, which may still help where both sides do not"
 
 
+def test_advice_on_few_clusters_says_so(tmp_path: Path) -> None:
+    """Twelve clusters with a gain of 0.018 ± 0.006: it is there, and no bare advice to use it rests on them."""
+
+    def value(treatment: str, metric: str, position: int, cluster: int) -> float:
+        own = 0.4 + 0.02 * (cluster % 3)
+        return own + (0.012 + 0.012 * (cluster % 2) if treatment == "paper" else 0.0)
+
+    for clusters in (12, 30):
+        log = log_of(tmp_path / str(clusters), rows_of(value, ("none", "paper"), clusters=clusters))
+        (advice,) = advice_of(summarize_search(log))
+        _, card = view_of(log).cards
+        assert (advice.kind, advice.clusters, advice.more_clusters) == ("use", clusters, 30 - clusters)
+        assert view_of(log).frame("verdicts").select("clusters", "more_clusters").rows() == [
+            (clusters, 30 - clusters)
+        ]
+        if clusters == 12:
+            assert (card.badge, card.tone) == ("use it, on 12 clusters only", "open")
+            assert card.sentences[0].endswith("; only 12 clusters of queries: about 18 more would make sure")
+        else:
+            assert (card.badge, card.tone) == ("use it", "good")
+            assert "clusters" not in card.sentences[0]
+
+
+def test_advice_that_is_not_clear_says_how_many_clusters_would_decide(tmp_path: Path) -> None:
+    """A gain of 0.02 with a deviation of 0.1 between clusters: ((1.96 + 0.84) · 0.1 / 0.02)² = 196, less the 40."""
+
+    def value(treatment: str, metric: str, position: int, cluster: int) -> float:
+        # √(39/40): the deviation of a sample divides by one less than its size.
+        gap = 0.02 + 0.1 * (39 / 40) ** 0.5 * (1 - 2 * (cluster % 2))
+        return 0.4 + (gap if treatment == "paper" else 0.0)
+
+    log = log_of(tmp_path, rows_of(value, ("none", "paper"), clusters=40))
+    (advice,) = advice_of(summarize_search(log))
+    assert (advice.kind, advice.more_clusters) == ("more data", 160)
+    assert advice.sentence.endswith("; about 160 more clusters of queries would decide")
+    assert advice.badge == ("needs more queries", "open")
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        ((0, 0), ""),
+        ((9, 9), "; 9 of 48 documents were cut at 512 tokens under both"),
+        ((9, 0), "; none: 9 of 48 documents were cut at 512 tokens; paper: no document was cut"),
+    ],
+)
+def test_advice_names_the_documents_that_were_cut(tmp_path: Path, cut: tuple[int, int], words: str) -> None:
+    """The window belongs to the treatment, so that a gain may be that of a longer one."""
+    windows = [
+        {"treatment": name, "texts": texts, "window": 512, "count": 48, "cut": own if texts == "documents" else 7}
+        for name, own in zip(("none", "paper"), cut, strict=True)
+        for texts in ("documents", "queries")
+    ]
+    log = log_of(tmp_path, rows_of(usual, ("none", "paper"), clusters=30), windows=windows)
+    (advice,) = advice_of(summarize_search(log))
+    assert advice.sentence.endswith(words)
+    assert words or "cut" not in advice.sentence
+
+
 def test_a_fairer_search_that_may_lose_is_not_advised(tmp_path: Path) -> None:
     """The weakest position gains and the first loses as much; how much in all is not known to a hundredth."""
     assert advised(tmp_path / "small", {"paper": EVEN}, scale=0.01)[0] == "use"
@@ -394,7 +453,8 @@ def test_the_sentence_has_the_numbers(tmp_path: Path) -> None:
     kind, sentence = advised(tmp_path, {"paper": [-0.1, 0.0, 0.05, 0.07]}, scale=0.0)
     assert kind == "use"
     assert sentence == (
-        "ndcg@10 0.475 → 0.480 (+0.005 [+0.005, +0.005]), weakest position 0.300 → 0.370, PSI 0.57 → 0.38"
+        "ndcg@10 0.475 → 0.480 (+0.005 [+0.005, +0.005]), weakest position 0.300 → 0.370, PSI 0.57 → 0.38; "
+        "only 24 clusters of queries: about 6 more would make sure"
     )
     _, sentence = advised(tmp_path / "less", {"paper": [-0.1] * 4}, scale=0.0)
     assert "(−0.100 [−0.100, −0.100]), weakest position 0.300 → 0.200" in sentence
@@ -512,7 +572,9 @@ def test_frames_are_json(tmp_path: Path) -> None:
 def test_the_baseline_and_then_the_advice(tmp_path: Path) -> None:
     level = {"none": 0.4, "paper": 0.45, f"paper{ONLY}": 0.6, "retrieval": 0.6, "64-last": 0.3, "128-last": 0.4}
     scale = {"128-last": 0.5}
-    rows = rows_of(lambda t, m, p, c: max(0, level[t] + noise(scale.get(t, 0.01))(t, p, c)), tuple(level))
+    rows = rows_of(
+        lambda t, m, p, c: max(0, level[t] + noise(scale.get(t, 0.01))(t, p, c)), tuple(level), clusters=30
+    )
     log = log_of(tmp_path, rows, notes=["queries were left out"])
     shown = view_of(log)
     found = advice_of(summarize_search(log))
@@ -685,7 +747,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> RetrievalSummary:
 
 def test_the_terminal_has_advice_bars_quality_and_costs(crowded: RetrievalSummary) -> None:
     """In that order; bars of whole documents only."""
-    text = printed(view_of(crowded.log), 200)
+    text = printed(view_of(crowded.log), 250)
     places = [text.index(one.sentence) for one in advice_of(crowded)]
     places += [
         text.index(words) for words in ("ndcg@10 by fifth with the evidence", "by tokens before the evidence (")

@@ -178,7 +178,8 @@ def test_a_document_beyond_the_window_is_cut_and_told(make_tiny: Make, architect
     ]
     third = found.segments[2]
     assert found.text[third.start : third.seen_end].split() == parts[2].split()[:10]
-    (warning,) = found.warnings
+    warning, remedy = found.warnings
+    assert "set the option window to 602" in remedy
     beginning = " ".join(parts[2].split()[10:13])
     assert "602 tokens and the model reads 512: 90 were never seen" in warning
     assert f"“{beginning}" in warning

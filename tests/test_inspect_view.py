@@ -19,7 +19,7 @@ from fairspan.errors import LogError
 from fairspan.report.chart import Chart
 from fairspan.report.terminal import print_view
 from fairspan.report.text import number
-from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading, shares
+from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 from fairspan.studies.inspect.view import colour_range, inspection_page
 from tests.browser import chromium, opened
 
@@ -44,8 +44,7 @@ def made(**changes: Any) -> Inspection:
         place = end + 1
     seen: dict[str, Any] = {"segments": tuple(segments), "window": 68}
     readings = tuple(
-        Reading(name, cosines, shares(cosines), (0.3, 0.1, 0.0), 0.6, (0.9, 0.5, None), **seen)
-        for name, cosines in COSINES.items()
+        Reading(name, cosines, (0.3, 0.1, 0.0), 0.6, (0.9, 0.5, None), **seen) for name, cosines in COSINES.items()
     )
     whole = Inspection(
         model="/home/somebody/models/tiny",
@@ -61,17 +60,22 @@ def made(**changes: Any) -> Inspection:
     return replace(whole, **changes)
 
 
+def read() -> Inspection:
+    """The same with a window that holds all of it."""
+    whole = tuple(replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end) for one in made().segments)
+    return made(readings=tuple(replace(one, segments=whole, window=200) for one in made().readings))
+
+
 def alone(cosines: tuple[float, ...]) -> Inspection:
-    """The same document under one treatment that shows no more than its cosines."""
-    seen: dict[str, Any] = {"segments": made().segments, "window": 68}
-    return made(readings=(Reading("none", cosines, shares(cosines), **seen),))
+    """The same document under one treatment that reads all of it and shows no more than its cosines."""
+    seen: dict[str, Any] = {"segments": read().segments, "window": 200}
+    return made(readings=(Reading("none", cosines, **seen),))
 
 
 def further() -> Inspection:
     """The same under a fourth treatment, which reads all of it."""
     found = made()
-    whole = tuple(replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end) for one in found.segments)
-    last = replace(found.readings[1], treatment="tiles", segments=whole, window=200)
+    last = replace(read().readings[1], treatment="tiles")
     return replace(found, readings=(*found.readings, last))
 
 
@@ -110,12 +114,49 @@ def test_frames_hold_everything() -> None:
 
 def test_verdicts_compare_spreads_with_the_first() -> None:
     """0.8 − 0.2 at first; then 0.5 − 0.4, and 0.6 + 0.1."""
-    found = made().verdicts
+    found = read().verdicts
     assert found["verdict"].to_list() == ["baseline", "narrower", "wider"]
     assert found["spread"].to_list() == pytest.approx([0.6, 0.1, 0.7])
     assert found["sentence"][0] == (
-        "segment 1 is represented best (0.800) and segment 3 least (0.200, never seen): a spread of 0.600"
+        "segment 1 is represented best (0.800) and segment 3 least (0.200): a spread of 0.600"
     )
+
+
+def test_only_segments_that_are_read_whole_are_counted() -> None:
+    """The second is cut and the third never seen, so that there is nothing to compare the first with."""
+    found = made().verdicts
+    assert found["spread"].to_list() == [None] * 3
+    assert found["counted"].to_list() == [1] * 3
+    assert found["verdict"].to_list() == ["baseline", "not comparable", "not comparable"]
+    assert found["sentence"][0] == "only segment 1 is read whole, so there is no spread"
+    assert [one.share for one in made().readings] == [(None, None, None)] * 3
+    assert [panel.reference for panel in chart(made()).panels] == [None] * 3
+
+
+def test_treatments_are_compared_over_what_both_read_whole() -> None:
+    """The first reads two of three: 0.8 and 0.4. The other reads all, with 0.5 and 0.45 for those and 0.4."""
+    whole = read().segments
+    two = (*whole[:2], replace(whole[2], seen=5, seen_end=whole[2].start + 3))
+    first, last = (replace(one, segments=own) for one, own in zip(read().readings, (two, whole), strict=False))
+    found = made(readings=(first, replace(last, treatment="tiles")))
+    assert found.readings[0].share == pytest.approx((2 / 3, 1 / 3, None))
+    assert found.readings[1].share == pytest.approx((50 / 135, 45 / 135, 40 / 135))
+    assert [panel.reference for panel in chart(found).panels] == pytest.approx([1 / 2, 1 / 3])
+    assert chart(found).dashes == "fair share of what is read whole"
+    assert found.verdicts["spread"].to_list() == pytest.approx([0.4, 0.1])
+    assert found.verdicts["verdict"].to_list() == ["baseline", "narrower"]
+    first, second = found.verdicts["sentence"]
+    assert first.endswith("a spread of 0.400 over segments 1 and 2; segment 3 not counted")
+    words = "over segments 1 and 2, which none reads whole too, a spread of 0.050 after 0.400"
+    assert second.endswith(f"a spread of 0.100; {words}")
+
+
+def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
+    assert made().warnings[-1] == (
+        "To read all of it on this model, set the option window to 97 and use a treatment in tiles: tiles, or "
+        "tiles+tile_size=34 for longer tiles."
+    )
+    assert not any("tile_size" in one for one in (*further().warnings, *read().warnings))
 
 
 def test_json_holds_the_facts_as_well() -> None:
@@ -153,7 +194,7 @@ def test_a_treatment_that_reads_further_says_so_in_json() -> None:
 
 
 def test_python_shows_it_in_one_line_and_in_a_notebook() -> None:
-    found = made()
+    found = read()
     assert repr(found).startswith("<<b>page</b>.json through ")
     assert repr(found).endswith(" | none: baseline; paper: narrower; tempscale: wider>")
     shown = found._repr_html_()
@@ -167,7 +208,7 @@ def test_python_shows_it_in_one_line_and_in_a_notebook() -> None:
 
 
 def test_bars_are_shares_beside_the_fair_one() -> None:
-    found = made()
+    found = read()
     panels = chart(found).panels
     assert [panel.title for panel in panels] == list(COSINES)
     for panel, reading in zip(panels, found.readings, strict=True):
@@ -176,13 +217,13 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
         assert [one.estimate for one in points] == list(reading.share)
         assert [one.note for one in points] == [number(value) for value in reading.representation]
         assert panel.reference == pytest.approx(1 / 3)
-    first, second, third = panels[0].labels
+    first, second, third = chart(made()).panels[0].labels
     assert first == f"1 {EVIL_TITLE} (en, 60 tokens)"
     assert second.startswith("2 cut: ")
     assert second.endswith("(6 of 20 tokens)")
     assert third.startswith("3 never seen: a ")
     assert third.endswith("(zh, 15 tokens)")
-    assert "29 tokens never seen" in chart(found).title
+    assert "29 tokens never seen" in chart(made()).title
 
 
 def test_labels_say_what_each_treatment_reads() -> None:
@@ -197,10 +238,11 @@ def test_labels_say_what_each_treatment_reads() -> None:
 
 def test_the_picture_draws_the_shares() -> None:
     pytest.importorskip("matplotlib")
-    found = made()
+    found = read()
     panels = [axes for axes in found.figure().axes if axes.axison]
     for axes, reading in zip(panels, found.readings, strict=True):
         assert [bar.get_width() for bar in axes.patches] == pytest.approx([share or 0 for share in reading.share])  # type: ignore[attr-defined]
+    panels = [axes for axes in made().figure().axes if axes.axison]
     labels = [label.get_text() for label in panels[0].get_yticklabels()]
     assert "3 never seen" in labels[2]
 
@@ -208,7 +250,7 @@ def test_the_picture_draws_the_shares() -> None:
 def test_a_picture_of_too_many_segments_is_refused_and_a_notebook_goes_without() -> None:
     pytest.importorskip("matplotlib")
     found = made()
-    reading = Reading("none", (0.5,) * 120, shares((0.5,) * 120), segments=found.segments * 40, window=68)
+    reading = Reading("none", (0.5,) * 120, segments=found.segments * 40, window=68)
     many = replace(found, readings=(reading,))
     with pytest.raises(LogError, match="at most 100 rows, and this one would have 120"):
         many.figure()
@@ -217,19 +259,22 @@ def test_a_picture_of_too_many_segments_is_refused_and_a_notebook_goes_without()
 
 
 def test_the_table_has_all_numbers() -> None:
-    [table] = made().view.tables()
+    [table] = read().view.tables()
     rows = {row.heads: [cell.text for cell in row.cells] for row in table.rows}
     assert rows["tempscale", "2 " + made().segments[1].label] == [
         "20",
-        "6",
+        "20",
         "45.5\u00a0%",
         "0.500",
         "10.0\u00a0%",
         "0.500",
     ]
     third = "3 " + made().segments[2].label
-    assert rows["tempscale", third] == ["15", "0", "0.0\u00a0%", "−0.100", "0.0\u00a0%", "–"]
-    assert table.frame.equals(made().frame("readings"))
+    assert rows["tempscale", third] == ["15", "15", "0.0\u00a0%", "−0.100", "0.0\u00a0%", "–"]
+    assert table.frame.equals(read().frame("readings"))
+    [table] = made().view.tables()
+    cut = [cell.text for row in table.rows if row.heads == ("tempscale", third) for cell in row.cells]
+    assert cut == ["15", "0", "–", "−0.100", "0.0\u00a0%", "–"], "the cosine is there, and counts for nothing"
 
 
 # --- terminal
@@ -245,10 +290,11 @@ def test_what_was_never_seen_comes_first_and_the_heading_once() -> None:
     lines = printed(made(), 200).splitlines()
     assert lines[0].endswith("tiny: 3 segments as given, 97 tokens, of which the model reads 68")
     assert lines[1].startswith("note: The document has 97 tokens and the model reads 68: 29 were never seen. ")
-    assert lines[2] == "note: a note"
+    assert lines[2].startswith("note: To read all of it ")
+    assert lines[3] == "note: a note"
     assert sum("segments as given" in line for line in lines) == 1
     for name in COSINES:
-        assert sum(f"({name});" in line or line.strip() == name for line in lines) == 1, "each treatment's bars once"
+        assert sum(f"({name})" in line for line in lines) == 1, "each treatment's bars once"
 
 
 def test_the_heading_names_who_does_not_read_it_whole() -> None:
@@ -259,25 +305,28 @@ def test_the_heading_names_who_does_not_read_it_whole() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_of_the_chart_is_wider_than_the_terminal(width: int) -> None:
     """Chinese characters take two cells. Sentences are not broken, so that they can be searched."""
-    bars = [line for line in printed(made(), width).splitlines() if "█" in line]
+    bars = [line for line in printed(read(), width).splitlines() if "█" in line]
     assert len(bars) == 8
-    assert all(cell_len(line) <= width for line in bars)
-    assert sum("never seen" in line or "never s…" in line for line in bars) == 2
+    unread = [line for line in printed(made(), width).splitlines() if re.match(r"  \d ", line)]
+    assert len(unread) == 9
+    assert all(cell_len(line) <= width for line in bars + unread)
+    assert sum("never seen" in line or "never s…" in line for line in unread) == 3
 
 
 def test_bars_and_the_fair_mark_are_to_scale() -> None:
-    """48 characters end at 0.6; the mark stands at a third; a negative cosine has no bar."""
-    short = tuple(replace(segment, title="T", language=None) for segment in made().segments)
-    readings = tuple(replace(reading, segments=short) for reading in made().readings)
+    """The longest bar ends at 0.6; the mark stands at a third; a negative cosine has no bar."""
+    short = tuple(replace(segment, title="T", language=None) for segment in read().segments)
+    readings = tuple(replace(reading, segments=short) for reading in read().readings)
     lines = [line for line in printed(made(readings=readings), 120).splitlines() if re.match(r"  \d ", line)]
     assert len(lines) == 9
-    begin = 2 + len("3 never seen: T (15 tokens)") + 1
-    bars = [line[begin : begin + 48] for line in lines]
-    fair = round(48 / 3 / 0.6)
+    begin = 2 + len("3 T (15 tokens)") + 1
+    length = len(lines[0]) - begin - len(" 57.1 % 0.800")
+    bars = [line[begin : begin + length] for line in lines]
+    fair = round(length / 3 / 0.6)
     assert {bar.index("┊") for bar in bars} == {fair - 1}
     # Eighths are rounded, and the mark takes the place of one character.
     filled = [len(bar.replace("┊", "█" if bar[fair:].strip() else " ").rstrip()) for bar in bars]
-    expected = [48 * (share or 0) / 0.6 for reading in made().readings for share in reading.share]
+    expected = [length * (share or 0) / 0.6 for reading in read().readings for share in reading.share]
     assert filled == pytest.approx(expected, abs=1.1)
     assert filled[8] == 0
     assert "−0.100" in lines[8]
@@ -347,15 +396,15 @@ def test_a_page_names_no_folder_and_no_other_server() -> None:
 
 
 def test_the_colour_scale_has_the_fair_share_in_its_middle() -> None:
-    found = made()
-    low, high = colour_range(found)
-    every = [share for reading in found.readings for share in reading.share if share is not None]
-    assert (low + high) / 2 == pytest.approx(found.fair)
+    """In multiples of it, since treatments that read more share among more."""
+    low, high = colour_range(read())
+    every = [share * 3 for reading in read().readings for share in reading.share if share is not None]
+    assert (low + high) / 2 == pytest.approx(1)
     assert low <= min(every) + 1e-12
     assert high >= max(every) - 1e-12
     # Differences of a hundredth are not blown up to the whole scale.
     low, high = colour_range(alone((0.50, 0.51, 0.50)))
-    assert (high - low) / 2 == pytest.approx(0.25 * found.fair)
+    assert (high - low) / 2 == pytest.approx(0.25)
 
 
 @pytest.fixture(scope="module")
@@ -388,11 +437,11 @@ def test_it_opens_from_disk_and_asks_for_nothing(browser: Any, written: Path, wi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_switch_sets_chips_and_bars_to_the_numbers(browser: Any, written: Path, place: int) -> None:
-    inspection = made()
+def test_the_switch_sets_chips_and_bars_to_the_numbers(browser: Any, tmp_path: Path, place: int) -> None:
+    inspection = read()
     reading, before = inspection.readings[place], inspection.readings[0]
     top = max(share or 0 for one in inspection.readings for share in one.share)
-    with opened(browser, written) as found:
+    with opened(browser, inspection.save_page(tmp_path / "page.html")) as found:
         page = found.page
         # With the keyboard alone: the first radio button, then arrows.
         page.locator("input[name=treatment]").first.focus()
@@ -416,7 +465,7 @@ def test_the_switch_sets_chips_and_bars_to_the_numbers(browser: Any, written: Pa
             """[...document.querySelectorAll(".segment")].map((one) => Number(one.style.getPropertyValue("--v")))"""
         )
         low, high = colour_range(inspection)
-        assert heats == pytest.approx([((share or 0) - low) / (high - low) for share in reading.share], abs=1e-3)
+        assert heats == pytest.approx([((share or 0) * 3 - low) / (high - low) for share in reading.share], abs=1e-3)
         assert not found.complaints
 
 

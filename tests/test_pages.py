@@ -223,8 +223,28 @@ def test_too_little_left_to_ask_with() -> None:
     assert len(tasks[0].queries) == 3 * (len(enough) // 3)
     gone = len(lengths) - len(enough)
     assert f"{gone} of 26 segments have fewer than 8 tokens left to ask with and were not used" in tasks[0].notes
-    with pytest.raises(TaskError, match="all 26 segments of made have fewer than 8 tokens left to ask with"):
-        pages(opening=40)
+    longest = max(lengths.values())
+    with pytest.raises(TaskError) as caught:
+        pages(opening=longest)
+    half = sorted(lengths.values(), reverse=True)[len(lengths) // 2 - 1] - 8
+    message = (
+        "2 pages of 3 need 6 segments, and queries can be made for 0 of the 26 segments of made: 26 have fewer than "
+        f"8 tokens left to ask with. Put less of each on its page, such as --opening {half}, or ask with the --query "
+        "first-sentence or the --query title."
+    )
+    assert caught.value.for_command_line == message
+    assert len(pages(opening=half, sets=50)[0].queries) >= 12, "which helps"
+
+
+def test_texts_that_are_too_short_to_be_divided() -> None:
+    """Of eight tokens and fewer nothing is left to ask with, however little is on the page."""
+    short = Corpus.from_segments(
+        "short", [Segment(str(n), "en", f"One two three {n}. Four five.") for n in range(20)]
+    )
+    with pytest.raises(
+        TaskError, match=r"for 0 of the 20 segments .* Half of the segments have at most \d tokens: ask"
+    ):
+        pages(short)
 
 
 def test_an_article_of_one_sentence_has_no_half() -> None:
@@ -257,7 +277,7 @@ def test_first_sentences_of_openings_are_on_the_page() -> None:
             found = task.evidence[query.id]
             (page,) = [page for page in task.documents if page.id == found.document]
             assert page.text[found.start : found.end].startswith(query.text + " ")
-    with pytest.raises(TaskError, match="all 26 segments of made have only one sentence"):
+    with pytest.raises(TaskError, match="for 0 of the 26 segments of made: 26 have only one sentence"):
         pages(queries=PageQueries("first-sentence"), opening=6)
 
 
@@ -275,7 +295,7 @@ def test_titles() -> None:
             (page,) = [page for page in task.documents if page.id == found.document]
             assert page.text[found.start : found.end] == corpus.text(f"a/{number}", "en")
     untitled = Corpus.from_segments("bare", [Segment(s.id, s.language, s.text) for s in make_corpus().segments])
-    with pytest.raises(TaskError, match="no page can be searched: all 26 segments of bare have no title"):
+    with pytest.raises(TaskError, match="for 0 of the 26 segments of bare: 26 have no title"):
         pages(untitled, queries=PageQueries("title"))
 
 
@@ -458,13 +478,13 @@ def test_notes_of_the_corpus_are_kept() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"kind": "middle"}, "queries must be one of held-out, first-sentence, title, got 'middle'"),
-        ({"tokens": 7}, "tokens of page queries must be a whole number of at least 8, got 7"),
-        ({"tokens": 8.5}, "tokens of page queries"),
-        ({"tokens": True}, "tokens of page queries"),
-        ({"editions": 0}, "editions of page queries must be a whole number of at least 1, got 0"),
-        ({"distractors": -1}, "distractors of page queries must be a whole number of at least 0, got -1"),
-        ({"distractors": None}, "distractors of page queries"),
+        ({"kind": "middle"}, "query must be one of held-out, first-sentence, title, got 'middle'"),
+        ({"tokens": 7}, "query_tokens must be a whole number of at least 8, got 7"),
+        ({"tokens": 8.5}, "query_tokens must be"),
+        ({"tokens": True}, "query_tokens must be"),
+        ({"editions": 0}, "editions must be a whole number of at least 1, got 0"),
+        ({"distractors": -1}, "distractors must be a whole number of at least 0, got -1"),
+        ({"distractors": None}, "distractors must be"),
     ],
 )
 def test_queries_that_cannot_be(values: dict[str, Any], said: str) -> None:

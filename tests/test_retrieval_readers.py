@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from fairspan.errors import TaskError
+from fairspan.corpus.corpus import Corpus
+from fairspan.errors import CorpusError, TaskError
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.evidence import read_evidence
 from fairspan.retrieval.records import LAYOUTS
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from tests.test_corpus import write
 
-Rows = Sequence[Mapping[str, object]]
+Row = Mapping[str, object]
+Rows = Sequence[Row]
 
 #        0         1         2
 #        0123456789012345678901234
@@ -287,7 +289,7 @@ def test_where_the_articles_are_looked_for(tmp_path: Path) -> None:
     inside, beside = folder / "documents", tmp_path / "corpora" / "sea"
     assert said(read_evidence, folder) == (
         f"{folder} holds questions but no articles, and neither {inside} nor {beside} exists: name the corpus "
-        "that holds them with documents=…."
+        "that holds them with documents=."
     )
     for number, place in enumerate((beside, inside, tmp_path / "named"), start=2):
         positions_corpus(place, more=[{"id": str(id), "text": "x"} for id in range(1, number)])
@@ -634,7 +636,6 @@ def test_a_first_line_that_cannot_be_read(tmp_path: Path) -> None:
         {},
         {"queries.jsonl": "{}\n"},
         {"queries.jsonl": '{"_id": "1"}', "corpus.jsonl": '{"_id": "1"}'},
-        {"en.jsonl": '{"id": "a", "text": "x"}\n'},
         {"en.jsonl": ""},
         {"readme.txt": "x"},
     ],
@@ -643,9 +644,63 @@ def test_folders_of_no_layout(tmp_path: Path, files: dict[str, str]) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     message = said(read_evidence, tmp_path)
-    assert message.startswith(f"{tmp_path} is no task with evidence. That is a folder with queries.jsonl and ")
+    assert message.startswith(f"{tmp_path} is no task with evidence. That is a folder with a JSONL file of documents")
     assert all(layout in message for layout in LAYOUTS)
-    assert message.endswith("read_beir.")
+    assert "A BEIR folder has corpus.jsonl, queries.jsonl and a folder qrels." in message
+    if "corpus.jsonl" in files:
+        assert message.endswith("Files and their fields there: corpus.jsonl (_id); queries.jsonl (_id).")
+
+
+QUESTION: Row = {"qid": "q1", "question": "Which sing?", "article": "whales", "answer": "sing", "start_in_article": 5}
+OWN_QUESTION: Row = {"id": "q1", "query": "Which sing?", "document": "whales", "start": 5, "answer": "sing"}
+ARTICLES: Rows = ({"id": "whales", "text": "Some sing."}, {"id": "bees", "text": "Bees dance."})
+
+
+@pytest.mark.parametrize("question", [QUESTION, OWN_QUESTION], ids=["positions", "own"])
+def test_fields_say_what_a_file_holds_whatever_its_name(tmp_path: Path, question: Row) -> None:
+    """articles.jsonl and questions.jsonl, which are no languages."""
+    write(tmp_path / "articles.jsonl", ARTICLES)
+    write(tmp_path / "questions.jsonl", [question])
+    task = read_evidence(tmp_path)
+    assert task.name == tmp_path.name
+    assert [(one.id, one.text) for one in task.documents] == [("whales", "Some sing."), ("bees", "Bees dance.")]
+    assert [(one.id, one.text, one.cluster) for one in task.queries] == [("q1", "Which sing?", "whales")]
+    assert task.evidence["q1"] == Evidence("whales", 5, 9)
+    assert {one.language for one in read_evidence(tmp_path, language="en").documents} == {"en"}
+    name = "article" if question is QUESTION else "document"
+    write(tmp_path / "questions.jsonl", [{**question, name: "wasps"}])
+    assert said(read_evidence, tmp_path) == (
+        f"questions.jsonl, line 1: there is no {name} 'wasps' in articles.jsonl."
+    )
+
+
+@pytest.mark.parametrize("name", ["en.jsonl", "articles.jsonl"])
+def test_a_corpus_is_no_task(tmp_path: Path, name: str) -> None:
+    """And what makes one of it is named, for a folder and for its file."""
+    file = write(tmp_path / name, ARTICLES)
+    for path in (tmp_path, file):
+        with pytest.raises(TaskError) as caught:
+            read_evidence(path)
+        assert caught.value.for_command_line == (
+            f"{path} is a corpus, which has texts and no questions: to search pages made of it, give the task "
+            f"'pages' with --corpus {path}."
+        )
+
+
+def test_a_task_is_no_corpus(tmp_path: Path) -> None:
+    write(tmp_path / "articles.jsonl", ARTICLES)
+    for question, name in (
+        (QUESTION, "questions"),
+        (OWN_QUESTION, "questions"),
+        ({"_id": "1", "text": "x"}, "queries"),
+    ):
+        file = write(tmp_path / f"{name}.jsonl", [question])
+        for path, languages in ((tmp_path, None), (tmp_path, ["en"]), (file, None)):
+            with pytest.raises(CorpusError, match="holds questions, and a corpus holds texts") as caught:
+                Corpus.read(path, languages)
+            assert str(caught.value).startswith(str(file))
+        file.unlink()
+    assert Corpus.read(tmp_path / "articles.jsonl", ["en"]).ids() == ("whales", "bees")
 
 
 @pytest.mark.parametrize(
@@ -676,11 +731,11 @@ def test_options_that_a_layout_has_no_use_for(tmp_path: Path) -> None:
     assert said(read_evidence, rows, unit="sentence") == "unit must be one of article, paragraph, got 'sentence'."
     for path in (own, positions):
         assert said(read_evidence, path, unit="paragraph") == (
-            f"{path} defines its own documents: unit='paragraph' is for files like SQuAD's."
+            f'{path} defines its own documents: unit="paragraph" is for files like SQuAD\'s.'
         )
     for path in (own, rows):
         assert said(read_evidence, path, documents="texts") == (
-            f"{path} brings its own texts: documents='texts' is for {LAYOUTS[1]}."
+            f"{path} brings its own texts: documents is for {LAYOUTS[1]}."
         )
 
 

@@ -418,7 +418,7 @@ def test_vectors_that_are_not_numbers(anew: Call, model: SentenceTransformer, tm
     try:
         with torch.no_grad():
             table[number] = torch.nan
-        with pytest.raises(EncodingError, match="holds NaN or infinity, or is all zero") as error:
+        with pytest.raises(EncodingError, match="holds NaN or infinity") as error:
             # The model's shape and name are as before, its fingerprint is not.
             anew()
     finally:

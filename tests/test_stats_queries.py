@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from fairspan.errors import StatisticsError
-from fairspan.stats.bootstrap import Interval, PositionSums, resample
-from fairspan.stats.distributions import holm
-from fairspan.stats.effects import psi, spread
+from fairspan.stats.bootstrap import Interval, PositionSums, bca_interval, resample
+from fairspan.stats.distributions import holm, t_ratio
+from fairspan.stats.effects import psi
 from fairspan.stats.queries import (
     QueryChange,
     QueryCounts,
     QueryEffects,
+    clusters_to_decide,
     harmonic_mean,
     query_change,
     query_effects,
@@ -65,10 +66,8 @@ def effects_of(queries: Queries, rng: np.random.Generator, draws: int = 399) -> 
     return query_effects(queries.first, queries.groups, queries.clusters, rng=rng, draws=draws)
 
 
-def change_of(queries: Queries, rng: np.random.Generator, draws: int = 399, swaps: int = 399) -> QueryChange:
-    return query_change(
-        queries.first, queries.second, queries.groups, queries.clusters, rng=rng, draws=draws, swaps=swaps
-    )
+def change_of(queries: Queries, rng: np.random.Generator, swaps: int = 399) -> QueryChange:
+    return query_change(queries.first, queries.second, queries.groups, queries.clusters, rng=rng, swaps=swaps)
 
 
 def ends(interval: Interval) -> tuple[float, float, float]:
@@ -101,7 +100,7 @@ def test_changes_by_hand() -> None:
     first = [0.8, 0.6, 0.2, 0.4, 0.5, 0.5, 0.9]
     second = [0.4, 0.4, 0.6, 0.6, 0.6, 0.4, 0.1]
     groups, clusters = [1, 1, 2, 2, 3, 3, 0], [1, 2, 1, 2, 1, 2, 2]
-    found = query_change(first, second, groups, clusters, rng=np.random.default_rng(0), draws=99)
+    found = query_change(first, second, groups, clusters, rng=np.random.default_rng(0))
     assert found.overall.estimate == pytest.approx((3.1 - 3.9) / 7)
     assert [one.estimate for one in found.groups] == pytest.approx([-0.3, 0.3, 0.0])
     assert found.worst.estimate == pytest.approx(0.4 - 0.3)
@@ -126,30 +125,74 @@ def test_one_draw_for_all_intervals_gives_those_of_one_each() -> None:
     assert ends(found.groups[2]) == alone(sums, lambda means: means[..., 3])
     assert ends(found.psi) == alone(sums, lambda means: psi(means[..., 1:]))
     assert ends(found.harmonic) == alone(sums, lambda means: 3 / (1 / means[..., 1:]).sum(-1))
-    other = query_sums(queries.second, queries.groups, queries.clusters)
-    both = PositionSums(np.hstack([sums.sums, other.sums]), np.hstack([sums.counts, other.counts]))
-    change = change_of(queries, np.random.default_rng(3))
-    assert ends(change.overall) == alone(both, lambda means: means[..., 4] - means[..., 0])
-    assert ends(change.groups[0]) == alone(both, lambda means: means[..., 5] - means[..., 1])
-    assert ends(change.psi) == alone(both, lambda means: psi(means[..., 5:]) - psi(means[..., 1:4]))
-    assert ends(change.spread) == alone(both, lambda means: spread(means[..., 5:]) - spread(means[..., 1:4]))
-    assert ends(change.worst) == alone(both, lambda means: means[..., 5:].min(-1) - means[..., 1:4].min(-1))
+
+
+def test_changes_of_means_have_the_t_intervals_of_their_clusters() -> None:
+    """Of clusters of one size the jackknife error is that of their means, so that scipy's t interval is the same."""
+    stats = pytest.importorskip("scipy.stats")
+    queries = make_queries(np.random.default_rng(1), 9)
+    found = change_of(queries, np.random.default_rng(0))
+    gaps = (queries.second - queries.first).reshape(9, 12)
+    inside = queries.groups.reshape(9, 12)
+    for ours, table in (
+        (found.overall, gaps),
+        *((found.groups[n], gaps[inside == n + 1].reshape(9, 4)) for n in (0, 1)),
+    ):
+        theirs = stats.ttest_1samp(table.mean(1), 0).confidence_interval(0.95)
+        assert ends(ours) == pytest.approx((table.mean(), theirs.low, theirs.high), rel=1e-9)
+
+
+def test_changes_of_uneven_clusters_have_the_error_of_cr3() -> None:
+    """A mean of unlike clusters and a measure of group means: the statistic without each cluster, by hand."""
+    stats = pytest.importorskip("scipy.stats")
+    queries = uneven_queries(np.random.default_rng(1))
+    found = change_of(queries, np.random.default_rng(0))
+
+    def means(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        return np.array([values[kept & (queries.groups == group)].mean() for group in (1, 2, 3)])
+
+    def overall(kept: np.ndarray) -> float:
+        return float((queries.second - queries.first)[kept].mean())
+
+    def of_psi(kept: np.ndarray) -> float:
+        return float(psi(means(queries.second, kept)) - psi(means(queries.first, kept)))
+
+    fewest = min(len(np.unique(queries.clusters[queries.groups == group])) for group in (1, 2, 3))
+    for ours, statistic, clusters in ((found.overall, overall, 10), (found.psi, of_psi, fewest)):
+        estimate = statistic(queries.clusters >= 0)
+        without = np.array([statistic(queries.clusters != number) for number in range(10)])
+        reach = stats.t.ppf(0.975, clusters - 1) * np.sqrt(0.9 * ((without - estimate) ** 2).sum())
+        assert ends(ours) == pytest.approx((estimate, estimate - reach, estimate + reach), rel=1e-9)
+
+
+def test_a_change_counts_the_clusters_that_have_its_queries() -> None:
+    """Three of thirty clusters have queries of the second group: two degrees of freedom; with one, no interval."""
+    stats = pytest.importorskip("scipy.stats")
+    queries = make_queries(np.random.default_rng(7))
+    for clusters in (3, 1):
+        groups = np.where((queries.groups == 2) & (queries.clusters >= clusters), 0, queries.groups)
+        rng = np.random.default_rng(0)
+        found = query_change(queries.first, queries.second, groups, queries.clusters, rng=rng, swaps=9)
+        if clusters == 1:
+            assert np.isnan(found.groups[1].low)
+            assert "without one of the clusters" in found.groups[1].reason
+            continue
+        gaps = (queries.second - queries.first)[groups == 2].reshape(3, 4).mean(1)
+        theirs = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
+        assert ends(found.groups[1])[1:] == pytest.approx((theirs.low, theirs.high), rel=1e-9)
 
 
 def test_plain_intervals_are_scipys() -> None:
     """Both with 9999 draws of 40 queries, and with the tolerance of test_stats_bootstrap: 0.15 standard errors."""
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(2)
-    values, other = rng.random(40) ** 3, rng.random(40)
-    each = np.arange(40)
-    found = query_effects(values, each % 2, each, rng=np.random.default_rng(0), draws=9999).overall
-    change = query_change(values, other, each % 2, each, rng=np.random.default_rng(0), draws=9999).overall
-    for ours, sample in ((found, values), (change, other - values)):
-        theirs = stats.bootstrap((sample,), np.mean, n_resamples=9999, method="BCa", rng=1)
-        close = 0.15 * theirs.standard_error
-        assert ours.estimate == pytest.approx(sample.mean())
-        assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=close)
-        assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=close)
+    values, each = rng.random(40) ** 3, np.arange(40)
+    ours = query_effects(values, each % 2, each, rng=np.random.default_rng(0), draws=9999).overall
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=9999, method="BCa", rng=1)
+    close = 0.15 * theirs.standard_error
+    assert ours.estimate == pytest.approx(values.mean())
+    assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=close)
+    assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=close)
 
 
 @pytest.mark.parametrize("hits", [False, True])
@@ -175,7 +218,7 @@ def test_enumerated_tests_are_scipys(seed: int, hits: bool) -> None:
             n_resamples=np.inf,
         ).pvalue
 
-    found = change_of(queries, np.random.default_rng(0), draws=9, swaps=1024)
+    found = change_of(queries, np.random.default_rng(0), swaps=1024)
     assert found.p_value == pytest.approx(theirs(lambda means: means[..., 0]), abs=1e-12)
     assert found.p_psi == pytest.approx(theirs(lambda means: psi(means[..., 1:])), abs=1e-12)
     assert found.p_value != found.p_psi
@@ -184,8 +227,8 @@ def test_enumerated_tests_are_scipys(seed: int, hits: bool) -> None:
 def test_drawn_tests_come_near_enumerated_ones() -> None:
     """9999 draws against all 2^14: a share has a standard error of √(p(1−p)/9999), and four are allowed."""
     queries = make_queries(np.random.default_rng(4), 14)
-    exact = change_of(queries, np.random.default_rng(0), draws=9, swaps=2**14)
-    drawn = change_of(queries, np.random.default_rng(0), draws=9, swaps=9999)
+    exact = change_of(queries, np.random.default_rng(0), swaps=2**14)
+    drawn = change_of(queries, np.random.default_rng(0), swaps=9999)
     assert exact.p_value * 2**14 == round(exact.p_value * 2**14), "all were enumerated"
     for name in ("p_value", "p_psi"):
         p = getattr(exact, name)
@@ -197,16 +240,14 @@ def test_no_p_value_of_draws_is_0() -> None:
     """Thirty clusters that all say the same: no draw is as far, and the observed sample counts as one."""
     queries = make_queries(np.random.default_rng(5))
     found = query_change(
-        queries.first, queries.first + 0.5, queries.groups, queries.clusters, rng=np.random.default_rng(0), draws=9
+        queries.first, queries.first + 0.5, queries.groups, queries.clusters, rng=np.random.default_rng(0)
     )
     assert found.p_value == 1 / 10_000
 
 
 def test_equal_treatments_do_not_differ() -> None:
     queries = make_queries(np.random.default_rng(5))
-    found = query_change(
-        queries.first, queries.first, queries.groups, queries.clusters, rng=np.random.default_rng(0), draws=99
-    )
+    found = query_change(queries.first, queries.first, queries.groups, queries.clusters, rng=np.random.default_rng(0))
     assert ends(found.overall) == ends(found.psi) == (0, 0, 0)
     assert found.p_value == found.p_psi == 1
 
@@ -222,7 +263,7 @@ def simulate(
         drawn = make(rng)
         clusters = drawn.clusters if heeded else np.arange(len(drawn.groups))
         queries = Queries(drawn.first, drawn.second, drawn.groups, clusters)
-        effects, change = effects_of(queries, rng, 299), change_of(queries, rng, 299, 199)
+        effects, change = effects_of(queries, rng, 299), change_of(queries, rng, 199)
         truths = {
             "overall": (effects.overall, RATES.mean()),
             "second group": (effects.groups[1], 0.25),
@@ -257,6 +298,75 @@ def test_intervals_hold_the_truth_and_tests_keep_their_level(make: Callable[[np.
     assert all(0.02 <= share <= 0.08 for share in told.values()), told
 
 
+def changes_of_searches(rng: np.random.Generator, count: int, each: int) -> np.ndarray:
+    """Mean changes of nDCG@10 in `count` clusters of so many queries, each with one relevant document.
+
+    Ranks are log-normal and a cluster shares a part of its difficulty and of its gain, so that about two in three
+    queries do not change at all, and the rest by steps of very different size.
+    """
+
+    def ndcg(logs: np.ndarray) -> np.ndarray:
+        ranks = np.ceil(np.exp(logs))
+        return np.where(ranks <= 10, 1 / np.log2(1 + np.maximum(ranks, 1)), 0.0)
+
+    before = 1.2 * (rng.normal(0, 1, (count, 1)) + rng.normal(0, 1, (count, each)))
+    after = before - rng.normal(0.15, 0.3, (count, 1)) + rng.normal(0, 0.35, (count, each))
+    return (ndcg(after) - ndcg(before)).mean(1)
+
+
+def intervals_of(samples: np.ndarray, rng: np.random.Generator) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """95 % intervals of the mean of each row [runs, clusters], by every method that was considered."""
+    stats = pytest.importorskip("scipy.stats")
+    runs, clusters = samples.shape
+    mean, error = samples.mean(1), samples.std(1, ddof=1) / np.sqrt(clusters)
+    reach = stats.t.ppf(0.975, clusters - 1) * error
+    found = {"t": (mean - reach, mean + reach)}
+    drawn = rng.multinomial(clusters, np.full(clusters, 1 / clusters), 1999).T / clusters
+    means = samples @ drawn
+    found["percentile"] = tuple(np.quantile(means, [0.025, 0.975], axis=1))
+    found["BCa"] = (np.empty(runs), np.empty(runs))
+    for row in range(runs):
+        one = bca_interval(mean[row], means[row], -samples[row], 0.95)
+        found["BCa"][0][row], found["BCa"][1][row] = one.low, one.high
+    errors = np.sqrt(np.maximum(samples**2 @ drawn - means**2, 0) / (clusters - 1))
+    ratios = t_ratio(means - mean[:, None], errors)
+    low, high = np.quantile(ratios, [0.025, 0.975], axis=1, method="nearest")
+    found["bootstrap-t"] = (mean - high * error, mean - low * error)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("each", [4, 1], ids=["pages", "queries"])
+def test_changes_with_few_clusters_are_covered(each: int) -> None:
+    """2000 runs: a share of 0.95 has a standard error of 0.005, and four are allowed. See docs/evaluate.md.
+
+    Single queries need 20 clusters: with fewer, a sample may have hardly any query that changes at all.
+    """
+    rng = np.random.default_rng(5)
+    truth = changes_of_searches(rng, 2_000_000, each).mean()
+    print(f"\nclusters of {each}: {np.mean(changes_of_searches(rng, 9999, each) == 0):.0%} do not change")
+    for clusters in (8, 12, 20, 30, 50):
+        samples = changes_of_searches(rng, 2000 * clusters, each).reshape(2000, clusters)
+        blocks = [intervals_of(block, rng) for block in np.split(samples, 10)]
+        held = {
+            name: np.mean([(block[name][0] <= truth) & (truth <= block[name][1]) for block in blocks])
+            for name in blocks[0]
+        }
+        signs = 1 - 2 * rng.integers(0, 2, (clusters, 1999))
+        swapped = np.abs((samples - truth) @ signs)
+        p_values = (1 + (swapped >= np.abs((samples - truth).sum(1))[:, None] - 1e-12).sum(1)) / 2000
+        held["test"] = np.mean(p_values > 0.05)
+        print(clusters, {name: f"{share:.1%}" for name, share in held.items()})
+        # The first row through the door that everybody uses.
+        first = np.repeat(0.5, clusters)
+        numbers = np.arange(clusters)
+        one = query_change(first, first + samples[0] / 2, numbers * 0, numbers, rng=rng, swaps=9).overall
+        assert (2 * one.low, 2 * one.high) == pytest.approx((blocks[0]["t"][0][0], blocks[0]["t"][1][0]), abs=1e-12)
+        if each == 4 or clusters >= 20:
+            assert abs(held["t"] - 0.95) < 0.02
+            assert held["BCa"] < held["t"]
+
+
 @pytest.mark.slow
 def test_clusters_that_are_not_heeded_make_intervals_too_short() -> None:
     held, told = simulate(lambda rng: make_queries(rng, 30, 9), heeded=False, runs=100)
@@ -265,13 +375,31 @@ def test_clusters_that_are_not_heeded_make_intervals_too_short() -> None:
     assert told["p_value"] > 0.2
 
 
+def test_as_many_clusters_more_decide() -> None:
+    """Clusters like those seen, as many as it says: four in five samples show the gain, by a t test.
+
+    2000 samples: a share of 0.8 has a standard error of 0.009, and the promise uses the normal for t.
+    """
+    seen = np.random.default_rng(3).normal(0.02, 0.06, 20)
+    reach = 2.093 * seen.std(ddof=1) / np.sqrt(20)  # t with 19 degrees of freedom
+    gap = seen.mean()
+    more = clusters_to_decide(Interval(gap, gap - reach, gap + reach), 20, margin=0.01)
+    assert more is not None
+    assert more > 30
+    samples = np.random.default_rng(4).normal(gap, seen.std(ddof=1), (2000, 20 + more))
+    ratios = samples.mean(1) / samples.std(1, ddof=1) * np.sqrt(20 + more)
+    assert np.mean(ratios > 1.98) == pytest.approx(0.8, abs=0.04)
+    assert clusters_to_decide(Interval(0.1, np.nan, np.nan), 20, 0.01) is None
+    assert clusters_to_decide(Interval(0.1, 0.09, 0.11), 12, 0.01) == 18, "up to 30"
+    assert clusters_to_decide(Interval(0.1, 0.09, 0.11), 30, 0.01) == 0
+    assert clusters_to_decide(Interval(-0.1, -0.11, -0.09), 40, 0.01) == 0, "no gain beyond the margin"
+
+
 def test_differences_are_seen() -> None:
     """The second treatment evens the groups out and leaves the overall mean as it was."""
     queries = make_queries(np.random.default_rng(6), 60)
     second = queries.first * np.array([1.0, 0.75, 1.5])[queries.groups]
-    found = query_change(
-        queries.first, second, queries.groups, queries.clusters, rng=np.random.default_rng(0), draws=399
-    )
+    found = query_change(queries.first, second, queries.groups, queries.clusters, rng=np.random.default_rng(0))
     assert found.psi.high < 0
     assert found.spread.high < 0
     assert found.worst.low > 0
@@ -288,7 +416,7 @@ def test_a_group_that_gets_nothing() -> None:
     found = query_effects(values, queries.groups, queries.clusters, rng=rng, draws=99)
     assert ends(found.psi) == (1, 1, 1)
     assert ends(found.harmonic) == ends(found.groups[1]) == (0, 0, 0)
-    change = query_change(values, queries.first, queries.groups, queries.clusters, rng=rng, draws=99, swaps=999)
+    change = query_change(values, queries.first, queries.groups, queries.clusters, rng=rng, swaps=999)
     assert change.psi.estimate == pytest.approx(shortfall(query_mean(queries)) - 1)
     assert change.psi.high < 0
     assert change.p_psi == 1 / 1000
@@ -307,7 +435,7 @@ def test_swaps_that_leave_a_treatment_nothing_count_against_a_change() -> None:
     observed = change(to_first)
     samples = np.array([change(np.repeat(sides, 3)) for sides in product([0, 1], repeat=7)])
     assert np.isnan(samples).sum() == 2
-    found = query_change(given * to_first, given * (1 - to_first), groups, clusters, rng=rng, draws=9, swaps=128)
+    found = query_change(given * to_first, given * (1 - to_first), groups, clusters, rng=rng, swaps=128)
     assert found.p_psi == np.mean(np.isnan(samples) | (np.abs(samples) >= abs(observed) - 1e-9))
 
 
@@ -324,13 +452,13 @@ def test_what_is_not_defined_says_why() -> None:
         assert len(one.groups) == groups.max()
         assert np.isnan(one.psi.estimate)
         assert "at least 2 position groups" in one.harmonic.reason
-        change = query_change(queries.first, queries.second, groups, queries.clusters, rng=rng, draws=99, swaps=99)
+        change = query_change(queries.first, queries.second, groups, queries.clusters, rng=rng, swaps=99)
         assert np.isnan([change.p_psi, change.worst.estimate]).all()
         assert 0 < change.p_value <= 1
     nothing = query_effects(np.zeros(360), queries.groups, queries.clusters, rng=rng, draws=99)
     assert "every group mean is 0" in nothing.psi.reason
     assert ends(nothing.harmonic) == (0, 0, 0)
-    change = query_change(np.zeros(360), queries.first, queries.groups, queries.clusters, rng=rng, draws=99, swaps=99)
+    change = query_change(np.zeros(360), queries.first, queries.groups, queries.clusters, rng=rng, swaps=99)
     assert "every group mean is 0" in change.psi.reason
     assert np.isnan(change.p_psi)
 
@@ -374,19 +502,18 @@ def test_holm_is_statsmodels() -> None:
 def test_the_same_generator_gives_the_same_answer() -> None:
     queries = make_queries(np.random.default_rng(8))
     one, same, other = (change_of(queries, np.random.default_rng(seed)) for seed in (3, 3, 4))
-    assert ends(one.psi) == ends(same.psi) != ends(other.psi)
     assert (one.p_value, one.p_psi) == (same.p_value, same.p_psi) != (other.p_value, other.p_psi)
 
 
 def test_draws_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answer as in one piece, which would hold 3000 × 499 numbers, 12 MB, more than once."""
     queries = make_queries(np.random.default_rng(8), 3000, 3)
-    whole = change_of(queries, np.random.default_rng(3), 499, 499)
+    whole = change_of(queries, np.random.default_rng(3), 499)
     for module in ("wild", "bootstrap"):
         monkeypatch.setattr(f"fairspan.stats.{module}.CHUNK", 30_000)
     tracemalloc.start()
     try:
-        parts = change_of(queries, np.random.default_rng(3), 499, 499)
+        parts = change_of(queries, np.random.default_rng(3), 499)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -253,16 +253,19 @@ def test_verdicts(grid: TemperatureGrid) -> None:
         ]
         return replace(grid, cells=tuple(cells))
 
-    kind, sentence = with_changes(Interval(0.1, 0.05, 0.15), 0.01).verdict()
-    assert kind == "use"
+    gain = Interval(0.1, 0.05, 0.15)
+    kind, sentence, change = with_changes(gain, 0.01).verdict()
+    assert (kind, change) == ("use", gain)
     assert sentence.startswith("query 1, document 0.7: ndcg@10 ")
-    for change, p in ((Interval(0.1, 0.05, 0.15), 0.2), (Interval(0.1, -0.05, 0.15), 0.01)):
-        kind, sentence = with_changes(change, p).verdict()
+    for change, p in ((gain, 0.2), (Interval(0.1, -0.05, 0.15), 0.01)):
+        kind, sentence, best = with_changes(change, p).verdict()
+        assert best is change
         assert kind == "more data"
         assert "no pair is better beyond chance" in sentence
     assert with_changes(Interval(-0.1, -0.15, -0.05), 0.01).verdict() == (
         "leave",
         "keep both at 1: no pair finds more; for 8 of 8 pairs the interval is below 0",
+        None,
     )
 
 
@@ -299,8 +302,10 @@ def test_the_arms_of_a_grid_stand_in_it_alone(summary: RetrievalSummary, grid: T
     assert any("+temperature=" in str(arm) for arm in summary.arms), "the premise: they would be named"
     assert set(view.frame("quality")["treatment"]) == {arm.treatment for arm in summary.arms}
     assert view.switch == ("none",)
-    kind, sentence = grid.verdict()
-    assert [(card.name, card.sentences[-1]) for card in view.cards][1:] == [("temperatures", sentence)]
+    kind, sentence, _ = grid.verdict()
+    ((name, told),) = [(card.name, card.sentences[-1]) for card in view.cards][1:]
+    assert name == "temperatures"
+    assert told.startswith(f"{sentence}; only 20 clusters of queries")
     assert view.frame("verdicts").select("treatment", "verdict").rows() == [("temperatures", kind)]
     console = Console(width=120, record=True, file=io.StringIO())
     print_view(console, view)

@@ -47,6 +47,11 @@ class FairspanError(Exception):
         return for_python(super().__str__())
 
     @property
+    def message(self) -> str:
+        """The message as it was written, for another error that quotes it."""
+        return super().__str__()
+
+    @property
     def for_command_line(self) -> str:
         """The message for somebody who typed a command."""
         return for_command_line(super().__str__())

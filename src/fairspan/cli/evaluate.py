@@ -1,7 +1,9 @@
 """`fairspan evaluate MODEL TASK`."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,9 +16,15 @@ from fairspan.cli.options import (
     RunningOptions,
     fields_of_study,
     option,
+    pick,
+    print_json,
     shared,
     typed,
 )
+
+if TYPE_CHECKING:
+    from fairspan.runs.progress import Progress
+    from fairspan.studies.evaluate.forecast import Forecast
 
 
 @shared(LoadingOptions, RunningOptions)
@@ -77,6 +85,7 @@ def evaluate(
         "Show the shortest and longest queries and documents, too.", "--by-length", default=False
     ),
     fail_if: FailIf = None,
+    dry_run: bool = option("Print what would be embedded and how long it takes.", "--dry-run", default=False),
     as_json: AsJson = False,
 ) -> None:
     """Measure whether a treatment helps search, wherever in a document the evidence is.
@@ -92,7 +101,7 @@ def evaluate(
 
         fairspan evaluate BAAI/bge-m3 my_questions/ --indexes whole,chunk-max,late-max --picture positions.png
 
-        fairspan evaluate BAAI/bge-m3 beir:datasets/scifact
+        fairspan evaluate BAAI/bge-m3 beir:datasets/scifact --dry-run
 
         fairspan evaluate BAAI/bge-m3 beir:datasets/scifact --temperature-grid 1,0.9,0.8 --picture grid.png
 
@@ -108,17 +117,67 @@ def evaluate(
     from fairspan.studies.evaluate.spec import make_evaluation
     from fairspan.studies.evaluate.view import view_of
 
-    given = typed(context, "picture", "by_length", "fail_if")
+    given = typed(context, "picture", "by_length", "fail_if", "dry_run")
     conditions = read_conditions("evaluate", fail_if, given.get("treatments"))
     with running(picture) as progress:
-        log = known_run("evaluate", make_evaluation, view_of, given)
+        log = None if dry_run else known_run("evaluate", make_evaluation, view_of, given)
         if log is None:
             check_evaluation(make_evaluation(**fields_of_study(given)))
             check_model(model, given)
             say_loading(progress, model)
+            if dry_run:
+                _forecast(given, progress, as_json=as_json)
+                return
             from fairspan.studies.evaluate.run import evaluate
 
             log = evaluate(**given, progress=progress)
     log = replace(log, show=lambda log: view_of(log, lengths=by_length))
     show(log, as_json=as_json, picture=picture, ending=f"log: {log.folder}")
     fail_on_runs([log], conditions)
+
+
+def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> None:
+    """Read the task and time the treatments on a few of its texts."""
+    from fairspan.errors import TaskError
+    from fairspan.model.source import Loading
+    from fairspan.runs.subject import open_subject
+    from fairspan.studies.evaluate.forecast import forecast
+    from fairspan.studies.evaluate.prepare import prepare_evaluation
+    from fairspan.studies.evaluate.run_mteb import MTEB
+    from fairspan.studies.evaluate.spec import make_evaluation
+
+    spec = make_evaluation(**fields_of_study(given))
+    if spec.task.startswith(MTEB):
+        raise TaskError(
+            "mteb shows its texts only while it runs, so that there is no forecast: omit [[dry_run=True]]."
+        )
+    subject = open_subject(given.get("model"), loading=Loading(**pick(given, LoadingOptions)), progress=progress)
+    prepared = prepare_evaluation(subject, spec, progress)
+    progress.stage("timing a few documents")
+    found = forecast(prepared)
+    if as_json:
+        print_json({"model": subject.name, **found.to_dict()})
+    else:
+        _print_forecast(found, subject.counter.unit)
+
+
+def _print_forecast(found: Forecast, unit: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fairspan.report.text import duration, number
+
+    console, table = Console(), Table()
+    for name in ("treatment", f"{unit} to embed", "time", "window", "documents cut"):
+        table.add_column(name, justify="left" if name == "treatment" else "right")
+    for arm in found.arms:
+        window = number(arm.window, ",d")
+        table.add_row(arm.treatment, f"{arm.tokens:,}", duration(arm.seconds), window, f"{arm.cut:,}")
+    console.print(table)
+    for note in found.notes:
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    console.print(
+        f"{found.queries:,} queries in {found.clusters:,} clusters, {found.documents:,} documents: {found.tokens:,} "
+        f"{unit}, about {duration(found.seconds)} on this machine",
+        soft_wrap=True,
+    )

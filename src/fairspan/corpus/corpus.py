@@ -14,7 +14,7 @@ from fairspan.corpus.hub import read_hub
 from fairspan.corpus.readers import is_corpus_file, read_file, read_folder
 from fairspan.corpus.rows import Reading
 from fairspan.corpus.segment import Segment
-from fairspan.errors import CorpusError
+from fairspan.errors import CorpusError, require_list
 
 SAMPLE = "sample"
 """The corpus that comes with fairspan."""
@@ -155,13 +155,13 @@ def parse_languages(languages: Sequence[str] | None) -> tuple[str, ...] | None:
     """The languages asked for, each once; None for all."""
     if languages is None:
         return None
-    if isinstance(languages, str) or not all(isinstance(language, str) for language in languages):
-        raise CorpusError(f"languages is a list such as ['en', 'de'], got {languages!r}.")
+    of_words = not isinstance(languages, str) and all(isinstance(language, str) for language in languages)
+    require_list("languages", languages if of_words else str(languages), "['en', 'de']", CorpusError)
     if not languages:
-        raise CorpusError("languages is empty: name at least one, or omit it to take all.")
+        raise CorpusError("[[languages]] is empty: name at least one, or omit it to take all.")
     twice = [language for language in languages if list(languages).count(language) > 1]
     if twice:
-        raise CorpusError(f"languages names {twice[0]!r} twice.")
+        raise CorpusError(f"[[languages]] names {twice[0]!r} twice.")
     return tuple(languages)
 
 

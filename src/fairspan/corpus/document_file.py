@@ -43,8 +43,8 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
         return mark(text, borders, markdown=ending in MARKDOWN)
     except CorpusError as error:
         # Some messages begin with a line or a segment, as in "line 3: …".
-        named = str(error).startswith(("line ", "segment "))
-        raise CorpusError(f"{label}{', ' if named else ': '}{error}") from None
+        named = error.message.startswith(("line ", "segment "))
+        raise CorpusError(f"{label}{', ' if named else ': '}{error.message}") from None
 
 
 def _bytes(source: Path | str) -> bytes:
@@ -114,7 +114,7 @@ def _given(segments: Any, borders: str) -> MarkedText:
 
 def _refuse_other(borders: str) -> None:
     if borders != "auto":
-        raise CorpusError(f"the segments are given in the file, so borders={borders!r} cannot be used: omit it.")
+        raise CorpusError(f"the segments are given in the file, so [[borders={borders}]] cannot be used: omit it.")
 
 
 def _cut(text: str, borders: Any) -> MarkedText:

@@ -45,7 +45,7 @@ def _row(number: int, line: bytes) -> Row | Fault:
     try:
         fields: Any = json.loads(decode(line))
     except CorpusError as error:
-        return Fault(number, str(error))
+        return Fault(number, error.message)
     except json.JSONDecodeError as error:
         return Fault(number, f"not JSON ({error.msg}, character {error.colno}). Each line holds one object.")
     except (ValueError, RecursionError) as error:

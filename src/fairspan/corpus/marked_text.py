@@ -84,7 +84,7 @@ def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedT
             text and the rules of any other that are between blank lines, and marks nothing where there are none.
     """
     if borders not in BORDERS:
-        raise CorpusError(f"borders must be one of {', '.join(BORDERS)}, got {borders!r}.")
+        raise CorpusError(f"[[borders]] must be one of {', '.join(BORDERS)}, got {borders!r}.")
     if not text.strip():
         raise CorpusError("the text is empty.")
     match borders:
@@ -132,7 +132,7 @@ def _segment(number: int, given: object) -> Segment:
         language = _UNKNOWN if fields.get("language") is None else fields["language"]
         segment = Segment(str(number), language, fields["text"], fields.get("title"))
     except CorpusError as error:
-        raise CorpusError(f"segment {number}: {error}") from None
+        raise CorpusError(f"segment {number}: {error.message}") from None
     return replace(segment, text=segment.text.strip())
 
 

@@ -10,6 +10,7 @@ from fairspan.errors import CorpusError
 
 FOLDER_ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 FILE_ENDINGS = (*FOLDER_ENDINGS, ".json", ".json.gz")
+QUESTION_FIELDS = {"query", "question", "start_in_article"}
 
 
 def is_corpus_file(name: str) -> bool:
@@ -22,6 +23,7 @@ def read_file(path: Path, languages: Sequence[str] | None = None, id_field: str 
     if ending is None:
         raise CorpusError(f"{path} is no corpus file: its name must end in {', '.join(FILE_ENDINGS)}.")
     first, source = peek(_open(path, id_field))
+    _refuse_questions(path, first)
     language = None
     if first is not None and "language" not in first.fields:
         if languages is None or len(languages) != 1:
@@ -43,11 +45,26 @@ def read_folder(folder: Path, languages: Sequence[str] | None = None, id_field: 
     if len(files) == 1:
         [(stem, file)] = files.items()
         first, source = peek(_open(file, id_field))
+        _refuse_questions(file, first)
         language = None if first is not None and "language" in first.fields else stem
         return join(name, [collect(source, language, languages, id_field)])
     chosen = {stem: file for stem, file in files.items() if languages is None or stem in languages}
-    reading = join(name, [collect(_open(file, id_field), stem, None, id_field) for stem, file in chosen.items()])
-    return replace(reading, available=tuple(files))
+    parts = []
+    for stem, file in (chosen or files).items():
+        first, source = peek(_open(file, id_field))
+        _refuse_questions(file, first)
+        parts += [collect(source, stem, None, id_field)] if stem in chosen else []
+    return replace(join(name, parts), available=tuple(files))
+
+
+def _refuse_questions(path: Path, first: Row | None) -> None:
+    """A task for `evaluate` in the place of a corpus."""
+    asks = first is not None and QUESTION_FIELDS & {*first.fields} and "text" not in first.fields
+    if asks or path.name.startswith("queries.jsonl"):
+        raise CorpusError(
+            f"{path} holds questions, and a corpus holds texts. Questions and their documents are a task, which "
+            "evaluate searches; of a task, give the file of its documents as the corpus."
+        )
 
 
 def corpus_files(folder: Path) -> dict[str, Path]:

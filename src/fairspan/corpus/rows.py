@@ -107,7 +107,7 @@ def collect(source: Source, language: str | None, wanted: Collection[str] | None
             lines[key] = number
             segments.append(segment)
         except CorpusError as error:
-            faults.append(f"{source.place(number)}: {error}")
+            faults.append(f"{source.place(number)}: {error.message}")
     if not number:
         faults.append(f"{source.label} is empty: it needs one segment per {source.unit}, with 'id' and 'text'.")
     return Part(source, tuple(segments), tuple(faults), tuple(languages))

@@ -85,7 +85,7 @@ def cut_documents(
     if not len(wanted) or wanted[0] < 1:
         raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
     if not 0 <= tolerance < 1:
-        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
+        raise DesignError(f"[[tolerance]] is a share of the length from 0 to below 1, got {tolerance}.")
     room = None if counter.window is None else counter.window - counter.count_whole([""])[0]
     if room is not None and wanted[-1] > room:
         beyond = ", ".join(str(length) for length in wanted if length > room)

@@ -66,7 +66,8 @@ class Design:
             if self.orders == "permutations" and n > MOST_PERMUTATIONS:
                 order_count(self.orders, n)
         if not self.sizes or len(set(self.sizes)) < len(self.sizes):
-            raise DesignError(f"sizes must be different numbers of segments, such as [3, 4], got {list(self.sizes)}.")
+            given = ", ".join(map(str, self.sizes)) or "none"
+            raise DesignError(f"sizes must be different numbers of segments, such as 3 and 4, got {given}.")
         require_whole("sets", self.sets, least=2)
         require_whole("seed", self.seed, least=0)
         for name in ("min_tokens", "max_tokens", "opening"):

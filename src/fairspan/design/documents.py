@@ -143,24 +143,25 @@ def _draw(
     if room is not None and design.too_long == "error":
         longest = sorted(lengths.values())[-n:]
         if sum(longest) > room:
-            limit = f"lower max_tokens to {room // n}, take openings, " if room >= n else ""
+            limit = f"use [[max_tokens={room // n}]] or [[opening={room // n}]], " if room >= n else ""
             raise DesignError(
                 f"documents of {n} segments may have {sum(longest)} {counter.unit}, and the model reads "
-                f"{counter.window}: {limit}use smaller sizes, or let long sets be redrawn."
+                f"{counter.window}: {limit}put fewer segments into a document, or "
+                "let long sets be redrawn: [[too_long=redraw]]."
             )
     draw = draw_sets(material.ids, n, wanted, rng, lengths=lengths, room=room)
     if len(draw.sets) < 2:
         shortest = sum(sorted(lengths.values())[:n])
         if room is not None and shortest > room:
-            limit = f"openings of at most {room // n} {counter.unit}, " if room >= n else ""
+            limit = f"the beginning of each with [[opening={room // n}]], " if room >= n else ""
             raise DesignError(
                 f"no {n} segments fit into the model's {counter.window} {counter.unit}: the {n} shortest have "
-                f"{shortest} together. Take {limit}smaller sizes, or a model with a longer window."
+                f"{shortest} together. Take {limit}fewer segments per document, or a model with a longer window."
             )
         made = "no set" if not draw.sets else "only one set"
         raise DesignError(
             f"{made} of {n} can be made of {len(material.ids)} segments, and an interval needs at least 2: add texts "
-            "or use smaller sizes."
+            "or put fewer segments into a document."
         )
     return draw
 
@@ -187,7 +188,7 @@ def _measured(joined: Sequence[Document], counter: TokenCounter) -> tuple[Docume
     if counter.window is not None and longest.length > counter.window:
         raise DesignError(
             f"document {longest.name} has {longest.length} {counter.unit} and the model reads {counter.window}: "
-            "lower max_tokens, take openings, or use smaller sizes."
+            "lower [[max_tokens]], take the beginnings of segments with [[opening=]], or put fewer into a document."
         )
     return documents
 

@@ -68,13 +68,13 @@ def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, c
         if len(ids) < smallest:
             raise DesignError(
                 f"the corpus has {len(ids)} segments in {where}, and a document of {smallest} needs {smallest} "
-                "different ones: add texts or use smaller sizes."
+                "different ones: add texts or put fewer segments into a document."
             )
         found = sorted(lengths.values())
         raise DesignError(
             f"{len(kept)} of {len(ids)} segments keep the length limits in {where}, and a document of {smallest} "
             f"needs {smallest}: the corpus's segments have {found[0]} to {found[-1]} {counter.unit}, half of them at "
-            f"most {found[len(found) // 2]}. Change min_tokens or max_tokens."
+            f"most {found[len(found) // 2]}. Change [[min_tokens]] or [[max_tokens]]."
         )
     return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
 

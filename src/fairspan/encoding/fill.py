@@ -91,25 +91,47 @@ def embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> list[dict[by
 
 
 def refuse_unread_end(encoder: Encoder, longest: Text, tally: Tally) -> None:
-    """Raise if the vector of a text stays the same when its last words are gone.
-
-    Tokenizers, services and wrappers may cut texts without saying so, and this is the only sign of it.
-    """
-    without = Text(longest.text[:-_TAIL].rstrip(), longest.length)
-    if not without.text:
-        return
-    vectors = []
-    for text in (Text(longest.text, longest.length), without):
-        (found,) = embed(encoder, [text], tally)
-        vectors.append(np.asarray(found[encoder.key(text)], dtype=np.float64))
-    whole, shorter = vectors
-    scale = float(np.linalg.norm(whole)) or 1.0
-    if np.linalg.norm(whole - shorter) <= _SAME * scale:
+    """Raise if the vector of a text stays the same when its last words are gone."""
+    if not reads_to_end(encoder, longest, tally):
         raise EncodingError(
             f"the model does not read its longest document ({len(longest.text)} characters) to the end: the vector "
-            "stays the same without the last words. Raise the limit of the model or its tokenizer, take openings of "
-            "the segments, or use smaller sizes."
+            "stays the same without the last words. Raise the limit of the model or its tokenizer, or use shorter "
+            "documents."
         )
+
+
+def reads_to_end(encoder: Encoder, longest: Text, tally: Tally) -> bool:
+    """Whether the vector of a text changes when its last words are gone.
+
+    Tokenizers, services and wrappers may cut texts without saying so, and this is the only sign of it.
+
+    Raises:
+        EncodingError: if the vectors are no numbers, all zero, or the same for any text.
+    """
+
+    def vector_of(words: str) -> np.ndarray:
+        text = Text(words, longest.length)
+        (found,) = embed(encoder, [text], tally)
+        _refuse_unusable([text], [found], tally)
+        return np.asarray(found[encoder.key(text)], dtype=np.float64)
+
+    without = longest.text[:-_TAIL].rstrip()
+    if not without:
+        return True
+    whole = vector_of(longest.text)
+
+    def is_same(words: str) -> bool:
+        return bool(np.linalg.norm(whole - vector_of(words)) <= _SAME * float(np.linalg.norm(whole)))
+
+    if not is_same(without):
+        return True
+    # Backwards and a small part: whatever is read of a text, it is not the same in both.
+    if is_same(longest.text[::-1]) and is_same(longest.text[: 1 + len(longest.text) // 8]):
+        raise EncodingError(
+            "the model gives different texts the same vector, so that nothing can be measured: check the weights, "
+            "the pooling and the tokenizer."
+        )
+    return False
 
 
 def _embed(encoder: Encoder, batch: Sequence[Text], store: Store, tally: Tally, progress: Progress) -> None:
@@ -124,13 +146,7 @@ def _embed(encoder: Encoder, batch: Sequence[Text], store: Store, tally: Tally, 
             waiting[:0] = part[:middle], part[middle:]
             continue
         store.put({key: vector for result in results if _usable(result) for key, vector in result.items()})
-        bad = [text for text, result in zip(part, results, strict=True) if not _usable(result)]
-        if bad:
-            raise EncodingError(
-                f"the model's vector of the text that begins {bad[0].text[:40]!r} holds NaN or infinity, or is "
-                f"all zero ({len(bad)} of {len(part)} texts in its batch): check the weights and the dtype. "
-                f"{_kept(tally)}"
-            )
+        _refuse_unusable(part, results, tally)
         tally.computed += len(part)
         tally.computed_tokens += sum(text.length for text in part)
         progress(sum(text.length for text in part))
@@ -171,6 +187,18 @@ def _keys(encoder: Encoder, text: Text) -> list[bytes]:
 def _usable(result: dict[bytes, np.ndarray]) -> bool:
     """Whether every vector is finite and none is all zero."""
     return all(bool(np.isfinite(found).all()) and bool(found.any(axis=-1).all()) for found in result.values())
+
+
+def _refuse_unusable(texts: Sequence[Text], results: Sequence[dict[bytes, np.ndarray]], tally: Tally) -> None:
+    bad = [(text, result) for text, result in zip(texts, results, strict=True) if not _usable(result)]
+    if bad:
+        text, result = bad[0]
+        finite = all(np.isfinite(found).all() for found in result.values())
+        raise EncodingError(
+            f"the model's vector of the text that begins {text.text[:40]!r} "
+            f"{'is all zero' if finite else 'holds NaN or infinity'} ({len(bad)} of {len(texts)} texts in its "
+            f"batch): check the weights and the dtype. {_kept(tally)}"
+        )
 
 
 def _kept(tally: Tally) -> str:

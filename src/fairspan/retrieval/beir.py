@@ -122,9 +122,9 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
             try:
                 line = decode(content)
             except CorpusError as error:
-                raise TaskError(f"{place}: {error}") from None
+                raise TaskError(f"{place}: {error.message}") from None
             header = number == 1 and line.partition("\t")[0].strip() in _HEADERS
             if line.strip() and not header:
                 yield place, line
     except CorpusError as error:
-        raise TaskError(str(error)) from None
+        raise TaskError(error.message) from None

@@ -16,7 +16,7 @@ def chunk_documents(documents: Sequence[Passage], counter: TokenCounter, size: i
     room = _room(counter)
     if size < 1 or (room is not None and size > room):
         limit = "" if room is None else f" and at most {room}, which is what the model reads"
-        raise TaskError(f"chunk_tokens must be at least 1{limit}, got {size}.")
+        raise TaskError(f"[[chunk_tokens]] must be at least 1{limit}, got {size}.")
     found = [sentences(document.text, document.language) for document in documents]
     counts = iter(counter.count([text for pair in zip(documents, found, strict=True) for text in _read(*pair)]))
     chunked = []

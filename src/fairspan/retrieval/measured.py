@@ -49,7 +49,7 @@ def measure_task(
             noted.
     """
     if too_long not in TOO_LONG:
-        raise TaskError(f"too_long must be one of {', '.join(TOO_LONG)}, got {too_long!r}.")
+        raise TaskError(f"[[too_long]] must be one of {', '.join(TOO_LONG)}, got {too_long!r}.")
     lengths, window = _lengths(task.documents, counter), counter.window
     over = {name for name, length in lengths.items() if window is not None and length > window}
     if over and too_long == "shorten":
@@ -82,8 +82,10 @@ def _too_long(task: RetrievalTask, over: set[str], counter: TokenCounter) -> str
 def _kept(task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str) -> RetrievalTask:
     said = _too_long(task, over, counter)
     if too_long == "error":
-        choices = "leave them out (too_long=leave-out), have them cut (too_long=cut)"
-        raise TaskError(f"{said}: {choices}, or use a model with a longer window.")
+        raise TaskError(
+            f"{said}: leave them out ([[too_long=leave-out]]), keep what fits ([[too_long=shorten]]), have them cut "
+            "([[too_long=cut]]), or use a model with a longer window."
+        )
     return replace(task, notes=(*task.notes, f"{said}: of these it sees the beginning only"))
 
 
@@ -94,11 +96,11 @@ def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Retr
         for query, gains in task.relevant.items()
     }
     evidence = {query: found for query, found in task.evidence.items() if found.document not in over}
-    queries = _answered(task, relevant, evidence, counter)
+    queries = _answered(task, relevant, evidence, counter, "[[too_long=shorten]], which keeps what fits of them, or ")
     gone = len(task.queries) - len(queries)
     note = (
         f"{_too_long(task, over, counter)} and were left out, with {gone} of {len(task.queries)} queries; "
-        "too_long=shorten would keep what fits of them"
+        "what fits of them is kept if they are shortened instead"
     )
     return replace(
         task, documents=documents, queries=queries, relevant=relevant, evidence=evidence, notes=(*task.notes, note)
@@ -137,6 +139,7 @@ def _answered(
     relevant: Mapping[str, Mapping[str, float]],
     evidence: Mapping[str, Evidence],
     counter: TokenCounter,
+    instead: str = "",
 ) -> tuple[Query, ...]:
     """The queries that some document still answers, with their evidence if they had any."""
 
@@ -148,7 +151,7 @@ def _answered(
     if not queries:
         raise TaskError(
             f"no query is left: every document that answers one is longer than the {counter.window} {counter.unit} "
-            "that the model reads. Use a model with a longer window, or too_long=cut."
+            f"that the model reads. Use a model with a longer window, {instead}[[too_long=cut]]."
         )
     return queries
 

@@ -41,13 +41,14 @@ class PageQueries:
 
     def __post_init__(self) -> None:
         if self.kind not in QUERIES:
-            raise TaskError(f"queries must be one of {', '.join(QUERIES)}, got {self.kind!r}.")
+            raise TaskError(f"[[query]] must be one of {', '.join(QUERIES)}, got {self.kind!r}.")
         for name, least in (("tokens", _LEAST), ("editions", 1), ("distractors", 0)):
             value = getattr(self, name)
             if value is None and name == "editions":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise TaskError(f"{name} of page queries must be a whole number of at least {least}, got {value!r}.")
+                option = "query_tokens" if name == "tokens" else name
+                raise TaskError(f"[[{option}]] must be a whole number of at least {least}, got {value!r}.")
 
 
 def build_pages(
@@ -66,7 +67,7 @@ def build_pages(
     if editions > available:
         raise TaskError(
             f"{editions} editions were asked for, and sets of {design.sizes[0]} segments have {available} "
-            f"{design.orders} orders: ask for at most {available}."
+            f"{design.orders} orders: ask for at most [[editions={available}]]."
         )
     said = (*corpus.notes, *notes, *few, *made.notes)
     tasks = []
@@ -155,12 +156,32 @@ def _split(
         "first-sentence": "have only one sentence",
         "held-out": f"have fewer than {_LEAST} {counter.unit} left to ask with",
     }[queries.kind]
-    if not kept:
-        raise TaskError(f"no page can be searched: all {len(ids)} segments of {corpus.name} {why}.")
+    usable, wanted = len(ids) - len(silent), 2 * design.sizes[0]
+    if silent and usable < wanted:
+        lengths = counter.count([corpus.text(segment, spoken[0]) for segment in ids])
+        raise TaskError(
+            f"2 pages of {design.sizes[0]} need {wanted} segments, and queries can be made for {usable} of the "
+            f"{len(ids)} segments of {corpus.name}: {len(silent)} {why}. {_remedy(queries.kind, lengths, wanted)}"
+        )
     notes = [f"{len(silent)} of {len(ids)} segments {why} and were not used"] if silent else []
     if design.opening is not None:
         notes.append(f"pages hold the first {design.opening} {counter.unit} of every segment")
     return Corpus.from_segments(corpus.name, kept), texts, notes
+
+
+def _remedy(kind: str, lengths: Sequence[int], wanted: int) -> str:
+    """What makes queries of segments of these lengths; `wanted` of them have to have one."""
+    if kind != "held-out":
+        return "Use [[query=held-out]], or add texts."
+    ordered = sorted(lengths, reverse=True)
+    # Half of the segments if that is enough, or else as many as are wanted.
+    shortest = ordered[min(len(ordered), max(wanted, len(ordered) // 2)) - 1]
+    others = "ask with the [[query=first-sentence]] or the [[query=title]]"
+    if shortest <= _LEAST:
+        return (
+            f"Half of the segments have at most {ordered[len(ordered) // 2]} tokens: {others}, or use longer texts."
+        )
+    return f"Put less of each on its page, such as [[opening={shortest - _LEAST}]], or {others}."
 
 
 def _first_half(segment: Segment) -> str:

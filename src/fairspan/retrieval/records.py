@@ -13,7 +13,7 @@ from fairspan.corpus.segment import describe, require_string, require_text
 from fairspan.errors import CorpusError, TaskError
 
 LAYOUTS = (
-    "a folder with queries.jsonl and documents.jsonl",
+    "a folder with a JSONL file of documents (id, text) and one of queries (id, query, document, start)",
     "a folder of {language}.jsonl with the fields qid, question, article, answer and start_in_article",
     "a .json file like SQuAD's",
     "a .jsonl file of such rows with the fields id, title, context, question and answers",
@@ -50,7 +50,7 @@ class Record:
             if not empty:
                 require_text(field, given)
         except CorpusError as error:
-            raise self.fault(str(error)) from None
+            raise self.fault(error.message) from None
         return given
 
     def optional(self, field: str) -> str:
@@ -92,7 +92,7 @@ def records(path: Path) -> Iterator[Record]:
                 raise TaskError(f"{place}: {row.message}")
             yield Record(place, row.fields)
     except CorpusError as error:
-        raise TaskError(str(error)) from None
+        raise TaskError(error.message) from None
 
 
 def with_ids(found: Iterable[Record], field: str) -> Iterator[tuple[str, Record]]:
@@ -121,8 +121,9 @@ def required_file(folder: Path, name: str) -> Path:
     return file
 
 
-def unknown_layout(path: Path) -> TaskError:
+def unknown_layout(path: Path, found: str = "") -> TaskError:
+    there = f" Files and their fields there: {found}." if found else ""
     return TaskError(
-        f"{path} is no task with evidence. That is {'; or '.join(LAYOUTS)}. A folder with corpus.jsonl, "
-        "queries.jsonl and qrels is for read_beir."
+        f"{path} is no task with evidence. That is {'; or '.join(LAYOUTS)}. A BEIR folder has corpus.jsonl, "
+        f"queries.jsonl and a folder qrels.{there}"
     )

@@ -1,17 +1,11 @@
 """What an audit would do, without doing it: sets, documents, tokens and time."""
 
-import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from fairspan.encoding.encoder import Encoder, Text
+from fairspan.runs.speed import on_trial, tokens_per_second
 from fairspan.studies.audit.family import by_family
 from fairspan.studies.audit.prepare import Prepared
-
-_TRIAL_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +46,8 @@ def forecast(prepared: Prepared) -> Forecast:
     segments, documents = prepared.texts()
     own, treatments = sum(text.length for text in segments + documents), prepared.spec.treatments
     tokens = [own + (prepared.fit.tokens if treatment.whitens else 0) for treatment in treatments]
-    speeds = [_speed(prepared, treatment, documents) for treatment in treatments]
+    on_documents = [on_trial(prepared.subject, treatment, prepared.fit).documents for treatment in treatments]
+    speeds = [tokens_per_second(encoder, documents) for encoder in on_documents]
     return Forecast(
         families=tuple(
             Family(n, plan, len({d.set for d in members}), len(members), sum(d.length for d in members))
@@ -65,22 +60,3 @@ def forecast(prepared: Prepared) -> Forecast:
         seconds=sum(count / speed for count, speed in zip(tokens, speeds, strict=True)),
         notes=(*prepared.header["notes"], *prepared.fit.notes),
     )
-
-
-def _speed(prepared: Prepared, treatment: Any, documents: Sequence[Text]) -> float:
-    """Tokens per second, from documents of medium length."""
-    encoder = prepared.subject.under(treatment, fit=prepared.fit, embed=_stand_in, lasting=False).documents
-    ordered = sorted(documents, key=lambda text: text.length)
-    middle = ordered[len(ordered) // 2 :][:4]
-    encoder.vectors(middle[:1])
-    done, started = 0, time.perf_counter()
-    while done == 0 or time.perf_counter() - started < _TRIAL_SECONDS:
-        encoder.vectors(middle)
-        done += sum(text.length for text in middle)
-    return done / (time.perf_counter() - started)
-
-
-def _stand_in(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
-    """Vectors to fit on that need no embedding: what they are does not change how long a treatment takes."""
-    (one,) = encoder.vectors(texts[:1])
-    return np.random.default_rng(0).standard_normal((len(texts), len(one)))

@@ -54,7 +54,7 @@ class AuditSpec:
         _require_choices("measures", self.measures, MEASURES)
         _require_choices("inference", [self.inference], INFERENCES)
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
-            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
+            raise DesignError(f"[[margin]] must be between 0 and 1, got {self.margin!r}.")
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
@@ -66,10 +66,10 @@ class AuditSpec:
 
 def _require_choices(name: str, given: Sequence[str], choices: Sequence[str]) -> None:
     if not given:
-        raise DesignError(f"{name} must name at least one of {', '.join(choices)}.")
+        raise DesignError(f"[[{name}]] must name at least one of {', '.join(choices)}.")
     for value in given:
         if value not in choices:
-            raise DesignError(f"{name} must be among {', '.join(choices)}, got {value!r}.")
+            raise DesignError(f"[[{name}]] must be among {', '.join(choices)}, got {value!r}.")
 
 
 def make_spec(*, design: Design | str = "latin", **fields: Any) -> AuditSpec:

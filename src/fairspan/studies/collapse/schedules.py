@@ -136,7 +136,7 @@ def split(ids: Iterable[str], seed: int = 0, share: float = 0.5, *, purpose: str
     fit = {name for name in names if _draw(name, seed, purpose) < share}
     if len(fit) in (0, len(names)):
         raise StatisticsError(
-            f"{len(names)} documents fall into one part at share={share} and seed={seed}: give more of them."
+            f"{len(names)} documents fall into one part at a share of {share} with the seed {seed}: give more."
         )
     return Split(tuple(name for name in names if name in fit), tuple(name for name in names if name not in fit))
 
@@ -291,7 +291,7 @@ def _columns(
     values = [check_temperature(value) for value in temperatures]
     if len(set(values)) < len(values) or 1.0 not in values or len(values) < 2:
         raise StatisticsError(
-            f"temperatures must differ, hold 1 to compare with and at least one other, got {values}."
+            f"[[temperatures]] must differ, hold 1 to compare with and at least one other, got {values}."
         )
     if table.ndim != 2 or not len(table) or table.shape[1] != len(values):
         raise StatisticsError(

@@ -42,20 +42,20 @@ class CollapseSpec:
     def __post_init__(self) -> None:
         for name, value, kind in (("corpus", self.corpus, str), ("language", self.language, str | None)):
             if not isinstance(value, kind):
-                raise DesignError(f"{name} must be text, got {value!r}.")
+                raise DesignError(f"[[{name}]] must be text, got {value!r}.")
         if isinstance(self.tolerance, bool) or not isinstance(self.tolerance, int | float):
-            raise DesignError(f"tolerance must be a share such as 0.2, got {self.tolerance!r}.")
+            raise DesignError(f"[[tolerance]] must be a share such as 0.2, got {self.tolerance!r}.")
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
-            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
+            raise DesignError(f"[[margin]] must be between 0 and 1, got {self.margin!r}.")
         whole = all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in self.lengths or ())
         if self.lengths is not None and not (self.lengths and whole):
-            raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {self.lengths!r}.")
+            raise DesignError(f"[[lengths]] must be numbers of tokens, such as 50,100,200, got {self.lengths!r}.")
         if self.lengths is not None and self.natural:
-            raise DesignError("natural lengths are the documents' own: omit lengths.")
+            raise DesignError("natural lengths are the documents' own: omit [[lengths]].")
         if self.start not in STARTS:
-            raise DesignError(f"start must be one of {', '.join(STARTS)}, got {self.start!r}.")
+            raise DesignError(f"[[start]] must be one of {', '.join(STARTS)}, got {self.start!r}.")
         if self.layers not in ("last", "last_half", "all"):
-            raise DesignError(f"layers must be last, last_half or all, got {self.layers!r}.")
+            raise DesignError(f"[[layers]] must be last, last_half or all, got {self.layers!r}.")
         for name, least in (("documents", 3), ("labelled_documents", 4), ("spectra", 0), ("seed", 0)):
             require_whole(name, getattr(self, name), least=least)
         for treatment in self.treatments:
@@ -102,7 +102,7 @@ def make_collapse(
     try:
         ordered = None if lengths is None else tuple(sorted(set(lengths)))
     except TypeError:
-        raise DesignError(f"lengths must be numbers of tokens, such as 50,100,200, got {lengths!r}.") from None
+        raise DesignError(f"[[lengths]] must be numbers of tokens, such as 50,100,200, got {lengths!r}.") from None
     return CollapseSpec(lengths=ordered, treatments=named, **fields)
 
 

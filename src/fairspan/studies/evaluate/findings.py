@@ -1,7 +1,7 @@
 """`Findings`: everything that an evaluation's log says, advice on each treatment, and all of it as tidy frames."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -12,8 +12,9 @@ from fairspan.errors import StatisticsError
 from fairspan.report.table import Tone
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.runs.log import RunLog
+from fairspan.runs.windows import cut_words
 from fairspan.stats.bootstrap import Interval
-from fairspan.stats.queries import QueryChange
+from fairspan.stats.queries import FEW_CLUSTERS, QueryChange, clusters_to_decide
 from fairspan.studies.evaluate.summary import Arm, LengthGroup, Result, RetrievalSummary, by_length, summarize_search
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
 
@@ -25,16 +26,31 @@ BADGES: dict[str, tuple[str, Tone]] = {
     "leave": ("do not use it", "bad"),
     "more data": ("needs more queries", "open"),
 }
-"""The words and the colour of each kind of advice."""
+"""The words and the colour of each kind of advice, on enough clusters of queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do with a treatment: "use", "documents only", "leave" or "more data", and the numbers that say why."""
+    """What to do with a treatment, and the numbers that say why.
+
+    Attributes:
+        kind: "use", "documents only", "leave" or "more data".
+        clusters: of queries, on which it rests.
+        more_clusters: about how many more would decide, or make sure where there are few; 0 if these are enough.
+    """
 
     treatment: str
     kind: str
     sentence: str
+    clusters: int
+    more_clusters: int | None
+
+    @property
+    def badge(self) -> tuple[str, Tone]:
+        """Its words and their colour; on few clusters, no advice to use something is without that."""
+        words, tone = BADGES[self.kind]
+        few = tone == "good" and self.clusters < FEW_CLUSTERS
+        return (f"{words}, on {self.clusters} clusters only", "open") if few else (words, tone)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +94,7 @@ def findings_of(log: RunLog, *, lengths: bool = False) -> Findings:
     shown = full if grid is None else full.without(grid.treatments)
     advice = advice_of(shown)
     if grid is not None:
-        advice = (*advice, Advice("temperatures", *grid.verdict()))
+        advice = (*advice, _on_clusters("temperatures", *grid.verdict(), shown))
     try:
         groups = by_length(log)
     except StatisticsError:
@@ -114,14 +130,46 @@ def _advise(summary: RetrievalSummary, treatment: str, margin: float) -> Advice:
         better = found.effects.overall.estimate > chosen.effects.overall.estimate
         if (second == "use" and (kind != "use" or better)) or (second == "more data" and kind == "leave"):
             chosen, advice = found, "documents only" if second == "use" else second
-    return Advice(treatment, advice, _sentence(summary.result(summary.baseline), chosen))
+    before = summary.result(summary.baseline)
+    sentence = _sentence(before, chosen) + _cuts(summary.log, before.arm.treatment, chosen.arm.treatment)
+    return _on_clusters(treatment, advice, sentence, chosen.overall_change, summary)
+
+
+def _on_clusters(
+    treatment: str, kind: str, sentence: str, change: Interval | None, summary: RetrievalSummary
+) -> Advice:
+    """Advice that says how many clusters it rests on where more are needed."""
+    clusters, margin = summary.results[0].effects.counts.clusters, float(summary.log.spec["margin"])
+    more = None if change is None else clusters_to_decide(change, clusters, margin)
+    if kind != "more data" and clusters >= FEW_CLUSTERS:
+        more = 0
+    few = f"; only {clusters} clusters of queries" if clusters < FEW_CLUSTERS else ""
+    if more:
+        sentence += f"{few}: about {more:,} more" if few else f"; about {more:,} more clusters of queries"
+        sentence += " would decide" if kind == "more data" else " would make sure"
+    else:
+        sentence += few
+    return Advice(treatment, kind, sentence, clusters, more)
+
+
+def _cuts(log: RunLog, before: str, after: str) -> str:
+    """How many documents each of the two treatments did not read whole, if any."""
+    unit = str(log.header.get("token_unit", "tokens"))
+    documents = {one["treatment"]: one for one in log.header.get("windows", ()) if one["texts"] == "documents"}
+    own = [documents[name] for name in (before, after) if name in documents]
+    if not any(one["cut"] for one in own):
+        return ""
+    said = [cut_words(one, unit) or "no document was cut" for one in own]
+    if len(set(said)) == 1:
+        return f"; {said[0]} under both"
+    return "".join(f"; {one['treatment']}: {words}" for one, words in zip(own, said, strict=True))
 
 
 def _judge(result: Result, margin: float) -> str:
     """A loss is shown by its interval alone; a gain also has to pass the correction for several treatments."""
     assert result.change is not None
     overall, psi, worst = result.change.overall, result.change.psi, result.change.worst
-    gains = overall.estimate > 0 and result.p_value < 0.05
+    gains = overall.low > 0 and result.p_value < 0.05
     # The weakest position has to gain more than is lost over all of them.
     fairer = psi.estimate < 0 and worst.low > max(0.0, -overall.estimate) and result.p_psi < 0.05
     if overall.high < 0 and overall.low < -margin:
@@ -147,8 +195,8 @@ def _frames(
     summary: RetrievalSummary, advice: Sequence[Advice], lengths: Sequence[LengthGroup], grid: TemperatureGrid | None
 ) -> dict[str, pl.DataFrame]:
     """By name, without empty ones except for the verdicts."""
-    texts = dict.fromkeys(("treatment", "verdict", "sentence"), pl.String)
-    verdicts = pl.DataFrame([(one.treatment, one.kind, one.sentence) for one in advice], texts, orient="row")
+    columns = {**dict.fromkeys(("treatment", "verdict", "sentence"), pl.String), "clusters": pl.Int64}
+    verdicts = pl.DataFrame([astuple(one) for one in advice], {**columns, "more_clusters": pl.Int64}, orient="row")
     costs = []
     for arm in summary.arms if summary.log.header.get("costs") else ():
         result = summary.result(arm)

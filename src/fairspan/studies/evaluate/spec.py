@@ -18,7 +18,7 @@ from fairspan.retrieval.pages import PageQueries
 
 PAGES = "pages"
 DOCUMENTS_ONLY = "+sides=document"
-NO_GRID = "a grid of temperatures needs one below 1, as in 1,0.9,0.8."
+NO_GRID = "a grid of temperatures needs one below 1, as in [[temperature_grid=1,0.9,0.8]]."
 DEFAULT_METRICS = ("ndcg@10", "mrr", "recall@1", "recall@10")
 
 
@@ -72,7 +72,7 @@ class EvaluationSpec:
             _require_some("too_long", [self.too_long], TOO_LONG)
         require_whole("chunk_tokens", self.chunk_tokens, kind=TaskError)
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < 1:
-            raise TaskError(f"margin must be from 0 to below 1, got {self.margin!r}.")
+            raise TaskError(f"[[margin]] must be from 0 to below 1, got {self.margin!r}.")
         if self.temperature_grid:
             object.__setattr__(self, "temperature_grid", _temperatures(self.temperature_grid))
             first = self.treatments[0]
@@ -177,9 +177,9 @@ def _temperatures(given: Sequence[float]) -> tuple[float, ...]:
 
 def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:
     if not given:
-        raise TaskError(f"{name} must name at least one{'' if choices is None else ' of ' + ', '.join(choices)}.")
+        raise TaskError(f"[[{name}]] must name at least one{'' if choices is None else ' of ' + ', '.join(choices)}.")
     for number, value in enumerate(given):
         if choices is not None and value not in choices:
             raise TaskError(f"[[{name}]] must be among {', '.join(choices)}, got {value!r}.")
         if value in given[:number]:
-            raise TaskError(f"{name} names {value!r} twice.")
+            raise TaskError(f"[[{name}]] names {value!r} twice.")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from fairspan.report.table import Cell, Column, Row, Table, Tone, row
-from fairspan.studies.evaluate.findings import BADGES, Findings
+from fairspan.studies.evaluate.findings import Findings
 from fairspan.studies.evaluate.summary import RANK
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid
 
@@ -20,7 +20,7 @@ def advice_table(found: Findings) -> Table:
     """What to do with each treatment."""
     rows = []
     for one in found.advice:
-        words, tone = BADGES[one.kind]
+        words, tone = one.badge
         rows.append(row(one.treatment, cells=[Cell(words, tone=tone), one.sentence]))
     columns = (Column("advice", align="left"), Column("because", align="wrap"))
     title = f"What to do ({found.where})"

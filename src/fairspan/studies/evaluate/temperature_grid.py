@@ -64,8 +64,8 @@ class TemperatureGrid:
         """The treatments that the grid added to the evaluation."""
         return frozenset(one.arm.treatment for one in self.cells if one.change is not None)
 
-    def verdict(self) -> tuple[str, str]:
-        """The kind of advice, and one sentence: whether any pair is better than (1, 1), beyond chance."""
+    def verdict(self) -> tuple[str, str, Interval | None]:
+        """The kind of advice, one sentence on whether any pair is better than (1, 1), and the change of the best."""
         # Of equal values the pair nearest to (1, 1).
         best = max(self.cells, key=lambda one: (one.value.estimate, one.query + one.document))
         gains = [one for one in self.cells if one.p_value < 0.05 and one.settled == "gain"]
@@ -73,13 +73,15 @@ class TemperatureGrid:
         lost = f"; for {len(losses)} of {len(self.cells) - 1} pairs the interval is below 0" if losses else ""
         if gains:
             chosen = max(gains, key=lambda one: one.value.estimate)
-            return "use", f"query {chosen.query:g}, document {chosen.document:g}: {self._gain(chosen)}{lost}"
+            sentence = f"query {chosen.query:g}, document {chosen.document:g}: {self._gain(chosen)}{lost}"
+            return "use", sentence, chosen.change
         if best.change is None:
-            return "leave", f"keep both at 1: no pair finds more{lost}"
-        return "more data", (
+            return "leave", f"keep both at 1: no pair finds more{lost}", None
+        sentence = (
             f"no pair is better beyond chance: the best, query {best.query:g}, document {best.document:g}, has "
             f"{self._gain(best)}{lost}"
         )
+        return "more data", sentence, best.change
 
     def _gain(self, cell: GridCell) -> str:
         means = " → ".join(number(one.value.estimate) for one in (self.cell(1.0, 1.0), cell))

@@ -4,20 +4,21 @@ from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate import charts, tables
-from fairspan.studies.evaluate.findings import BADGES, Findings, findings_of
+from fairspan.studies.evaluate.findings import Findings, findings_of
 
 SEARCH = (
     "Every query is searched among all documents of its index by exact inner products; equal scores are always "
     "ranked in the same way. A position is where the evidence of a query is in its document."
 )
 TESTS = (
-    "Treatments are compared with the first one on the same queries. Intervals resample whole clusters of queries "
-    "(those that share a page, an article or a document). p values come from exchanging the two sides at random and "
-    "are corrected by Holm for the number of arms."
+    "Treatments are compared with the first one on the same queries. Clusters of queries share a page, an article or "
+    "a document. Intervals of means resample whole clusters. Intervals of changes are t intervals with the jackknife "
+    "error over clusters, which hold with few clusters as well. p values come from exchanging the two sides at "
+    "random and are corrected by Holm for the number of arms."
 )
 ADVICE = (
     "The advice requires an overall gain that chance does not explain, and looks at the weakest position as well. A "
-    "treatment is measured on documents and queries, and on documents only."
+    "treatment is measured on documents and queries, and on documents only. On fewer than 30 clusters it says so."
 )
 
 
@@ -55,7 +56,7 @@ def _cards(found: Findings) -> tuple[Card, ...]:
     """The baseline, then what to do with each treatment."""
     result = found.summary.result(found.summary.baseline)
     words = f"{result.metric} {with_bounds(result.effects.overall)}"
-    advised = [Card(one.treatment, *BADGES[one.kind], (one.sentence,)) for one in found.advice]
+    advised = [Card(one.treatment, *one.badge, (one.sentence,)) for one in found.advice]
     return (Card(str(result.arm), "baseline", "plain", (words,)), *advised)
 
 

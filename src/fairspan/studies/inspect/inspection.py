@@ -69,7 +69,6 @@ class Reading:
 
     Attributes:
         representation: cosine of the document's vector and the segment's own (METHODS: σ).
-        share: the segment's part of the sum of these cosines, negative ones counted as 0; None if none is positive.
         attention: the attention that the pooled row gives to the segment's tokens, averaged over heads and layers;
             None where the model does not show it.
         attention_elsewhere: what special tokens, the prompt and text in no segment get of it.
@@ -82,7 +81,6 @@ class Reading:
 
     treatment: str
     representation: tuple[float, ...]
-    share: tuple[float | None, ...]
     attention: tuple[float, ...] | None = None
     attention_elsewhere: float | None = None
     retention: tuple[float | None, ...] | None = None
@@ -96,9 +94,32 @@ class Reading:
         return sum(segment.unseen for segment in self.segments) + self.outside
 
     @property
-    def spread(self) -> float:
-        """Between the best and the worst represented segment."""
-        return max(self.representation) - min(self.representation)
+    def counted(self) -> tuple[int, ...]:
+        """The places of the segments that it reads to their end: the cosine of any other is not about its text."""
+        return tuple(place for place, one in enumerate(self.segments) if one.status == "seen")
+
+    @property
+    def share(self) -> tuple[float | None, ...]:
+        """Each counted segment's part of the sum of their cosines, negative ones counted as 0; None for others.
+
+        None throughout if fewer than two count.
+        """
+        return shares(self.representation, self.counted if len(self.counted) > 1 else ())
+
+    @property
+    def fair(self) -> float | None:
+        """The share that every counted segment would have in a fair vector."""
+        return 1 / len(self.counted) if len(self.counted) > 1 else None
+
+    @property
+    def spread(self) -> float | None:
+        """Between the best and the worst represented of the counted segments."""
+        return self.spread_over(self.counted)
+
+    def spread_over(self, places: Sequence[int]) -> float | None:
+        """Between the best and the worst represented of these segments; None for fewer than two."""
+        cosines = [self.representation[place] for place in places]
+        return max(cosines) - min(cosines) if len(cosines) > 1 else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,7 +177,7 @@ class Inspection(Result):
 
     @property
     def fair(self) -> float:
-        """The share that every segment would have in a fair vector: 1/n."""
+        """The share that every segment would have in a fair vector that is made of all of them: 1/n."""
         return 1 / self.n
 
     @property
@@ -184,22 +205,39 @@ class Inspection(Result):
                     "the document is compared with the beginning only."
                 )
             found += said if len(self.alike) == 1 else [f"{names}: {one}" for one in said]
-        return tuple(found)
+        return (*found, *filter(None, [self._remedy()]))
 
     def finding(self, reading: Reading) -> str:
-        """One treatment in one sentence."""
-        worst, best = self.extremes(reading)
-        unseen = ", never seen" if worst.status == "never seen" else ""
-        return (
-            f"segment {best.number} is represented best ({number(max(reading.representation))}) and "
-            f"segment {worst.number} least ({number(min(reading.representation))}{unseen}): a spread of "
-            f"{number(reading.spread)}"
-        )
-
-    def extremes(self, reading: Reading) -> tuple[InspectedSegment, InspectedSegment]:
-        """The segments that are represented worst and best."""
+        """One treatment in one sentence, about the segments that it reads to their end."""
+        extremes, numbers = self.extremes(reading), [place + 1 for place in reading.counted]
+        if extremes is None:
+            return f"{'only' if numbers else 'no'} {_named(numbers)} is read whole, so there is no spread"
+        worst, best = extremes
         cosines = reading.representation
-        return reading.segments[cosines.index(min(cosines))], reading.segments[cosines.index(max(cosines))]
+        words = (
+            f"segment {best.number} is represented best ({number(cosines[best.number - 1])}) and segment "
+            f"{worst.number} least ({number(cosines[worst.number - 1])}): a spread of {number(reading.spread)}"
+        )
+        left_out = [one.number for one in reading.segments if one.number not in numbers]
+        return f"{words} over {_named(numbers)}; {_named(left_out)} not counted" if left_out else words
+
+    def compared(self, reading: Reading) -> tuple[str, str]:
+        """How a treatment's spread compares with the first one's, over what both read whole, and that in words."""
+        first = self.readings[0]
+        common = [place for place in reading.counted if place in first.counted]
+        now, before = reading.spread_over(common), first.spread_over(common)
+        if now is None or before is None:
+            return "not comparable", f"fewer than two segments are read whole by both it and {first.treatment}"
+        word = "narrower" if now < before else "wider" if now > before else "same"
+        if len(common) == max(len(reading.counted), len(first.counted)):
+            return word, ""
+        both = f"over {_named([place + 1 for place in common])}, which {first.treatment} reads whole too"
+        return word, f"{both}, a spread of {number(now)} after {number(before)}"
+
+    def extremes(self, reading: Reading) -> tuple[InspectedSegment, InspectedSegment] | None:
+        """The segments that are represented worst and best, of at least two that are read whole."""
+        ordered = sorted(reading.counted, key=lambda place: reading.representation[place])
+        return (reading.segments[ordered[0]], reading.segments[ordered[-1]]) if len(ordered) > 1 else None
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
@@ -236,16 +274,30 @@ class Inspection(Result):
             f"{reading.unseen:,} were never seen.{words}"
         )
 
+    def _remedy(self) -> str:
+        """What reads the whole document, where no treatment does."""
+        if not all(reading.unseen for reading in self.readings):
+            return ""
+        return (
+            f"To read all of it on this model, set the option window to {self.length} and use a treatment in tiles: "
+            f"tiles, or tiles+tile_size={(self.window or 0) // 2} for longer tiles."
+        )
 
-def shares(representation: Sequence[float]) -> tuple[float | None, ...]:
-    """Each cosine's part of their sum, negative ones counted as 0; None throughout if none is positive.
 
-    >>> shares([0.5, 0.25, 0.25])
-    (0.5, 0.25, 0.25)
+def shares(representation: Sequence[float], counted: Sequence[int] | None = None) -> tuple[float | None, ...]:
+    """Each cosine's part of the sum of those that count, all by default, negative ones being 0.
+
+    None for those that do not count, and throughout if none is positive.
+
+    >>> shares([0.5, 0.25, 0.25]), shares([0.6, 0.9, 0.2], [0, 2])
+    ((0.5, 0.25, 0.25), (0.75, None, 0.25))
     """
-    positive = [max(0.0, float(value)) for value in representation]
-    total = sum(positive)
-    return tuple(value / total if total > 0 else None for value in positive)
+    places = range(len(representation)) if counted is None else counted
+    positive = {place: max(0.0, float(representation[place])) for place in places}
+    total = sum(positive.values())
+    return tuple(
+        positive[place] / total if place in positive and total > 0 else None for place in range(len(representation))
+    )
 
 
 def excerpt(text: str, longest: int = _EXCERPT) -> str:
@@ -261,7 +313,9 @@ def excerpt(text: str, longest: int = _EXCERPT) -> str:
 
 
 def _named(numbers: Sequence[int]) -> str:
-    """ "segment 3", "segments 3 and 4", "segments 3 to 7"."""
+    """ "segment", "segment 3", "segments 3 and 4", "segments 3 to 7"."""
+    if not numbers:
+        return "segment"
     if len(numbers) == 1:
         return f"segment {numbers[0]}"
     if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):

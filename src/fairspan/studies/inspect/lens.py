@@ -112,7 +112,9 @@ def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto"
     marked = _marked(document, borders, parts)
     pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter))
     if len(pieces) < 2:
-        remedy = "give two" if marked.borders == "segment" else "choose other borders, or have it split into parts"
+        remedy = (
+            "give two" if marked.borders == "segment" else "choose other [[borders]], or have it split into [[parts]]"
+        )
         raise DesignError(f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}.")
     text = marked.text
     return _looked(Lens(text, pieces, marked.borders, counter, counter.count_whole([text])[0], None, None))
@@ -130,13 +132,15 @@ def _looked(lens: Lens) -> Lens:
 
 def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:
     if parts is not None and borders not in ("auto", "parts"):
-        raise DesignError(f"parts are for a text without borders, and borders={borders!r}: omit one of them.")
+        raise DesignError(
+            f"[[parts]] is for a text without borders, and [[borders={borders}]] has some: omit one of them."
+        )
     if isinstance(document, str) and not isinstance(document, SegmentedText):
         return mark(document, borders if parts is None else "parts")
     if isinstance(document, MarkedText) and document.borders != "segment":
         return document if parts is None else MarkedText(document.text)
     if borders != "auto" or parts is not None:
-        raise DesignError("the segments are given, so borders and parts cannot be used: omit them.")
+        raise DesignError("the segments are given, so [[borders]] and [[parts]] cannot be used: omit them.")
     if isinstance(document, MarkedText):
         return document
     return join_segments(document.segments if isinstance(document, SegmentedText) else document)

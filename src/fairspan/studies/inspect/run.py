@@ -13,7 +13,7 @@ from fairspan.corpus.marked_text import NAMES
 from fairspan.encoding.attention_profile import by_segment
 from fairspan.encoding.attention_rows import attention_rows
 from fairspan.encoding.encoder import Encoder, Encodes, ObjectEncoder, Text, refuse_other_spaces
-from fairspan.encoding.fill import Tally, refuse_unread_end
+from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, EncodingError, UnsupportedModel, require_whole
 from fairspan.model.loading import Loading
@@ -22,7 +22,7 @@ from fairspan.runs.bases import Embed, Treated, embed_through
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import AnyModel, Subject, open_subject
 from fairspan.stats.cosines import representation, retention
-from fairspan.studies.inspect.inspection import Inspection, Reading, shares
+from fairspan.studies.inspect.inspection import Inspection, Reading
 from fairspan.studies.inspect.lens import AnyDocument, Lens, Span, focus
 
 
@@ -125,7 +125,7 @@ class _Look:
         )
         kept = self._retention(treated.documents, alone)
         seen = _seen(lens, treated.segments.window)
-        return Reading(treatment.name, cosines, shares(cosines), attention, elsewhere, kept, **seen)
+        return Reading(treatment.name, cosines, attention, elsewhere, kept, **seen)
 
     def _attention(
         self, model: SentenceTransformer, *, by_segments: bool
@@ -179,14 +179,12 @@ def _unmodified(
     """Any object that embeds: nothing is known of its inside."""
     encoder, notes = ObjectEncoder(model), []
     whole = Text(lens.text, lens.length)
-    try:
-        refuse_unread_end(encoder, whole, Tally())
-    except EncodingError:
+    if not reads_to_end(encoder, whole, Tally()):
         notes.append("the vector stays the same without the last words: the model does not read all of this text")
     alone = embed(encoder, [Text(text, len(text)) for text in lens.texts])
     cosines = tuple(representation(embed(encoder, [whole])[0], alone).tolist())
     seen = _seen(lens, None)
-    return [Reading(treatment.name, cosines, shares(cosines), **seen) for treatment in treatments], tuple(notes)
+    return [Reading(treatment.name, cosines, **seen) for treatment in treatments], tuple(notes)
 
 
 def _seen(lens: Lens, alone: int | None) -> dict[str, Any]:

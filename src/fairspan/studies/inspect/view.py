@@ -73,25 +73,26 @@ def _heading(inspection: Inspection) -> str:
 
 def _verdicts(inspection: Inspection) -> pl.DataFrame:
     """Each treatment in one sentence; the word says how its spread compares with the first one's."""
-    before = inspection.readings[0]
     rows = []
     for reading in inspection.readings:
-        word = "narrower" if reading.spread < before.spread else "wider" if reading.spread > before.spread else "same"
-        worst, best = inspection.extremes(reading)
+        word, how = ("baseline", "") if reading is inspection.readings[0] else inspection.compared(reading)
+        worst, best = inspection.extremes(reading) or (None, None)
         rows.append(
             {
                 "treatment": reading.treatment,
-                "verdict": "baseline" if reading is before else word,
-                "sentence": inspection.finding(reading),
+                "verdict": word,
+                "sentence": "; ".join(filter(None, [inspection.finding(reading), how])),
                 "spread": reading.spread,
-                "best": best.number,
-                "worst": worst.number,
+                "best": None if best is None else best.number,
+                "worst": None if worst is None else worst.number,
+                "counted": len(reading.counted),
                 "attention_elsewhere": reading.attention_elsewhere,
                 "window": reading.window,
                 "unseen": reading.unseen,
             }
         )
-    return pl.DataFrame(rows, schema_overrides={"attention_elsewhere": pl.Float64, "window": pl.Int64})
+    numbers = dict.fromkeys(("spread", "attention_elsewhere"), pl.Float64)
+    return pl.DataFrame(rows, schema_overrides={**numbers, **dict.fromkeys(("best", "worst", "window"), pl.Int64)})
 
 
 def _readings(inspection: Inspection) -> pl.DataFrame:
@@ -120,7 +121,8 @@ def _chart(inspection: Inspection) -> Chart:
         )
         series = Series(reading.treatment, place, points)
         detail = "" if alone else _unseen(reading, inspection.unit)
-        panels.append(Panel(reading.treatment, labels, (series,), reference=inspection.fair, detail=detail))
+        panels.append(Panel(reading.treatment, labels, (series,), reference=reading.fair, detail=detail))
+    fairs = {reading.fair for reading in inspection.readings if reading.fair is not None}
     name = inspection.document if len(inspection.document) <= 40 else f"{inspection.document[:39]}…"
     unseen = f" ({_unseen(inspection.readings[0], inspection.unit)})" if alone and inspection.unseen else ""
     return Chart(
@@ -133,7 +135,7 @@ def _chart(inspection: Inspection) -> Chart:
         tuple(panels),
         subtitle=model_name(inspection.model),
         form=".1%",
-        dashes=f"fair share, {number(inspection.fair, '.1%')}",
+        dashes=f"fair share, {number(min(fairs), '.1%')}" if len(fairs) == 1 else "fair share of what is read whole",
         brief=True,
     )
 
@@ -168,12 +170,13 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
 def inspection_page(inspection: Inspection) -> str:
     """The whole page, which needs nothing but itself."""
     low, high = colour_range(inspection)
-    top = max([inspection.fair, *_known_shares(inspection)])
+    shares = [share for one in inspection.readings for share in (one.fair, *one.share) if share is not None]
+    top = max(shares, default=1.0)
     readings = inspection.readings
     findings = [f"{inspection.finding(one)}.".replace("segment", "Segment", 1) for one in readings]
     treatments = [
         {
-            **{name: getattr(one, name) for name in ("treatment", *MEASURES)},
+            **{name: getattr(one, name) for name in ("treatment", "fair", *MEASURES)},
             "finding": said,
             "status": [segment.status for segment in one.segments],
             "meta": [_meta(segment, inspection.unit) for segment in one.segments],
@@ -203,7 +206,7 @@ def inspection_page(inspection: Inspection) -> str:
         has_attention=any(reading.attention is not None for reading in readings),
         has_retention=any(reading.retention is not None for reading in readings),
         data={"low": low, "high": high, "top": top, "treatments": treatments, "segments": segments},
-        heat=lambda share: 0.5 if share is None else round((share - low) / (high - low), 4),
+        heat=lambda share: 0.5 if share is None else round((share / readings[0].fair - low) / (high - low), 4),
     )
 
 
@@ -225,14 +228,12 @@ def _unread(inspection: Inspection, place: int) -> str:
 
 
 def colour_range(inspection: Inspection) -> tuple[float, float]:
-    """The shares at the ends of the colour scale, the same for every treatment and as far from fair on both sides."""
-    farthest = max((abs(share - inspection.fair) for share in _known_shares(inspection)), default=0.0)
-    reach = max(_LEAST_REACH * inspection.fair, farthest)
-    return inspection.fair - reach, inspection.fair + reach
-
-
-def _known_shares(inspection: Inspection) -> list[float]:
-    return [share for reading in inspection.readings for share in reading.share if share is not None]
+    """The ends of the colour scale, in multiples of a treatment's fair share, which is in the middle for all."""
+    ratios = [
+        share / one.fair for one in inspection.readings for share in one.share if share is not None and one.fair
+    ]
+    reach = max([_LEAST_REACH, *(abs(ratio - 1) for ratio in ratios)])
+    return 1 - reach, 1 + reach
 
 
 def _runs(inspection: Inspection, place: int) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@
   const minus = (text) => text.replace("-", "−");
   const percent = (value) => (value === null ? "–" : minus(`${(100 * value).toFixed(1)}\u00a0%`));
   const decimal = (value) => (value === null ? "–" : minus(value.toFixed(3)));
-  const heat = (share) => (share === null ? 0.5 : (share - data.low) / (data.high - data.low));
+  const heat = (share, fair) => (share === null ? 0.5 : (share / fair - data.low) / (data.high - data.low));
   const width = (share) => `${(100 * (share ?? 0)) / data.top}%`;
   let chosen = 0;
 
@@ -16,11 +16,13 @@
     const now = data.treatments[number], before = data.treatments[0];
     document.querySelector("[data-name]").textContent = now.treatment;
     document.querySelector("[data-finding]").textContent = now.finding;
+    document.querySelector("[data-fair]").textContent = percent(now.fair);
+    document.querySelector("[data-bars]").style.setProperty("--fair", width(now.fair));
     data.segments.forEach(({ runs }, place) => {
       const share = now.share[place], row = rows[place], fill = part(row, "data-fill");
       fill.style.width = width(share);
-      fill.style.setProperty("--v", heat(share));
-      segments[place].style.setProperty("--v", heat(share));
+      fill.style.setProperty("--v", heat(share, now.fair));
+      segments[place].style.setProperty("--v", heat(share, now.fair));
       part(segments[place], "data-chip").textContent = percent(share);
       part(row, "data-share").textContent = percent(share);
       part(row, "data-cosine").textContent = decimal(now.representation[place]);
