@@ -455,11 +455,11 @@ def test_sharing_and_shortage_are_told() -> None:
     ("fields", "said"),
     [
         ({"orders": "greek"}, "no design 'greek'. Designs: latin, permutations, williams"),
-        ({"sizes": ()}, "numbers of segments, such as [3, 4], got []"),
+        ({"sizes": ()}, "numbers of segments, such as 3 and 4, got none"),
         ({"sizes": (1,)}, "sizes must be a whole number of at least 2, got 1"),
         ({"sizes": (3, 2.5)}, "got 2.5"),
         ({"sizes": (True, 3)}, "got True"),
-        ({"sizes": (3, 4, 3)}, "different numbers of segments, such as [3, 4], got [3, 4, 3]"),
+        ({"sizes": (3, 4, 3)}, "different numbers of segments, such as 3 and 4, got 3, 4, 3"),
         ({"sizes": (9,), "orders": "permutations"}, "9! = 362880 orders"),
         ({"sizes": 4}, "sizes"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
@@ -488,7 +488,7 @@ def test_too_few_segments_are_one_line() -> None:
     assert "the corpus has 3 segments in en, and a document of 4 needs 4" in said
     said = one_line(lambda: build(even_corpus(4), Design()))
     assert "only one set of 4 can be made of 4 segments" in said
-    assert "add texts or use smaller sizes" in said
+    assert "add texts or put fewer segments into a document" in said
     said = one_line(lambda: build(even_corpus(5), Design(sizes=(3, 6), sets=2)))
     assert "of 6 can be made of 5 segments" in said
     limited = Design(min_tokens=50)
@@ -509,7 +509,7 @@ def test_a_window_that_is_too_small_is_one_line() -> None:
     said = one_line(lambda: build(even_corpus(30, length=10), Design(), counter=Words(window=45)))
     assert "no 4 segments fit into the model's 45 tokens: the 4 shortest have 40 together" in said
     # (45 − 2 − 4) // 4 = 9, and openings of 9 do fit.
-    assert "openings of at most 9 tokens" in said
+    assert "with opening=9" in said
     assert build(even_corpus(30, length=10), Design(opening=9), counter=Words(window=45)).documents
     assert build(even_corpus(30, length=10), Design(), counter=Words(window=46)).documents
 
@@ -531,7 +531,7 @@ def test_too_long_can_be_an_error() -> None:
     design = Design(sizes=(2,), sets=2, too_long="error")
     said = one_line(lambda: build(corpus_of(lengths), design, counter=Words(window=30)))
     assert "documents of 2 segments may have 27 tokens, and the model reads 30" in said
-    assert "lower max_tokens to 13" in said
+    assert "use max_tokens=13 or opening=13" in said
     assert build(corpus_of(lengths), design, counter=Words(window=31)).documents
 
 

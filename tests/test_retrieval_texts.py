@@ -203,7 +203,7 @@ def test_documents_that_are_left_out(make_tiny: Make) -> None:
     (note,) = measured.task.notes
     assert note == (
         "1 of 4 documents are longer than the 25 tokens that the model reads and were left out, with 3 of 9 queries; "
-        "too_long=shorten would keep what fits of them"
+        "what fits of them is kept if they are shortened instead"
     )
 
 

@@ -289,8 +289,8 @@ def shares(representation: Sequence[float], counted: Sequence[int] | None = None
 
     None for those that do not count, and throughout if none is positive.
 
-    >>> shares([0.5, 0.25, 0.25]), shares([0.6, 0.9, 0.2], [0, 2])
-    ((0.5, 0.25, 0.25), (0.75, None, 0.25))
+    >>> shares([0.5, 0.25, 0.25]), shares([0.5, 0.9, 0.5], [0, 2])
+    ((0.5, 0.25, 0.25), (0.5, None, 0.5))
     """
     places = range(len(representation)) if counted is None else counted
     positive = {place: max(0.0, float(representation[place])) for place in places}
