@@ -207,8 +207,9 @@ def test_segments_are_baskets(make_tiny: Make) -> None:
     assert_close(rows, by_matrices(fair, [*pages, words(12)], "cls"))
     spans = [(start, start + len(part)) for start, part in zip(pages[0].starts, pages[0].segments, strict=True)]
     profile = by_segment(rows[0], spans)
-    assert profile.segments[-1] == pytest.approx([0.8 / 3] * 2, abs=1e-6)
-    assert profile.special[-1] == pytest.approx(0.8 / 3 + 0.2, abs=1e-6)
+    # Four baskets: bos has a quarter, eos a fifth, and the two segments divide the rest.
+    assert profile.segments[-1] == pytest.approx([0.55 / 2] * 2, abs=1e-6)
+    assert profile.special[-1] == pytest.approx(0.25 + 0.2, abs=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["weightedmean", "max", "mean_sqrt_len_tokens", ("cls", "mean")])

@@ -32,7 +32,7 @@ from fairspan.studies.audit.prepare import prepare
 from fairspan.studies.audit.run import audit, run
 from fairspan.studies.audit.spec import make_spec
 from fairspan.studies.logs import read_log
-from tests.commands import forbid_encoding
+from tests.commands import files_in, forbid_encoding
 from tests.tiny import HIDDEN, tiny_model, words
 from tests.verbs import Recorder
 
@@ -473,7 +473,7 @@ def test_the_log_is_read_back(make_tiny: Make, measured: Audit, tmp_path: Path) 
         model[0].model.name_or_path,
         ["none", "paper"],
     )
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
+    assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
 
 
 @pytest.mark.parametrize(
@@ -498,11 +498,12 @@ def test_a_log_that_cannot_be_read_is_one_line(
     assert "\n" not in str(error.value)
 
 
-HEADER = {"verb": "audit", "run": "r", "spec": {}, "model": {}}
+HEADER = {"verb": "audit", "run": "r", "spec": {"treatments": [{"name": "none"}]}, "model": {"name": "m"}}
+NAMED = {"run": "r", "model": "m", "treatment": "none", "measure": "representation"}
 
 
 def rows_of(*values: float) -> pl.DataFrame:
-    return pl.DataFrame([dict.fromkeys(SCHEMA) | {"value": value} for value in values], schema=SCHEMA)
+    return pl.DataFrame([dict.fromkeys(SCHEMA) | NAMED | {"value": value} for value in values], schema=SCHEMA)
 
 
 def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -518,7 +519,7 @@ def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: 
         writer.add(rows_of(2.0))
     assert "\n" not in str(error.value)
     assert read_log(tmp_path).rows["value"].to_list() == [1.0]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.parquet", "run.json"]
+    assert files_in(tmp_path) == ["rows.parquet", "run.json"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files in /proc")

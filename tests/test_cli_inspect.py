@@ -40,7 +40,7 @@ def test_it_prints_a_chart_and_says_what_it_is_not(run: Run, model: Path, page: 
     assert done.code == 0, done.err
     said = json.loads(run("inspect", model, page, "--json").out)
     assert [one["title"] for one in said["segments"]] == ["T0", "T1", "T2"]
-    assert len(said["readings"]) == 9
+    assert len(said["readings"]) == 6
     for one in said["readings"]:
         numbers = rf"{one['segment']} T.* {one['share']:.1%} {one['representation']:.3f}".replace("-", "−")
         assert re.search(numbers.replace("%", "\u00a0%"), done.out)

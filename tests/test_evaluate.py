@@ -37,7 +37,7 @@ from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import EvaluationSpec, make_evaluation
 from fairspan.studies.evaluate.summary import summarize_search
 from fairspan.studies.logs import read_log
-from tests.commands import header_of
+from tests.commands import files_in, header_of
 from tests.tiny import tiny_model, words
 from tests.verbs import Recorder
 
@@ -1034,7 +1034,7 @@ def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None
     }
     assert header["timings"]["texts_computed"] == 2 * (12 + 12)
     assert [cost["treatment"] for cost in header["costs"]] == ["none", B8, f"{B8}+sides=document"]
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
+    assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
     assert read_log(tmp_path / "run").rows.equals(log.rows)
     assert header["rows"] == log.rows.height
 

@@ -147,7 +147,7 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
     whole, first = np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0])
     assert found.readings[0].representation[0] == pytest.approx(cosine(whole, first), abs=1e-5)
     assert (found.unit, found.window) == ("characters", None)
-    with pytest.raises(UnsupportedModel, match="omit paper"):
+    with pytest.raises(UnsupportedModel, match="omit tiles"):
         fairspan.inspect(Letters(), ["a", "b"])
     with pytest.raises(UnsupportedModel, match=r"has no encode"):
         fairspan.inspect(object(), ["a", "b"], treatments=["none"])  # type: ignore[arg-type]
