@@ -67,7 +67,7 @@ class Place:
         questions.mkdir()
         documents = [{"id": f"d{n}", "text": words(60, n)} for n in range(12)]
         queries = [
-            {"id": f"q{n}", "text": words(5, 100 + n), "document": f"d{n}", "start": 5, "end": 20} for n in range(12)
+            {"id": f"q{n}", "query": words(5, 100 + n), "document": f"d{n}", "start": 5, "end": 20} for n in range(12)
         ]
         for name, rows in (("documents", documents), ("queries", queries)):
             (questions / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

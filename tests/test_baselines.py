@@ -378,7 +378,10 @@ def test_other_treatments_are_written_as_they_were(name: str) -> None:
     assert set(found.to_dict()) == {"name", "calibration", "baskets"}
     for spec in (make_spec(treatments=[name]), make_evaluation(treatments=[name])):
         assert spec.to_dict()["fit_corpus"] is None
-        assert replace(spec, fit_corpus="other").to_dict()["fit_corpus"] == "other"
+        with pytest.raises(DesignError, match="no treatment is fitted, so fit_corpus would do nothing"):
+            replace(spec, fit_corpus="other")
+        fitted = replace(spec, treatments=(*spec.treatments, as_treatment("whitening")), fit_corpus="other")
+        assert fitted.to_dict()["fit_corpus"] == "other"
 
 
 @pytest.mark.parametrize(

@@ -1075,7 +1075,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
         name(fairspan.calibrate(model, basket_size=8)),
         name(narrower),
         name(prompted),
-        name(task=beir),
+        name(task=beir, corpus="sample", size=4, sets=100),
         name(name="org/Other"),
     ]
     assert len({name(), *again}) == 1 + len(again)

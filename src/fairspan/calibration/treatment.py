@@ -190,6 +190,12 @@ def _from_table(table: Mapping[str, Any]) -> Treatment:
     return Treatment(name, calibration, bool(_by_segments(cut, name, calibration)), baseline)
 
 
+def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
+    """Raise if a corpus to fit on was named, and no treatment is fitted."""
+    if fit_corpus is not None and not any(treatment.whitens for treatment in treatments):
+        raise DesignError("no treatment is fitted, so [[fit_corpus]] would do nothing: omit one of them.")
+
+
 def _take_cut(fields: dict[str, Any]) -> dict[str, str]:
     """Where "baskets" or "tiles" says to cut a document, taken out of the fields."""
     given: dict[str, str] = {name: fields.pop(name) for name in ("baskets", "tiles") if name in fields}

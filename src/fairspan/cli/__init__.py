@@ -1,6 +1,7 @@
 """The command line: results on stdout, progress on stderr, errors in one line, exit code 2 for a user's mistake."""
 
 import sys
+from collections.abc import Sequence
 
 import typer
 
@@ -14,7 +15,10 @@ from fairspan.cli.evaluate import evaluate
 from fairspan.cli.inspect import inspect
 from fairspan.cli.plain import write_plainly
 from fairspan.cli.report import report
-from fairspan.errors import FairspanError
+from fairspan.errors import DesignError, FairspanError
+
+# No prompt in place of the model's own, and no title.
+_MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title")
 
 app = typer.Typer(
     name="fairspan",
@@ -44,10 +48,23 @@ def root(
     pass
 
 
+def _refuse_empty(typed: Sequence[str]) -> None:
+    """An empty word is usually a variable of a script that is not set, and would pass for the working folder."""
+    for before, word in zip(["", *typed], typed, strict=False):
+        option, given, value = word.partition("=") if word.startswith("--") else (before, "=", word)
+        if given and not value.strip() and option not in _MAY_BE_EMPTY:
+            raise DesignError(
+                f"{option} is empty: give it a value, or omit it."
+                if option.startswith("--")
+                else "there is an empty word in the command: remove it, or put a name in its place."
+            )
+
+
 def main() -> None:
     """The `fairspan` command."""
     write_plainly()
     try:
+        _refuse_empty(sys.argv[1:])
         app()
     except FairspanError as error:
         typer.echo(f"fairspan: {error.for_command_line}", err=True)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from dataclasses import fields as fields_of
 from typing import Any
 
-from fairspan.calibration.treatment import DEFAULT_TREATMENTS, Treatment, as_treatments
+from fairspan.calibration.treatment import DEFAULT_TREATMENTS, Treatment, as_treatments, require_use_of_fit
 from fairspan.design.design import Design
 from fairspan.errors import DesignError, require_list, require_whole
 from fairspan.stats.contrasts import INFERENCES
@@ -51,6 +51,7 @@ class AuditSpec:
                     f"languages and mixed plans must be text such as 'en' and 'de:en', got {language!r}."
                 )
         require_whole("attention_documents", self.attention_documents)
+        require_use_of_fit(self.fit_corpus, self.treatments)
         _require_choices("measures", self.measures, MEASURES)
         _require_choices("inference", [self.inference], INFERENCES)
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 < self.margin < 1:

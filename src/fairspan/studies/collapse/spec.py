@@ -6,7 +6,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from fairspan.calibration.temperature import check_temperature
-from fairspan.calibration.treatment import AnyTreatment, Treatment, as_treatments
+from fairspan.calibration.treatment import AnyTreatment, Treatment, as_treatments, require_use_of_fit
 from fairspan.errors import DesignError, require_list, require_whole
 
 DEFAULT_TEMPERATURES = (1.0, 0.9, 0.8)
@@ -68,13 +68,12 @@ class CollapseSpec:
     def _refuse_idle(self) -> None:
         """What was changed and would do nothing is a mistake."""
         plain = {item.name: item.default for item in dataclass_fields(self)}
-        whitens = any(treatment.whitens for treatment in self.treatments)
+        require_use_of_fit(self.fit_corpus, self.treatments)
         for idle, names, why in (
             (self.natural, ("start", "tolerance"), "natural lengths are not cut"),
             (self.natural, ("labelled",), "labelled texts are cut to lengths, and natural lengths are not"),
             (self.labelled is None, ("labelled_documents",), "there are no labelled texts"),
             (self.spectra == 0, ("layers",), "spectra is 0"),
-            (not whitens, ("fit_corpus",), "no treatment is fitted"),
         ):
             changed = [name for name in names if getattr(self, name) != plain[name]]
             if idle and changed:

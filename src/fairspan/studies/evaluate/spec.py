@@ -8,7 +8,13 @@ from itertools import product
 from typing import Any
 
 from fairspan.calibration.temperature import PerSide, check_temperature, dump_temperature
-from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, Treatment, as_treatments
+from fairspan.calibration.treatment import (
+    DEFAULT_TREATMENTS,
+    AnyTreatment,
+    Treatment,
+    as_treatments,
+    require_use_of_fit,
+)
 from fairspan.design.design import Design
 from fairspan.errors import TaskError, require_list, require_whole
 from fairspan.retrieval.indexes import INDEXES
@@ -19,6 +25,23 @@ from fairspan.retrieval.pages import PageQueries
 PAGES = "pages"
 DOCUMENTS_ONLY = "+sides=document"
 NO_GRID = "a grid of temperatures needs one below 1, as in [[temperature_grid=1,0.9,0.8]]."
+# Options that only one kind of task has, with their defaults.
+_OF_COLLECTIONS: dict[str, Any] = {"documents": None, "language": None, "unit": "article", "split": "test"}
+_OF_PAGES: dict[str, Any] = {
+    "corpus": "sample",
+    "mixed": (),
+    "partial": False,
+    "size": 4,
+    "sets": 100,
+    "opening": None,
+    "min_tokens": None,
+    "max_tokens": None,
+    "query": "held-out",
+    "query_tokens": 60,
+    "query_language": None,
+    "editions": None,
+    "distractors": 0,
+}
 DEFAULT_METRICS = ("ndcg@10", "mrr", "recall@1", "recall@10")
 
 
@@ -64,6 +87,8 @@ class EvaluationSpec:
             if value is not None and not (name == "mixed" and isinstance(value, str)):
                 require_list(name, value, example, TaskError)
                 object.__setattr__(self, name, tuple(value))
+        require_use_of_fit(self.fit_corpus, self.treatments)
+        self._refuse_idle()
         _require_some("indexes", self.indexes, tuple(INDEXES))
         _require_some("metrics", self.metrics)
         for metric in self.metrics:
@@ -81,6 +106,21 @@ class EvaluationSpec:
                     f"the first treatment, {first.name}, has a temperature or a side of its own, so no grid of "
                     "temperatures can be set on it: put another one first, such as none."
                 )
+
+    def _refuse_idle(self) -> None:
+        """What was changed and would do nothing for this kind of task is a mistake."""
+        queries, design = self.queries, self.design
+        if self.task == PAGES:
+            why, plain = "pages are built from a corpus", _OF_COLLECTIONS
+            given: tuple[Any, ...] = (self.documents, self.language, self.unit, self.split)
+        else:
+            why, plain = f"{self.task} brings its own documents and queries", _OF_PAGES
+            given = (self.corpus, self.mixed, self.partial, *design.sizes, design.sets, design.opening)
+            given += (design.min_tokens, design.max_tokens, queries.kind, queries.tokens, queries.language)
+            given += (queries.editions, queries.distractors)
+        for (option, value), own in zip(plain.items(), given, strict=True):
+            if own != value:
+                raise TaskError(f"{why}, so [[{option}]] would do nothing: omit it.")
 
     @property
     def grid(self) -> tuple[Treatment, ...]:
