@@ -28,7 +28,14 @@ from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
-from fairspan.errors import CalibrationError, CorpusError, FairspanError, StatisticsError, UnsupportedModel
+from fairspan.errors import (
+    CalibrationError,
+    CorpusError,
+    DesignError,
+    FairspanError,
+    StatisticsError,
+    UnsupportedModel,
+)
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.last_two import last_two
 from fairspan.model.whitening import Whitening, fit_whitening, whiten
