@@ -294,6 +294,8 @@ def test_a_mistake_is_one_line_and_exit_code_two(
             ["--sets", "5"],
             "beir:nowhere brings its own documents and queries, so --sets would do nothing",
         ),
+        ("beir:nowhere", ["--language", "en"], "a BEIR folder has everything in one place, so --language would do"),
+        ("beir:nowhere", ["--languages", "en"], "so --languages would do nothing: omit it, or choose one with --l"),
         ("pages", ["--split", "dev"], "pages are built from a corpus, so --split would do nothing: omit it"),
         ("pages", ["--fit-corpus", "sample"], "no treatment is fitted, so --fit-corpus would do nothing"),
         ("beir:nowhere", [], "there is no folder 'nowhere'"),

@@ -142,6 +142,7 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
         (["AUDIT", "--figures", "f", "--figure-formats", "gif"], "gif"),
         (["AUDIT", "--tables", "t", "--table-formats", ","], "--table-formats takes at least one format"),
         (["AUDIT", "--figures", "f", "--figure-formats", ","], "--figure-formats takes at least one format"),
+        (["AUDIT", "--table-formats", "md"], "--table-formats would do nothing without --tables"),
         (["nowhere"], "nowhere is not the folder of a run: it has no run.json"),
         (["AUDIT", "nowhere"], "nowhere is not the folder of a run"),
     ],

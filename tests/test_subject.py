@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
 from fairspan.runs.progress import Silent, TqdmProgress, as_progress
 from fairspan.runs.subject import Subject, open_subject
+from fairspan.runs.windows import limit_note
 from tests.tiny import tiny_model
 
 Make = Callable[..., SentenceTransformer]
@@ -227,3 +229,15 @@ def test_every_option_is_a_keyword(verb: str) -> None:
     assert {"window", "device", "dtype", "trust_remote_code", "batch_tokens"} <= options
     documented = str(getattr(fairspan, verb).__doc__)
     assert all(name in documented for name in keywords)
+
+
+def test_texts_beyond_the_limit_that_a_model_comes_with(tmp_path: Path) -> None:
+    """It was set to 40 of its 600 tokens, and is read further here: a note counts the longer texts."""
+    tiny_model(tmp_path / "weights").save_pretrained(str(tmp_path / "model"))
+    file = next((tmp_path / "model").rglob("sentence_bert_config.json"))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "max_seq_length": 40}))
+    within, beyond = (open_subject(str(tmp_path / "model"), loading=Loading(window=n)) for n in (40, 300))
+    assert limit_note(within, [10, 40]) == []
+    (note,) = limit_note(beyond, [10, 41, 300])
+    assert "comes with a limit of 40 tokens, and 2 of 3 documents are longer" in note
+    assert limit_note(open_subject(beyond.model), [300]) == [], "of an object nobody knows what it came with"

@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from fairspan.cli.options import option, print_json, words
-from fairspan.errors import LogError
+from fairspan.errors import DesignError, LogError
+
+_TABLES = "md,tex,csv"
 
 
 def report(
@@ -16,7 +18,7 @@ def report(
     figures: Path | None = option("Folder to write all figures of the runs to."),
     figure_formats: str = option("Formats of the figures: svg, png, pdf.", default="svg"),
     tables: Path | None = option("Folder to write all tables of the runs to."),
-    table_formats: str = option("Formats of the tables: md, tex, csv.", default="md,tex,csv"),
+    table_formats: str = option("Formats of the tables: md, tex, csv.", default=_TABLES),
     as_json: bool = option("Print the names of the written files as JSON.", "--json", default=False),
 ) -> None:
     """Write one HTML page about runs: verdicts, charts before and after, tables, methods and the raw rows.
@@ -40,6 +42,13 @@ def report(
     from fairspan.studies.logs import read_log, save_page
 
     figure_kinds, table_kinds = _formats("figure_formats", figure_formats), _formats("table_formats", table_formats)
+    idle = {
+        "figure": figures is None and figure_formats != "svg",
+        "table": tables is None and table_formats != _TABLES,
+    }
+    for name in idle:
+        if idle[name]:
+            raise DesignError(f"[[{name}_formats]] would do nothing without [[{name}s]]: name a folder there.")
     if out is not None:
         require_page(out)
     if figures is not None:

@@ -19,6 +19,11 @@ def load_model(name: str | None = None, loading: Loading | None = None) -> Sente
     Args:
         name: None for all-MiniLM-L6-v2 from its PyPI package, which needs no network, at all its 512 positions.
     """
+    return load_with_limit(name, loading)[0]
+
+
+def load_with_limit(name: str | None, loading: Loading | None) -> tuple[SentenceTransformer, int | None]:
+    """The same, and how many tokens the model is set to read by whoever made it."""
     loading, source = loading or Loading(), find_model(name)
     try:
         on_cpu = str(loading.device or get_device_name()).startswith("cpu")
@@ -34,7 +39,7 @@ def load_model(name: str | None = None, loading: Loading | None = None) -> Sente
         raise
     except Exception as error:
         raise not_loaded(name or DEFAULT_MODEL, error) from None
-    window = loading.window or source.window
+    limit, window = model.max_seq_length, loading.window or source.window
     if window is not None:
         model.max_seq_length = window
-    return model
+    return model, limit

@@ -18,7 +18,7 @@ from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_o
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.last_two import last_two
-from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
+from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
 from fairspan.model.pooling import poolings_in
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.whitening import refuse_truncated
@@ -43,6 +43,7 @@ class Subject:
         asked: the window that was asked for; None for the model's own.
         treatments: those of the study; the window of `counters` is the longest that any of them has.
         whole: whether every treatment has to read texts whole; the window is then the shortest.
+        limit: how many tokens the model is set to read by whoever made it, if it was loaded here.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Subject:
     asked: int | None = None
     treatments: tuple[Treatment, ...] = ()
     whole: bool = False
+    limit: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -215,11 +217,11 @@ def open_subject(
     progress: Progress | None = None,
 ) -> Subject:
     """The model under study, under the `name` that logs show; by default the name that it was loaded by."""
-    asked = None if loading is None else loading.window
+    asked, limit = None if loading is None else loading.window, None
     if model is None or isinstance(model, str):
         name = name or model or DEFAULT_MODEL
         (progress or Silent()).stage(f"loading {model or DEFAULT_MODEL}")
-        model = load_model(model, loading)
+        model, limit = load_with_limit(model, loading)
     elif loading not in (None, Loading()):
         changed = next(one.name for one in fields(Loading) if getattr(loading, one.name) != one.default)
         raise DesignError(f"[[{changed}]] is for a model that is given by its name: set it on the model instead.")
@@ -231,7 +233,7 @@ def open_subject(
             )
         return Subject(name or kind, model, {"document": "", "query": ""})
     prompts = {"document": prompt_of(model, "document"), "query": prompt_of(model, "query")}
-    return Subject(name or _name_of(model), model, prompts, asked)
+    return Subject(name or _name_of(model), model, prompts, asked, limit=limit)
 
 
 def _name_of(model: SentenceTransformer) -> str:

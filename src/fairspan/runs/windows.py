@@ -51,6 +51,18 @@ def window_notes(records: Sequence[Record], unit: str, more: Mapping[str, str] |
     return [f"{', '.join(names)}: {words}" for words, names in said.items()]
 
 
+def limit_note(subject: Subject, lengths: Sequence[int], texts: str = "documents") -> list[str]:
+    """That texts are longer than what the model is set to read by whoever made it, though it can read them."""
+    longer = 0 if subject.limit is None else sum(length > subject.limit for length in lengths)
+    if not longer:
+        return []
+    note = (
+        f"{subject.name} comes with a limit of {subject.limit:,} tokens, and {longer:,} of {len(lengths):,} {texts} "
+        "are longer: reading beyond the limit may itself explain differences between positions or lengths"
+    )
+    return [note]
+
+
 def cut_words(record: Record, unit: str) -> str:
     """Such as "40 of 160 documents were cut at 512 tokens"; empty if none was."""
     return f"{_counted(record)} at {record['window']:,} {unit}" if record["cut"] else ""

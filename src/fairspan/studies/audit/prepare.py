@@ -13,7 +13,7 @@ from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.runner import run_name
 from fairspan.runs.subject import Subject
-from fairspan.runs.windows import window_notes, windows_of
+from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.audit.spec import AuditSpec
 from fairspan.studies.audit.unseen import position_words, unseen_positions
 
@@ -62,6 +62,7 @@ class Prepared:
                 *self.corpus.notes,
                 *documents.notes,
                 *window_notes(windows, self.subject.counter.unit, positions),
+                *limit_note(self.subject, joined),
             ],
         }
 

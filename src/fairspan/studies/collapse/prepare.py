@@ -15,6 +15,7 @@ from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.runner import run_name
 from fairspan.runs.subject import Subject
+from fairspan.runs.windows import limit_note
 from fairspan.studies.collapse.classification import read_labelled
 from fairspan.studies.collapse.reading import read_corpus
 from fairspan.studies.collapse.spec import CollapseSpec
@@ -75,6 +76,7 @@ class PreparedCollapse:
             "notes": [
                 *corpus.notes,
                 *cuts.notes,
+                *limit_note(self.subject, [text.tokens for text in cuts.texts], "texts"),
                 *(f"labelled: {note}" for note in (self.labelled.cuts.notes if self.labelled else ())),
             ],
         }

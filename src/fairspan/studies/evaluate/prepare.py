@@ -14,7 +14,7 @@ from fairspan.retrieval.task import Passage, RetrievalTask
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.subject import Subject
-from fairspan.runs.windows import window_notes, windows_of
+from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.reading import read_collection, read_pages
 from fairspan.studies.evaluate.spec import PAGES, EvaluationSpec
 
@@ -35,7 +35,8 @@ class PreparedEvaluation:
     @property
     def header(self) -> dict[str, Any]:
         tasks = [one.task for one in self.tasks]
-        windows = windows_of(self.subject, self.spec.measured, self._lengths())
+        lengths = self._lengths()
+        windows = windows_of(self.subject, self.spec.measured, lengths)
         return {
             "verb": "evaluate",
             "task": {
@@ -54,6 +55,7 @@ class PreparedEvaluation:
             "notes": [
                 *dict.fromkeys(note for task in tasks for note in task.notes),
                 *window_notes(windows, self.subject.counter.unit),
+                *limit_note(self.subject, lengths["documents"]),
             ],
         }
 

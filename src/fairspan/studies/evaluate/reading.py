@@ -22,7 +22,7 @@ def read_pages(spec: EvaluationSpec) -> tuple[tuple[LanguagePlan, ...], Corpus]:
 def read_collection(spec: EvaluationSpec) -> RetrievalTask:
     """A collection of documents and queries."""
     if spec.task.startswith(BEIR):
-        return read_beir(spec.task.removeprefix(BEIR), split=spec.split)
+        return _read_beir(spec, spec.task.removeprefix(BEIR))
     path = Path(spec.task).expanduser()
     if not path.exists():
         raise TaskError(
@@ -30,6 +30,15 @@ def read_collection(spec: EvaluationSpec) -> RetrievalTask:
             "'mteb:NAME'."
         )
     if (path / "qrels").is_dir():
-        return read_beir(path, split=spec.split)
+        return _read_beir(spec, path)
+    if spec.split != "test":
+        raise TaskError(f"{path.name} is not in BEIR's layout, so [[split]] would do nothing: omit it.")
     documents = None if spec.documents is None else Path(spec.documents)
     return read_evidence(path, language=spec.language, documents=documents, unit=spec.unit)
+
+
+def _read_beir(spec: EvaluationSpec, folder: Path | str) -> RetrievalTask:
+    for option, plain in (("documents", None), ("language", None), ("unit", "article")):
+        if getattr(spec, option) != plain:
+            raise TaskError(f"a BEIR folder has everything in one place, so [[{option}]] would do nothing: omit it.")
+    return read_beir(folder, split=spec.split)

@@ -121,6 +121,8 @@ class EvaluationSpec:
         for (option, value), own in zip(plain.items(), given, strict=True):
             if own != value:
                 raise TaskError(f"{why}, so [[{option}]] would do nothing: omit it.")
+        if self.task != PAGES and self.languages is not None and self.fit_corpus is None:
+            raise TaskError(f"{why}, so [[languages]] would do nothing: omit it, or choose one with [[language]].")
 
     @property
     def grid(self) -> tuple[Treatment, ...]:

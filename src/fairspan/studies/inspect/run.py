@@ -21,6 +21,7 @@ from fairspan.model.segments import SegmentedText
 from fairspan.runs.bases import Embed, Treated, embed_through
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import AnyModel, Subject, open_subject
+from fairspan.runs.windows import limit_note
 from fairspan.stats.cosines import representation, retention
 from fairspan.studies.inspect.inspection import Inspection, Reading
 from fairspan.studies.inspect.lens import AnyDocument, Lens, Span, focus
@@ -95,7 +96,7 @@ def inspect(
         length=lens.length,
         unit=lens.counter.unit,
         prompt=subject.prompts["document"],
-        notes=notes,
+        notes=(*notes, *limit_note(subject, [lens.length])),
     )
 
 
