@@ -38,8 +38,9 @@ test: lint  ## lint, types and every test that is not slow
 test-all: test  ## the same, and then the slow tests
 	$(PYTEST) -m slow
 
-docs: $(STAMP)  ## regenerate docs/cli.md
+docs: $(STAMP)  ## regenerate docs/cli.md and docs/schema.json
 	$(BIN)/typer fairspan.cli utils docs --name fairspan --output docs/cli.md
+	$(BIN)/python -m tests.output_schema
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
