@@ -459,7 +459,7 @@ def test_attention_alone_has_a_page(tmp_path: Path) -> None:
         plans=[("en", "en")],
     )
     page = page_of(tmp_path, log)
-    assert page.switch(0) == (["0", "1", "all"], ["0"])
+    assert page.switch(0) == (["0", "1", "all"], ["all"])
     assert {series["number"] for chart in page.charts for series in chart["series"]} == {0, 1}
     assert 'class="verdict ' not in page.source
     both = page_of(tmp_path, log, audited(tmp_path / "other", run="m-2"))
@@ -639,12 +639,12 @@ def test_nobody_learns_where_things_lie(tmp_path: Path) -> None:
     model = {"model": {"name": f"{home}/models/bge-m3", "fingerprint": "f"}}
     named = {**model, "notes": [f"{home}/texts/mine has 3 empty texts"]}
     found = [
-        audited(
-            tmp_path / "a", run="r-1", spec={"corpus": f"{home}/texts/mine", "fit_corpus": f"{home}/fit"}, **named
-        ),
+        audited(tmp_path / "a", run="r-1", spec={"corpus": f"{home}/texts/mine"}, **named),
         searched(tmp_path / "e", run="r-2", **{**model, "notes": [f"{home}/nq has 3 empty texts"]}),
         studied(tmp_path / "c", run="r-3", corpus={"name": f"{home}/texts/mine", "languages": ["en"]}, **named),
     ]
+    fitted = {**found[0].spec, "fit_corpus": f"{home}/fit"}
+    found[0] = replace(found[0], header={**found[0].header, "spec": fitted})
     task = {**found[1].header["task"], "source": f"beir:{home}/nq", "names": [f"{home}/nq"]}
     spec = {**found[1].spec, "task": f"beir:{home}/nq"}
     found[1] = replace(found[1], header={**found[1].header, "task": task, "spec": spec})
@@ -667,13 +667,13 @@ def test_nobody_learns_where_things_lie(tmp_path: Path) -> None:
 
 
 def test_several_runs_open_side_by_side(tmp_path: Path) -> None:
-    """Series of both on one axis with all arms shown, and each run on its own below, with its first treatment."""
+    """Series of both on one axis with all arms shown, and each run on its own below."""
     one, two = (audited(tmp_path / run, run=run) for run in ("m-1111aaaa", "m-2222bbbb"))
     page = page_of(tmp_path, one, two)
     labels = ["m: audit (1111aaaa)", "m: audit (2222bbbb)"]
     assert page.menu == ["All runs", *labels]
     assert page.switch(0) == (["0", "1", "2", "3", "4", "5", "all"], ["all"])
-    assert page.switch(1) == page.switch(2) == (["0", "1", "2", "all"], ["0"])
+    assert page.switch(1) == page.switch(2) == (["0", "1", "2", "all"], ["all"])
     first, *others = page.charts
     assert [series["name"] for series in first["series"]] == [
         f"{run}: {name}" for run in labels for name in TREATMENTS

@@ -53,13 +53,13 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The models that are loaded from now on."""
     from fairspan.runs import subject
 
-    found, plain = list[str](), subject.load_model
+    found, plain = list[str](), subject.load_with_limit
 
-    def load(name: str | None, loading: Any) -> SentenceTransformer:
+    def load(name: str | None, loading: Any) -> tuple[SentenceTransformer, int | None]:
         found.append(str(name))
         return plain(name, loading)
 
-    monkeypatch.setattr(subject, "load_model", load)
+    monkeypatch.setattr(subject, "load_with_limit", load)
     return found
 
 

@@ -9,6 +9,9 @@ from fairspan.errors import LogError
 from fairspan.report.chart import Chart, HeatMap
 from fairspan.report.table import Table, Tone
 
+FEW_BARS = 4
+"""Bars that can stand side by side at one place of a chart and still be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -56,7 +59,7 @@ class View:
         remarks: sentences that belong below the cards.
         notes: what a reader should know before reading the numbers.
         switch: the treatments that a page can switch between, the baseline first.
-        all_first: whether a page opens with all of them side by side, as lines can be.
+        all_first: whether a page opens with all of them side by side, as lines and a few bars can be.
         methods: how it was measured, one paragraph each.
     """
 

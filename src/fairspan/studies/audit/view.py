@@ -7,7 +7,7 @@ import polars as pl
 
 from fairspan.report.table import Table
 from fairspan.report.text import model_name, number, with_bounds
-from fairspan.report.view import Card, Section, View
+from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.charts import Shown, attention_section, profile_section, switch_of
@@ -73,6 +73,7 @@ def view_of(log: RunLog) -> View:
         remarks=tuple(_joint_sentences(frames)),
         notes=tuple(summary.notes),
         switch=switch_of([shown]),
+        all_first=len(switch_of([shown])) <= FEW_BARS,
         methods=METHODS,
     )
 

@@ -57,6 +57,8 @@ class LengthSummary:
         """The geometric mean of the tokens that the texts of each length have."""
         own = self.log.rows.filter(measure="cosine", treatment=self.baseline)
         parts, tokens = own["part"].cast(pl.Int64).to_numpy(), own["tokens"].to_numpy()
+        if missing := [n for n in self.lengths if n not in parts]:
+            raise LookupError(f"there are no texts of length {missing[0]}")
         return {n: float(2 ** np.log2(np.maximum(tokens[parts == n], 1)).mean()) for n in self.lengths}
 
     def name(self, length: int) -> str:

@@ -39,6 +39,8 @@ def read_collection(spec: EvaluationSpec) -> RetrievalTask:
 
 def _read_beir(spec: EvaluationSpec, folder: Path | str) -> RetrievalTask:
     for option, plain in (("documents", None), ("language", None), ("unit", "article")):
-        if getattr(spec, option) != plain:
+        # A corpus to fit on is read in this language.
+        fitted = option == "language" and spec.fit_corpus is not None
+        if getattr(spec, option) != plain and not fitted:
             raise TaskError(f"a BEIR folder has everything in one place, so [[{option}]] would do nothing: omit it.")
     return read_beir(folder, split=spec.split)

@@ -1,7 +1,7 @@
 """What an evaluation shows: advice first, then quality by position, overall, by index and by length."""
 
 from fairspan.report.text import model_name, with_bounds
-from fairspan.report.view import Card, Section, View
+from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate import charts, tables
 from fairspan.studies.evaluate.findings import Findings, findings_of
@@ -40,6 +40,7 @@ def view_of(log: RunLog, *, lengths: bool = False) -> View:
         picture="temperature-grid" if found.grid else shown[0].charts[0].name,
         notes=tuple(log.notes),
         switch=tuple(str(arm) for arm in found.summary.arms),
+        all_first=len(found.summary.arms) <= FEW_BARS,
         methods=(SEARCH, TESTS, ADVICE),
     )
 
