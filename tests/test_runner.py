@@ -20,6 +20,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.errors import DesignError, EncodingError, FairspanError, LogError, StoreError
+from fairspan.runs.folder import locked
 from fairspan.runs.log import FORMAT
 from fairspan.studies.logs import read_log
 from tests.commands import Commands, Ended, assert_sound, files_in, header_of, stored, wait_for
@@ -772,3 +773,14 @@ def test_fresh_and_killed_the_finished_log_is_there(shell: Shell, tmp_path: Path
         assert (log.status, log.newer != "") == ("complete", True)
         assert_same_bits(log.rows, shell.expected.rows)
     shell.goes_on(fresh=True, store=store)
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run goes on, and says that nothing keeps others out."""
+
+    def refuse(self: Any) -> None:
+        raise NotImplementedError("FileSystem does not appear to support flock")
+
+    monkeypatch.setattr("filelock.FileLock._acquire", refuse)
+    with pytest.warns(UserWarning, match="has no locks"), locked(tmp_path / "run"):
+        assert (tmp_path / "run").is_dir()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import polars as pl
 from filelock import FileLock, Timeout
@@ -83,6 +84,8 @@ def locked(folder: Path) -> Iterator[None]:
                 f"another process is writing {folder}{_who(folder)}: wait until it has finished, or choose another "
                 "folder with [[out=]]."
             ) from None
+        except NotImplementedError:
+            warn(f"the file system of {folder} has no locks: let no other process write this folder.", stacklevel=2)
     try:
         yield
     finally:
