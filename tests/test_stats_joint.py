@@ -165,14 +165,17 @@ def test_lengths_that_hardly_vary_have_no_slope(rows: dict[str, np.ndarray]) -> 
     assert without.mean((2, "fr")).estimate == pytest.approx(rows["values"][cell].mean())
 
 
+COMPANIES = ("", "alone", "not alone")
+
+
 def test_company_is_kept_apart() -> None:
     """English leads in German and the reverse: a language at 1 is alone in its document, and later it is not.
 
     So positions are not compared over both, and languages are, at the same position.
     """
     rows = plan_rows(np.random.default_rng(1), [("en", "de"), ("de", "en")], sets=12)
-    alone = np.where(rows["positions"] == 1, "alone", "not alone")
-    model = joint_model(**rows, companies=alone)
+    alone = np.where(rows["positions"] == 1, 1, 2)
+    model = joint_model(**rows, companies=(alone, COMPANIES))
     assert model.missing == ()
     with pytest.raises(StatisticsError, match=r"in the same company \(alone at 1; not alone at 2, 3\)"):
         model.position_effect()
@@ -182,16 +185,16 @@ def test_company_is_kept_apart() -> None:
     np.testing.assert_allclose(spoken.contrasts.estimate, plain.language_effect().contrasts.estimate, rtol=1e-9)
     beside = plan_rows(np.random.default_rng(1), [("en", "de"), ("de", "en"), ("en", "en")], sets=12)
     same = np.arange(len(beside["positions"])) % 27 >= 18
-    company = np.where(same, "", np.where(beside["positions"] == 1, "alone", "not alone"))
-    assert joint_model(**beside, companies=company).position_effect().over == ((("en", ""),),) * 2
+    company = np.where(same, 0, np.where(beside["positions"] == 1, 1, 2))
+    assert joint_model(**beside, companies=(company, COMPANIES)).position_effect().over == ((("en", ""),),) * 2
 
 
 def test_a_language_that_is_never_beside_the_first_is_named() -> None:
     """French leads English documents, German and English are alone: German against English is known all the same."""
     rows = plan_rows(np.random.default_rng(1), [("de", "de"), ("en", "en"), ("fr", "en")], sets=12)
     mixed = np.arange(len(rows["positions"])) % 27 >= 18
-    company = np.where(mixed, np.where(rows["positions"] == 1, "alone", "not alone"), "")
-    found = joint_model(**rows, companies=company).language_effect()
+    company = np.where(mixed, np.where(rows["positions"] == 1, 1, 2), 0)
+    found = joint_model(**rows, companies=(company, COMPANIES)).language_effect()
     assert (found.names, found.refused) == (("en",), ("fr",))
     assert found.over == (((1, ""), (2, ""), (3, "")),)
     alone = joint_model(**{name: column[~mixed] for name, column in rows.items()}).language_effect()

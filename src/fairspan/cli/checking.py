@@ -88,4 +88,4 @@ def _require_place(target: Path, folder: Path) -> None:
     if not there.is_dir():
         raise LogError(f"{target} cannot be written: {'it' if there == target else there} is not a folder.")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise LogError(f"{target} cannot be written: no permission to write into {there}.")
+        raise LogError(f"{target} cannot be written: no permission to write into {there}: choose another place.")

@@ -170,7 +170,7 @@ def joint_model(
     tokens: ArrayLike | None = None,
     segments: ArrayLike | None = None,
     *,
-    companies: ArrayLike | None = None,
+    companies: tuple[ArrayLike, Sequence[str]] | None = None,
     inference: str = "auto",
     level: float = 0.95,
     rng: np.random.Generator | None = None,
@@ -179,11 +179,13 @@ def joint_model(
     """Fit value ~ position × language × company + log(tokens), clustered by set.
 
     `tokens` are the segments' lengths. Where they hardly vary inside the cells, the model has no slope and says why.
-    `segments`, `inference`, `rng` and `draws` are those of `position_effects`.
+    `companies` are numbers and what each of them is called. `segments`, `inference`, `rng` and `draws` are those of
+    `position_effects`.
     """
     column, (numbers, count), groups = as_values(values), as_positions(positions), group(sets)
     spoken = np.asarray(languages).astype(str)
-    company = np.full(len(spoken), "") if companies is None else np.asarray(companies).astype(str)
+    company, company_names = (np.zeros(len(spoken), np.int8), [""]) if companies is None else companies
+    company = np.asarray(company)
     others = None if segments is None else group(segments)
     require_same_length(
         values=len(column),
@@ -195,7 +197,8 @@ def joint_model(
     names, codes = np.unique(spoken, return_inverse=True)
     kinds, kind = np.unique(company, return_inverse=True)
     occupied, columns = np.unique(((numbers - 1) * len(names) + codes) * len(kinds) + kind, return_inverse=True)
-    labels = [(p, str(name), str(one)) for p in range(1, count + 1) for name in names for one in kinds]
+    found = [company_names[int(one)] for one in kinds]
+    labels = [(p, str(name), one) for p in range(1, count + 1) for name in names for one in found]
     cells = tuple(labels[code] for code in occupied)
     logs, no_slope = _log_lengths(tokens, columns, spoken)
     known = [others, None if logs is None else group(logs)]

@@ -21,13 +21,17 @@ PLAN = (
 
 COMPANY = (
     pl.when(pl.col("lead") == pl.col("later"))
-    .then(pl.lit(""))
+    .then(0)
     .when((pl.col("position") == 1) | (pl.col("n") == 2))
-    .then(pl.lit("alone in its language"))
-    .otherwise(pl.lit("not alone"))
+    .then(1)
+    .otherwise(2)
+    .cast(pl.Int8)
     .alias("company")
 )
-"""How each row's segment stands in its document: empty if that is in one language."""
+"""How each row's segment stands in its document, a number that `COMPANIES` names."""
+
+COMPANIES = ("", "alone in its language", "not alone")
+"""Empty where a document is in one language."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from fairspan.stats.effects import SecondaryEffects, secondary_effects
 from fairspan.stats.equivalence import Verdict, verdicts
 from fairspan.stats.joint import JointModel, joint_model
 from fairspan.stats.positions import PositionEffects, position_effects
-from fairspan.studies.audit.family import COMPANY, FAMILY, Family, with_codes
+from fairspan.studies.audit.family import COMPANIES, COMPANY, FAMILY, Family, with_codes
 from fairspan.studies.audit.words import POSITION_MEASURES
 
 _WORST = ("biased", "inconclusive", "fair")
@@ -258,7 +258,7 @@ def _joint(rows: pl.DataFrame, group: tuple[str, str, int], inference: str, seed
     value, position, language, sets, tokens = (
         part[name].to_numpy() for name in ("value", "position", "language", "set", "tokens")
     )
-    segments, company = part["segment"].to_numpy(), part.select(COMPANY).to_series().to_numpy()
+    segments, company = part["segment"].to_numpy(), (part.select(COMPANY).to_series().to_numpy(), COMPANIES)
     rng = np.random.default_rng(seed)
     try:
         model = joint_model(
