@@ -755,7 +755,9 @@ def test_two_processes_on_one_folder(shell: Shell) -> None:
     """The second is refused, names the first and changes nothing, though its own store would fail."""
     first = shell.start(before=_SLOWLY)
     wait_for(shell.store, 5)
+    first.signal(signal.SIGSTOP)
     shell.start(store=shell.place).wait().failed_in_one_line("another process is writing", f"(process {first.pid}, ")
+    first.signal(signal.SIGCONT)
     assert header_of(shell.run)["status"] == "running"
     ended = first.wait()
     assert ended.code == 0, ended.stderr
