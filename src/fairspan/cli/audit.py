@@ -158,8 +158,6 @@ def _run_one(
     planned: PlannedAudit, settings: dict[str, Any], picture: Path | None, dry_run: bool, as_json: bool
 ) -> RunLog | dict[str, Any]:
     """The log, or the forecast."""
-    from rich.console import Console
-
     from fairspan.cli.checking import check_audit, check_model
     from fairspan.cli.showing import say_loading
     from fairspan.model.source import Loading
@@ -187,28 +185,21 @@ def _run_one(
         progress.stage("timing a few documents")
         found = forecast(prepared)
         if not as_json:
-            _print_forecast(Console(), found)
+            _print_forecast(found)
         return {"model": subject.name, **found.to_dict()}
     return _shown(run(prepared, options), picture=picture, as_json=as_json)
 
 
-def _print_forecast(console: Any, found: Forecast) -> None:
-    from rich.table import Table
-
+def _print_forecast(found: Forecast) -> None:
+    from fairspan.cli.showing import print_forecast
     from fairspan.report.text import duration
 
-    table = Table()
-    for name in ("n", "languages", "sets", "documents", "tokens"):
-        table.add_column(name, justify="left" if name == "languages" else "right")
-    for family in found.families:
-        table.add_row(str(family.n), family.plan, str(family.sets), f"{family.documents:,}", f"{family.tokens:,}")
-    console.print(table)
-    for note in found.notes:
-        console.print(f"note: {note}", style="yellow", soft_wrap=True)
-    console.print(
+    print_forecast(
+        ("n", "languages", "sets", "documents", "tokens"),
+        [(str(one.n), one.plan, str(one.sets), f"{one.documents:,}", f"{one.tokens:,}") for one in found.families],
+        found.notes,
         f"{found.treatments} treatments × ({found.documents:,} documents + {found.segments:,} segments alone) = "
-        f"{found.tokens:,} tokens, about {duration(found.seconds)} on this machine",
-        soft_wrap=True,
+        f"{found.tokens:,} tokens, about {duration(found.seconds)}",
     )
 
 

@@ -14,7 +14,6 @@ from fairspan.cli.options import (
     ModelName,
     Prompt,
     RunningOptions,
-    fields_of_study,
     option,
     pick,
     print_json,
@@ -79,7 +78,7 @@ def collapse(
     """
     from fairspan.cli.checking import check_collapse, check_model
     from fairspan.cli.showing import running, say_loading, show
-    from fairspan.runs.request import known_run
+    from fairspan.runs.request import fields_of_study, known_run
     from fairspan.studies.collapse.spec import make_collapse
     from fairspan.studies.collapse.view import view_of
 
@@ -102,6 +101,7 @@ def collapse(
 def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> None:
     """Cut the texts and time the treatments on a few of them."""
     from fairspan.model.source import Loading
+    from fairspan.runs.request import fields_of_study
     from fairspan.runs.subject import open_subject
     from fairspan.studies.collapse.forecast import forecast
     from fairspan.studies.collapse.prepare import prepare_collapse
@@ -119,21 +119,13 @@ def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> No
 
 
 def _print_forecast(found: Forecast, unit: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+    from fairspan.cli.showing import print_forecast
     from fairspan.report.text import duration
 
-    console, table = Console(), Table()
-    for name in ("treatment", f"{unit} to embed", "time"):
-        table.add_column(name, justify="left" if name == "treatment" else "right")
-    for arm in found.arms:
-        table.add_row(arm.treatment, f"{arm.tokens:,}", duration(arm.seconds))
-    console.print(table)
-    for note in found.notes:
-        console.print(f"note: {note}", style="yellow", soft_wrap=True)
-    console.print(
+    print_forecast(
+        ("treatment", f"{unit} to embed", "time"),
+        [(arm.treatment, f"{arm.tokens:,}", duration(arm.seconds)) for arm in found.arms],
+        found.notes,
         f"{found.texts:,} texts of up to {found.lengths[-1]:,} {unit} × {len(found.arms)} treatments = "
-        f"{found.tokens:,} {unit}, about {duration(found.seconds)} on this machine",
-        soft_wrap=True,
+        f"{found.tokens:,} {unit}, about {duration(found.seconds)}",
     )

@@ -14,7 +14,6 @@ from fairspan.cli.options import (
     ModelName,
     Prompt,
     RunningOptions,
-    fields_of_study,
     option,
     pick,
     print_json,
@@ -113,7 +112,7 @@ def evaluate(
 
     from fairspan.cli.checking import check_evaluation, check_model
     from fairspan.cli.showing import running, say_loading, show
-    from fairspan.runs.request import known_run
+    from fairspan.runs.request import fields_of_study, known_run
     from fairspan.studies.evaluate.spec import make_evaluation
     from fairspan.studies.evaluate.view import view_of
 
@@ -140,6 +139,7 @@ def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> No
     """Read the task and time the treatments on a few of its texts."""
     from fairspan.errors import TaskError
     from fairspan.model.source import Loading
+    from fairspan.runs.request import fields_of_study
     from fairspan.runs.subject import open_subject
     from fairspan.studies.evaluate.forecast import forecast
     from fairspan.studies.evaluate.prepare import prepare_evaluation
@@ -162,22 +162,16 @@ def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> No
 
 
 def _print_forecast(found: Forecast, unit: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+    from fairspan.cli.showing import print_forecast
     from fairspan.report.text import duration, number
 
-    console, table = Console(), Table()
-    for name in ("treatment", f"{unit} to embed", "time", "window", "documents cut"):
-        table.add_column(name, justify="left" if name == "treatment" else "right")
-    for arm in found.arms:
-        window = number(arm.window, ",d")
-        table.add_row(arm.treatment, f"{arm.tokens:,}", duration(arm.seconds), window, f"{arm.cut:,}")
-    console.print(table)
-    for note in found.notes:
-        console.print(f"note: {note}", style="yellow", soft_wrap=True)
-    console.print(
+    print_forecast(
+        ("treatment", f"{unit} to embed", "time", "window", "documents cut"),
+        [
+            (arm.treatment, f"{arm.tokens:,}", duration(arm.seconds), number(arm.window, ",d"), f"{arm.cut:,}")
+            for arm in found.arms
+        ],
+        found.notes,
         f"{found.queries:,} queries in {found.clusters:,} clusters, {found.documents:,} documents: {found.tokens:,} "
-        f"{unit}, about {duration(found.seconds)} on this machine",
-        soft_wrap=True,
+        f"{unit}, about {duration(found.seconds)}",
     )

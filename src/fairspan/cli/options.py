@@ -131,10 +131,3 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
 def pick(given: dict[str, Any], group: type) -> dict[str, Any]:
     """Those that belong to a group."""
     return {name: given[name] for name in get_type_hints(group) if name in given}
-
-
-def fields_of_study(given: dict[str, Any]) -> dict[str, Any]:
-    """Those that say what is measured, with paths as a spec holds them."""
-    others = {"model", *get_type_hints(LoadingOptions), *get_type_hints(RunningOptions)}
-    own = {name: value for name, value in given.items() if name not in others}
-    return {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}

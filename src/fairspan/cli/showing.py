@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -21,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 from fairspan.cli.checking import require_file
 from fairspan.cli.options import print_json
@@ -54,6 +55,19 @@ def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
 
     write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
     typer.echo(f"picture: {picture}", err=as_json)
+
+
+def print_forecast(heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str], sentence: str) -> None:
+    """What a run would do: a table, the notes, and how long it takes."""
+    console, table = Console(), Table()
+    for name in heads:
+        table.add_column(name, justify="left" if name in ("treatment", "languages") else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for note in notes:
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    console.print(f"{sentence} on this machine", soft_wrap=True)
 
 
 def say_unfinished(logs: Sequence[RunLog]) -> None:

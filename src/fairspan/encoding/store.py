@@ -100,8 +100,8 @@ class Store:
         """The same for a file that may not be written; None if that is not possible either."""
         address = f"{self.path.resolve().as_uri()}?mode=ro"
         log = self.path.with_name(f"{self.path.name}-wal")
-        # SQLite writes a small file beside a store even to read it, unless it is told that nobody else writes. Then
-        # it does not look into the write-ahead log, which has to be empty.
+        # Even to read, SQLite writes a small file beside the store, except with `immutable`. Then it ignores the
+        # write-ahead log, so this one must be empty.
         settled = not log.exists() or log.stat().st_size == 0
         for more in ("", "&immutable=1") if settled else ("",):
             with suppress(sqlite3.Error):

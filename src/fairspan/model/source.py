@@ -152,7 +152,7 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
                 f"{name} could not be loaded: it is neither a folder nor a model on the hub that you may read."
             )
         why = "the hub cannot be reached"
-    # sentence_transformers has a folder of its own if it is told so.
+    # sentence_transformers can have a cache folder of its own.
     cache = options.get("cache_folder") or os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     for one, configuration in product(names, _CONFIGURATIONS):
         file = try_to_load_from_cache(one, configuration, cache_dir=cache, revision=options.get("revision"))

@@ -85,10 +85,14 @@ def known_run(
         return None
     loading = {name: given[name] for name in _OF_MODEL if name in given}
     model = loading.pop("model", None)
-    fields = {name: value for name, value in given.items() if name not in (*_OF_MODEL, *_OF_RUN)}
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in fields.items()}
-    request = request_of(verb, make(**plain), model, **loading)
+    request = request_of(verb, make(**fields_of_study(given)), model, **loading)
     return answer(request, loading.get("name") or model, given.get("out"), show)
+
+
+def fields_of_study(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a verb that say what is measured, with paths as a spec holds them."""
+    own = {name: value for name, value in given.items() if name not in (*_OF_MODEL, *_OF_RUN)}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}
 
 
 def slug(name: str) -> str:

@@ -177,7 +177,7 @@ def _paired_table(
 ) -> Table:
     """Two treatments; each column has the frame's column (or the beginning of an interval's) and its format.
 
-    Of what is told below, the second is of mixed plans.
+    `told` are the notes below the table; the second is for mixed plans only.
     """
     order = ("first_treatment", "second_treatment", "plan", "n")
     frame = _in_order(frame.filter(pl.col("measure") == measure), *order)

@@ -18,7 +18,7 @@ from fairspan.retrieval.search import ranks, search
 from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
-from fairspan.runs.request import request_of
+from fairspan.runs.request import fields_of_study, request_of
 from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
@@ -30,8 +30,6 @@ from fairspan.studies.evaluate.view import view_of
 # Two passes over the same tokens differ by rounding, here with room for half precision.
 _SAME = 1e-4
 # Arguments of `evaluate` that are not fields of the spec.
-_OF_MODEL = ("model", "name", "window", "device", "dtype", "trust_remote_code")
-_OF_RUN = ("out", "store", "batch_tokens", "fresh", "progress")
 
 
 def evaluate(
@@ -127,9 +125,7 @@ def evaluate(
         statistics of it.
     """
     given = dict(locals())
-    shown, folder = as_progress(progress), None if documents is None else str(documents)
-    asked = {field: value for field, value in given.items() if field not in (*_OF_MODEL, *_OF_RUN)}
-    spec = make_evaluation(**{**asked, "documents": folder})
+    shown, spec = as_progress(progress), make_evaluation(**fields_of_study(given))
     loading = Loading(window, device, dtype, trust_remote_code)
     request = request_of("evaluate", spec, model, name=name, **asdict(loading))
     options = RunOptions(out, store, batch_tokens, fresh, shown, request)
