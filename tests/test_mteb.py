@@ -26,10 +26,10 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.errors import MissingExtra, TaskError
 from fairspan.model.build import copy_sharing_weights
+from fairspan.retrieval import mteb_tasks
+from fairspan.retrieval.mteb_tasks import MtebPart, find_task, run_mteb
 from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
-from fairspan.studies.evaluate import mteb_tasks
-from fairspan.studies.evaluate.mteb_tasks import MtebPart, find_task, run_mteb
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import make_evaluation
 from tests.pytrec_eval_stand_in import RelevanceEvaluator, stand_in_if_missing

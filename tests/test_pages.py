@@ -20,7 +20,6 @@ from fairspan.design.plan import LanguagePlan, language_plans
 from fairspan.errors import DesignError, FairspanError, TaskError
 from fairspan.retrieval.pages import PageQueries, build_pages
 from fairspan.retrieval.task import Passage, RetrievalTask
-from fairspan.studies.evaluate.prepare import read_tasks
 from fairspan.studies.evaluate.spec import make_evaluation
 
 LANGUAGES = ("en", "it")
@@ -534,14 +533,14 @@ def test_a_spec_names_it_all(tmp_path: Path) -> None:
     asked = {"query": "title", "query_language": "it", "editions": 2, "distractors": 1, "seed": 6, "sets": 5}
     spec = make_evaluation("pages", corpus=folder, size=3, **asked)
     by_hand = pages(queries=PageQueries("title", language="it", editions=2, distractors=1), seed=6)
-    assert [t.fingerprint for t in read_tasks(spec, Words())] == [t.fingerprint for t in by_hand]
+    assert [t.fingerprint for t in spec.source.read(Words())] == [t.fingerprint for t in by_hand]
 
 
 def test_mixed_plans_of_a_spec(tmp_path: Path) -> None:
     folder = written(tmp_path, make_corpus())
     spec = make_evaluation("pages", corpus=folder, size=3, sets=5, languages=["it"], mixed=["en:it"])
     by_hand = pages(plans=language_plans(["it"], ["en:it"]))
-    found = read_tasks(spec, Words())
+    found = spec.source.read(Words())
     assert [t.fingerprint for t in found] == [t.fingerprint for t in by_hand]
     assert [(t.lead, t.later) for t in found] == [("it", "it")] * 3 + [("en", "it")] * 3
 
@@ -551,7 +550,7 @@ def test_real_text_in_all_languages_of_the_sample() -> None:
     corpus = Corpus.read("sample")
     for language in corpus.languages:
         spec = make_evaluation("pages", languages=[language], size=4, sets=12, editions=1, query_tokens=1000)
-        (task,) = read_tasks(spec, Letters())
+        (task,) = spec.source.read(Letters())
         assert len(task.documents) >= 10
         texts = {page.id: page.text for page in task.documents}
         shares = []

@@ -41,14 +41,13 @@ def check_audit(spec: AuditSpec) -> None:
 
 def check_evaluation(spec: EvaluationSpec) -> None:
     """Read what an evaluation reads, and raise if that fails; tasks of mteb are looked up later."""
-    from fairspan.studies.evaluate.reading import read_collection, read_pages
-    from fairspan.studies.evaluate.spec import PAGES
+    from fairspan.retrieval.source import MTEB, PAGES
 
     languages = spec.fit_languages
     if spec.task == PAGES:
-        languages = languages_of(read_pages(spec)[0])
-    elif not spec.task.startswith("mteb:"):
-        read_collection(spec)
+        languages = languages_of(spec.source.read_pages()[0])
+    elif not spec.task.startswith(MTEB):
+        spec.source.read_collection()
     if spec.fit_corpus is not None:
         Corpus.read(spec.fit_corpus, languages, partial=True)
 

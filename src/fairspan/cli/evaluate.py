@@ -139,11 +139,11 @@ def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> No
     """Read the task and time the treatments on a few of its texts."""
     from fairspan.errors import TaskError
     from fairspan.model.source import Loading
+    from fairspan.retrieval.source import MTEB
     from fairspan.runs.request import fields_of_study
     from fairspan.runs.subject import open_subject
     from fairspan.studies.evaluate.forecast import forecast
     from fairspan.studies.evaluate.prepare import prepare_evaluation
-    from fairspan.studies.evaluate.run_mteb import MTEB
     from fairspan.studies.evaluate.spec import make_evaluation
 
     spec = make_evaluation(**fields_of_study(given))

@@ -49,8 +49,9 @@ class Forecast:
 
 def forecast(prepared: PreparedEvaluation) -> Forecast:
     """Count what a run would embed, and time a small part of it under every treatment."""
-    spec, header, queries = prepared.spec, prepared.header, prepared.queries()
-    plans = {index: prepared.plan(index) for index in spec.indexes}
+    spec, header, searching = prepared.spec, prepared.header, prepared.searching
+    queries = searching.queries()
+    plans = {index: searching.plan(index) for index in spec.indexes}
     windows = {one["treatment"]: one for one in header["windows"] if one["texts"] == "documents"}
     arms, done = [], set[bytes]()
     for treatment in spec.measured:

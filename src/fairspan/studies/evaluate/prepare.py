@@ -1,22 +1,18 @@
 """`PreparedEvaluation`: an evaluation with every query and document at hand and nothing embedded yet."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.encoder import Text, refuse_other_spaces
-from fairspan.errors import TaskError, UnsupportedModel
-from fairspan.retrieval.indexes import IndexPlan, plan_index
-from fairspan.retrieval.measured import MeasuredTask, measure_task
-from fairspan.retrieval.pages import build_pages
-from fairspan.retrieval.task import Passage, RetrievalTask
+from fairspan.errors import TaskError
+from fairspan.retrieval.measured import MeasuredTask
+from fairspan.retrieval.source import PAGES
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
+from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.evaluate.reading import read_collection, read_pages
-from fairspan.studies.evaluate.spec import PAGES, EvaluationSpec
+from fairspan.studies.evaluate.spec import EvaluationSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +25,17 @@ class PreparedEvaluation:
     fit: FitPart
 
     @property
+    def searching(self) -> Searching:
+        return Searching(self.subject, self.tasks, self.spec.metrics, self.spec.chunk_tokens)
+
+    @property
     def decisive(self) -> list[Any]:
         return [one.task.fingerprint for one in self.tasks]
 
     @property
     def header(self) -> dict[str, Any]:
         tasks = [one.task for one in self.tasks]
-        lengths = self._lengths()
+        lengths = self.searching.lengths()
         windows = windows_of(self.subject, self.spec.measured, lengths)
         return {
             "verb": "evaluate",
@@ -47,7 +47,7 @@ class PreparedEvaluation:
                 "queries": sum(len(task.queries) for task in tasks),
                 "documents": len({document.id for task in tasks for document in task.documents}),
                 "positions": "segments" if tasks[0].lead else "fifths" if tasks[0].evidence else None,
-                "clusters": len(self.clusters),
+                "clusters": len(self.searching.clusters),
             },
             "plans": list(dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)),
             "costs": [],
@@ -59,63 +59,20 @@ class PreparedEvaluation:
             ],
         }
 
-    @property
-    def clusters(self) -> dict[str, int]:
-        """A number for every cluster of queries, in order of appearance."""
-        names = dict.fromkeys(query.cluster or query.id for one in self.tasks for query in one.task.queries)
-        return {name: number for number, name in enumerate(names)}
-
-    def queries(self) -> list[Text]:
-        """Every different query."""
-        texts = {query.text: one.query_lengths[query.id] for one in self.tasks for query in one.task.queries}
-        return [Text(text, length) for text, length in texts.items()]
-
-    def _lengths(self) -> dict[str, list[int]]:
-        """Of documents and queries, and how far a document has to be read for a query's evidence to be seen."""
-        documents = {own.id: one.lengths[own.id] for one in self.tasks for own in one.task.documents}
-        added = 1 + self.subject.counter.count_whole([""])[0]
-        return {
-            "documents": list(documents.values()),
-            "queries": [text.length for text in self.queries()],
-            "evidence": [place.offset + added for one in self.tasks for place in one.places.values()],
-        }
-
-    def plan(self, index: str) -> IndexPlan:
-        """What an index has to embed of all documents. Every treatment can read its chunks whole."""
-        documents: dict[str, Passage] = {}
-        lengths: dict[str, int] = {}
-        for one in self.tasks:
-            documents |= {document.id: document for document in one.task.documents}
-            lengths |= one.lengths
-        counter = replace(self.subject, whole=index != "whole").counter
-        return plan_index(index, list(documents.values()), lengths, counter, self.spec.chunk_tokens)
-
 
 def prepare_evaluation(
     subject: Subject, spec: EvaluationSpec, progress: Progress | None = None
 ) -> PreparedEvaluation:
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(spec.prompt, spec.query_prompt).reading(spec.measured)
-    _refuse_similarity(subject, spec)
+    refuse_similarity(subject, spec.indexes)
     beyond = [*(["temperature_grid"] if spec.temperature_grid else []), *filter(_is_late, spec.indexes)]
     on_tokens = [one for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))]
     subject.refuse_unsuited(spec.treatments, on_tokens=on_tokens, beyond=beyond)
     (progress or Silent()).stage("reading the task")
-    documents, queries = subject.counters["document"], subject.counters["query"]
-    read = read_tasks(spec, documents)
-    # Where positions are compared, a document of which only the beginning is read would decide the comparison.
-    too_long = spec.too_long or ("leave-out" if read[0].evidence else "cut")
-    tasks = tuple(measure_task(task, documents, queries, too_long=too_long) for task in read)
+    tasks = measure_tasks(subject, spec.source.read(subject.counter), spec.too_long)
     _refuse_unknown_segments(spec, tasks)
     return PreparedEvaluation(subject, spec, tasks, _fit_part(spec, subject, tasks))
-
-
-def read_tasks(spec: EvaluationSpec, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
-    """The indexes to search: one for each edition of pages, one for any collection."""
-    if spec.task == PAGES:
-        plans, corpus = read_pages(spec)
-        return build_pages(corpus, plans, spec.design, counter, spec.queries)
-    return (read_collection(spec),)
 
 
 def _fit_part(spec: EvaluationSpec, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
@@ -145,16 +102,3 @@ def _refuse_unknown_segments(spec: EvaluationSpec, tasks: Sequence[MeasuredTask]
 
 def _is_late(index: str) -> bool:
     return index.startswith("late")
-
-
-def _refuse_similarity(subject: Subject, spec: EvaluationSpec) -> None:
-    if subject.similarity not in ("cosine", "dot"):
-        raise UnsupportedModel(
-            f"this model compares vectors by {subject.similarity}: only cosine and dot can be searched exactly."
-        )
-    if subject.is_open and any(map(_is_late, spec.indexes)):
-        refuse_other_spaces(subject.model)
-        if subject.similarity != "cosine":
-            raise UnsupportedModel(
-                "late chunks have no length of their own, and this model compares by inner product."
-            )

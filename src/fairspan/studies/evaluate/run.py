@@ -1,20 +1,15 @@
 """`evaluate`: does a treatment help search, at every position of the evidence?"""
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from fairspan.calibration.treatment import AnyTreatment, Treatment
-from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.encoder import Text
 from fairspan.model.loading import Loading
-from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble
-from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.metrics import parse_metric
-from fairspan.retrieval.search import ranks, search
+from fairspan.retrieval.source import MTEB, PAGES
 from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
@@ -22,14 +17,12 @@ from fairspan.runs.request import fields_of_study, request_of
 from fairspan.runs.runner import Run, RunOptions, run_study
 from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
-from fairspan.studies.evaluate.rows import DEPTH, rank_rows, relevant_pairs, search_rows
-from fairspan.studies.evaluate.run_mteb import MTEB, evaluate_mteb
-from fairspan.studies.evaluate.spec import DEFAULT_METRICS, PAGES, make_evaluation
+from fairspan.studies.evaluate.run_mteb import evaluate_mteb
+from fairspan.studies.evaluate.spec import DEFAULT_METRICS, make_evaluation
 from fairspan.studies.evaluate.view import view_of
 
 # Two passes over the same tokens differ by rounding, here with room for half precision.
 _SAME = 1e-4
-# Arguments of `evaluate` that are not fields of the spec.
 
 
 def evaluate(
@@ -144,14 +137,14 @@ class _Search:
 
     def __init__(self, prepared: PreparedEvaluation, run: Run) -> None:
         self.prepared, self.spec, self.run = prepared, prepared.spec, run
-        self.cosine = prepared.subject.similarity == "cosine"
+        self.searching = prepared.searching
         self.treated: dict[str, Treated] = {}
 
     def measure(self) -> None:
         run = self.run
-        queries = self.prepared.queries()
-        plans = {index: self.prepared.plan(index) for index in self.spec.indexes}
-        plans.setdefault("whole", self.prepared.plan("whole"))
+        queries = self.searching.queries()
+        plans = {index: self.searching.plan(index) for index in self.spec.indexes}
+        plans.setdefault("whole", self.searching.plan("whole"))
         measured = self.spec.measured
         tokens = {one.name: sum(plans[index].tokens for index in self.spec.indexes_of(one)) for one in measured}
         fitted = sum(treatment.whitens for treatment in measured) * self.prepared.fit.tokens
@@ -168,7 +161,9 @@ class _Search:
             # Late chunks are read in the same pass as whole documents, which then are there already.
             for index in sorted(self.spec.indexes_of(treatment), key=lambda name: not name.startswith("late")):
                 run.progress.stage(f"{treatment.name}: {index}")
-                self._index_and_search(treated, plans[index])
+                rows, cost = self.searching.index_and_search(run, treated, plans[index])
+                run.header["costs"].append(cost)
+                run.add(rows)
 
     def _under(self, treatment: Treatment) -> Treated:
         if treatment.name not in self.treated:
@@ -181,56 +176,3 @@ class _Search:
         first, second = (np.stack(self.run.read(own)) for own in keys)
         scale = np.linalg.norm(first, axis=1)
         return bool((np.linalg.norm(first - second, axis=1) <= _SAME * scale).all())
-
-    def _index_and_search(self, treated: Treated, plan: IndexPlan) -> None:
-        run = self.run
-        run.prove_whole(treated.documents, plan.flat)
-        computed, started = run.tally.computed_tokens, time.monotonic()
-        run.fill(treated.documents, plan.flat)
-        computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
-        rows, sizes = zip(*(self._search(measured, plan, treated) for measured in self.prepared.tasks), strict=True)
-        # What was found in the store took no time, so the time of all of it is estimated from the rest.
-        took = seconds * plan.tokens / computed if computed else None
-        window = treated.documents.window
-        run.header["costs"].append(
-            {
-                "treatment": treated.treatment.name,
-                "index": plan.kind,
-                "documents": len(plan.texts),
-                "tokens": sum(min(text.length, window) for text in plan.flat) if window else plan.tokens,
-                "seconds": None if took is None else round(took, 3),
-                "vectors": sum(count for count, _ in sizes),
-                "bytes": sum(size for _, size in sizes),
-                "searched_documents": sum(len(measured.task.documents) for measured in self.prepared.tasks),
-            }
-        )
-        run.add(pl.concat(rows))
-
-    def _search(
-        self, measured: MeasuredTask, plan: IndexPlan, treated: Treated
-    ) -> tuple[pl.DataFrame, tuple[int, int]]:
-        """The rows of a task, and the vectors and bytes of its index."""
-        task = measured.task
-        # Of equal scores the later id comes first, as in trec_eval.
-        names = sorted((document.id for document in task.documents), reverse=True)
-        index = self._index(names, plan, treated.documents)
-        texts = [Text(query.text, measured.query_lengths[query.id]) for query in task.queries]
-        asked = self.run.read([treated.queries.key(text) for text in texts])
-        queries = assemble("whole", [[vector] for vector in asked], len(asked[0]), normalise=self.cosine)
-        depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.spec.metrics)])
-        hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
-        label = {**self.run.label, "treatment": treated.treatment.name, "part": plan.kind}
-        rows = search_rows(measured, hits.numbers, names, self.spec.metrics, self.prepared.clusters, label)
-        asked_for = relevant_pairs(measured, names)
-        found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
-        rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
-        return rows, (len(index.vectors), index.vectors.nbytes)
-
-    def _index(self, names: Sequence[str], plan: IndexPlan, encoder: Encoder) -> Vectors:
-        late = plan.kind.startswith("late")
-        key = encoder.span_key if late else encoder.key
-        texts = [plan.texts[name] for name in names]
-        found = self.run.store.get(key(text) for own in texts for text in own)
-        vectors = [[found[key(text)] for text in own] for own in texts]
-        dimension = len(vectors[0][0]) // (len(texts[0][0].spans) if late else 1)
-        return assemble(plan.kind, vectors, dimension, normalise=self.cosine)

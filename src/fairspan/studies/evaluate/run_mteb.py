@@ -10,18 +10,18 @@ from fairspan.encoding.tokens import window_of
 from fairspan.encoding.window import cutting
 from fairspan.errors import TaskError
 from fairspan.model.build import calibrate
+from fairspan.retrieval.mteb_tasks import MtebResult, find_task, run_mteb
+from fairspan.retrieval.source import MTEB
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import as_rows
 from fairspan.runs.runner import Run, RunOptions, run_study
+from fairspan.runs.search_rows import ranking_rows
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import window_notes, windows_of
-from fairspan.studies.evaluate.mteb_tasks import MtebResult, find_task, run_mteb
-from fairspan.studies.evaluate.rows import ranking_rows
 from fairspan.studies.evaluate.spec import EvaluationSpec
 from fairspan.studies.evaluate.view import view_of
 
-MTEB = "mteb:"
 # mteb rounds its scores to five places.
 _ROUNDING = 1e-5
 

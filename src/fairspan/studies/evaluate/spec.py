@@ -21,27 +21,10 @@ from fairspan.retrieval.indexes import INDEXES
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.pages import PageQueries
+from fairspan.retrieval.source import PAGES, TaskSource
 
-PAGES = "pages"
 DOCUMENTS_ONLY = "+sides=document"
 NO_GRID = "a grid of temperatures needs one below 1, as in [[temperature_grid=1,0.9,0.8]]."
-# Options that only one kind of task has, with their defaults.
-_OF_COLLECTIONS: dict[str, Any] = {"documents": None, "language": None, "unit": "article", "split": "test"}
-_OF_PAGES: dict[str, Any] = {
-    "corpus": "sample",
-    "mixed": (),
-    "partial": False,
-    "size": 4,
-    "sets": 100,
-    "opening": None,
-    "min_tokens": None,
-    "max_tokens": None,
-    "query": "held-out",
-    "query_tokens": 60,
-    "query_language": None,
-    "editions": None,
-    "distractors": 0,
-}
 DEFAULT_METRICS = ("ndcg@10", "mrr", "recall@1", "recall@10")
 
 
@@ -74,8 +57,6 @@ class EvaluationSpec:
     temperature_grid: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.task, str) or not self.task.strip():
-            raise TaskError(f"a task is 'pages', a folder, 'beir:FOLDER' or 'mteb:NAME', got {self.task!r}.")
         for name, example in (
             ("languages", "['en']"),
             ("mixed", "['de:en']"),
@@ -88,7 +69,7 @@ class EvaluationSpec:
                 require_list(name, value, example, TaskError)
                 object.__setattr__(self, name, tuple(value))
         require_use_of_fit(self.fit_corpus, self.treatments)
-        self._refuse_idle()
+        _ = self.source
         _require_some("indexes", self.indexes, tuple(INDEXES))
         _require_some("metrics", self.metrics)
         for metric in self.metrics:
@@ -107,22 +88,11 @@ class EvaluationSpec:
                     "temperatures can be set on it: put another one first, such as none."
                 )
 
-    def _refuse_idle(self) -> None:
-        """What was changed and would do nothing for this kind of task is a mistake."""
-        queries, design = self.queries, self.design
-        if self.task == PAGES:
-            why, plain = "pages are built from a corpus", _OF_COLLECTIONS
-            given: tuple[Any, ...] = (self.documents, self.language, self.unit, self.split)
-        else:
-            why, plain = f"{self.task} brings its own documents and queries", _OF_PAGES
-            given = (self.corpus, self.mixed, self.partial, *design.sizes, design.sets, design.opening)
-            given += (design.min_tokens, design.max_tokens, queries.kind, queries.tokens, queries.language)
-            given += (queries.editions, queries.distractors)
-        for (option, value), own in zip(plain.items(), given, strict=True):
-            if own != value:
-                raise TaskError(f"{why}, so [[{option}]] would do nothing: omit it.")
-        if self.task != PAGES and self.languages is not None and self.fit_corpus is None:
-            raise TaskError(f"{why}, so [[languages]] would do nothing: omit it, or choose one with [[language]].")
+    @property
+    def source(self) -> TaskSource:
+        """What is searched."""
+        own = {item.name: getattr(self, item.name) for item in dataclass_fields(TaskSource) if item.name != "fitted"}
+        return TaskSource(**own, fitted=self.fit_corpus is not None)
 
     @property
     def grid(self) -> tuple[Treatment, ...]:

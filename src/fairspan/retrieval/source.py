@@ -1,0 +1,112 @@
+"""`TaskSource`: what is searched, as a user names it: pages built from a corpus, or a collection on disk."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.design.design import Design
+from fairspan.design.lengths import TokenCounter
+from fairspan.design.plan import LanguagePlan, choose_plans
+from fairspan.errors import TaskError
+from fairspan.retrieval.beir import read_beir
+from fairspan.retrieval.evidence import read_evidence
+from fairspan.retrieval.pages import PageQueries, build_pages
+from fairspan.retrieval.task import RetrievalTask
+
+PAGES = "pages"
+BEIR, MTEB = "beir:", "mteb:"
+# Options that only one kind of task has, with their defaults.
+_OF_COLLECTIONS: dict[str, Any] = {"documents": None, "language": None, "unit": "article", "split": "test"}
+_OF_PAGES: dict[str, Any] = {
+    "corpus": "sample",
+    "mixed": (),
+    "partial": False,
+    "size": 4,
+    "sets": 100,
+    "opening": None,
+    "min_tokens": None,
+    "max_tokens": None,
+    "query": "held-out",
+    "query_tokens": 60,
+    "query_language": None,
+    "editions": None,
+    "distractors": 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSource:
+    """A task by its name, and the options that say what is read or built; `fairspan.evaluate` explains them.
+
+    `fitted` says that a corpus to fit on is read in `language`, so that a BEIR folder may be given one.
+    """
+
+    task: str = PAGES
+    corpus: str = "sample"
+    languages: tuple[str, ...] | None = None
+    mixed: str | tuple[str, ...] = ()
+    partial: bool = False
+    design: Design = field(default_factory=lambda: Design(sets=100))
+    queries: PageQueries = field(default_factory=PageQueries)
+    documents: str | None = None
+    language: str | None = None
+    unit: str = "article"
+    split: str = "test"
+    fitted: bool = False
+
+    def __post_init__(self) -> None:
+        """What was changed and would do nothing for this kind of task is a mistake."""
+        if not isinstance(self.task, str) or not self.task.strip():
+            raise TaskError(f"a task is 'pages', a folder, 'beir:FOLDER' or 'mteb:NAME', got {self.task!r}.")
+        queries, design = self.queries, self.design
+        if self.task == PAGES:
+            why, plain = "pages are built from a corpus", _OF_COLLECTIONS
+            given: tuple[Any, ...] = (self.documents, self.language, self.unit, self.split)
+        else:
+            why, plain = f"{self.task} brings its own documents and queries", _OF_PAGES
+            given = (self.corpus, self.mixed, self.partial, *design.sizes, design.sets, design.opening)
+            given += (design.min_tokens, design.max_tokens, queries.kind, queries.tokens, queries.language)
+            given += (queries.editions, queries.distractors)
+        for (option, value), own in zip(plain.items(), given, strict=True):
+            if own != value:
+                raise TaskError(f"{why}, so [[{option}]] would do nothing: omit it.")
+        if self.task != PAGES and self.languages is not None and not self.fitted:
+            raise TaskError(f"{why}, so [[languages]] would do nothing: omit it, or choose one with [[language]].")
+
+    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
+        """The indexes to search: one for each edition of pages, one for any collection."""
+        if self.task == PAGES:
+            plans, corpus = self.read_pages()
+            return build_pages(corpus, plans, self.design, counter, self.queries)
+        return (self.read_collection(),)
+
+    def read_pages(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+        """The language plans of pages, and the corpus that they are built from."""
+        also = [self.queries.language] if self.queries.language else []
+        return choose_plans(self.corpus, self.languages, self.mixed, partial=self.partial, also=also)
+
+    def read_collection(self) -> RetrievalTask:
+        """A collection of documents and queries."""
+        if self.task.startswith(BEIR):
+            return self._read_beir(self.task.removeprefix(BEIR))
+        path = Path(self.task).expanduser()
+        if not path.exists():
+            raise TaskError(
+                f"there is no task {self.task!r}: it is 'pages', the folder or file of a collection, 'beir:FOLDER' "
+                "or 'mteb:NAME'."
+            )
+        if (path / "qrels").is_dir():
+            return self._read_beir(path)
+        if self.split != "test":
+            raise TaskError(f"{path.name} is not in BEIR's layout, so [[split]] would do nothing: omit it.")
+        documents = None if self.documents is None else Path(self.documents)
+        return read_evidence(path, language=self.language, documents=documents, unit=self.unit)
+
+    def _read_beir(self, folder: Path | str) -> RetrievalTask:
+        for option, plain in (("documents", None), ("language", None), ("unit", "article")):
+            if getattr(self, option) != plain and not (option == "language" and self.fitted):
+                raise TaskError(
+                    f"a BEIR folder has everything in one place, so [[{option}]] would do nothing: omit it."
+                )
+        return read_beir(folder, split=self.split)

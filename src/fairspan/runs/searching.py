@@ -1,0 +1,147 @@
+"""`Searching`: tasks as a model under study searches them: what is embedded, the indexes, the rows of every query."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from fairspan.encoding.encoder import Encoder, Text, refuse_other_spaces
+from fairspan.errors import UnsupportedModel
+from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble, plan_index
+from fairspan.retrieval.measured import MeasuredTask, measure_task
+from fairspan.retrieval.metrics import parse_metric
+from fairspan.retrieval.search import ranks, search
+from fairspan.retrieval.task import Passage, RetrievalTask
+from fairspan.runs.bases import Treated
+from fairspan.runs.runner import Run
+from fairspan.runs.search_rows import DEPTH, rank_rows, relevant_pairs, search_rows
+from fairspan.runs.subject import Subject
+
+
+@dataclass(frozen=True)
+class Searching:
+    """Tasks, one for each index, in the tokens of the model that searches them.
+
+    Attributes:
+        metrics: what every query is scored with.
+        chunk_tokens: length of the longest chunk, in indexes of chunks.
+    """
+
+    subject: Subject
+    tasks: tuple[MeasuredTask, ...]
+    metrics: tuple[str, ...]
+    chunk_tokens: int
+
+    @cached_property
+    def clusters(self) -> dict[str, int]:
+        """A number for every cluster of queries, in order of appearance."""
+        names = dict.fromkeys(query.cluster or query.id for one in self.tasks for query in one.task.queries)
+        return {name: number for number, name in enumerate(names)}
+
+    @cached_property
+    def documents(self) -> dict[str, Passage]:
+        """Every document by its id."""
+        return {document.id: document for one in self.tasks for document in one.task.documents}
+
+    def queries(self) -> list[Text]:
+        """Every different query."""
+        texts = {query.text: one.query_lengths[query.id] for one in self.tasks for query in one.task.queries}
+        return [Text(text, length) for text, length in texts.items()]
+
+    def lengths(self) -> dict[str, list[int]]:
+        """Of documents and queries, and how far a document has to be read for a query's evidence to be seen."""
+        documents = {own.id: one.lengths[own.id] for one in self.tasks for own in one.task.documents}
+        added = 1 + self.subject.counter.count_whole([""])[0]
+        return {
+            "documents": list(documents.values()),
+            "queries": [text.length for text in self.queries()],
+            "evidence": [place.offset + added for one in self.tasks for place in one.places.values()],
+        }
+
+    def plan(self, index: str) -> IndexPlan:
+        """What an index has to embed of all documents. Every treatment can read its chunks whole."""
+        lengths = {name: length for one in self.tasks for name, length in one.lengths.items()}
+        counter = replace(self.subject, whole=index != "whole").counter
+        return plan_index(index, list(self.documents.values()), lengths, counter, self.chunk_tokens)
+
+    def index_and_search(self, run: Run, treated: Treated, plan: IndexPlan) -> tuple[pl.DataFrame, dict[str, Any]]:
+        """Embed what an index holds, search it, and say what it costs."""
+        run.prove_whole(treated.documents, plan.flat)
+        computed, started = run.tally.computed_tokens, time.monotonic()
+        run.fill(treated.documents, plan.flat)
+        computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
+        rows, sizes = zip(*(self._search(run, measured, plan, treated) for measured in self.tasks), strict=True)
+        # What was found in the store took no time, so the time of all of it is estimated from the rest.
+        took = seconds * plan.tokens / computed if computed else None
+        window = treated.documents.window
+        cost = {
+            "treatment": treated.treatment.name,
+            "index": plan.kind,
+            "documents": len(plan.texts),
+            "tokens": sum(min(text.length, window) for text in plan.flat) if window else plan.tokens,
+            "seconds": None if took is None else round(took, 3),
+            "vectors": sum(count for count, _ in sizes),
+            "bytes": sum(size for _, size in sizes),
+            "searched_documents": sum(len(measured.task.documents) for measured in self.tasks),
+        }
+        return pl.concat(rows), cost
+
+    def _search(
+        self, run: Run, measured: MeasuredTask, plan: IndexPlan, treated: Treated
+    ) -> tuple[pl.DataFrame, tuple[int, int]]:
+        """The rows of a task, and the vectors and bytes of its index."""
+        task, cosine = measured.task, self.subject.similarity == "cosine"
+        # Of equal scores the later id comes first, as in trec_eval.
+        names = sorted((document.id for document in task.documents), reverse=True)
+        index = _index(run, names, plan, treated.documents, normalise=cosine)
+        texts = [Text(query.text, measured.query_lengths[query.id]) for query in task.queries]
+        asked = run.read([treated.queries.key(text) for text in texts])
+        queries = assemble("whole", [[vector] for vector in asked], len(asked[0]), normalise=cosine)
+        depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.metrics)])
+        hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
+        label = {**run.label, "treatment": treated.treatment.name, "part": plan.kind}
+        rows = search_rows(measured, hits.numbers, names, self.metrics, self.clusters, label)
+        asked_for = relevant_pairs(measured, names)
+        found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
+        rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
+        return rows, (len(index.vectors), index.vectors.nbytes)
+
+
+def measure_tasks(
+    subject: Subject, tasks: Sequence[RetrievalTask], too_long: str | None = None
+) -> tuple[MeasuredTask, ...]:
+    """Tasks in the model's tokens.
+
+    Where positions are compared, a document of which only the beginning is read would decide the comparison: by
+    default such documents are left out there, and cut elsewhere.
+    """
+    documents, queries = subject.counters["document"], subject.counters["query"]
+    how = too_long or ("leave-out" if tasks[0].evidence else "cut")
+    return tuple(measure_task(task, documents, queries, too_long=how) for task in tasks)
+
+
+def refuse_similarity(subject: Subject, indexes: Sequence[str] = ("whole",)) -> None:
+    """Raise if vectors of the model cannot be searched by exact inner products."""
+    if subject.similarity not in ("cosine", "dot"):
+        raise UnsupportedModel(
+            f"this model compares vectors by {subject.similarity}: only cosine and dot can be searched exactly."
+        )
+    if subject.is_open and any(index.startswith("late") for index in indexes):
+        refuse_other_spaces(subject.model)
+        if subject.similarity != "cosine":
+            raise UnsupportedModel(
+                "late chunks have no length of their own, and this model compares by inner product."
+            )
+
+
+def _index(run: Run, names: Sequence[str], plan: IndexPlan, encoder: Encoder, *, normalise: bool) -> Vectors:
+    late = plan.kind.startswith("late")
+    key = encoder.span_key if late else encoder.key
+    texts = [plan.texts[name] for name in names]
+    found = run.store.get(key(text) for own in texts for text in own)
+    vectors = [[found[key(text)] for text in own] for own in texts]
+    dimension = len(vectors[0][0]) // (len(texts[0][0].spans) if late else 1)
+    return assemble(plan.kind, vectors, dimension, normalise=normalise)
