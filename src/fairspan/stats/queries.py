@@ -14,18 +14,17 @@ from fairspan.stats.arrays import (
     as_values,
     group,
     require_clusters,
-    require_level,
     require_same_length,
     require_some,
 )
 from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample, share
+from fairspan.stats.difference import difference
 from fairspan.stats.distributions import t_quantile
 from fairspan.stats.effects import change_of, spread
 from fairspan.stats.wild import draw_weights
 
 FEW_GROUPS = "needs queries in at least 2 position groups"
 ALL_ZERO = "every group mean is 0, so shares of the largest one mean nothing"
-ONE_CLUSTER = "not defined without one of the clusters"
 FEW_CLUSTERS = 30
 """With fewer, a sample may lack the rare queries that change most, and no interval can know of them."""
 POWER = 0.8
@@ -106,10 +105,10 @@ def query_effects(
     numbers, why = _numbers(sums)
     samples = resample(sums, rng=rng, draws=draws, level=level)
     return QueryEffects(
-        overall=samples.interval(_column(0)),
-        groups=tuple(samples.interval(_column(number)) for number in numbers),
-        psi=samples.interval(_of_groups(shortfall), why),
-        harmonic=samples.interval(_of_groups(harmonic_mean), why),
+        overall=samples.interval(column(0)),
+        groups=tuple(samples.interval(column(number)) for number in numbers),
+        psi=samples.interval(of_groups(shortfall), why),
+        harmonic=samples.interval(of_groups(harmonic_mean), why),
         counts=_counts(sums),
     )
 
@@ -132,19 +131,19 @@ def query_change(
     one, two = query_sums(first, groups, clusters, "first"), query_sums(second, groups, clusters, "second")
     numbers, why = _numbers(one)
     both = one.beside(two)
-    overall, psi = change_of(_column(0)), change_of(_of_groups(shortfall))
+    overall, psi = change_of(column(0)), change_of(of_groups(shortfall))
     p_value, p_psi = _swap_tests(both, [overall, psi], rng, swaps)
 
-    def of_groups(measure: Statistic) -> Interval:
-        return _t_interval(both, change_of(_of_groups(measure)), numbers, level, why)
+    def compared(measure: Statistic) -> Interval:
+        return _t_interval(both, change_of(of_groups(measure)), numbers, level, why)
 
     return QueryChange(
         overall=_t_interval(both, overall, [0], level),
-        groups=tuple(_t_interval(both, change_of(_column(number)), [number], level) for number in numbers),
-        psi=of_groups(shortfall),
-        harmonic=of_groups(harmonic_mean),
-        spread=of_groups(spread),
-        worst=of_groups(lambda means: np.asarray(means.min(-1))),
+        groups=tuple(_t_interval(both, change_of(column(number)), [number], level) for number in numbers),
+        psi=compared(shortfall),
+        harmonic=compared(harmonic_mean),
+        spread=compared(spread),
+        worst=compared(lambda means: np.asarray(means.min(-1))),
         p_value=p_value,
         p_psi=p_psi,
         counts=_counts(one),
@@ -223,11 +222,11 @@ def _numbers(sums: PositionSums) -> tuple[range, str]:
     return numbers, ALL_ZERO if len(numbers) >= 2 else FEW_GROUPS
 
 
-def _column(number: int) -> Statistic:
+def column(number: int) -> Statistic:
     return lambda means: np.asarray(means[..., number])
 
 
-def _of_groups(measure: Statistic) -> Statistic:
+def of_groups(measure: Statistic) -> Statistic:
     """A measure of group means, for means[..., 1 + G] that begin with the overall one; NaN below two groups."""
 
     def statistic(means: Floats) -> Floats:
@@ -239,23 +238,7 @@ def _of_groups(measure: Statistic) -> Statistic:
 def _t_interval(
     both: PositionSums, change: Statistic, columns: Sequence[int], level: float, undefined: str = ""
 ) -> Interval:
-    """The t interval of a change with its jackknife error, over the clusters that have rows in its columns.
-
-    One degree of freedom fewer than the clusters of the column that has fewest.
-    """
-    require_level(level)
-    estimate = float(change(both.observed))
-    if not np.isfinite(estimate):
-        return Interval(np.nan, np.nan, np.nan, undefined)
-    there = both.counts[:, columns] > 0
-    inside, freedom = there.any(1), int(there.sum(0).min()) - 1
-    without = change(share(both.sums.sum(0) - both.sums, both.counts.sum(0) - both.counts))[inside]
-    if freedom < 1 or not np.isfinite(without).all():
-        return Interval(estimate, np.nan, np.nan, ONE_CLUSTER)
-    clusters = len(without)
-    error = np.sqrt((clusters - 1) / clusters * ((without - estimate) ** 2).sum())
-    reach = float(t_quantile((1 + level) / 2, freedom) * error)
-    return Interval(estimate, estimate - reach, estimate + reach)
+    return difference(both, change, columns, undefined).interval(level)
 
 
 def _swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int) -> list[float]:

@@ -1,0 +1,259 @@
+"""Which candidate to choose: preferred on one sample of queries, and confirmed on others (METHODS §11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairspan.stats.bootstrap import PositionSums, Statistic
+from fairspan.stats.difference import Difference, difference, mean_difference
+from fairspan.stats.distributions import t_quantile
+from fairspan.stats.effects import change_of
+from fairspan.stats.queries import POWER, column, of_groups, query_sums, shortfall
+
+ALPHA = 0.05
+"""The chance of advising a candidate that does not gain, or that loses more than ε somewhere."""
+MOST_TESTED = 3
+LEAST_CLUSTERS = 50
+"""Fewer clusters decide nothing."""
+
+Claim = Literal["quality", "fairness"]
+Finding = Literal["use", "no gain", "loss", "undecided"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """What candidates get on the same queries of one task: their sums by cluster, over all and by group."""
+
+    sums: Mapping[str, PositionSums]
+
+    @property
+    def clusters(self) -> int:
+        return len(next(iter(self.sums.values())).sums)
+
+    @property
+    def has_groups(self) -> bool:
+        return bool(next(iter(self.sums.values())).sums.shape[1] > 2)
+
+
+def make_sample(values: Mapping[str, ArrayLike], groups: ArrayLike, clusters: ArrayLike) -> Sample:
+    """From the values [Q] of each candidate; groups [Q] are numbered from 1, with 0 for none."""
+    return Sample({name: query_sums(own, groups, clusters, name) for name, own in values.items()})
+
+
+def quality(samples: Sequence[Sample], name: str) -> float:
+    """The mean over tasks of the mean over queries."""
+    return float(np.mean([sample.sums[name].observed[0] for sample in samples]))
+
+
+def unfairness(samples: Sequence[Sample], name: str) -> float:
+    """The mean PSI of the tasks that have groups; NaN without one."""
+    found = [shortfall(sample.sums[name].observed[1:]) for sample in samples if sample.has_groups]
+    return float(np.mean(found)) if found else float("nan")
+
+
+def gain(samples: Sequence[Sample], first: str, second: str) -> Difference:
+    """Quality of the second minus that of the first."""
+    return mean_difference([_compared(sample, first, second, column(0), [0]) for sample in samples])
+
+
+def psi_change(samples: Sequence[Sample], first: str, second: str) -> Difference:
+    """PSI of the second minus that of the first; NaN without groups."""
+    found = []
+    for sample in samples:
+        if sample.has_groups:
+            numbers = range(1, sample.sums[first].sums.shape[1])
+            found.append(_compared(sample, first, second, of_groups(shortfall), list(numbers)))
+    return mean_difference(found) if found else Difference(np.nan, np.nan, np.nan)
+
+
+def _compared(sample: Sample, first: str, second: str, measure: Statistic, columns: Sequence[int]) -> Difference:
+    return difference(sample.sums[first].beside(sample.sums[second]), change_of(measure), columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """What the one-standard-error rule makes of candidates.
+
+    Attributes:
+        best: of the highest quality.
+        near: within one standard error of it.
+        fair: of these, within one standard error of the fairest.
+        chosen: the mildest of these.
+    """
+
+    best: str
+    near: tuple[str, ...]
+    fair: tuple[str, ...]
+    chosen: str
+
+
+def prefer(samples: Sequence[Sample], names: Sequence[str], changes: Mapping[str, float]) -> Preference:
+    """Apply the rule. Standard errors are those of the paired difference from the best, and from the fairest.
+
+    Args:
+        changes: how far each candidate moves the vectors away from the plain model's: the mildest moves them least.
+    """
+    best = max(names, key=lambda name: (quality(samples, name), -changes[name]))
+    near = [name for name in names if _within(gain(samples, name, best))]
+    fair = near
+    if any(sample.has_groups for sample in samples):
+        fairest = min(near, key=lambda name: (unfairness(samples, name), changes[name]))
+        fair = [name for name in near if _within(psi_change(samples, fairest, name))]
+    return Preference(best, tuple(near), tuple(fair), min(fair, key=lambda name: (changes[name], name)))
+
+
+def _within(found: Difference) -> bool:
+    """Whether a difference is at most one standard error; without an error, none at all."""
+    return found.estimate <= (found.error if np.isfinite(found.error) else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A candidate to test: what it is expected to gain, and the rule that prefers it."""
+
+    name: str
+    claim: Claim
+    preference: Preference
+
+
+def shortlist(
+    samples: Sequence[Sample], plain: str, changes: Mapping[str, float], most: int = MOST_TESTED
+) -> list[Listed]:
+    """Candidates to test, in order: the preferred one, then by the same rule among those that are milder.
+
+    It ends where the rule prefers the plain model. What a candidate is to be tested for is decided here, on the data
+    that it is chosen on: the gain, of quality or of fairness, that is more standard errors above 0.
+    """
+    names, found = list(samples[0].sums), list[Listed]()
+    while len(found) < most:
+        preferred = prefer(samples, names, changes)
+        name = preferred.chosen
+        if name == plain:
+            break
+        found.append(Listed(name, _claim(samples, plain, name), preferred))
+        names = [other for other in names if changes[other] < changes[name]]
+    return found
+
+
+def _claim(samples: Sequence[Sample], plain: str, name: str) -> Claim:
+    better, fairer = gain(samples, plain, name).ratio, -psi_change(samples, plain, name).ratio
+    return "fairness" if np.isfinite(fairer) and fairer > better else "quality"
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """One candidate against the plain model on data that it was not chosen on.
+
+    Attributes:
+        gain: of what it claims: of quality, or of fairness as the fall of PSI.
+        changes: of quality, by task; the first tasks are those it was chosen for.
+        clusters: of queries, by task.
+        level: of the one-sided tests.
+        finding: "use" if the gain is above 0 and no task loses more than ε; "loss" if some task is shown to lose, "no
+            gain" if a gain beyond ε is ruled out; otherwise "undecided".
+        lacking: by task, about how many more clusters would decide it; empty where it is decided, and None where more
+            of the same would not help.
+    """
+
+    name: str
+    claim: Claim
+    gain: Difference
+    changes: Mapping[str, Difference]
+    clusters: Mapping[str, int]
+    level: float
+    finding: Finding
+    lacking: Mapping[str, int] | None
+
+
+def confirm(
+    listed: Listed,
+    plain: str,
+    own: Mapping[str, Sample],
+    guards: Mapping[str, Sample],
+    *,
+    epsilon: float,
+    tests: int,
+) -> Tested:
+    """Test a candidate at level α / tests: Bonferroni's, so that the first that passes of several is safe as well.
+
+    A candidate passes if its gain on its `own` tasks is above 0, and neither these nor the `guards` lose ε or more.
+    All have to pass, which needs no further correction.
+    """
+    level = 1 - ALPHA / tests
+    samples = list(own.values())
+    found = gain(samples, plain, listed.name)
+    if listed.claim == "fairness":
+        change = psi_change(samples, plain, listed.name)
+        found = Difference(-change.estimate, change.error, change.freedom)
+    every = {**own, **guards}
+    changes = {task: gain([sample], plain, listed.name) for task, sample in every.items()}
+    clusters = {task: sample.clusters for task, sample in every.items()}
+    finding = _finding(found, list(changes.values()), epsilon, level)
+    lacking: dict[str, int] | None = {}
+    if finding == "undecided" or min(clusters.values()) < LEAST_CLUSTERS:
+        lacking = _lacking(found, own, changes, clusters, epsilon, level)
+    return Tested(listed.name, listed.claim, found, changes, clusters, level, finding, lacking)
+
+
+def _finding(found: Difference, changes: Sequence[Difference], epsilon: float, level: float) -> Finding:
+    if any(change.upper(level) < 0 and change.lower(level) <= -epsilon for change in changes):
+        return "loss"
+    if found.lower(level) > 0 and all(change.lower(level) > -epsilon for change in changes):
+        return "use"
+    return "no gain" if found.upper(level) <= epsilon else "undecided"
+
+
+def _lacking(
+    found: Difference,
+    own: Mapping[str, Sample],
+    changes: Mapping[str, Difference],
+    clusters: Mapping[str, int],
+    epsilon: float,
+    level: float,
+) -> dict[str, int] | None:
+    """Clusters that are missing, if the estimates are the truth, for all tests to pass in 80 % of cases.
+
+    For a candidate that gains nothing: for a gain beyond ε to be ruled out.
+    """
+    sought = float(t_quantile(level, np.inf) + t_quantile(POWER, np.inf))
+
+    def needed(one: Difference, gap: float, there: int) -> int | None:
+        if gap <= 0:
+            return None
+        return 0 if not np.isfinite(one.error) else ceil(there * (sought * one.error / gap) ** 2)
+
+    missing = dict[str, int]()
+    for task, there in clusters.items():
+        wanted = [LEAST_CLUSTERS, needed(changes[task], changes[task].estimate + epsilon, there)]
+        if task in own:
+            wanted.append(needed(found, max(found.estimate, epsilon - found.estimate), there))
+        if None in wanted:
+            return None
+        more = max(0, max(one for one in wanted if one is not None) - there)
+        if more:
+            # Two digits: the estimate deserves no more.
+            missing[task] = round(more, 2 - len(str(more)))
+    return missing
+
+
+def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """The Pareto front of (quality, unfairness) by name: those that no other beats or matches in both."""
+
+    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return one[0] >= other[0] and one[1] <= other[1] and one != other
+
+    there = {name: point for name, point in points.items() if np.isfinite(point).all()}
+    kept = [name for name, own in there.items() if not any(beats(other, own) for other in there.values())]
+    return sorted(kept, key=lambda name: there[name][1])
+
+
+def keep_better(samples: Sequence[Sample], names: Sequence[str], keep: int) -> list[str]:
+    """The `keep` candidates of the highest quality, in their order; equal ones in that order too (halving)."""
+    ranked = sorted(names, key=lambda name: -quality(samples, name))[:keep]
+    return [name for name in names if name in ranked]
