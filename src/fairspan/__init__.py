@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fairspan.studies.inspect.inspection import Inspection
     from fairspan.studies.inspect.run import inspect
     from fairspan.studies.logs import read_log
+    from fairspan.studies.tune.run import tune
 
 __version__ = "0.1.0"
 
@@ -70,6 +71,7 @@ __all__ = [
     "inspect",
     "load",
     "read_log",
+    "tune",
 ]
 
 # Names whose modules are heavy are imported when first used, so that `import fairspan` stays cheap.
@@ -83,6 +85,7 @@ _LAZY = {
     "Inspection": "fairspan.studies.inspect.inspection",
     "inspect": "fairspan.studies.inspect.run",
     "read_log": "fairspan.studies.logs",
+    "tune": "fairspan.studies.tune.run",
     "calibrate": "fairspan.model.build",
     "load": "fairspan.model.saved",
     "SegmentedText": "fairspan.model.segments",

@@ -153,7 +153,7 @@ class _Run:
         # A task goes on drawing samples where it stopped, and treatments are to be compared on the same ones.
         self._task.rng_state = random.Random(self._task.seed)
         self._task.np_rng = np.random.default_rng(self._task.seed)
-        with _loaded(self._task):
+        with loaded(self._task):
             self._evaluate("only-missing")
             if self._searches:
                 self._save_relevant()
@@ -235,6 +235,17 @@ def _refuse_unsupported(library: ModuleType, task: Task) -> None:
         raise TaskError(f"{name} is a task of type {kind} on {contents}: fairspan embeds text alone.")
 
 
+def require_search(task: Task) -> None:
+    """Raise unless it is a search of texts."""
+    library = _library()
+    _refuse_unsupported(library, task)
+    if not isinstance(task, library.abstasks.AbsTaskRetrieval):
+        name, kind = task.metadata.name, task.metadata.type
+        raise TaskError(
+            f"{name} is a task of type {kind}, whose score is no mean over queries: name a task of type Retrieval."
+        )
+
+
 @contextmanager
 def _prompts_as_mteb_names_them(model: SentenceTransformer) -> Iterator[None]:
     """Until the end of a run, the prompt for documents is named "document".
@@ -256,7 +267,8 @@ def _prompts_as_mteb_names_them(model: SentenceTransformer) -> Iterator[None]:
 
 
 @contextmanager
-def _loaded(task: Task) -> Iterator[None]:
+def loaded(task: Task) -> Iterator[None]:
+    """Its data, for as long as they are needed."""
     if task.data_loaded:
         yield
         return

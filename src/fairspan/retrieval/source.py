@@ -79,6 +79,12 @@ class TaskSource:
         if self.task == PAGES:
             plans, corpus = self.read_pages()
             return build_pages(corpus, plans, self.design, counter, self.queries)
+        if self.task.startswith(MTEB):
+            from fairspan.retrieval.mteb_reading import read_mteb  # imports torch
+
+            # "test" means mteb's own choice, which it is for most tasks.
+            split = None if self.split == "test" else self.split
+            return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
         return (self.read_collection(),)
 
     def read_pages(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:

@@ -45,7 +45,12 @@ _ENTRIES: dict[str, type] = {
     "notes": list,
     "rows": int,
 }
-_UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
+_UNFINISHED = {
+    "running": "has not finished",
+    "interrupted": "was interrupted",
+    "failed": "failed",
+    "partial": "ended with its budget",
+}
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
 
 

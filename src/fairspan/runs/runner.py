@@ -78,7 +78,10 @@ def run_name(prepared: Prepared) -> str:
 
 
 class Run:
-    """One study while it runs: where its texts are embedded and its rows and notes go."""
+    """One study while it runs: where its texts are embedded and its rows and notes go.
+
+    A study that sets `partial` had to leave something out, and goes on with it when it is asked for again.
+    """
 
     def __init__(
         self, prepared: Prepared, writer: LogWriter, store: Store, budget: int, tally: Tally, progress: Progress
@@ -88,6 +91,7 @@ class Run:
         self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
         self.header = writer.header
         self.add = writer.add
+        self.partial = False
         self.label = {"run": self.header["run"], "model": prepared.subject.name}
 
     def note(self, text: str) -> None:
@@ -147,7 +151,8 @@ def _measured(
     tally, started, budget = Tally(), time.monotonic(), subject.budget(options.batch_tokens)
     try:
         with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
-            measure(Run(prepared, writer, store, budget, tally, progress))
+            run = Run(prepared, writer, store, budget, tally, progress)
+            measure(run)
     except BaseException as error:
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         # Where the disk is full the header cannot be written either; the first error is the one to report.
@@ -159,7 +164,7 @@ def _measured(
     if tally.halved:
         note = f"memory ran out and {tally.halved} batches were halved: fewer tokens in a batch would be faster"
         writer.header["notes"].append(note)
-    writer.finish("complete", timings=_timings(tally, started))
+    writer.finish("partial" if run.partial else "complete", timings=_timings(tally, started))
     return RunLog(folder, writer.header, writer.rows, show)
 
 

@@ -28,12 +28,14 @@ class Searching:
     Attributes:
         metrics: what every query is scored with.
         chunk_tokens: length of the longest chunk, in indexes of chunks.
+        with_ranks: whether there are rows for the rank of every document that answers a query.
     """
 
     subject: Subject
     tasks: tuple[MeasuredTask, ...]
     metrics: tuple[str, ...]
     chunk_tokens: int
+    with_ranks: bool = True
 
     @cached_property
     def clusters(self) -> dict[str, int]:
@@ -104,9 +106,10 @@ class Searching:
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
         label = {**run.label, "treatment": treated.treatment.name, "part": plan.kind}
         rows = search_rows(measured, hits.numbers, names, self.metrics, self.clusters, label)
-        asked_for = relevant_pairs(measured, names)
-        found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
-        rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
+        if self.with_ranks:
+            asked_for = relevant_pairs(measured, names)
+            found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
+            rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
         return rows, (len(index.vectors), index.vectors.nbytes)
 
 

@@ -19,16 +19,35 @@ def on_trial(subject: Subject, treatment: Treatment, fit: FitPart) -> Treated:
     return subject.under(treatment, fit=fit, embed=_stand_in, lasting=False)
 
 
-def tokens_per_second(encoder: Encoder, texts: Sequence[Text]) -> float:
+def tokens_per_second(encoder: Encoder, texts: Sequence[Text], seconds: float = _TRIAL_SECONDS) -> float:
     """From texts of medium length."""
-    ordered = sorted(texts, key=lambda text: text.length)
-    middle = ordered[len(ordered) // 2 :][:4]
+    middle = _middle(texts)
     encoder.vectors(middle[:1])
     done, started = 0, time.perf_counter()
-    while done == 0 or time.perf_counter() - started < _TRIAL_SECONDS:
+    while done == 0 or time.perf_counter() - started < seconds:
         encoder.vectors(middle)
         done += sum(tokens_read(encoder, text) for text in middle)
     return done / (time.perf_counter() - started)
+
+
+def relative_time(first: Encoder, second: Encoder, texts: Sequence[Text], rounds: int = 3) -> float:
+    """How long the second takes for texts of medium length, in times of the first; the median of a few turns."""
+    middle, found = _middle(texts), []
+    for encoder in (first, second):
+        encoder.vectors(middle)
+    for _ in range(rounds):
+        took = []
+        for encoder in (first, second):
+            started = time.perf_counter()
+            encoder.vectors(middle)
+            took.append(time.perf_counter() - started)
+        found.append(took[1] / took[0])
+    return float(np.median(found))
+
+
+def _middle(texts: Sequence[Text]) -> list[Text]:
+    ordered = sorted(texts, key=lambda text: text.length)
+    return ordered[len(ordered) // 2 :][:4]
 
 
 def tokens_read(encoder: Encoder, text: Text) -> int:

@@ -170,6 +170,11 @@ class Tested:
     finding: Finding
     lacking: Mapping[str, int] | None
 
+    @property
+    def is_small(self) -> bool:
+        """Whether a task has too few clusters to decide anything."""
+        return min(self.clusters.values()) < LEAST_CLUSTERS
+
 
 def confirm(
     listed: Listed,

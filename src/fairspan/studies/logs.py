@@ -17,7 +17,7 @@ from fairspan.runs.facts import ROOM_FOR_ROWS, part_of
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Change
 
-STUDIES = ("audit", "collapse", "evaluate")
+STUDIES = ("audit", "collapse", "evaluate", "tune")
 """Those that write logs, each with a module `view`."""
 
 COMPARED = {"audit": "several", "evaluate": "comparison"}
@@ -59,7 +59,7 @@ def changes(
 
 def _comparing(log: RunLog) -> Any:
     if log.verb not in COMPARED:
-        raise LogError(f"the run {log.run} is a study of length, and those are not compared in pairs.")
+        raise LogError(f"the run {log.run} is a run of {log.verb}, and those are not compared in pairs.")
     return _module(log.verb, COMPARED[log.verb])
 
 
@@ -133,7 +133,7 @@ def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
 
 def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
     """Short names of runs: the model and, as far as it takes to tell them apart, what was measured on what."""
-    kinds = {"audit": "audit", "evaluate": "search", "collapse": "length"}
+    kinds = {"audit": "audit", "evaluate": "search", "collapse": "length", "tune": "tuning"}
     steps = {
         log.run: (f"{model_name(log.model)}: {kinds[log.verb]}", _measured_on(log), log.run[-8:]) for log in runs
     }
