@@ -78,7 +78,7 @@ def _from_file(file: str | Path) -> tuple[Treatment, ...]:
         raise DesignError(f"{file}: a grid has no field {unknown[0]!r}. Fields: {', '.join(_FIELDS)}.")
     names, tables = table.get("treatments", []), table.get("treatment", [])
     if not isinstance(names, list):
-        raise DesignError(f"{file}: treatments must be a list, such as ['tiles', 'tempscale'], got {names!r}.")
+        raise DesignError(f"{file}: treatments must be a list of names, got {names!r}.")
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
         raise DesignError(f"{file}: treatments with fields are tables, each below a line [[ treatment ]].")
     if "extends" not in table:
