@@ -82,6 +82,10 @@ MISTAKES = [
     (["calibrate", "nowhere/at-all", "out"], "nowhere/at-all could not be loaded: "),
     (["calibrate", "model", "file/out"], "file/out cannot be written: "),
     (["calibrate", "model", "out", "--max-seq-length", "0"], "max"),
+    (["calibrate", "model", "out", "--calibration", "nowhere.json"], "there is no file nowhere.json"),
+    (["calibrate", "model", "out", "--calibration", "corpus"], "the folder corpus has no calibration.json"),
+    (["calibrate", "model", "out", "--calibration", "file"], "file: not JSON"),
+    (["calibrate", "model", "out", "--calibration", "file", "--preset", "paper"], "--preset and --calibration"),
 ]
 
 

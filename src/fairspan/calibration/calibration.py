@@ -254,9 +254,10 @@ class Calibration:
     @classmethod
     def from_json(cls, text: str) -> Calibration:
         try:
-            return cls.from_dict(json.loads(text))
-        except json.JSONDecodeError as error:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise CalibrationError(f"not JSON: {error}.") from None
+        return cls.from_dict(values)
 
 
 def as_calibration(given: Calibration | str | Mapping[str, Any] | None, **changes: Any) -> Calibration:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fairspan.calibration.calibration import PRESETS, as_calibration
+from fairspan.calibration.file import read_calibration
 from fairspan.cli.options import AsJson, option, typed
 from fairspan.errors import CalibrationError, LoadError, require_whole
 
@@ -18,6 +19,9 @@ def calibrate(
     out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")],
     preset: str | None = option(
         f"Preset to start from: {', '.join(PRESETS)}. Default: tiles, or paper if an option of baskets is given."
+    ),
+    calibration: Path | None = option(
+        "JSON file of a calibration to start from, or a folder with a calibration.json, in place of a preset."
     ),
     basket_size: int | None = option("Number of tokens per basket."),
     layers: str | None = option(
@@ -54,14 +58,19 @@ def calibrate(
         fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset retrieval --sides document
 
         fairspan calibrate my-model my-model-fair --basket-size 64 --layers 3,4,5 --temperature 0.9
+
+        fairspan calibrate my-model my-model-fair --calibration calibration.json --sides document
     """
     from fairspan.cli.checking import require_folder
     from fairspan.model.source import Loading, find_model
 
-    given = typed(context, "model", "out", "preset")
+    if preset is not None and calibration is not None:
+        raise CalibrationError("[[preset]] and [[calibration]] both say what to start from: omit one of them.")
+    given = typed(context, "model", "out", "preset", "calibration")
     given |= {name: _READERS[name](given[name]) for name in _READERS if name in given}
     given.pop("max_seq_length", None)
-    calibration = as_calibration(preset or ("paper" if _OF_BASKETS & set(given) else "tiles"), **given)
+    default = "paper" if _OF_BASKETS & set(given) else "tiles"
+    wanted = as_calibration(preset or default if calibration is None else read_calibration(calibration), **given)
     require_folder(out)
     if out.exists() and any(out.iterdir()):
         raise LoadError(f"{out} exists and is not an empty folder: choose another, or remove it.")
@@ -74,9 +83,9 @@ def calibrate(
     from fairspan.model.saved import save_whole
 
     loaded = load_model(model, Loading(device="cpu", dtype="auto"))
-    save_whole(calibrate(loaded, calibration, max_seq_length=max_seq_length), out)
+    save_whole(calibrate(loaded, wanted, max_seq_length=max_seq_length), out)
     if as_json:
-        typer.echo(json.dumps({"model": model, "out": str(out), "calibration": calibration.to_dict()}))
+        typer.echo(json.dumps({"model": model, "out": str(out), "calibration": wanted.to_dict()}))
     else:
         typer.echo(f"{out}: {model} calibrated. Load it with fairspan.load({str(out)!r}).")
 

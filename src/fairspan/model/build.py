@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sentence_transformers import SentenceTransformer
@@ -9,6 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
 from fairspan.calibration.calibration import Calibration, as_calibration
+from fairspan.calibration.file import read_if_file
 from fairspan.errors import FairspanError, SegmentError, UnsupportedModel
 from fairspan.model.segments import SegmentedText
 from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers, refuse_exported
@@ -18,7 +20,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 def calibrate(
     model: SentenceTransformer,
-    calibration: Calibration | str | Mapping[str, Any] | None = None,
+    calibration: Calibration | str | Path | Mapping[str, Any] | None = None,
     *,
     max_seq_length: int | None = None,
     **fields: Any,
@@ -28,7 +30,8 @@ def calibrate(
     Args:
         model: a SentenceTransformer on the torch backend. One that is calibrated already is calibrated anew.
         calibration: a preset's name ("tiles", "paper", "retrieval", "retrieval-2026-06", "tempscale", "none") or a
-            `Calibration`. None means the fields alone, on top of the defaults.
+            `Calibration`; or the JSON file of one, which `Calibration.to_json` writes, or a folder with such a
+            `calibration.json`. None means the fields alone, on top of the defaults.
         max_seq_length: the longest text to read, in tokens, in place of the model's own limit. Texts in tiles may be
             longer than the model has positions.
         fields: fields of `Calibration` to change.
@@ -37,7 +40,7 @@ def calibrate(
         UnsupportedModel: if any promised layer cannot be calibrated.
         CalibrationError: if a field has a wrong value, or one that does not fit this model.
     """
-    wanted = as_calibration(calibration, **fields)
+    wanted = as_calibration(read_if_file(calibration), **fields)
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(
             f"calibrate takes a SentenceTransformer, got {type(model).__name__}: wrap it first, for example "

@@ -1,0 +1,1 @@
+"""Which treatment should be used, if any?"""

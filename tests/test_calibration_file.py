@@ -1,0 +1,185 @@
+"""A calibration in a file: read in Python and on the command line, and refused in one line with its path."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan import Calibration, CalibrationError, LengthSchedule, PerSide
+from fairspan.calibration.calibration import PRESETS
+from fairspan.calibration.file import CALIBRATION_FILE, read_calibration, read_if_file
+from tests.commands import Run
+from tests.tiny import tiny_model, words
+
+TILES = Calibration(strength=0.0, temperature=0.9, tile_size=5)
+
+
+def write(file: Path, calibration: Calibration) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(calibration.to_json(), encoding="utf-8")
+    return file
+
+
+def refusal(path: str | Path) -> str:
+    with pytest.raises(CalibrationError) as caught:
+        read_calibration(path)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.endswith(".")
+    assert caught.value.__suppress_context__
+    return said
+
+
+@pytest.mark.parametrize(
+    "calibration",
+    [
+        *PRESETS.values(),
+        Calibration(layers=[5, 3], bos=0.25, rows="all", sides="document"),
+        Calibration(temperature=PerSide(query=1.0, document=LengthSchedule([(100, 0.8)]))),
+        TILES.but(tile_layers="first_half", tile_reach=1),
+    ],
+)
+def test_what_was_written_is_read(tmp_path: Path, calibration: Calibration) -> None:
+    file = write(tmp_path / "run" / CALIBRATION_FILE, calibration)
+    for path in (file, str(file), file.parent, str(file.parent), f"{file.parent}/"):
+        assert read_calibration(path) == read_if_file(path) == calibration
+
+
+def test_the_mark_that_some_editors_put_first_is_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(TILES.to_json(), encoding="utf-8-sig")
+    assert file.read_bytes().startswith(b"\xef\xbb\xbf")
+    assert read_calibration(file) == TILES
+
+
+def test_a_preset_comes_before_a_file_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "paper", TILES)
+    write(tmp_path / "tiles" / CALIBRATION_FILE, TILES)
+    write(tmp_path / "mine", TILES)
+    monkeypatch.chdir(tmp_path)
+    assert read_if_file("paper") == "paper"
+    assert read_if_file("tiles") == "tiles"
+    for file in ("mine", "./paper", "./tiles", Path("paper"), Path("tiles")):
+        assert read_if_file(file) == TILES, file
+
+
+@pytest.mark.parametrize("given", [None, "papre", "", "x" * 5000, "a\0b", TILES, {"strength": 0.5}, 3])
+def test_what_names_no_file_stays_as_it_is(given: Any) -> None:
+    assert read_if_file(given) is given
+
+
+def test_a_model_is_calibrated_by_a_file(
+    make_tiny: Callable[..., SentenceTransformer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The premise: this calibration changes the vector of this text."""
+    model, text = make_tiny("bert", "cls"), words(40)
+    write(tmp_path / "runs" / "tune-1" / CALIBRATION_FILE, TILES)
+    monkeypatch.chdir(tmp_path)
+    wanted = fairspan.calibrate(model, TILES).encode(text)
+    assert not np.allclose(wanted, model.encode(text), atol=1e-3)
+    for given in ("runs/tune-1", "runs/tune-1/calibration.json", Path("runs/tune-1")):
+        assert np.array_equal(fairspan.calibrate(model, given).encode(text), wanted), given
+    changed = fairspan.calibrate(model, "runs/tune-1", temperature=1.0, max_seq_length=20)
+    assert changed[0].calibration == TILES.but(temperature=1.0)
+    assert changed.max_seq_length == 20
+    for given, said in (("papre", "there is no preset 'papre'. Presets: paper"), ("runs/tune-2", "there is no file")):
+        with pytest.raises(CalibrationError) as caught:
+            fairspan.calibrate(model, given)
+        assert said in str(caught.value)
+
+
+BAD = [
+    ("", "not JSON: Expecting value: line 1"),
+    ('{"strength": 0.5,\n "sides" "document"}', "not JSON: Expecting ':' delimiter: line 2"),
+    ("[" * 200_000, "not JSON: "),
+    (f'{{"basket_size": {"9" * 5000}}}', "not JSON: "),
+    ("[1, 2]", "a calibration is a JSON object, got list"),
+    ('"paper"', "a calibration is a JSON object, got str"),
+    ("null", "a calibration is a JSON object, got NoneType"),
+    ('{"colour": 1}', "Calibration has no field 'colour'. Fields: basket_size"),
+    ('{"format": 2, "strength": 0.5}', "has layout 2, and this fairspan reads layout 1"),
+    ('{"strength": NaN}', "strength must be a number from 0 to 1, got nan"),
+    ('{"temperature": NaN}', "temperature must be a number above 0 and at most 1, got nan"),
+    ('{"temperature": {"steps": [[400, NaN]]}}', "at most 1, got nan"),
+    ('{"bos": NaN}', "bos must be one of"),
+    ('{"tile_size": NaN}', "tile_size must be a whole number of at least 1"),
+    ('{"basket_size": Infinity}', "basket_size must be a whole number of at least 1, got inf"),
+    ('{"sides": "left"}', "sides must be one of 'both', 'document', 'query', got 'left'"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BAD, ids=[said[:40] for _, said in BAD])
+def test_a_file_that_holds_no_calibration_is_one_line_with_its_path(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / CALIBRATION_FILE
+    file.write_text(text, encoding="utf-8")
+    for path in (file, tmp_path):
+        line = refusal(path)
+        assert line.startswith(f"{file}: ")
+        assert said in line
+
+
+def test_a_path_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    assert (
+        refusal(tmp_path / "a.json")
+        == f"there is no file {tmp_path / 'a.json'}, nor a folder with a {CALIBRATION_FILE}."
+    )
+    assert refusal(tmp_path) == f"the folder {tmp_path} has no {CALIBRATION_FILE}."
+    (tmp_path / CALIBRATION_FILE).mkdir()
+    assert refusal(tmp_path).startswith(f"{tmp_path / CALIBRATION_FILE} cannot be read: ")
+    file = tmp_path / "b.json"
+    file.write_bytes(b"\xff\xfe{}")
+    assert refusal(file).startswith(f"{file} cannot be read: ")
+    assert refusal(file / "deeper.json").startswith(f"{file / 'deeper.json'} cannot be read: ")
+    assert refusal("a\0b.json").endswith("cannot be read: embedded null byte.")
+    assert "cannot be read: " in refusal(f"{'x' * 300}.json")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_one_may_not_read(tmp_path: Path) -> None:
+    file = write(tmp_path / "mine.json", TILES)
+    file.chmod(0)
+    assert refusal(file) == f"{file} cannot be read: Permission denied."
+
+
+# --- on the command line
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "cls").save_pretrained(str(path))
+    return path
+
+
+@pytest.mark.parametrize("options", [[], ["--temperature", "1", "--sides", "document"], ["--strength", "0.5"]])
+def test_calibrate_takes_a_file_and_typed_options_change_its_fields(
+    run: Run, folder: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """An option of baskets has the preset paper as its start, but not beside a file."""
+    file, fair = write(tmp_path / "run" / CALIBRATION_FILE, TILES), tmp_path / "fair"
+    given = file if options else file.parent
+    done = run("calibrate", folder, fair, "--calibration", given, *options, "--json")
+    assert done.code == 0, done.err
+    changes: dict[str, Any] = {
+        name.lstrip("-"): value if name == "--sides" else float(value)
+        for name, value in zip(options[::2], options[1::2], strict=True)
+    }
+    wanted = TILES.but(**changes)
+    assert Calibration.from_dict(json.loads(done.out)["calibration"]) == wanted
+    assert fairspan.load(fair, device="cpu")[0].calibration == wanted
+
+
+def test_a_preset_beside_a_file_is_one_line(run: Run, folder: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "mine.json", TILES)
+    run("calibrate", folder, tmp_path / "fair", "--preset", "paper", "--calibration", file).is_one_line(
+        "--preset and --calibration both say what to start from: omit one of them."
+    )
+    assert not (tmp_path / "fair").exists()
