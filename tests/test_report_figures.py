@@ -32,8 +32,9 @@ from fairspan.report.chart import (
 )
 from fairspan.report.figure import draw, figure_bytes
 from fairspan.report.files import write_figures
+from fairspan.report.scatter import Dot, Scatter
 from fairspan.report.view import Section, View
-from tests.report_example import EVIL, TREATMENTS, Estimate, heat, lines, profiles, rows, value, view
+from tests.report_example import EVIL, TREATMENTS, Estimate, heat, lines, profiles, rows, scatter, value, view
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -310,6 +311,119 @@ def test_levels_are_on_one_scale() -> None:
     draw(replace(flat, rows=(("en", (None,)),)))
 
 
+# --- scatters
+
+
+FRONT = [f"tiles={size},t=0.8" for size in (32, 64, 128, 256, 512)]
+
+
+def drawn_lines(axes: Any, kind: str) -> dict[str, np.ndarray]:
+    """[2, N] x and y of every line or mark whose label begins with `_kind`, by the rest of its label."""
+    found = [line for line in axes.lines if str(line.get_label()).startswith(f"_{kind}")]
+    return {line.get_label().removeprefix(f"_{kind}").strip(): np.array(line.get_data()) for line in found}
+
+
+@pytest.mark.parametrize("do_nothing", [False, True])
+def test_dots_are_the_numbers(do_nothing: bool) -> None:
+    """Marks, both whiskers, and the one ring, which may be around the plain model."""
+    found = scatter(do_nothing=do_nothing)
+    figure = draw(found)
+    [axes] = figure.axes
+    looks = {"other": 19, "front": 5, "baseline": 1, "reference": 1}
+    marks: dict[str, np.ndarray] = {}
+    for look, count in looks.items():
+        own = {name: place for name, place in drawn_lines(axes, look).items() if name}
+        assert len(own) == count
+        marks |= own
+    across, up = drawn_lines(axes, "across"), drawn_lines(axes, "up")
+    assert len(marks) == len(across) == len(up) == len(found.dots) == 26
+    for dot in found.dots:
+        x, y = dot.x.estimate, dot.y.estimate
+        np.testing.assert_array_equal(marks[dot.name], [[x], [y]])
+        np.testing.assert_array_equal(across[dot.name], [[dot.x.low, dot.x.high], [y, y]])
+        np.testing.assert_array_equal(up[dot.name], [[x, x], [dot.y.low, dot.y.high]])
+    assert list(drawn_lines(axes, "chosen")) == ["none" if do_nothing else FRONT[1]]
+    assert legend_of(figure) == ["plain model", "chosen", "Pareto front", "reference", "other candidates"]
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    assert left == 0, "no number is negative, so that the axis begins at 0"
+    assert max(dot.x.high for dot in found.dots if dot.x.high) < right
+    assert (
+        low
+        < min(dot.y.low for dot in found.dots if dot.y.low)
+        < max(dot.y.high for dot in found.dots if dot.y.high)
+        < high
+    )
+
+
+def test_an_unknown_interval_has_no_whisker_and_an_unknown_number_no_dot() -> None:
+    nan = float("nan")
+    dots = (
+        Dot("a", Point(0.1, nan, nan), Point(0.5, 0.4, 0.6)),
+        Dot("b", Point(0.2, 0.1, 0.3), Point(0.6, None, 0.7)),
+        Dot("c", Point(nan, 0.1, 0.3), Point(0.6), chosen=True),
+    )
+    found = Scatter("s", "t", "c", "x", "y", dots)
+    figure = draw(found)
+    [axes] = figure.axes
+    assert list(drawn_lines(axes, "across")) == ["b"]
+    assert list(drawn_lines(axes, "up")) == ["a"]
+    assert list(drawn_lines(axes, "other")) == ["a", "b"]
+    assert legend_of(figure) == ["other candidates"]
+    draw(replace(found, dots=()))
+    draw(replace(found, dots=(Dot("a", Point(0.0), Point(0.0)),)))
+
+
+def test_the_front_is_joined_from_left_to_right() -> None:
+    """Exactly the dots that say so, given in any order, whatever their role."""
+    dots = scatter().dots
+    known = {dot.name: (dot.x.estimate, dot.y.estimate) for dot in dots}
+    marked = tuple(replace(dot, front=dot.front or dot.role == "baseline") for dot in reversed(dots))
+    for given_dots, names in ((dots, FRONT), (marked, [*FRONT, "none"])):
+        [axes] = draw(replace(scatter(), dots=given_dots)).axes
+        line = next(line for line in axes.lines if line.get_label() == "_front")
+        np.testing.assert_array_equal(np.array(line.get_data()).T, [known[name] for name in names])
+
+
+@pytest.mark.parametrize("do_nothing", [False, True])
+def test_names_that_matter_are_written_and_none_on_another(do_nothing: bool) -> None:
+    figure = draw(scatter(do_nothing=do_nothing))
+    [axes] = figure.axes
+    assert sorted(text.get_text() for text in axes.texts) == sorted(["none", "chunk-mean", *FRONT])
+    assert [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"] == [
+        "none" if do_nothing else FRONT[1]
+    ]
+    assert_legible(figure)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(1, 40)), min_size=2, max_size=30),
+    st.sampled_from([(168, 270), (280, 290), (1000, 400)]),
+)
+def test_no_name_is_placed_on_another_or_outside(given_dots: list[tuple[float, float, int]], plot: Any) -> None:
+    """Whatever the dots: by the boxes of letters 0.62 as wide and 1.4 as high as their size. The first is chosen."""
+    width, height = plot
+    dots = tuple(
+        Dot("n" * long, Point(x), Point(y), front=True, chosen=place == 0)
+        for place, (x, y, long) in enumerate(given_dots)
+    )
+    found = Scatter("s", "t", "c", "x", "y", dots)
+    (left, right), (low, high) = found.domains
+    labels = found.labels(width, height, 11)
+    boxes = []
+    for label in labels:
+        dot = found.dots[label.dot]
+        x = (dot.x.estimate - left) / (right - left) * width + label.dx
+        y = (high - dot.y.estimate) / (high - low) * height + label.dy
+        long = len(label.text) * 0.62 * 11
+        start = x - {"start": 0, "middle": long / 2, "end": long}[label.anchor]
+        boxes.append((start, y - 0.7 * 11, start + long, y + 0.7 * 11))
+    for a, b in combinations(boxes, 2):
+        assert min(a[2], b[2]) - max(a[0], b[0]) < 1e-6 or min(a[3], b[3]) - max(a[1], b[1]) < 1e-6
+    for x0, y0, x1, y1 in boxes:
+        assert min(x0, y0, width - x1, height - y1) >= -1e-6
+    assert len({label.dot for label in labels}) == len(labels)
+
+
 # --- axes and points
 
 
@@ -366,7 +480,7 @@ def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     few = replace(view(), sections=view().sections[2:], picture="")
     few = replace(few, sections=(*few.sections, Section("Heat", heats=(heat(entries=1), heat(name="languages")))))
     first, second = (write_figures(few, tmp_path / folder, kinds) for folder in ("a", "b"))
-    names = ["segments", "languages", "languages-2"]
+    names = ["candidates", "segments", "languages", "languages-2"]
     assert [file.name for file in first] == [f"{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")]
     for one, other in zip(first, second, strict=True):
         data = one.read_bytes()

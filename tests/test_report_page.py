@@ -23,7 +23,7 @@ from fairspan.errors import LogError
 from fairspan.report.page import Part, json_download, make_page, row_download
 from fairspan.report.render import as_json, require_page
 from fairspan.report.view import Section, View
-from tests.report_example import EVIL, FRAME, HOSTILE, heat, page, part, profiles, rows, table, view
+from tests.report_example import EVIL, FRAME, HOSTILE, heat, page, part, profiles, rows, scatter, table, view
 
 
 def charts_in(text: str) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ class Parsed(HTMLParser):
 def test_charts_are_the_view_s() -> None:
     """Every point with its interval and its text, panel by panel; folded panels are for files."""
     shown = view()
-    charts = charts_in(page())
+    charts = [chart for chart in charts_in(page()) if chart["kind"] != "scatter"]
     panels = [(chart, panel) for section in shown.sections for chart in section.charts for panel in chart.shown]
     assert len(charts) == len(panels) == 4 + 4 + 2
     for found, (chart, panel) in zip(charts, panels, strict=True):
@@ -88,6 +88,28 @@ def test_charts_are_the_view_s() -> None:
                 assert (one["v"], one["lo"], one["hi"]) == (expected.estimate, expected.low, expected.high)
                 assert one["shown"] == f"{expected.estimate:.3f}".replace("-", "−")
                 assert one["told"] == expected.told
+
+
+def test_a_scatter_is_the_view_s() -> None:
+    """Every dot with both intervals, the front from left to right, and names for plots of several widths."""
+    [found] = [chart for chart in charts_in(page()) if chart["kind"] == "scatter"]
+    shown = scatter()
+    for drawn, dot in zip(found["dots"], shown.dots, strict=True):
+        assert (drawn["name"], drawn["chosen"]) == (dot.name, dot.chosen)
+        for axis, number in (("x", dot.x), ("y", dot.y)):
+            assert drawn[axis] == {"v": number.estimate, "lo": number.low, "hi": number.high}
+        assert drawn["told"].startswith(f"{dot.name}\nPSI (lower is fairer): {dot.x.estimate:.3f} [")
+    assert [dot["look"] for dot in found["dots"] if dot["name"] in ("none", "chunk-mean")] == [
+        "reference",
+        "baseline",
+    ]
+    front = sorted((dot.x.estimate, dot.y.estimate) for dot in shown.dots if dot.front)
+    assert found["front"] == [list(place) for place in front]
+    named = {dot.name for dot in shown.dots if dot.front or dot.role != "candidate"}
+    for plot in found["plots"][1:]:
+        assert {found["dots"][label["dot"]]["name"] for label in plot["labels"]} == named
+    own = replace(shown.dots[0], told="own words")
+    assert replace(shown, dots=(own,)).page_data()["dots"][0]["told"] == "own words"
 
 
 def test_rows_are_compared_with_the_first_treatment() -> None:
@@ -154,8 +176,8 @@ def test_several_parts_stand_below_each_other() -> None:
     text = make_page("two", [part(), replace(part(), label="run 2")])
     assert re.findall(r'<div class="run" id="(run\d)"', text) == ["run0", "run1"]
     assert len(set(re.findall(r' id="([^"]*)"', text))) == len(re.findall(r' id="([^"]*)"', text))
-    assert len(charts_in(text)) == 20
-    assert re.findall(r'data-chart="(\d)-', text) == ["0"] * 10 + ["1"] * 10
+    assert len(charts_in(text)) == 22
+    assert re.findall(r'data-chart="(\d)-', text) == ["0"] * 11 + ["1"] * 11
 
 
 def test_what_is_empty_is_not_shown() -> None:

@@ -1,4 +1,4 @@
-"""Charts and heat maps as matplotlib figures."""
+"""Charts, heat maps and scatters as matplotlib figures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from fairspan.errors import LogError
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, tick_text, ticks
+from fairspan.report.scatter import Scatter
+from fairspan.report.scatter_figure import draw_dots, write_names
 from fairspan.report.style import (
     COLOURS,
     DASHES,
@@ -41,13 +43,15 @@ _LABEL_WIDTH, _LETTERS = 32, 12.0
 _MOST_LABELS, _MOST_ROWS = 12, 100
 
 
-def draw(chart: Chart | HeatMap) -> Figure:
-    """The figure of a chart or a heat map."""
+def draw(chart: Chart | HeatMap | Scatter) -> Figure:
+    """The figure of a chart, a heat map or a scatter."""
     require_matplotlib()
     chart = cleaned(chart)
     with house_style():
         if isinstance(chart, HeatMap):
             return _draw_heat(chart)
+        if isinstance(chart, Scatter):
+            return _draw_scatter(chart)
         return _draw_rows(chart) if chart.kind == "rows" else _draw_panels(chart)
 
 
@@ -86,7 +90,8 @@ def _draw_panels(chart: Chart) -> Figure:
                 axes.set_ylabel(panel.y_label or chart.y_label)
             else:
                 axes.tick_params(labelleft=False)
-    _add_legend(figure, chart)
+    dashed = any(one.dashed for panel in chart.panels for one in panel.series)
+    _add_legend(figure, chart.dashes if dashed else "")
     return _finish(figure, chart.title, chart.subtitle)
 
 
@@ -317,6 +322,19 @@ def _draw_heat(heat: HeatMap) -> Figure:
     return _finish(figure, heat.title, heat.subtitle)
 
 
+def _draw_scatter(scatter: Scatter) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.6, 5.4), layout="constrained")
+    axes = figure.subplots()
+    draw_dots(axes, scatter)
+    _add_legend(figure)
+    _finish(figure, scatter.title, scatter.subtitle)
+    # Where there is room for names is known when everything else has its place.
+    write_names(axes, scatter)
+    return figure
+
+
 def _annotate(axes: Any, text: str, place: tuple[float, float], above: float, ink: str, **looks: Any) -> None:
     """Text in a place of a heat map, so many points above its middle."""
     axes.annotate(text, place, (0, above), textcoords="offset points", ha="center", va="center", color=ink, **looks)
@@ -333,16 +351,16 @@ def _wrapped(label: str, letters: int) -> str:
     return "\n".join(wrap(label, letters, max_lines=3, placeholder="…", break_long_words=letters >= _LABEL_WIDTH))
 
 
-def _add_legend(figure: Figure, chart: Chart) -> None:
-    """What the marks mean, below all panels, in as many columns as fit."""
+def _add_legend(figure: Figure, dashes: str = "") -> None:
+    """What the marks and the dashes mean, below all panels, in as many columns as fit."""
     from matplotlib.lines import Line2D
 
     found: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    if any(one.dashed for panel in chart.panels for one in panel.series):
-        found[chart.dashes] = Line2D([], [], color=INK, linestyle=DASHES, linewidth=1.2)
+    if dashes:
+        found[dashes] = Line2D([], [], color=INK, linestyle=DASHES, linewidth=1.2)
     if not found:
         return
     width = figure.get_figwidth() - 2 * _MARGIN

@@ -26,6 +26,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FORMATS = (".png", ".svg", ".pdf")
 DASHES = (0, (4, 3))
 INK, PALE = "#333333", "#d9d9d9"
+CHOSEN = COLOURS[6]
 
 # DejaVu Sans comes with matplotlib; the others, where installed, are for the scripts it lacks.
 FAMILIES = (
@@ -92,6 +93,15 @@ def look_of(number: int) -> Look:
     if number < 0:
         return Look(INK, "", "o")
     return Look(COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)], MARKERS[number % len(MARKERS)])
+
+
+DOTS = {
+    "baseline": Look(COLOURS[0], "", "s"),
+    "front": Look(COLOURS[1], "", "o"),
+    "reference": Look(COLOURS[2], "", "D"),
+    "other": Look("#bbbbbb", "", "o"),
+}
+"""The looks of a scatter's dots."""
 
 
 @contextmanager

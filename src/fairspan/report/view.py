@@ -7,6 +7,7 @@ import polars as pl
 
 from fairspan.errors import LogError
 from fairspan.report.chart import Chart, HeatMap
+from fairspan.report.scatter import Scatter
 from fairspan.report.table import Table, Tone
 
 FEW_BARS = 4
@@ -30,6 +31,7 @@ class Section:
     Attributes:
         heats_first: whether heat maps are above the charts.
         folded: tables that a page opens on demand.
+        scatters: above everything else.
     """
 
     title: str
@@ -39,10 +41,11 @@ class Section:
     tables: tuple[Table, ...] = ()
     folded: tuple[Table, ...] = ()
     heats_first: bool = False
+    scatters: tuple[Scatter, ...] = ()
 
     @property
     def empty(self) -> bool:
-        return not (self.intro or self.charts or self.heats or self.tables or self.folded)
+        return not (self.intro or self.scatters or self.charts or self.heats or self.tables or self.folded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +83,9 @@ class View:
             yield from section.tables
             yield from section.folded
 
-    def charts(self) -> Iterator[Chart | HeatMap]:
+    def charts(self) -> Iterator[Chart | HeatMap | Scatter]:
         for section in self.sections:
+            yield from section.scatters
             yield from section.charts
             for heat in section.heats:
                 yield heat if heat.entries else replace(heat, entries=self.switch)
@@ -92,7 +96,7 @@ class View:
             raise LogError(f"there is no frame {name!r}, only {', '.join(self.frames)}.")
         return self.frames[name]
 
-    def chart(self, name: str | None = None) -> Chart | HeatMap:
+    def chart(self, name: str | None = None) -> Chart | HeatMap | Scatter:
         """The chart of that name; without a name, the one that represents the whole run."""
         found = {one.name: one for one in self.charts()}
         wanted = name or self.picture or next(iter(found), "")
