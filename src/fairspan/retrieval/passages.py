@@ -147,7 +147,8 @@ def _usable(corpus: Corpus, language: str, drawing: _Drawing) -> tuple[list[_Art
         longest = min(drawing.tokens, int(min(total, drawing.room)) // FIFTHS)
         # A document slightly longer than the window fits without its passages.
         too_long = total - drawing.per_document * longest / 2 > drawing.room
-        runs = _runs(lengths[own], repeated[own], longest)
+        reach = drawing.room + drawing.per_document * longest
+        runs = _runs(lengths[own], repeated[own], longest, reach)
         article = _Article(id, texts[id], found, lengths[own], runs, too_long)
         if set(_fifths(article, np.arange(len(runs))[:, None], drawing.room).flat) >= set(range(FIFTHS)):
             articles.append(article)
@@ -168,13 +169,14 @@ def _usable(corpus: Corpus, language: str, drawing: _Drawing) -> tuple[list[_Art
     return articles, [f"{one} and were not used" for one in left_out]
 
 
-def _runs(lengths: Counts, repeated: NDArray[np.bool_], longest: int) -> Counts:
-    """[runs, 2], the first sentence and the one after the last: for every sentence the longest run from it on."""
+def _runs(lengths: Counts, repeated: NDArray[np.bool_], longest: int, reach: float) -> Counts:
+    """[runs, 2], the first sentence and the one after the last: from each of the first `reach` tokens the longest."""
     ends = lengths.cumsum()
     runs = []
     for first, begin in enumerate(ends - lengths):
         stop = int(np.searchsorted(ends, begin + longest, side="right"))
-        if stop > first and ends[stop - 1] - begin >= _LEAST and not repeated[first:stop].any():
+        long_enough = stop > first and ends[stop - 1] - begin >= _LEAST
+        if begin < reach and long_enough and not repeated[first:stop].any():
             runs.append((first, stop))
     return np.array(runs, dtype=np.int64).reshape(-1, 2)
 
