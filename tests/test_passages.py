@@ -103,8 +103,10 @@ def test_with_its_passages_a_document_is_what_it_was(per_document: int) -> None:
 
 @pytest.mark.parametrize("per_document", [1, 2, 3, 4, 5])
 def test_every_fifth_has_equally_many_queries(per_document: int) -> None:
-    counts = fifths(passages(per_document=per_document))
-    assert sum(counts) == 23 * per_document
+    """With five of each, a document may have too few places for all of them."""
+    task = passages(per_document=per_document)
+    counts = fifths(task)
+    assert sum(counts) == len(task.queries) >= 20 * per_document
     assert max(counts) - min(counts) <= 1
 
 
@@ -114,8 +116,10 @@ def test_documents_that_are_too_long(per_document: int) -> None:
     task = passages(window=270, per_document=per_document)
     long = sum(len(document.text.split()) + 2 > 270 for document in task.documents)
     assert 5 < long < 18, "the premise"
-    assert any(note.startswith(f"{long} of 23 documents in en are too long") for note in task.notes)
-    for too_long, documents in (("shorten", 23), ("leave-out", 23 - long)):
+    assert any(
+        note.startswith(f"{long} of {len(task.documents)} documents in en are too long") for note in task.notes
+    )
+    for too_long, documents in (("shorten", len(task.documents)), ("leave-out", len(task.documents) - long)):
         counts = fifths(task, 270, too_long)
         assert sum(counts) == documents * per_document
         assert max(counts) - min(counts) <= 1
@@ -135,7 +139,7 @@ def test_some_of_the_documents() -> None:
     assert "23 documents in en in place of 40; no others can be used" in passages(documents=40).notes
 
 
-def test_the_greater_break_stays() -> None:
+def test_the_greatest_break_stays() -> None:
     """Sentences joined by a space, paragraphs of three by an empty line: no other white space is left."""
     made = []
     for number in range(6):
@@ -158,12 +162,12 @@ def test_what_is_repeated_is_not_asked() -> None:
     footer = "This text may be used by anybody under the licence named below."
     twice = "Whoever reads this line reads it twice in this very text, I fear."
     made = [
-        Segment(one.id, "en", f"{one.text} {twice} {sentence(90, n)} {twice.replace(' ', '  ')} {footer}")
-        for n, one in enumerate(make_corpus(12, 12, 12, 12, 12, 12, 12).segments)
+        Segment(one.id, "en", f"{one.text} {twice} {sentence(90 + n, 0)} {twice.replace(' ', '  ')} {footer}")
+        for n, one in enumerate(make_corpus(*[40] * 7).segments)
     ]
     for seed in range(10):
         task = passages(Corpus.from_segments("made", made), seed=seed, tokens=15)
-        assert len(task.documents) >= 2
+        assert len(task.documents) == 7
         assert not any("licence" in query.text or "twice" in query.text for query in task.queries)
 
 

@@ -243,10 +243,9 @@ def _cut_out(article: _Article, language: str, runs: Sequence[Span]) -> tuple[Pa
         if number in gone:
             continue
         if places:
-            # Of the white space at both ends of a gap, that of the greater break.
-            last = max(places)
-            ends = (spans[last][1], spans[last + 1][0]), (spans[number - 1][1], start)
-            text += max((article.text[slice(*gap)] for gap in ends), key=lambda gap: (gap.count("\n"), len(gap)))
+            # Of the white space between the sentences of a gap, that of the greatest break.
+            gaps = [article.text[spans[one][1] : spans[one + 1][0]] for one in range(max(places), number)]
+            text += max(gaps, key=lambda gap: (gap.count("\n"), len(gap)))
         places[number] = len(text), len(text) + end - start
         text += article.text[start:end]
     asked = []
