@@ -41,11 +41,11 @@ def check_audit(spec: AuditSpec) -> None:
 
 def check_evaluation(spec: EvaluationSpec) -> None:
     """Read what an evaluation reads, and raise if that fails; tasks of mteb are looked up later."""
-    from fairspan.retrieval.source import MTEB, PAGES
+    from fairspan.retrieval.source import MTEB
 
     languages = spec.fit_languages
-    if spec.task == PAGES:
-        languages = languages_of(spec.source.read_pages()[0])
+    if spec.source.is_built:
+        languages = languages_of(spec.source.read_corpus()[0])
     elif not spec.task.startswith(MTEB):
         spec.source.read_collection()
     if spec.fit_corpus is not None:

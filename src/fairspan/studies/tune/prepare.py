@@ -7,7 +7,7 @@ from typing import Any
 from fairspan.errors import TaskError
 from fairspan.report.text import model_name
 from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import PAGES, TaskSource
+from fairspan.retrieval.source import TaskSource
 from fairspan.retrieval.splitting import first_clusters, split_tasks
 from fairspan.retrieval.task import RetrievalTask
 from fairspan.runs.fit_part import FitPart
@@ -184,8 +184,8 @@ def _name(source: TaskSource, taken: Sequence[str]) -> str:
     """What rows and tables call a task: without the folders that it is in, and different from the others."""
     kind, colon, place = source.task.partition(":")
     name = model_name(place) if colon else model_name(kind)
-    if source.task == PAGES:
-        name = f"pages of {model_name(source.corpus)}"
+    if source.is_built:
+        name = f"{source.task} of {model_name(source.corpus)}"
     return name if name not in taken else f"{name} ({len(taken) + 1})"
 
 

@@ -77,8 +77,9 @@ def tune(
 
     Args:
         model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2.
-        tasks: what search should get better at: "pages" (built from `corpus`; no labels are needed), "pages:CORPUS",
-            the folder or file of a collection, "beir:FOLDER", "mteb:NAME". Of several the mean counts.
+        tasks: what search should get better at: "pages" or "passages" (made from `corpus`; no labels are needed) or,
+            for another corpus, "pages:CORPUS"; the folder or file of a collection, "beir:FOLDER", "mteb:NAME". Of
+            several the mean counts.
         guards: tasks of other documents that must not get worse. They are not tuned on.
         grid: the candidates: "small", "full", a TOML file, or a list of treatments.
         metric: what is maximised.
