@@ -34,6 +34,13 @@ def split_corpora(data: Path, into: Path, limit: int | None, seed: int) -> None:
         _write(into / f"{name}-pieces.jsonl", pieces)
 
 
+def write_pieces(file: Path, into: Path) -> None:
+    """The first pieces of every article of a corpus, as segments of their own."""
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    pieces = [(f"{one['id']}.{place}", part) for one in records for place, part in enumerate(_pieces(one["text"]))]
+    _write(into, pieces)
+
+
 def _pieces(text: str) -> Iterator[str]:
     """The first pieces of an article, each of whole sentences."""
     start = made = 0

@@ -38,7 +38,7 @@ _OF_PAGES: dict[str, Any] = {
     "distractors": 0,
 }
 # Those of pages that passages have as well.
-_OF_PASSAGES = ("corpus", "partial", "sets", "query_tokens")
+_OF_PASSAGES = ("corpus", "sets", "query_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,11 @@ class TaskSource:
         """Whether it is made from a corpus, without labels."""
         return self.task in (PAGES, PASSAGES)
 
+    @property
+    def too_long(self) -> str | None:
+        """What becomes of documents that no treatment reads whole, unless somebody says; None for the usual."""
+        return "shorten" if self.task == PASSAGES else None
+
     def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
         """The indexes to search: one for each edition of pages, one for each language of passages, or one."""
         if self.task == PAGES:
@@ -111,7 +116,9 @@ class TaskSource:
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans of a task that is built from a corpus, and that corpus."""
         also = [self.queries.language] if self.queries.language else []
-        return choose_plans(self.corpus, self.languages, self.mixed, partial=self.partial, also=also)
+        # Passages of one language need no translations.
+        partial = self.partial or self.task == PASSAGES
+        return choose_plans(self.corpus, self.languages, self.mixed, partial=partial, also=also)
 
     def read_collection(self) -> RetrievalTask:
         """A collection of documents and queries."""

@@ -144,7 +144,7 @@ def prepare_tuning(subject: Subject, spec: TuningSpec, progress: Progress | None
     for one in (*spec.tasks, *spec.guards):
         name = _name(one, [own.name for own in divided])
         shown.stage(f"reading {name}")
-        tasks = measure_tasks(subject, one.read(subject.counter), spec.too_long)
+        tasks = measure_tasks(subject, one.read(subject.counter), spec.too_long or one.too_long)
         _refuse_shared(name, [own.task for own in tasks], texts)
         notes += [f"{name}: {note}" for note in dict.fromkeys(note for own in tasks for note in own.task.notes)]
         divided.append(_divide(name, tasks, subject, spec, guard=one in spec.guards))

@@ -167,7 +167,7 @@ def _built(kind: str, options: dict[str, Any], seed: int) -> TaskSource:
     return TaskSource(kind, design=design, queries=PageQueries(**asked), **own)
 
 
-_OF_PASSAGES = ("corpus", "languages", "partial", "sets", "query_tokens")
+_OF_PASSAGES = ("corpus", "languages", "sets", "query_tokens")
 _OF_QUERIES = ("query", "query_tokens", "query_language", "editions", "distractors")
 
 
