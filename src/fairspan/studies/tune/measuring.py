@@ -14,7 +14,7 @@ from fairspan.runs.bases import Treated
 from fairspan.runs.runner import Run
 from fairspan.runs.searching import Searching
 from fairspan.runs.speed import relative_time, tokens_per_second, tokens_read
-from fairspan.stats.choice import keep_better
+from fairspan.stats.choice import alphas, keep_better
 from fairspan.studies.tune.budget import Budget
 from fairspan.studies.tune.decision import (
     GUARD,
@@ -72,11 +72,11 @@ class Tuning:
         run, header = self.run, self.run.header
         listed = shortlisted(run.writer.rows, header)
         run.progress.start(self.prepared.tokens_to_confirm)
-        for one in listed:
+        for one, alpha in zip(listed, alphas(len(listed)), strict=True):
             if one is listed[0]:
                 self.search(PLAIN, GUARD)
             self.search(one.name, GUARD)
-            tested = tested_on_guard(run.writer.rows, header, one, len(listed))
+            tested = tested_on_guard(run.writer.rows, header, one, alpha)
             assert tested is not None
             # On few clusters nothing is decided, and the first candidate says how many are missing.
             if tested.finding == "use" or tested.is_small:
@@ -94,11 +94,11 @@ class Tuning:
         self.search(PLAIN, REPORT, index=REFERENCE)
         self.run.header["parts_done"].append(REPORT)
 
-    def search(self, name: str, part: str, number: int = 0, index: str = "whole") -> None:
+    def search(self, name: str, part: str, number: int = 0, index: str = "whole", *, guards: bool = True) -> None:
         """Search a part of every task that has it, or a round of it, under a treatment."""
         run, treated, rows = self.run, self._under(name), list[pl.DataFrame]()
-        for task in self.prepared.tasks:
-            if part not in task.parts or (index != "whole" and task.is_guard):
+        for task in self.prepared.tasks if guards and index == "whole" else self.tasks:
+            if part not in task.parts:
                 continue
             searching = task.searching(part, number)
             where = f"{part}, round {number + 1}" if part == TUNE and len(task.rounds) > 1 else part

@@ -90,7 +90,7 @@ def tune(
         budget: minutes that the run may take. Candidates that do not fit are left out, and named.
         corpus, languages, mixed, partial, size, editions, distractors, query, query_tokens, query_language, opening,
             min_tokens, max_tokens: of pages, as in `evaluate`.
-        sets: number of pages, by default 200: a quarter of them are the 50 that a decision needs.
+        sets: number of pages or documents, by default 220: a quarter of them are the 50 that a decision needs.
         documents, language, unit, split: of collections, as in `evaluate`.
         too_long: as in `evaluate`.
         chunk_tokens: length of the longest chunk of the reference, the mean of chunks that the plain model embeds.
