@@ -3,10 +3,11 @@
     python -m benchmarks.tuning regret --models granite=FOLDER minilm=all-MiniLM-L6-v2 --data SHARED --out OUT
     python -m benchmarks.tuning speed --data SHARED [--model FOLDER]
 
-`regret`: for every model and corpus, the full grid is tuned with SciFact, all of its queries, as guard. Afterwards every candidate is
-searched on the report part as well: the oracle is the one that is best there, and the fixed treatment the one that is
-best there on average over all models and corpora; both have seen the data that judges them. Pages are of four
-segments of 118 tokens (news: two of 70), each a piece of an article; passages are cut out of whole articles.
+`regret`: for every model and corpus, the full grid is tuned with SciFact, all of its queries, as guard. Afterwards
+every candidate is searched on the report part as well: the oracle is the one that is best there, and the fixed
+treatment the one that is best there on average over all models and corpora; both have seen the data that judges them.
+Pages are of four segments of 118 tokens (news: two of 70), each a piece of an article, so that pages of different
+parts may hold pieces of one article; passages are cut out of whole articles.
 
 `speed`: 24 candidates on 200 pages, timed, beside the seconds that the model itself was at work.
 """

@@ -142,7 +142,7 @@ class Tuning:
 
         A limit is held against a trial in turns, which a busy machine disturbs less.
         """
-        took = {}
+        took = dict[str, float]()
         for cost in self.run.header["costs"]:
             if cost["treatment"] in (PLAIN, name) and cost["round"] == 0 and cost["seconds"]:
                 took[cost["treatment"]] = took.get(cost["treatment"], 0.0) + cost["seconds"]
