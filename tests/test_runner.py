@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,18 @@ Make = Callable[..., SentenceTransformer]
 Call = Callable[..., fairspan.RunLog]
 
 
-@pytest.fixture(scope="module", params=VERBS, ids=lambda verb: verb.name)
+def name_of(value: Any) -> str | None:
+    return value.name if isinstance(value, Verb) else None
+
+
+@pytest.fixture(scope="module", params=VERBS, ids=name_of)
 def verb(request: pytest.FixtureRequest) -> Verb:
     found: Verb = request.param
     return found
+
+
+# For what the runner does alike, whatever is measured: folders, renames, locks and disks.
+any_verb = pytest.mark.parametrize("verb", VERBS[:1], indirect=True, ids=name_of)
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +132,7 @@ def test_a_complete_run_returns_at_once(
     assert log.header == json.loads(json.dumps(undisturbed.header))
 
 
+@any_verb
 @pytest.mark.parametrize(
     "damage",
     [
@@ -223,7 +233,9 @@ def test_a_run_in_another_batch_size_shares_the_store(again: Call, tmp_path: Pat
 # Measured again beside what is there
 
 
-@pytest.mark.parametrize("share", [0.0, 0.7])
+@pytest.mark.parametrize(
+    ("verb", "share"), [(VERBS[0], 0.0), *((verb, 0.7) for verb in VERBS)], indirect=["verb"], ids=name_of
+)
 def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
     again: Call,
     undisturbed: fairspan.RunLog,
@@ -259,6 +271,7 @@ def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
     assert read_log(tmp_path / "run").newer == ""
 
 
+@any_verb
 @pytest.mark.parametrize("moved", [0, 1])
 def test_a_process_that_ends_between_two_renames(
     again: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
@@ -287,6 +300,7 @@ def test_a_process_that_ends_between_two_renames(
     assert files_in(folder) == ["rows.parquet", "run.json"]
 
 
+@any_verb
 def test_an_unfinished_log_stays_until_there_are_as_many_rows(
     anew: Call, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +332,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
+@any_verb
 def test_a_folder_that_another_process_writes(
     again: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,7 +376,12 @@ def passes(
     return count[0]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize(
+    ("verb", "share"),
+    [(VERBS[0], 0.0), *product(VERBS, [0.3, 0.7])],
+    indirect=["verb"],
+    ids=name_of,
+)
 def test_an_interrupted_run_goes_on(
     anew: Call,
     undisturbed: fairspan.RunLog,
@@ -483,6 +503,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(
     assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
 
 
+@any_verb
 def test_rows_that_cannot_be_written(
     anew: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -623,6 +644,7 @@ def test_killed_four_times_it_ends_with_the_same_bits(shell: Shell) -> None:
     assert stored(shell.store) == shell.total
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
@@ -639,6 +661,7 @@ def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
     assert left - 8 <= shell.goes_on()["texts_computed"] <= left
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_a_model_that_fails_on_a_batch(shell: Shell) -> None:
@@ -652,6 +675,7 @@ def test_a_model_that_fails_on_a_batch(shell: Shell) -> None:
     assert shell.goes_on()["texts_computed"] == shell.expected.header["timings"]["texts_computed"] - done
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
@@ -670,6 +694,7 @@ def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     assert shell.goes_on()["texts_from_store"] >= header["timings"]["texts_computed"] > 0
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
@@ -689,7 +714,9 @@ def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
 
 @processes
 @pytest.mark.slow
-@pytest.mark.parametrize("exists", [True, False], ids=["with a store", "empty"])
+@pytest.mark.parametrize(
+    ("verb", "exists"), [(VERBS[0], True), *((verb, False) for verb in VERBS)], indirect=["verb"], ids=name_of
+)
 def test_a_store_that_may_not_be_written(shell: Shell, tmp_path: Path, exists: bool) -> None:
     disk = tmp_path / "disk"
     store = disk / "store.sqlite"
@@ -713,6 +740,7 @@ def test_a_store_that_may_not_be_written(shell: Shell, tmp_path: Path, exists: b
         shell.goes_on(store=store)
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_a_store_that_may_not_be_written_and_holds_everything(shell: Shell, tmp_path: Path) -> None:
@@ -734,6 +762,7 @@ def test_a_log_that_may_not_be_written(shell: Shell, tmp_path: Path) -> None:
     assert list(disk.iterdir()) == []
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_two_processes_at_once(shell: Shell, tmp_path: Path) -> None:
@@ -749,6 +778,7 @@ def test_two_processes_at_once(shell: Shell, tmp_path: Path) -> None:
     assert_sound(shell.store)
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_two_processes_on_one_folder(shell: Shell) -> None:
@@ -764,6 +794,7 @@ def test_two_processes_on_one_folder(shell: Shell) -> None:
     shell.is_complete(shell.run)
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_fresh_and_killed_the_finished_log_is_there(shell: Shell, tmp_path: Path) -> None:

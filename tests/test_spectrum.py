@@ -68,7 +68,7 @@ def test_plain_models_agree_with_the_svd(make_tiny: Make, architecture: str, pad
     assert_agree(all_layers(model, TEXTS[::-1]), matrices(model, TEXTS[::-1]))
 
 
-@pytest.mark.parametrize("temperature", [0.8, 0.5, [(20, 0.9), (50, 0.5)]])
+@pytest.mark.parametrize("temperature", [0.5, [(20, 0.9), (50, 0.5)]])
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "qwen3", "t5", "mpnet"])
 @pytest.mark.slow
 def test_temperatures(make_tiny: Make, architecture: str, temperature: Any) -> None:
