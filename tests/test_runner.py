@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def name_of(value: Any) -> str | None:
     return value.name if isinstance(value, Verb) else None
 
 
-@pytest.fixture(scope="module", params=VERBS, ids=name_of)
+@pytest.fixture(params=VERBS, ids=name_of)
 def verb(request: pytest.FixtureRequest) -> Verb:
     found: Verb = request.param
     return found
@@ -65,14 +66,42 @@ def called(verb: Verb, model: SentenceTransformer, place: Path, folder: Path) ->
     return lambda **changes: verb.measure(model, **{**verb.asked, **own, **changes})
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A run from beginning to end, and its forward passes. Its folder is read by many tests and changed by none."""
+
+    log: fairspan.RunLog
+    passes: int
+
+
 @pytest.fixture(scope="module")
-def undisturbed(
-    verb: Verb, model: SentenceTransformer, place: Path, tmp_path_factory: pytest.TempPathFactory
-) -> fairspan.RunLog:
-    """A run from beginning to end. Its folder is read by many tests and changed by none."""
-    log = called(verb, model, place, tmp_path_factory.mktemp("undisturbed"))()
-    assert {"none", STRONG} <= set(log.rows["treatment"])
-    return log
+def whole(
+    model: SentenceTransformer, place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Verb], Whole]:
+    """Measured once for each verb."""
+    found: dict[str, Whole] = {}
+
+    def measure(verb: Verb) -> Whole:
+        if verb.name not in found:
+            with pytest.MonkeyPatch.context() as patch:
+                count = on_forward(patch, lambda number: None)
+                log = called(verb, model, place, tmp_path_factory.mktemp("undisturbed"))()
+            assert {"none", STRONG} <= set(log.rows["treatment"])
+            assert count[0] > 20, "the premise: there is a middle"
+            found[verb.name] = Whole(log, count[0])
+        return found[verb.name]
+
+    return measure
+
+
+@pytest.fixture
+def undisturbed(verb: Verb, whole: Callable[[Verb], Whole]) -> fairspan.RunLog:
+    return whole(verb).log
+
+
+@pytest.fixture
+def passes(verb: Verb, whole: Callable[[Verb], Whole]) -> int:
+    return whole(verb).passes
 
 
 @pytest.fixture
@@ -362,18 +391,6 @@ def test_a_folder_that_another_process_writes(
 
 
 # Stopped in the middle
-
-
-@pytest.fixture(scope="module")
-def passes(
-    verb: Verb, model: SentenceTransformer, place: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[int]:
-    """How many forward passes a run takes."""
-    with pytest.MonkeyPatch.context() as patch:
-        count = on_forward(patch, lambda number: None)
-        called(verb, model, place, tmp_path_factory.mktemp("counted"))()
-    assert count[0] > 20, "the premise: there is a middle"
-    return count[0]
 
 
 @pytest.mark.parametrize(
