@@ -163,7 +163,7 @@ def edit(file: Path, **changes: Any) -> None:
 # The same model again
 
 
-@pytest.mark.parametrize(("name", "load"), zip(MODELS, cycle([own_loader, plain_loader]), strict=False))
+@pytest.mark.parametrize(("name", "load"), list(zip(MODELS, cycle([own_loader, plain_loader]), strict=False)))
 def test_a_loaded_model_gives_the_same_vectors(saved: dict[str, Saved], name: str, load: Loader) -> None:
     """Bit for bit, on both sides, with the same calibration, by one loader or the other; both in a new process."""
     loaded = load(saved[name].folder)
