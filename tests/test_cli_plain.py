@@ -62,6 +62,7 @@ def test_everything_that_is_shown_in_a_terminal(encoding: str, wanted: tuple[str
     assert ("####" in out) == (encoding != "utf-8"), "bars"
 
 
+@pytest.mark.slow
 def test_verbs(tmp_path: Path) -> None:
     """Help, a table, a mistake, and JSON, which is escaped instead: it holds what it held."""
     encoding = "ascii"

@@ -95,6 +95,7 @@ def test_the_best_ranking_has_an_ndcg_of_one() -> None:
     assert ndcg(gains[:, ::-1], ideal, 10)[0] < 0.8
 
 
+@pytest.mark.slow
 def test_random_rankings_with_ties_are_ranxs(by_ranx: Any) -> None:
     """Ties between documents of different gains, so that the order in them matters; ranx is told ours as ranks."""
     rng = np.random.default_rng(0)
@@ -119,6 +120,7 @@ def test_random_rankings_with_ties_are_ranxs(by_ranx: Any) -> None:
     assert all((np.abs(other[name] - found[name]) > 1e-3).mean() > 0.1 for name in NAMES), "the order in ties matters"
 
 
+@pytest.mark.slow
 def test_ties_among_equals_are_ranxs_in_any_order(by_ranx: Any) -> None:
     """Raw scores with ties, where all documents of a query that share a score share a gain."""
     rng = np.random.default_rng(1)

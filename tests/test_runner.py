@@ -44,6 +44,13 @@ def verb(request: pytest.FixtureRequest) -> Verb:
 
 # For what the runner does alike, whatever is measured: folders, renames, locks and disks.
 any_verb = pytest.mark.parametrize("verb", VERBS[:1], indirect=True, ids=name_of)
+# For what depends on how a study measures, and takes seconds.
+mostly_slow_verbs = pytest.mark.parametrize(
+    "verb",
+    [VERBS[0], *(pytest.param(verb, marks=pytest.mark.slow) for verb in VERBS[1:])],
+    indirect=True,
+    ids=name_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +270,10 @@ def test_a_run_in_another_batch_size_shares_the_store(again: Call, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("verb", "share"), [(VERBS[0], 0.0), *((verb, 0.7) for verb in VERBS)], indirect=["verb"], ids=name_of
+    ("verb", "share"),
+    [(VERBS[0], 0.0), (VERBS[0], 0.7), *(pytest.param(verb, 0.7, marks=pytest.mark.slow) for verb in VERBS[1:])],
+    indirect=["verb"],
+    ids=name_of,
 )
 def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
     again: Call,
@@ -395,7 +405,11 @@ def test_a_folder_that_another_process_writes(
 
 @pytest.mark.parametrize(
     ("verb", "share"),
-    [(VERBS[0], 0.0), *product(VERBS, [0.3, 0.7])],
+    [
+        *product(VERBS[:1], [0.0, 0.3, 0.7]),
+        *product(VERBS[1:], [0.7]),
+        *(pytest.param(verb, 0.3, marks=pytest.mark.slow) for verb in VERBS[1:]),
+    ],
     indirect=["verb"],
     ids=name_of,
 )
@@ -428,6 +442,7 @@ def test_an_interrupted_run_goes_on(
     assert log.header["timings"]["texts_computed"] == total - done
 
 
+@mostly_slow_verbs
 def test_a_failed_run_says_why_and_goes_on(
     anew: Call, undisturbed: fairspan.RunLog, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,6 +483,7 @@ def test_vectors_that_are_not_numbers(anew: Call, model: SentenceTransformer, tm
     assert_sound(tmp_path / "store.sqlite")
 
 
+@mostly_slow_verbs
 def test_memory_that_runs_out_is_a_note(anew: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = SentenceTransformer.forward
 

@@ -502,7 +502,14 @@ def test_batch_mates_and_padding_do_not_change_a_text(
 
 # 4. Cost
 
-FIVE = [("bert", "cls"), ("modernbert", "mean"), ("qwen3", "lasttoken"), ("t5", "mean"), ("mpnet", "mean")]
+FIVE = [
+    ("bert", "cls"),
+    ("modernbert", "mean"),
+    *(
+        pytest.param(*one, marks=pytest.mark.slow)
+        for one in (("qwen3", "lasttoken"), ("t5", "mean"), ("mpnet", "mean"))
+    ),
+]
 
 
 def pairs_attended(fair: SentenceTransformer, text: str, monkeypatch: pytest.MonkeyPatch) -> int:
