@@ -56,8 +56,8 @@ def candidate_table(found: Findings) -> Table:
     columns += [Column("outcome", align="left"), Column("because", align="wrap")]
     notes = (
         "moved: mean cosine distance from the plain model's vectors; time: relative to the plain model",
-        "change: on the same queries, not corrected for the number of candidates; rounds on fewer clusters are easier, "
-        "so that only their changes can be compared",
+        "change: on the same queries, not corrected for the number of candidates",
+        "of candidates on fewer clusters only the changes can be compared: smaller indexes are easier to search",
     )
     title = f"Candidates on the part that is tuned on ({found.model})"
     frame = found.frames["candidates"]
