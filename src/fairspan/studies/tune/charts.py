@@ -2,29 +2,26 @@
 
 from fairspan.report.chart import Chart, Panel, Point, Series
 from fairspan.report.scatter import Dot, Scatter
-from fairspan.report.text import number, with_bounds
+from fairspan.report.text import bounds, number, with_bounds
 from fairspan.stats.difference import Difference
 from fairspan.studies.tune.decision import PLAIN, REFERENCE, Measured
 from fairspan.studies.tune.findings import Findings
 
-INTERVALS = "Whiskers are 95 % intervals of the change from the plain model, on the same queries."
+INTERVALS = "Changes from the plain model on the same queries, with 95 % intervals."
 # What the groups are that fairness is between.
 GROUPS = {"position": "positions", "language": "languages", "length": "lengths"}
 
 
 def pareto_chart(found: Findings) -> Scatter:
-    """Quality and unfairness of every candidate that was measured to the end."""
+    """How quality and fairness change with every candidate; those of early rounds are on a part of the data."""
     decision, dots = found.decision, []
-    plain = decision.measured[PLAIN]
     for name, one in decision.measured.items():
-        if one.rounds_left:
-            continue
-        role = "baseline" if one is plain else "reference" if name == REFERENCE else "candidate"
+        role = "baseline" if name == PLAIN else "reference" if name == REFERENCE else "candidate"
         dots.append(
             Dot(
                 name,
-                _point(one.unfairness, plain.unfairness, one.psi_change, one is plain),
-                _point(one.quality, plain.quality, one.gain, one is plain),
+                _point(one.psi_change, is_plain=name == PLAIN),
+                _point(one.gain, is_plain=name == PLAIN),
                 role,  # type: ignore[arg-type]
                 front=name in decision.front,
                 chosen=name == decision.chosen and decision.answer in ("use", "do nothing"),
@@ -36,39 +33,38 @@ def pareto_chart(found: Findings) -> Scatter:
         "candidates",
         "Which treatment finds more, and which is fairer",
         f"Candidates on the part that is tuned on. {INTERVALS}",
-        f"PSI between {groups} (lower is fairer)",
-        found.metric,
+        f"change of PSI between {groups} (to the left: fairer)",
+        f"change of {found.metric}",
         tuple(dots),
         subtitle=f"{found.model}, {found.header['task']['source']}",
-        x_form=".2f",
+        x_form="+.2f",
+        form="+.3f",
     )
 
 
 def quality_chart(found: Findings) -> Chart:
     """Quality alone, where there are no groups to be fair to."""
-    decision = found.decision
-    plain = decision.measured[PLAIN]
-    shown = sorted(decision.measured.values(), key=lambda one: -one.quality)
-    points = tuple(_point(one.quality, plain.quality, one.gain, one is plain, _told(found, one)) for one in shown)
-    panel = Panel("all queries", tuple(one.name for one in shown), (Series(found.metric, -1, points),))
+    shown = sorted(found.decision.measured.values(), key=lambda one: -one.gain.estimate)
+    points = tuple(_point(one.gain, _told(found, one), is_plain=one.name == PLAIN) for one in shown)
+    series = Series(f"change of {found.metric}", -1, points)
     return Chart(
         "candidates",
         "Which treatment finds more",
         f"Candidates on the part that is tuned on. {INTERVALS}",
         "rows",
-        found.metric,
         "treatment",
-        (panel,),
+        f"change of {found.metric}",
+        (Panel("all queries", tuple(one.name for one in shown), (series,)),),
         subtitle=f"{found.model}, {found.header['task']['source']}",
+        form="+.3f",
     )
 
 
-def _point(value: float, plain: float, change: Difference, is_plain: bool, told: str = "") -> Point:
-    """A number with the interval of its change from the plain model's; none for the plain model itself."""
-    if is_plain:
-        return Point(value, told=told)
+def _point(change: Difference, told: str = "", *, is_plain: bool) -> Point:
     ends = change.interval()
-    return Point(value, plain + ends.low, plain + ends.high, told)
+    return (
+        Point(0.0, told=told) if is_plain else Point(ends.estimate, ends.low, ends.high, told, bounds(ends, "+.3f"))
+    )
 
 
 def _told(found: Findings, one: Measured) -> str:
