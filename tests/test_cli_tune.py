@@ -18,6 +18,7 @@ import fairspan
 from fairspan import Calibration
 from fairspan.encoding.store import Store
 from fairspan.errors import StoreError, UnsupportedModel
+from fairspan.stats.choice import make_sample, prefer, shortlist
 from fairspan.studies.logs import read_log
 from fairspan.studies.tune.budget import Budget
 from fairspan.studies.tune.decision import decide
@@ -149,7 +150,7 @@ def test_json_is_the_result_and_nothing_else(run: Run, usual: Typed, place: Path
 
 
 def test_every_option_reaches_the_spec(run: Run, usual: Typed, place: Path, tmp_path: Path) -> None:
-    more = "--languages en --mixed it:en --sets 8 --editions 1 --distractors 2 --query first-sentence --seed 3"
+    more = "--languages en --mixed it:en --sets 10 --editions 1 --distractors 2 --query first-sentence --seed 3"
     more += " --query-tokens 9 --min-tokens 3 --max-tokens 99 --too-long error --metric mrr --fairness language"
     more += " --epsilon 0.02 --max-cost 90 --prompt w1 --query-prompt w2 --chunk-tokens 20 --split test --opening 12"
     done = run(*usual, *shlex.split(more), "--guard", place / "beir", "--out", "here")
@@ -160,7 +161,7 @@ def test_every_option_reaches_the_spec(run: Run, usual: Typed, place: Path, tmp_
     queries = {"kind": "first-sentence", "tokens": 9, "language": None, "editions": 1, "distractors": 2}
     assert task["queries"] == queries
     design = {name: task["design"][name] for name in ("sizes", "sets", "seed", "min_tokens", "max_tokens", "opening")}
-    assert list(design.values()) == [[2], 8, 3, 3, 99, 12]
+    assert list(design.values()) == [[2], 10, 3, 3, 99, 12]
     names = (
         "metric",
         "fairness",
@@ -219,7 +220,8 @@ def test_what_was_stopped_goes_on_and_ends_the_same(
     plain, count = Store.put, [0]
 
     def put(self: Store, vectors: Any) -> None:
-        count[0] += 1
+        # A trial of the speed keeps nothing.
+        count[0] += self.path.name != ":memory:"
         if count[0] == 5:
             raise KeyboardInterrupt if how == "interrupted" else StoreError("the disk is full.")
         plain(self, vectors)
@@ -263,6 +265,14 @@ def test_a_budget_leaves_candidates_out_and_a_larger_one_adds_them(
     assert run(*usual, "--out", "here", "--budget", "0.000001").code == 0
 
 
+def test_a_search_that_finds_nothing_is_left_as_it_is() -> None:
+    """Every value is 0, so that PSI is 0 / 0."""
+    groups, clusters = [1, 2] * 8, [number // 2 for number in range(16)]
+    sample = make_sample({"none": [0.0] * 16, TILES: [0.0] * 16}, groups, clusters)
+    assert prefer([sample], ["none", TILES], {"none": 0.0, TILES: 0.1}).chosen == "none"
+    assert shortlist([sample], "none", {"none": 0.0, TILES: 0.1}) == []
+
+
 # --- mistakes
 
 
@@ -285,7 +295,7 @@ def test_a_budget_leaves_candidates_out_and_a_larger_one_adds_them(
         ("--unit paragraph", "--unit would do nothing for pages: omit it"),
         ("--documents PLACE", "--documents would do nothing for pages: omit it"),
         ("--sets 3", "pages of articles cannot be divided: "),
-        ("--sets 3", "3 clusters of queries that share no document, too few to divide into tune, guard, report"),
+        ("--sets 7", "7 clusters of queries that share no document, and 8 are needed to divide it into tune, guard"),
         ("--sets 1", "sets must be a whole number of at least 2, got 1"),
         ("--size 33", "the corpus has 32 segments in en, and a document of 33 needs 33"),
         ("--seed -1", "--seed must be a whole number of at least 0, got -1"),
@@ -331,7 +341,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
         ("PLACE/beir PLACE/beir", "beir is named twice: omit one"),
         ("PLACE/beir --guard PLACE/beir", "beir is a task and a guard"),
         ("PLACE/beir --guard beir:PLACE/beir", "share 10 documents"),
-        ("PLACE/one", "1 clusters of queries that share no document, too few to divide"),
+        ("PLACE/one", "1 clusters of queries that share no document, and 8 are needed to divide"),
         ("PLACE/none", "none-test has no queries"),
         ("mteb:NFCorpu", "mteb has no task 'NFCorpu': did you mean 'NFCorpus'?"),
     ],

@@ -20,7 +20,7 @@ from fairspan.runs import request as requests
 from fairspan.runs.request import request_of
 from fairspan.studies.audit.spec import make_spec
 from tests.commands import ROOT
-from tests.verbs import VERBS, Verb, write_articles
+from tests.verbs import TUNE, VERBS, Verb, write_articles
 
 Make = Callable[..., SentenceTransformer]
 
@@ -33,7 +33,7 @@ def place(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture(scope="module", params=VERBS, ids=lambda verb: verb.name)
+@pytest.fixture(scope="module", params=[*VERBS, TUNE], ids=lambda verb: verb.name)
 def verb(request: pytest.FixtureRequest) -> Verb:
     found: Verb = request.param
     return found

@@ -32,7 +32,7 @@ def tune(
     tasks: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TASK]...",
+            metavar="task",
             help="What search should get better at: pages, pages:CORPUS, the folder or file of a collection, "
             "beir:FOLDER or mteb:NAME. Of several the mean counts. Default: pages.",
         ),
@@ -156,7 +156,8 @@ def _forecast(given: dict[str, Any], budget: Budget, progress: Progress, *, as_j
     found, notes, unit = forecast(prepared), prepared.header["notes"], subject.counter.unit
     fits = budget.fits(found.seconds)
     if as_json:
-        print_json({"model": subject.name, **found.to_dict(), "fits_budget": fits, "notes": notes})
+        within = None if budget.minutes is None else fits
+        print_json({"model": subject.name, **found.to_dict(), "fits_budget": within, "notes": notes})
         return
     if not fits:
         notes = [
