@@ -34,11 +34,22 @@ def split_corpora(data: Path, into: Path, limit: int | None, seed: int) -> None:
         _write(into / f"{name}-pieces.jsonl", pieces)
 
 
-def _pieces(text: str) -> Iterator[str]:
+def write_pieces(file: Path, into: Path, size: int = PIECE, most: int = PIECES) -> None:
+    """The first pieces of every article of a corpus, as segments of their own."""
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    pieces = [
+        (f"{one['id']}.{place}", part)
+        for one in records
+        for place, part in enumerate(_pieces(one["text"], size, most))
+    ]
+    _write(into, pieces)
+
+
+def _pieces(text: str, size: int = PIECE, most: int = PIECES) -> Iterator[str]:
     """The first pieces of an article, each of whole sentences."""
     start = made = 0
-    for _, end in sentences(text[: 2 * PIECE * PIECES], "en"):
-        if end - start >= PIECE and made < PIECES:
+    for _, end in sentences(text[: 2 * size * most], "en"):
+        if end - start >= size and made < most:
             yield text[start:end].strip()
             start, made = end, made + 1
 

@@ -36,7 +36,7 @@ def schema() -> Schema:
 def outputs(folder: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, pl.DataFrame]]]:
     """What each verb prints, and the frames of which its lists are made; with everything that a run may have."""
     model = tiny_model(folder / "weights", "bert", "mean")
-    corpus = str(write_articles(folder / "corpus"))
+    corpus = str(write_articles(folder / "corpus", 12))
     labelled = folder / "labelled.jsonl"
     texts = [
         {"text": " ".join(words(5, 50 * n + k) + "." for k in range(12)), "label": "ab"[n % 2]} for n in range(24)
@@ -77,7 +77,7 @@ def outputs(folder: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, pl.
     )
     tuning = fairspan.tune(
         model,
-        corpus=corpus,
+        corpus=str(write_articles(folder / "more")),
         size=2,
         sets=8,
         grid=GRID,

@@ -17,14 +17,14 @@ STRONG = "tempscale+temperature=0.5"
 GRID = [STRONG, "tiles+tile_size=8"]
 
 
-def write_articles(folder: Path) -> Path:
+def write_articles(folder: Path, count: int = ARTICLES) -> Path:
     """Titled articles of fourteen sentences of five words in two languages; and the grid of a tuning as a file."""
     folder.mkdir()
     (folder / "grid.toml").write_text(f"treatments = {json.dumps(GRID)}\n", encoding="utf-8")
     for shift, language in enumerate(LANGUAGES):
         lines = []
-        for number in range(ARTICLES):
-            seed = 1000 * (number + ARTICLES * shift)
+        for number in range(count):
+            seed = 1000 * (number + count * shift)
             text = " ".join(words(SENTENCE, seed + place) + "." for place in range(SENTENCES))
             lines.append(json.dumps({"id": f"a{number:02}", "text": text, "title": words(3, seed + 500)}) + "\n")
         (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -42,11 +42,11 @@ def check_audit(spec: AuditSpec) -> None:
 
 def check_evaluation(spec: EvaluationSpec) -> None:
     """Read what an evaluation reads, and raise if that fails; tasks of mteb are looked up later."""
-    from fairspan.retrieval.source import MTEB, PAGES
+    from fairspan.retrieval.source import MTEB
 
     languages = spec.fit_languages
-    if spec.task == PAGES:
-        languages = languages_of(spec.source.read_pages()[0])
+    if spec.source.is_built:
+        languages = languages_of(spec.source.read_corpus()[0])
     elif not spec.task.startswith(MTEB):
         spec.source.read_collection()
     if spec.fit_corpus is not None:
@@ -54,12 +54,12 @@ def check_evaluation(spec: EvaluationSpec) -> None:
 
 
 def check_tuning(spec: TuningSpec) -> None:
-    """Read what the tasks and guards of a tuning are built from, and raise if that fails."""
-    from fairspan.retrieval.source import MTEB, PAGES
+    """Read what a tuning reads, and raise if that fails; tasks of mteb are looked up later."""
+    from fairspan.retrieval.source import MTEB
 
     for source in (*spec.tasks, *spec.guards):
-        if source.task == PAGES:
-            source.read_pages()
+        if source.is_built:
+            source.read_corpus()
         elif not source.task.startswith(MTEB):
             source.read_collection()
 

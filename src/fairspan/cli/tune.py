@@ -33,15 +33,18 @@ def tune(
         list[str] | None,
         typer.Argument(
             metavar="task",
-            help="What search should get better at: pages, pages:CORPUS, the folder or file of a collection, "
-            "beir:FOLDER or mteb:NAME. Of several the mean counts. Default: pages.",
+            help="What search should get better at: pages or passages, which are made from the corpus, or from "
+            "another one as in pages:CORPUS; the folder or file of a collection; beir:FOLDER or mteb:NAME. "
+            "Of several the mean counts. Default: pages.",
         ),
     ] = None,
     guards: list[str] | None = option(
         "A task of other documents that must not get worse. It is not tuned on. May be given several times.",
         "--guard",
     ),
-    corpus: str | None = option("Corpus of the pages: sample, a folder, a JSONL or Parquet file, a dataset."),
+    corpus: str | None = option(
+        "Corpus of pages and passages: sample, a folder, a JSONL or Parquet file, a dataset. Default: sample."
+    ),
     grid: str | None = option("Candidates: small, full or a TOML file. Default: small."),
     metric: str | None = option("What is maximised: ndcg@k, recall@k or mrr. Default: ndcg@10."),
     fairness: str | None = option(
@@ -58,7 +61,8 @@ def tune(
     partial: bool = option("Omit segments that lack a translation.", "--partial", default=False),
     size: int | None = option("Number of segments per page. Default: 4."),
     sets: int | None = option(
-        "Number of pages that are searched for. Default: 200, a quarter of which are the 50 that a decision needs."
+        "Number of pages or documents that are searched for. Default: 220; a quarter of them are the 50 that a "
+        "decision needs."
     ),
     editions: int | None = option(
         "Number of indexes, each with other orders. Default: every segment at every position."

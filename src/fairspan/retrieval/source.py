@@ -1,4 +1,4 @@
-"""`TaskSource`: what is searched, as a user names it: pages built from a corpus, or a collection on disk."""
+"""`TaskSource`: what is searched, as a user names it: pages or passages of a corpus, or a collection."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,15 +7,19 @@ from typing import Any
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.design import Design
 from fairspan.design.lengths import TokenCounter
-from fairspan.design.plan import LanguagePlan, choose_plans
+from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
 from fairspan.errors import TaskError
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.evidence import read_evidence
 from fairspan.retrieval.pages import PageQueries, build_pages
+from fairspan.retrieval.passages import build_passages
 from fairspan.retrieval.task import RetrievalTask
 
-PAGES = "pages"
+PAGES, PASSAGES = "pages", "passages"
 BEIR, MTEB = "beir:", "mteb:"
+PER_DOCUMENT = 3
+"""Passages that are cut out of a document."""
+KNOWN = "'pages', 'passages', the folder or file of a collection, 'beir:FOLDER' or 'mteb:NAME'"
 # Options that only one kind of task has, with their defaults.
 _OF_COLLECTIONS: dict[str, Any] = {"documents": None, "language": None, "unit": "article", "split": "test"}
 _OF_PAGES: dict[str, Any] = {
@@ -33,6 +37,8 @@ _OF_PAGES: dict[str, Any] = {
     "editions": None,
     "distractors": 0,
 }
+# Those of pages that passages have as well.
+_OF_PASSAGES = ("corpus", "sets", "query_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +64,47 @@ class TaskSource:
     def __post_init__(self) -> None:
         """What was changed and would do nothing for this kind of task is a mistake."""
         if not isinstance(self.task, str) or not self.task.strip():
-            raise TaskError(f"a task is 'pages', a folder, 'beir:FOLDER' or 'mteb:NAME', got {self.task!r}.")
+            raise TaskError(f"a task is {KNOWN}, got {self.task!r}.")
         queries, design = self.queries, self.design
-        if self.task == PAGES:
-            why, plain = "pages are built from a corpus", _OF_COLLECTIONS
-            given: tuple[Any, ...] = (self.documents, self.language, self.unit, self.split)
-        else:
-            why, plain = f"{self.task} brings its own documents and queries", _OF_PAGES
-            given = (self.corpus, self.mixed, self.partial, *design.sizes, design.sets, design.opening)
-            given += (design.min_tokens, design.max_tokens, queries.kind, queries.tokens, queries.language)
-            given += (queries.editions, queries.distractors)
-        for (option, value), own in zip(plain.items(), given, strict=True):
-            if own != value:
+        own: tuple[Any, ...] = (self.documents, self.language, self.unit, self.split)
+        of_collections = dict(zip(_OF_COLLECTIONS, own, strict=True))
+        own = (self.corpus, self.mixed, self.partial, *design.sizes, design.sets, design.opening)
+        own += (design.min_tokens, design.max_tokens, queries.kind, queries.tokens, queries.language)
+        of_pages = dict(zip(_OF_PAGES, (*own, queries.editions, queries.distractors), strict=True))
+        match self.task:
+            case "pages":
+                why, given = "pages are built from a corpus", of_collections
+            case "passages":
+                why = "passages are cut out of the documents of a corpus"
+                given = of_collections | {name: of_pages[name] for name in of_pages if name not in _OF_PASSAGES}
+            case _:
+                why, given = f"{self.task} brings its own documents and queries", of_pages
+        for option, value in given.items():
+            if value != {**_OF_COLLECTIONS, **_OF_PAGES}[option]:
                 raise TaskError(f"{why}, so [[{option}]] would do nothing: omit it.")
-        if self.task != PAGES and self.languages is not None and not self.fitted:
+        if not self.is_built and self.languages is not None and not self.fitted:
             raise TaskError(f"{why}, so [[languages]] would do nothing: omit it, or choose one with [[language]].")
 
+    @property
+    def is_built(self) -> bool:
+        """Whether it is made from a corpus, without labels."""
+        return self.task in (PAGES, PASSAGES)
+
+    @property
+    def too_long(self) -> str | None:
+        """What becomes of documents that no treatment reads whole, unless somebody says; None for the usual."""
+        return "shorten" if self.task == PASSAGES else None
+
     def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
-        """The indexes to search: one for each edition of pages, one for any collection."""
+        """The indexes to search: one for each edition of pages, one for each language of passages, or one."""
         if self.task == PAGES:
-            plans, corpus = self.read_pages()
+            plans, corpus = self.read_corpus()
             return build_pages(corpus, plans, self.design, counter, self.queries)
+        if self.task == PASSAGES:
+            plans, corpus = self.read_corpus()
+            documents, seed = self.design.sets, self.design.seed
+            settings = {"tokens": self.queries.tokens, "per_document": PER_DOCUMENT}
+            return build_passages(corpus, languages_of(plans), counter, **settings, documents=documents, seed=seed)
         if self.task.startswith(MTEB):
             from fairspan.retrieval.mteb_reading import read_mteb  # imports torch
 
@@ -87,10 +113,12 @@ class TaskSource:
             return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
         return (self.read_collection(),)
 
-    def read_pages(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
-        """The language plans of pages, and the corpus that they are built from."""
+    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+        """The language plans of a task that is built from a corpus, and that corpus."""
         also = [self.queries.language] if self.queries.language else []
-        return choose_plans(self.corpus, self.languages, self.mixed, partial=self.partial, also=also)
+        # Passages of one language need no translations.
+        partial = self.partial or self.task == PASSAGES
+        return choose_plans(self.corpus, self.languages, self.mixed, partial=partial, also=also)
 
     def read_collection(self) -> RetrievalTask:
         """A collection of documents and queries."""
@@ -98,10 +126,7 @@ class TaskSource:
             return self._read_beir(self.task.removeprefix(BEIR))
         path = Path(self.task).expanduser()
         if not path.exists():
-            raise TaskError(
-                f"there is no task {self.task!r}: it is 'pages', the folder or file of a collection, 'beir:FOLDER' "
-                "or 'mteb:NAME'."
-            )
+            raise TaskError(f"there is no task {self.task!r}: it is {KNOWN}.")
         if (path / "qrels").is_dir():
             return self._read_beir(path)
         if self.split != "test":

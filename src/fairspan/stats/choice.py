@@ -19,6 +19,8 @@ from fairspan.stats.queries import POWER, column, of_groups, query_sums, shortfa
 ALPHA = 0.05
 """The chance of advising a candidate that does not gain, or that loses more than ε somewhere."""
 MOST_TESTED = 3
+FIRST_SHARE = 0.8
+"""Of α for the first candidate of several, and so on of what is left: mostly it is the one that is chosen."""
 LEAST_CLUSTERS = 50
 """Fewer clusters decide nothing."""
 
@@ -178,6 +180,16 @@ class Tested:
         return min(self.clusters.values()) < LEAST_CLUSTERS
 
 
+def alphas(count: int) -> list[float]:
+    """What each of `count` candidates may be wrong with, in order, so that the first that passes is wrong with α.
+
+    The sum is α (Bonferroni). Testing all at α until one passes would not do: the chance that one of several passes
+    by mistake adds up, and fixed-sequence testing is free of charge only if it ends at the first failure.
+    """
+    shares = [FIRST_SHARE * (1 - FIRST_SHARE) ** place for place in range(count)]
+    return [ALPHA * share / sum(shares) for share in shares]
+
+
 def confirm(
     listed: Listed,
     plain: str,
@@ -185,14 +197,14 @@ def confirm(
     guards: Mapping[str, Sample],
     *,
     epsilon: float,
-    tests: int,
+    alpha: float = ALPHA,
 ) -> Tested:
-    """Test a candidate at level α / tests: Bonferroni's, so that the first that passes of several is safe as well.
+    """Test a candidate on data that it was not chosen on.
 
     A candidate passes if its gain on its `own` tasks is above 0, and neither these nor the `guards` lose ε or more.
     All have to pass, which needs no further correction.
     """
-    level = 1 - ALPHA / tests
+    level = 1 - alpha
     samples = list(own.values())
     found = gain(samples, plain, listed.name)
     if listed.claim == "fairness":

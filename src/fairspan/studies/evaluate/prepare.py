@@ -70,7 +70,8 @@ def prepare_evaluation(
     on_tokens = [one for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))]
     subject.refuse_unsuited(spec.treatments, on_tokens=on_tokens, beyond=beyond)
     (progress or Silent()).stage("reading the task")
-    tasks = measure_tasks(subject, spec.source.read(subject.counter), spec.too_long)
+    source = spec.source
+    tasks = measure_tasks(subject, source.read(subject.counter), spec.too_long or source.too_long)
     _refuse_unknown_segments(spec, tasks)
     return PreparedEvaluation(subject, spec, tasks, _fit_part(spec, subject, tasks))
 

@@ -16,6 +16,7 @@ from fairspan.stats.choice import (
     Listed,
     Sample,
     Tested,
+    alphas,
     confirm,
     front,
     gain,
@@ -104,8 +105,8 @@ def decide_on(rows: pl.DataFrame, header: Mapping[str, Any]) -> Decision:
     measured = measured_on_tune(rows, header)
     listed = tuple(shortlisted(rows, header)) if TUNE in done else ()
     tested = list[Tested]()
-    for one in listed:
-        result = tested_on_guard(rows, header, one, len(listed))
+    for one, alpha in zip(listed, alphas(len(listed)), strict=True):
+        result = tested_on_guard(rows, header, one, alpha)
         if result is None:
             break
         tested.append(result)
@@ -141,7 +142,7 @@ def shortlisted(rows: pl.DataFrame, header: Mapping[str, Any]) -> list[Listed]:
     return shortlist(kept, PLAIN, {PLAIN: 0.0, **header["changes"]})
 
 
-def tested_on_guard(rows: pl.DataFrame, header: Mapping[str, Any], listed: Listed, tests: int) -> Tested | None:
+def tested_on_guard(rows: pl.DataFrame, header: Mapping[str, Any], listed: Listed, alpha: float) -> Tested | None:
     """One candidate on the guard parts of all tasks; None if it has not been measured on all of them."""
     samples = samples_of(rows, header, GUARD)
     if len(samples) < len(header["tasks"]) or any(listed.name not in one.sums for one in samples.values()):
@@ -149,7 +150,7 @@ def tested_on_guard(rows: pl.DataFrame, header: Mapping[str, Any], listed: Liste
     guards = guards_of(header)
     own = {task: sample for task, sample in samples.items() if task not in guards}
     others = {task: samples[task] for task in guards}
-    return confirm(listed, PLAIN, own, others, epsilon=float(header["spec"]["epsilon"]), tests=tests)
+    return confirm(listed, PLAIN, own, others, epsilon=float(header["spec"]["epsilon"]), alpha=alpha)
 
 
 def _answer(

@@ -8,7 +8,7 @@ from fairspan.errors import TaskError
 from fairspan.report.text import model_name
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import PAGES, TaskSource
+from fairspan.retrieval.source import TaskSource
 from fairspan.retrieval.splitting import first_clusters, split_tasks
 from fairspan.retrieval.task import RetrievalTask
 from fairspan.runs.fit_part import FitPart
@@ -153,7 +153,7 @@ def prepare_tuning(subject: Subject, spec: TuningSpec, progress: Progress | None
     for one in (*spec.tasks, *spec.guards):
         name = _name(one, [own.name for own in divided])
         shown.stage(f"reading {name}")
-        tasks = measure_tasks(subject, one.read(subject.counter), spec.too_long)
+        tasks = measure_tasks(subject, one.read(subject.counter), spec.too_long or one.too_long)
         _refuse_shared(name, [own.task for own in tasks], texts)
         notes += [f"{name}: {note}" for note in dict.fromkeys(note for own in tasks for note in own.task.notes)]
         divided.append(_divide(name, tasks, subject, spec, guard=one in spec.guards))
@@ -193,8 +193,8 @@ def _name(source: TaskSource, taken: Sequence[str]) -> str:
     """What rows and tables call a task: without the folders that it is in, and different from the others."""
     kind, colon, place = source.task.partition(":")
     name = model_name(place) if colon else model_name(kind)
-    if source.task == PAGES:
-        name = f"pages of {model_name(source.corpus)}"
+    if source.is_built:
+        name = f"{source.task} of {model_name(source.corpus)}"
     return name if name not in taken else f"{name} ({len(taken) + 1})"
 
 

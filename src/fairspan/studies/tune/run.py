@@ -73,8 +73,9 @@ def tune(
 
     Args:
         model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2.
-        tasks: what search should get better at: "pages" (built from `corpus`; no labels are needed), "pages:CORPUS",
-            the folder or file of a collection, "beir:FOLDER", "mteb:NAME". Of several the mean counts.
+        tasks: what search should get better at: "pages" or "passages" (made from `corpus`; no labels are needed) or,
+            for another corpus, "pages:CORPUS"; the folder or file of a collection, "beir:FOLDER", "mteb:NAME". Of
+            several the mean counts.
         guards: tasks of other documents that must not get worse. They are not tuned on.
         grid: the candidates: "small", "full", a TOML file, or a list of treatments.
         metric: what is maximised.
@@ -85,7 +86,7 @@ def tune(
         budget: minutes that the run may take. Candidates that do not fit are left out, and named.
         corpus, languages, mixed, partial, size, editions, distractors, query, query_tokens, query_language, opening,
             min_tokens, max_tokens: of pages, as in `evaluate`.
-        sets: number of pages, by default 200: a quarter of them are the 50 that a decision needs.
+        sets: number of pages or documents, by default 220: a quarter of them are the 50 that a decision needs.
         documents, language, unit, split: of collections, as in `evaluate`.
         too_long: as in `evaluate`.
         chunk_tokens: length of the longest chunk of the reference, the mean of chunks that the plain model embeds.

@@ -11,13 +11,13 @@ from fairspan.errors import DesignError, TaskError, require_list, require_whole
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.pages import PageQueries
-from fairspan.retrieval.source import BEIR, MTEB, PAGES, TaskSource
+from fairspan.retrieval.source import BEIR, KNOWN, MTEB, PAGES, PASSAGES, TaskSource
 from fairspan.studies.tune.grid import read_grid
 
 PLAIN = "none"
 FAIRNESS = ("position", "language", "length")
-SETS = 200
-"""Pages: a quarter of them are the 50 clusters that a decision needs."""
+SETS = 220
+"""Pages: a quarter of them are the 50 clusters that a decision needs, also if some share a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +129,17 @@ def make_tuning(
 def make_source(name: str, seed: int, options: dict[str, Any]) -> tuple[TaskSource, set[str]]:
     """A task by its name, with those of the options that it takes, and which these are.
 
-    `pages:CORPUS` are pages of another corpus than the one that the options name.
+    `pages:CORPUS` and `passages:CORPUS` are of another corpus than the one that the options name.
     """
     if not isinstance(name, str) or not name.strip():
-        raise TaskError(f"a task is 'pages', a folder, 'beir:FOLDER' or 'mteb:NAME', got {name!r}.")
+        raise TaskError(f"a task is {KNOWN}, got {name!r}.")
     kind, colon, place = name.partition(":")
-    if kind == PAGES:
+    if kind in (PAGES, PASSAGES):
         others = ("documents", "language", "split", "unit", *(["corpus"] if colon else []))
+        if kind == PASSAGES:
+            others += tuple(option for option in options if option not in _OF_PASSAGES)
         taken = {option: value for option, value in options.items() if option not in others}
-        return _pages({**taken, **({"corpus": place} if colon else {})}, seed), set(taken)
+        return _built(kind, {**taken, **({"corpus": place} if colon else {})}, seed), set(taken)
     beir = name.startswith((BEIR, MTEB)) or (Path(name).expanduser() / "qrels").is_dir()
     mteb = name.startswith(MTEB)
     known = ("split", "language") if mteb else ("split",) if beir else ("documents", "language", "unit")
@@ -145,8 +147,8 @@ def make_source(name: str, seed: int, options: dict[str, Any]) -> tuple[TaskSour
     return TaskSource(name, **taken), set(taken)
 
 
-def _pages(options: dict[str, Any], seed: int) -> TaskSource:
-    """Pages from plain values."""
+def _built(kind: str, options: dict[str, Any], seed: int) -> TaskSource:
+    """Pages or passages from plain values."""
     own: dict[str, Any] = {name: options.pop(name) for name in ("corpus", "partial") if name in options}
     for option, example in (("languages", "['en']"), ("mixed", "['de:en']")):
         value = options.pop(option, None)
@@ -159,20 +161,21 @@ def _pages(options: dict[str, Any], seed: int) -> TaskSource:
     asked = {names.get(option, option): options.pop(option) for option in _OF_QUERIES if option in options}
     size, sets = options.pop("size", 4), options.pop("sets", SETS)
     design = Design(sizes=(size,), sets=sets, seed=seed, **options)
-    return TaskSource(PAGES, design=design, queries=PageQueries(**asked), **own)
+    return TaskSource(kind, design=design, queries=PageQueries(**asked), **own)
 
 
+_OF_PASSAGES = ("corpus", "languages", "sets", "query_tokens")
 _OF_QUERIES = ("query", "query_tokens", "query_language", "editions", "distractors")
 
 
 def named_source(source: TaskSource) -> str:
     """The task as a user names it."""
-    return f"{source.task} of {source.corpus}" if source.task == PAGES else source.task
+    return f"{source.task} of {source.corpus}" if source.is_built else source.task
 
 
 def _source_dict(source: TaskSource) -> dict[str, Any]:
     """What was asked of a task, with the options that it takes."""
-    if source.task != PAGES:
+    if not source.is_built:
         values = {"documents": source.documents, "language": source.language, "unit": source.unit}
         return {"task": source.task, **values, "split": source.split}
     return {

@@ -29,9 +29,8 @@ RULE = (
 )
 GUARDING = (
     "The preferred candidate, and those that the same rule prefers among milder ones, are tested on the guard part, "
-    "in that order. The first is chosen whose gain is above 0 and whose loss is below ε on every task. The level of "
-    f"{ALPHA:.0%} is divided by the number of candidates on that list, so that the chance of a wrong choice is at "
-    f"most {ALPHA:.0%} over all of them."
+    "in that order. The first is chosen whose gain is above 0 and whose loss is below ε on every task. The tests "
+    f"share the {ALPHA:.0%} by which the choice may be wrong; the first one has most of it."
 )
 CLAIM = (
     "The claim is that the choice is not worse by more than ε at 95 %, on documents and queries like these. It does "

@@ -90,7 +90,7 @@ def _why_open(decision: Decision, header: Mapping[str, Any], said: Mapping[str, 
         words += f"; {LEAST_CLUSTERS} clusters of queries are needed to decide, and the guard part has {counts}"
     if not more:
         return words + "; more of the same data would not decide it"
-    wanted = ", ".join(f"{count:,} more {_unit(header, task)} of {task}" for task, count in more.items())
+    wanted = ", ".join(f"{count:,} more {_unit(task)}" for task, count in more.items())
     return f"{words}; about {wanted} would decide"
 
 
@@ -106,9 +106,12 @@ def more_documents(decision: Decision, header: Mapping[str, Any]) -> dict[str, i
     return found
 
 
-def _unit(header: Mapping[str, Any], name: str) -> str:
-    kind = next(task["positions"] for task in header["tasks"] if task["name"] == name)
-    return "pages" if kind == "segments" else "documents with their queries"
+def _unit(name: str) -> str:
+    """Such as "pages of my_articles", of which there should be more."""
+    kind, of, corpus = name.partition(" of ")
+    if kind == "pages" and of:
+        return name
+    return f"documents of {corpus}" if kind == "passages" and of else f"documents with their queries in {name}"
 
 
 def _finding(one: Tested, header: Mapping[str, Any]) -> str:

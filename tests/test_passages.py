@@ -1,0 +1,255 @@
+"""Passages as queries: every document put together again by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
+from fairspan.encoding.tokens import Characters
+from fairspan.errors import FairspanError, TaskError
+from fairspan.retrieval.measured import measure_task
+from fairspan.retrieval.passages import build_passages
+from fairspan.retrieval.task import RetrievalTask
+
+
+class Words:
+    """Counts words; a text as the model reads it has two more."""
+
+    unit = "tokens"
+
+    def __init__(self, window: int | None = None) -> None:
+        self.window = window
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
+    def count_whole(self, texts: Sequence[str]) -> list[int]:
+        return [2 + count for count in self.count(texts)]
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str]:
+        return [" ".join(text.split()[:length]) for text in texts]
+
+
+def sentence(document: int, number: int) -> str:
+    """9 to 12 words that stand nowhere else."""
+    words = [f"d{document}s{number}w{place}" for place in range(9 + (document + 2 * number) % 4)]
+    return f"{' '.join(words).capitalize()}."
+
+
+def article(document: int, count: int) -> Segment:
+    return Segment(f"a{document:02}", "en", " ".join(sentence(document, number) for number in range(count)))
+
+
+def make_corpus(*counts: int) -> Corpus:
+    """Documents of so many sentences each; without numbers, 23 of 20 to 35."""
+    made = counts or tuple(20 + number % 16 for number in range(23))
+    return Corpus.from_segments("made", [article(number, count) for number, count in enumerate(made)])
+
+
+def passages(corpus: Corpus | None = None, window: int | None = None, **options: Any) -> RetrievalTask:
+    (task,) = build_passages(corpus or make_corpus(), ["en"], Words(window), **{"tokens": 30, **options})
+    return task
+
+
+def fifths(task: RetrievalTask, window: int | None = None, too_long: str = "shorten") -> list[int]:
+    """How many queries each fifth has, as an evaluation numbers them."""
+    places = measure_task(task, Words(window), Words(window), too_long=too_long).places
+    counts = Counter(place.position for place in places.values())
+    return [counts[fifth] for fifth in range(1, 6)]
+
+
+@pytest.mark.parametrize("per_document", [1, 2, 3])
+def test_a_query_is_whole_sentences_and_in_no_document(per_document: int) -> None:
+    task = passages(per_document=per_document)
+    assert len(task.documents) == 23
+    assert len(task.queries) == 23 * per_document
+    shown = {word for document in task.documents for word in document.text.split()}
+    for query in task.queries:
+        words = query.text.split()
+        assert 8 <= len(words) <= 30
+        assert shown.isdisjoint(words)
+        assert query.text.endswith(".")
+        assert words[0].startswith("D")
+
+
+@pytest.mark.parametrize("per_document", [1, 3])
+def test_with_its_passages_a_document_is_what_it_was(per_document: int) -> None:
+    """Between the two sentences of its evidence; at either end of the document there is only one."""
+    corpus = make_corpus()
+    task = passages(corpus, per_document=per_document)
+    texts = {document.id: document.text for document in task.documents}
+    whole = dict(texts)
+    for query in reversed(task.queries):
+        found = task.evidence[query.id]
+        assert task.relevant[query.id] == {found.document: 1.0}
+        assert query.cluster == found.document.removesuffix("/en")
+        around = texts[found.document][found.start : found.end]
+        before, dot, after = around.partition(". ")
+        own = corpus.text(query.cluster, "en")
+        options = {f"{before}{dot}{query.text} {after}", f"{around} {query.text}", f"{query.text} {around}"}
+        (there,) = [one for one in options if one in own]
+        if not after:
+            assert own.startswith(query.text) or own.endswith(query.text)
+        whole[found.document] = whole[found.document].replace(around, there)
+    assert whole == {f"{segment.id}/en": segment.text for segment in corpus.segments}
+
+
+@pytest.mark.parametrize("per_document", [1, 2, 3, 4, 5])
+def test_every_fifth_has_equally_many_queries(per_document: int) -> None:
+    """With five of each, a document may have too few places for all of them."""
+    task = passages(per_document=per_document)
+    counts = fifths(task)
+    assert sum(counts) == len(task.queries) >= 20 * per_document
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("per_document", [1, 2])
+def test_documents_that_are_too_long(per_document: int) -> None:
+    """Balanced over what is read of all of them, and over those that are read whole."""
+    task = passages(window=270, per_document=per_document)
+    long = sum(len(document.text.split()) + 2 > 270 for document in task.documents)
+    assert 5 < long < 18, "the premise"
+    assert any(
+        note.startswith(f"{long} of {len(task.documents)} documents in en are too long") for note in task.notes
+    )
+    for too_long, documents in (("shorten", len(task.documents)), ("leave-out", len(task.documents) - long)):
+        counts = fifths(task, 270, too_long)
+        assert sum(counts) == documents * per_document
+        assert max(counts) - min(counts) <= 1
+
+
+def test_seeds() -> None:
+    fingerprints = [passages(seed=seed).fingerprint for seed in (3, 3, 4)]
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
+    turned = Corpus.from_segments("made", reversed(make_corpus().segments))
+    assert passages(turned, seed=3).fingerprint == fingerprints[0]
+
+
+def test_some_of_the_documents() -> None:
+    drawn = [{document.id for document in passages(documents=7, seed=seed).documents} for seed in (0, 1)]
+    assert [len(ids) for ids in drawn] == [7, 7]
+    assert drawn[0] != drawn[1]
+    assert "23 documents in en in place of 40; no others can be used" in passages(documents=40).notes
+
+
+def test_the_greatest_break_stays() -> None:
+    """Sentences joined by a space, paragraphs of three by an empty line: no other white space is left."""
+    made = []
+    for number in range(6):
+        parts = [sentence(number, place) for place in range(24)]
+        text = "\n\n".join(" ".join(parts[start : start + 3]) for start in range(0, 24, 3))
+        made.append(Segment(str(number), "en", text))
+    task = passages(Corpus.from_segments("made", made), per_document=3)
+    for document in task.documents:
+        own = [sentence(int(document.id.split("/")[0]), place) for place in range(24)]
+        kept = [number for number, one in enumerate(own) if one in document.text]
+        assert len(kept) < 22
+        expected = own[kept[0]]
+        for last, number in pairwise(kept):
+            expected += ("\n\n" if last // 3 < number // 3 else " ") + own[number]
+        assert document.text == expected
+
+
+def test_what_is_repeated_is_not_asked() -> None:
+    """The same sentence at the end of every document, another one twice in a document, in other white space."""
+    footer = "This text may be used by anybody under the licence named below."
+    twice = "Whoever reads this line reads it twice in this very text, I fear."
+    made = [
+        Segment(one.id, "en", f"{one.text} {twice} {sentence(90 + n, 0)} {twice.replace(' ', '  ')} {footer}")
+        for n, one in enumerate(make_corpus(*[40] * 7).segments)
+    ]
+    for seed in range(10):
+        task = passages(Corpus.from_segments("made", made), seed=seed, tokens=15)
+        assert len(task.documents) == 7
+        assert not any("licence" in query.text or "twice" in query.text for query in task.queries)
+
+
+def test_a_passage_inside_another_documents_sentence() -> None:
+    """Not a sentence there, and so not found by comparing sentences."""
+    hidden = sentence(0, 9)
+    other = Segment(
+        "b", "en", f"{article(50, 10).text} Heading: {hidden[:-1]}, {sentence(51, 0)} {article(52, 9).text}"
+    )
+    corpus = Corpus.from_segments("made", [*make_corpus(20, 20).segments, other])
+    asked = {query.text for seed in range(30) for query in passages(corpus, seed=seed, tokens=12).queries}
+    assert sentence(0, 8) in asked, "the premise: its neighbour is drawn"
+    assert not any(hidden[:-1] in text for text in asked)
+
+
+def test_what_was_left_out_is_noted() -> None:
+    same = replace(make_corpus().segments[0], id="z")
+    corpus = Corpus.from_segments("made", [*make_corpus().segments, same, article(40, 4), article(41, 5)])
+    notes = passages(replace(corpus, notes=("2 lines were empty",))).notes
+    assert notes == (
+        "2 lines were empty",
+        "1 of 26 documents in en have the text of another one and were not used",
+        "1 of 26 documents in en have fewer than 5 sentences or 40 tokens and were not used",
+        "1 of 26 documents in en have a fifth without sentences of 8 to 30 tokens that occur once and were not used",
+    )
+
+
+CHINESE = "".join(f"第{n}个城市在河的{'东西南北'[n % 4]}边，有{n * 7}万人住在那里。" for n in range(400))
+
+
+def test_text_without_spaces() -> None:
+    made = [
+        Segment(str(n), "zh", "".join(f"{s}。" for s in CHINESE.split("。")[40 * n : 40 * n + 40])) for n in range(8)
+    ]
+    (task,) = build_passages(Corpus.from_segments("made", made), ["zh"], Characters())
+    assert len(task.documents) == 8
+    for query in task.queries:
+        assert query.text.endswith("。")
+        assert not any(query.text in document.text for document in task.documents)
+    assert not any(" " in document.text for document in task.documents)
+
+
+def test_a_language_whose_sentences_are_not_found() -> None:
+    thai = Corpus.from_segments("made", [Segment(str(n), "th", f"กรุงเทพเป็นเมืองหลวง มีคน {n} " * 30) for n in range(8)])
+    with pytest.raises(TaskError, match="8 of 8 documents in th have fewer than 5 sentences") as error:
+        build_passages(thai, ["th"], Characters())
+    assert "\n" not in str(error.value)
+
+
+def test_a_task_for_each_language() -> None:
+    """Ids are told apart by language; translations are one cluster."""
+    german = [Segment(one.id, "de", one.text.replace("d", "x")) for one in make_corpus().segments]
+    corpus = Corpus.from_segments("made", [*make_corpus().segments, *german])
+    tasks = build_passages(corpus, ["de", "en"], Words())
+    assert [task.name for task in tasks] == ["passages from made, de", "passages from made, en"]
+    for name in ("documents", "queries"):
+        ids = [{one.id for one in getattr(task, name)} for task in tasks]
+        assert ids[0].isdisjoint(ids[1])
+    assert {query.cluster for query in tasks[0].queries} == {query.cluster for query in tasks[1].queries}
+    assert {query.language for query in tasks[0].queries} == {"de"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tokens": 7}, "query_tokens must be a whole number of at least 8, got 7"),
+        ({"per_document": 0}, "per_document must be a whole number of at least 1, got 0"),
+        ({"per_document": 6}, "per_document must be at most 5, one for each fifth, got 6"),
+        ({"documents": 1}, "sets must be a whole number of at least 2, got 1"),
+        ({"corpus": make_corpus(20)}, "passages need 2 documents to cut them out of, and made has 1 in en"),
+        ({"corpus": make_corpus(3, 3, 20)}, "2 of 3 documents in en have fewer than 5 sentences or 40 tokens"),
+        ({"tokens": 8}, "23 of 23 documents in en have a fifth without sentences of 8 to 8 tokens"),
+        ({"corpus": make_corpus(8, 8, 8), "per_document": 5}, "can be cut out of 0 of 3 documents in en"),
+    ],
+)
+def test_passages_that_cannot_be(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(TaskError, match=said) as error:
+        passages(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_languages_that_cannot_be() -> None:
+    for languages, said in (([], "languages is empty"), (["fr"], "made has no language 'fr'")):
+        with pytest.raises(FairspanError, match=said):
+            build_passages(make_corpus(), languages, Words())
