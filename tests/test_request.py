@@ -193,6 +193,16 @@ def test_a_line_says_what_remains(capsys: pytest.CaptureFixture[str], monkeypatc
     progress.stop()
 
 
+def test_a_second_count_takes_the_place_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """A tuning counts what it tunes on, and then what it confirms with."""
+    progress = TerminalProgress()
+    for total in (10, 20):
+        progress.start(total)
+        progress.advance(5)
+    assert [(task.total, task.completed) for task in progress._bar.tasks] == [(20, 5)]
+    progress.stop()
+
+
 def test_lines_come_until_the_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     progress = TerminalProgress()
