@@ -269,7 +269,7 @@ def test_a_search_that_finds_nothing_is_left_as_it_is() -> None:
     """Every value is 0, so that PSI is 0 / 0."""
     groups, clusters = [1, 2] * 8, [number // 2 for number in range(16)]
     sample = make_sample({"none": [0.0] * 16, TILES: [0.0] * 16}, groups, clusters)
-    assert prefer([sample], ["none", TILES], {"none": 0.0, TILES: 0.1}).chosen == "none"
+    assert prefer([sample], [TILES, "none"], {"none": 0.0, TILES: 0.1}).chosen == "none"
     assert shortlist([sample], "none", {"none": 0.0, TILES: 0.1}) == []
 
 
