@@ -63,7 +63,7 @@ def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
 _DRIVER = """
 import json, os, sys, traceback
 import polars, scipy.stats, torch, sentence_transformers
-from fairspan import audit, collapse, evaluate
+from fairspan import audit, collapse, evaluate, tune
 from fairspan.cli import main
 torch.set_num_threads(1)
 
@@ -195,5 +195,5 @@ def header_of(run: Path) -> dict[str, Any]:
 
 
 def files_in(run: Path) -> list[str]:
-    """What a run left in its folder, beside the lock that every writer leaves there."""
-    return sorted(file.name for file in run.iterdir() if file.name != ".lock")
+    """What a run left in its folder, beside the lock that every writer leaves there and what a tuning adds."""
+    return sorted(file.name for file in run.iterdir() if file.name not in (".lock", "calibration.json", "tune.html"))

@@ -25,10 +25,12 @@ import typer
 from fairspan.cli import app
 from tests.commands import Commands, Ended, assert_sound
 from tests.tiny import tiny_model, words
-from tests.verbs import VERBS, write_articles
+from tests.verbs import TUNE, VERBS, write_articles
 
 TIMEOUT = 60
 HURRY = f"import faulthandler; faulthandler.dump_traceback_later({TIMEOUT}, exit=True)"
+
+MEASURING = [verb.name for verb in (*VERBS, TUNE)]
 
 # Wrong for nearly every option of the kind; a value that an option takes counts as accepted.
 BAD_VALUES: dict[type, list[str]] = {
@@ -77,7 +79,7 @@ class Place:
         (folder / "logs").mkdir()
         self.commands = Commands(folder / "logs")
         for name, typed in base_commands().items():
-            if name in ("audit", "evaluate", "collapse"):
+            if name in MEASURING:
                 ended = self.run([*typed, "--out", f"run-{name}"])
                 assert ended.code == 0, ended.stderr
 
@@ -87,7 +89,7 @@ class Place:
 
 def base_commands() -> dict[str, list[str]]:
     """A valid command of every verb, quick enough to repeat; no vectors are computed twice."""
-    small = {verb.name: [*verb.typed(), "--store", "store.sqlite"] for verb in VERBS}
+    small = {verb.name: [*verb.typed(), "--store", "store.sqlite"] for verb in (*VERBS, TUNE)}
     return {
         **small,
         "questions": ["evaluate", "model", "questions", "--treatments", "none,paper", "--store", "store.sqlite"],
@@ -138,6 +140,8 @@ def bad_commands() -> Iterator[list[str]]:
         "model",
     ):
         yield ["evaluate", "model", task, *evaluate[3:]]
+        yield ["tune", "model", task, "--grid", "corpus/grid.toml"]
+        yield [*base_commands()["tune"], "--guard", task]
     for run in ("", "nope", "corpus", "model", "page.txt", "run-collapse"):
         yield ["report", run]
         yield ["compare", "run-audit", run]
@@ -189,11 +193,11 @@ def try_kills(place: Place, count: int, seed: int) -> None:
     """Kill at a random moment; the same command then ends with the same rows, and nothing half-written is left."""
     rng = random.Random(seed)
     found: Counter[str] = Counter()
-    verbs = ["audit", "evaluate", "collapse", "report", "calibrate"]
+    verbs = [*MEASURING, "report", "calibrate"]
     for number in range(count):
         name = verbs[number % len(verbs)]
         typed = base_commands()[name]
-        if name in ("audit", "evaluate", "collapse"):
+        if name in MEASURING:
             typed = [*_without(typed, "--store"), "--store", f"killed-{number}.sqlite", "--out", f"killed-{number}"]
         else:
             target = f"killed-{number}" + (".html" if name == "report" else "")
@@ -219,7 +223,7 @@ def _seconds(place: Place, name: str) -> float:
     """How long a whole run of the verb takes, measured once, with what a kill is compared with."""
     if name not in _TIMES:
         typed, began = base_commands()[name], time.monotonic()
-        if name in ("audit", "evaluate", "collapse"):
+        if name in MEASURING:
             typed = [*_without(typed, "--store"), "--store", f"whole-{name}.sqlite", "--out", f"whole-{name}"]
         else:
             typed = {"report": ["report", "run-audit", "--out", "whole.html"]}.get(

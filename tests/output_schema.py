@@ -14,7 +14,7 @@ import fairspan
 from fairspan.runs.log import FORMAT, RunLog
 from fairspan.studies.logs import changes, compare
 from tests.tiny import tiny_model, words
-from tests.verbs import write_articles
+from tests.verbs import GRID, write_articles
 
 FILE = Path(__file__).parents[1] / "docs" / "schema.json"
 
@@ -36,7 +36,7 @@ def schema() -> Schema:
 def outputs(folder: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, pl.DataFrame]]]:
     """What each verb prints, and the frames of which its lists are made; with everything that a run may have."""
     model = tiny_model(folder / "weights", "bert", "mean")
-    corpus = str(write_articles(folder / "corpus"))
+    corpus = str(write_articles(folder / "corpus", 12))
     labelled = folder / "labelled.jsonl"
     texts = [
         {"text": " ".join(words(5, 50 * n + k) + "." for k in range(12)), "label": "ab"[n % 2]} for n in range(24)
@@ -75,8 +75,18 @@ def outputs(folder: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, pl.
         out=folder / "collapse",
         **kept,
     )
+    tuning = fairspan.tune(
+        model,
+        corpus=str(write_articles(folder / "more")),
+        size=2,
+        sets=8,
+        grid=GRID,
+        chunk_tokens=16,
+        out=folder / "tune",
+        **kept,
+    )
     page = fairspan.inspect(model, "\n\n".join(words(12, n) + "." for n in range(4)), progress=False)
-    found = {log.verb: (log.to_dict(), log.view.frames) for log in (audit, search, length)}
+    found = {log.verb: (log.to_dict(), log.view.frames) for log in (audit, search, length, tuning)}
     found["inspect"] = (page.to_dict(), page.view.frames)
     for log in (audit, search):
         found[f"compare ({log.verb})"] = _compared(log)

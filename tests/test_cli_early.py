@@ -52,6 +52,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 AUDIT = ["audit", "model", "--corpus", "corpus"]
+TUNE = ["tune", "model", "pages", "--corpus", "corpus"]
 MISTAKES = [
     (["audit", "model", "--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
     ([*AUDIT, "--languages", "en,xx"], "has no language 'xx'"),
@@ -72,6 +73,18 @@ MISTAKES = [
     (["evaluate", "model", "task"], "there is no document '2' in documents.jsonl"),
     (["evaluate", "model", "--corpus", "corpus", "--metrics", "good"], "good"),
     (["evaluate", "model", "--corpus", "corpus", "--query-language", "xx"], "has no language 'xx'"),
+    (["tune", "model", "nowhere"], "there is no task 'nowhere'"),
+    (["tune", "model", "task"], "there is no document '2' in documents.jsonl"),
+    ([*TUNE, "--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+    ([*TUNE, "--languages", "xx"], "has no language 'xx'"),
+    ([*TUNE, "--guard", "beir:nowhere"], "there is no folder 'nowhere'"),
+    ([*TUNE, "--guard", "pages:nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+    ([*TUNE, "--guard", "pages"], "is a task and a guard"),
+    ([*TUNE, "--grid", "file"], "file is not TOML"),
+    ([*TUNE, "--metric", "good"], "there is no metric 'good'"),
+    ([*TUNE, "--epsilon", "nan"], "--epsilon must be between 0 and 1"),
+    ([*TUNE, "--budget", "0", "--dry-run"], "--budget is the number of minutes"),
+    ([*TUNE, "--out", "file"], "file cannot be written: it is not a folder"),
     (["collapse", "model", "--corpus", "corpus", "--language", "xx"], "has no language 'xx'"),
     (["collapse", "model", "--corpus", "corpus", "--labelled", "nowhere.jsonl"], "nowhere.jsonl"),
     (["collapse", "model", "--corpus", "corpus", "--temperatures", "2"], "2"),
@@ -92,6 +105,7 @@ MISTAKES = [
 GOOD = [
     AUDIT,
     ["evaluate", "model", "pages", "--corpus", "corpus"],
+    TUNE,
     ["collapse", "model", "--corpus", "corpus"],
     ["inspect", "model", "page.md"],
     ["calibrate", "model", "out"],

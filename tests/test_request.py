@@ -20,7 +20,7 @@ from fairspan.runs import request as requests
 from fairspan.runs.request import request_of
 from fairspan.studies.audit.spec import make_spec
 from tests.commands import ROOT
-from tests.verbs import VERBS, Verb, write_articles
+from tests.verbs import TUNE, VERBS, Verb, write_articles
 
 Make = Callable[..., SentenceTransformer]
 
@@ -33,7 +33,7 @@ def place(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.fixture(scope="module", params=VERBS, ids=lambda verb: verb.name)
+@pytest.fixture(scope="module", params=[*VERBS, TUNE], ids=lambda verb: verb.name)
 def verb(request: pytest.FixtureRequest) -> Verb:
     found: Verb = request.param
     return found
@@ -192,6 +192,16 @@ def test_a_line_says_what_remains(capsys: pytest.CaptureFixture[str], monkeypatc
         progress.advance(1_000)
         said = progress.line(clock[0] + number * LINE_SECONDS)
     assert said == "paper: 16,000 of 20,000 tokens, about 2 min left …", "4,000 tokens, 1,000 in 30 s"
+    progress.stop()
+
+
+def test_a_second_count_takes_the_place_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """A tuning counts what it tunes on, and then what it confirms with."""
+    progress = TerminalProgress()
+    for total in (10, 20):
+        progress.start(total)
+        progress.advance(5)
+    assert [(task.total, task.completed) for task in progress._bar.tasks] == [(20, 5)]
     progress.stop()
 
 

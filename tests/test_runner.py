@@ -26,7 +26,7 @@ from fairspan.runs.folder import locked
 from fairspan.runs.log import FORMAT
 from fairspan.studies.logs import read_log
 from tests.commands import Commands, Ended, assert_sound, files_in, header_of, stored, wait_for
-from tests.verbs import STRONG, VERBS, Verb, write_articles
+from tests.verbs import STRONG, TUNE, VERBS, Verb, write_articles
 
 Make = Callable[..., SentenceTransformer]
 Call = Callable[..., fairspan.RunLog]
@@ -36,7 +36,7 @@ def name_of(value: Any) -> str | None:
     return value.name if isinstance(value, Verb) else None
 
 
-@pytest.fixture(params=VERBS, ids=name_of)
+@pytest.fixture(params=[*VERBS, pytest.param(TUNE, marks=pytest.mark.slow)], ids=name_of)
 def verb(request: pytest.FixtureRequest) -> Verb:
     found: Verb = request.param
     return found
@@ -235,7 +235,7 @@ def test_another_spec_in_the_same_folder_is_refused(
 def test_another_verbs_folder_is_refused(
     verb: Verb, again: Call, model: SentenceTransformer, place: Path, tmp_path: Path
 ) -> None:
-    other = VERBS[VERBS.index(verb) - 1]
+    other = next(one for one in VERBS if one != verb)
     with pytest.raises(DesignError, match="which asked for something else"):
         called(other, model, place, tmp_path)()
 
@@ -414,6 +414,7 @@ def test_a_folder_that_another_process_writes(
     ids=name_of,
 )
 def test_an_interrupted_run_goes_on(
+    verb: Verb,
     anew: Call,
     undisturbed: fairspan.RunLog,
     passes: int,
@@ -433,7 +434,8 @@ def test_an_interrupted_run_goes_on(
             anew()
     header = header_of(tmp_path / "run")
     assert (header["status"], header["error"]) == ("interrupted", None)
-    assert (header["rows"] > 0) == (share > 0.5), "the first treatment's rows are on disk once it is measured"
+    first = 0.2 if verb == TUNE else 0.5
+    assert (header["rows"] > 0) == (share > first), "the first treatment's rows are on disk once it is measured"
     done = header["timings"]["texts_computed"]
     assert (done > 0) == (share > 0)
     log = anew()
@@ -444,7 +446,12 @@ def test_an_interrupted_run_goes_on(
 
 @mostly_slow_verbs
 def test_a_failed_run_says_why_and_goes_on(
-    anew: Call, undisturbed: fairspan.RunLog, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: Verb,
+    anew: Call,
+    undisturbed: fairspan.RunLog,
+    passes: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(number: int) -> None:
         if number > 0.7 * passes:
@@ -459,7 +466,7 @@ def test_a_failed_run_says_why_and_goes_on(
     assert (header["status"], header["error"]) == ("failed", str(error.value))
     assert header["finished"] is not None
     part = read_log(tmp_path / "run").rows
-    assert set(part["treatment"]) & {"none", STRONG} == {"none"}
+    assert set(part["treatment"]) & {"none", STRONG} == {"none", *([STRONG] if verb == TUNE else [])}
     assert_same(anew(), undisturbed)
 
 
@@ -471,7 +478,8 @@ def test_vectors_that_are_not_numbers(anew: Call, model: SentenceTransformer, tm
     try:
         with torch.no_grad():
             table[number] = torch.nan
-        with pytest.raises(EncodingError, match="holds NaN or infinity") as error:
+        # A tuning calibrates the model before it embeds anything, and finds it there.
+        with pytest.raises(FairspanError, match=r"holds NaN or infinity|contains NaN") as error:
             # The model's shape and name are as before, its fingerprint is not.
             anew()
     finally:

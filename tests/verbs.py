@@ -12,17 +12,19 @@ import fairspan
 from tests.tiny import words
 
 LANGUAGES = ("en", "it")
-ARTICLES, SENTENCES, SENTENCE = 12, 14, 5
+ARTICLES, SENTENCES, SENTENCE = 16, 14, 5
 STRONG = "tempscale+temperature=0.5"
+GRID = [STRONG, "tiles+tile_size=8"]
 
 
-def write_articles(folder: Path) -> Path:
-    """Titled articles of fourteen sentences of five words in two languages."""
+def write_articles(folder: Path, count: int = ARTICLES) -> Path:
+    """Titled articles of fourteen sentences of five words in two languages; and the grid of a tuning as a file."""
     folder.mkdir()
+    (folder / "grid.toml").write_text(f"treatments = {json.dumps(GRID)}\n", encoding="utf-8")
     for shift, language in enumerate(LANGUAGES):
         lines = []
-        for number in range(ARTICLES):
-            seed = 1000 * (number + ARTICLES * shift)
+        for number in range(count):
+            seed = 1000 * (number + count * shift)
             text = " ".join(words(SENTENCE, seed + place) + "." for place in range(SENTENCES))
             lines.append(json.dumps({"id": f"a{number:02}", "text": text, "title": words(3, seed + 500)}) + "\n")
         (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -70,7 +72,10 @@ class Verb:
     def typed(self, **changes: Any) -> list[str]:
         """The same on the command line, for the model and the corpus in the working folder."""
         typed = [self.name, "model", *self.positional]
-        for keyword, value in {"corpus": "corpus", **self.asked, **changes}.items():
+        asked = {"corpus": "corpus", **self.asked, **changes}
+        if asked.get("grid") == GRID:
+            asked["grid"] = f"{asked['corpus']}/grid.toml"
+        for keyword, value in asked.items():
             option = keyword.replace("_", "-")
             if isinstance(value, bool):
                 typed.append(f"--{option}" if value else f"--no-{option}")
@@ -128,3 +133,14 @@ VERBS = [
         ],
     ),
 ]
+TUNE = Verb(
+    "tune",
+    {"size": 2, "sets": 8, "grid": GRID, "metric": "mrr", "chunk_tokens": 16, "batch_tokens": 100},
+    [
+        *({"seed": 1}, {"grid": ["paper"]}, {"epsilon": 0.05}, {"languages": ["it"]}),
+        *({"prompt": "w1 "}, {"query_prompt": "w1 "}, {"query": "title"}, {"editions": 1}, {"max_cost": 9.0}),
+        *({"metric": "ndcg@10"}, {"fairness": "position"}, {"chunk_tokens": 20}, {"guards": "pages:sample"}),
+    ],
+    ["pages"],
+)
+"""A tuning: it searches with a grid of candidates, and has no option for treatments."""

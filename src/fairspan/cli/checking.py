@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fairspan.studies.audit.spec import AuditSpec
     from fairspan.studies.collapse.spec import CollapseSpec
     from fairspan.studies.evaluate.spec import EvaluationSpec
+    from fairspan.studies.tune.spec import TuningSpec
 
 
 def check_model(model: str | None, given: dict[str, Any]) -> None:
@@ -50,6 +51,17 @@ def check_evaluation(spec: EvaluationSpec) -> None:
         spec.source.read_collection()
     if spec.fit_corpus is not None:
         Corpus.read(spec.fit_corpus, languages, partial=True)
+
+
+def check_tuning(spec: TuningSpec) -> None:
+    """Read what a tuning reads, and raise if that fails; tasks of mteb are looked up later."""
+    from fairspan.retrieval.source import MTEB
+
+    for source in (*spec.tasks, *spec.guards):
+        if source.is_built:
+            source.read_corpus()
+        elif not source.task.startswith(MTEB):
+            source.read_collection()
 
 
 def check_collapse(spec: CollapseSpec) -> None:

@@ -61,7 +61,7 @@ def print_forecast(heads: Sequence[str], rows: Iterable[Sequence[str]], notes: S
     """What a run would do: a table, the notes, and how long it takes."""
     console, table = Console(), Table()
     for name in heads:
-        table.add_column(name, justify="left" if name in ("treatment", "languages") else "right")
+        table.add_column(name, justify="left" if name in ("treatment", "languages", "stage") else "right")
     for row in rows:
         table.add_row(*row)
     console.print(table)
@@ -110,6 +110,8 @@ class TerminalProgress:
             self._console.print(f"{name} …", style="dim", highlight=False)
 
     def start(self, total: int) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
         self._task = self._bar.add_task("encoding", total=total)
         self._bar.start()
         self._total, self._done = total, 0

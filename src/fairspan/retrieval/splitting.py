@@ -1,5 +1,6 @@
 """Parts of tasks that share nothing: documents with their queries, and everything that shares a text with them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,6 +11,9 @@ from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.task import RetrievalTask
 
 Tasks = tuple[MeasuredTask, ...]
+
+# Clusters in a part: of one alone no error can be estimated.
+_LEAST = 2
 
 
 def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed: int) -> dict[str, Tasks]:
@@ -22,7 +26,7 @@ def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed
         shares: of the clusters by part, adding up to 1; the first part gets what rounding leaves over.
 
     Raises:
-        TaskError: if a part would have no queries.
+        TaskError: if a part would have fewer clusters than the two that can be compared.
     """
     rng = np.random.default_rng(seed)
     linked = _linked([one.task for one in tasks])
@@ -30,11 +34,11 @@ def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed
     asked = {document for one in tasks for gains in one.task.relevant.values() for document in _positive(gains)}
     others = list(dict.fromkeys(own.id for one in tasks for own in one.task.documents if own.id not in asked))
     parts = _divided([names[number] for number in rng.permutation(len(names))], shares)
-    empty = next((part for part, own in parts.items() if not own), None)
-    if empty is not None:
+    if min(map(len, parts.values())) < _LEAST:
         raise TaskError(
-            f"{tasks[0].task.name} has {len(names)} clusters of queries that share no document, too few to divide "
-            f"into {', '.join(shares)}: add documents and queries."
+            f"{tasks[0].task.name} has {len(names)} clusters of queries that share no document, and "
+            f"{math.ceil(_LEAST / min(shares.values()))} are needed to divide it into {', '.join(shares)}: add "
+            "documents and queries."
         )
     spread = _divided([others[number] for number in rng.permutation(len(others))], shares)
     return {part: _taken(tasks, linked, own, spread[part]) for part, own in parts.items()}

@@ -100,7 +100,8 @@ def settings_of(log: RunLog) -> Pairs:
 def _places(log: RunLog) -> dict[str, str]:
     """Local paths, which a page must not show, and what it shows instead; the longest first."""
     header, spec = log.header, log.spec
-    read = [spec.get(name) for name in ("corpus", "fit_corpus", "labelled", "task")]
+    tables = [spec, *spec.get("tasks", ()), *spec.get("guards", ())]
+    read = [table.get(name) for table in tables for name in ("corpus", "fit_corpus", "labelled", "task", "documents")]
     corpus, task = header.get("corpus") or {}, header.get("task") or {}
     read += [corpus.get("name"), *(task.get("names") or ())]
     parts = [part for source in read if source for part in str(source).split(":")]

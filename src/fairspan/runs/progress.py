@@ -46,6 +46,7 @@ class TqdmProgress:
     def start(self, total: int) -> None:
         from tqdm.auto import tqdm
 
+        self.stop()
         self._bar = tqdm(total=total, desc=self._stage, unit=" tokens", unit_scale=True, leave=False)
 
     def advance(self, amount: int) -> None:

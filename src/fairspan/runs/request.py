@@ -46,7 +46,9 @@ def request_of(verb: str, spec: Spec, model: Any, **loading: Any) -> str | None:
     if not isinstance(model, str | None) or loading.get("trust_remote_code"):
         return None
     asked = spec.to_dict()
-    sources = [value for name in _READ if isinstance(value := asked.get(name), str)]
+    # A tuning has a table for each of its tasks.
+    tables = [asked, *asked.get("tasks", ()), *asked.get("guards", ())]
+    sources = [value for table in tables for name in _READ if isinstance(value := table.get(name), str)]
     try:
         states = [_model_state(model or DEFAULT_MODEL), *(_source_state(source) for source in sources)]
     except OSError:

@@ -104,9 +104,11 @@ def prefer(samples: Sequence[Sample], names: Sequence[str], changes: Mapping[str
     best = max(names, key=lambda name: (quality(samples, name), -changes[name]))
     near = [name for name in names if _within(gain(samples, name, best))]
     fair = near
-    if any(sample.has_groups for sample in samples):
-        fairest = min(near, key=lambda name: (unfairness(samples, name), changes[name]))
-        fair = [name for name in near if _within(psi_change(samples, fairest, name))]
+    # Where nothing is found, PSI is not defined.
+    known = [name for name in near if np.isfinite(unfairness(samples, name))]
+    if known:
+        fairest = min(known, key=lambda name: (unfairness(samples, name), changes[name]))
+        fair = [name for name in known if name == fairest or _within(psi_change(samples, fairest, name))]
     return Preference(best, tuple(near), tuple(fair), min(fair, key=lambda name: (changes[name], name)))
 
 

@@ -1,7 +1,6 @@
 """`Tuning`: a tuning while it runs: rounds on the part that is tuned on, tests on the guard part, then the report."""
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -9,11 +8,9 @@ import polars as pl
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.errors import DesignError
 from fairspan.report.text import duration
-from fairspan.retrieval.indexes import IndexPlan
 from fairspan.runs.bases import Treated
 from fairspan.runs.runner import Run
-from fairspan.runs.searching import Searching
-from fairspan.runs.speed import relative_time, tokens_per_second, tokens_read
+from fairspan.runs.speed import relative_time, tokens_read
 from fairspan.stats.choice import alphas, keep_better
 from fairspan.studies.tune.budget import Budget
 from fairspan.studies.tune.decision import (
@@ -27,10 +24,10 @@ from fairspan.studies.tune.decision import (
     shortlisted,
     tested_on_guard,
 )
+from fairspan.studies.tune.forecast import forecast
 from fairspan.studies.tune.prepare import DividedTask, PreparedTuning
 
 SPENT = "the budget was spent"
-_TRIAL_SECONDS = 0.3
 
 
 class Tuning:
@@ -40,9 +37,12 @@ class Tuning:
         self.prepared, self.spec, self.run, self.budget = prepared, prepared.spec, run, budget
         self.tasks = [one for one in prepared.tasks if not one.is_guard]
         self.treated: dict[str, Treated] = {}
-        self.plans: dict[tuple[str, str, int, str], IndexPlan] = {}
 
     def measure(self) -> None:
+        run = self.run
+        expected = forecast(self.prepared, lambda one: self._under(one.name), run.store.missing)
+        run.progress.stage(expected.sentence(self.prepared.subject.counter.unit))
+        self.speed = expected.speed
         self._measure_tune()
         self._measure_guard()
         self._measure_report()
@@ -89,7 +89,7 @@ class Tuning:
         for name in (PLAIN, *([looked_at] if looked_at else [])):
             self.search(name, REPORT)
         if looked_at:
-            documents = [text for task in self.tasks for text in self._plan(task, REPORT, 0).flat]
+            documents = [text for task in self.tasks for text in task.plan(REPORT).flat]
             self.run.header["times"][looked_at] = self._trial(looked_at, documents)
         self.search(PLAIN, REPORT, index=REFERENCE)
         self.run.header["parts_done"].append(REPORT)
@@ -104,18 +104,12 @@ class Tuning:
             where = f"{part}, round {number + 1}" if part == TUNE and len(task.rounds) > 1 else part
             run.progress.stage(f"{name if index == 'whole' else index}: {task.name} ({where})")
             run.fill(treated.queries, searching.queries())
-            found, cost = searching.index_and_search(run, treated, self._plan(task, part, number, index))
+            found, cost = searching.index_and_search(run, treated, task.plan(part, number, index))
             labels = {"task": task.name, "split": part}
             columns = [pl.lit(value).alias(column) for column, value in labels.items()]
             rows.append(found.with_columns(*columns, pl.lit(number, pl.Int16).alias("round")))
             run.header["costs"].append({**labels, "round": number, **cost})
         run.add(pl.concat(rows))
-
-    def _plan(self, task: DividedTask, part: str, number: int, index: str = "whole") -> IndexPlan:
-        key = (task.name, part, number, index)
-        if key not in self.plans:
-            self.plans[key] = task.searching(part, number).plan(index)
-        return self.plans[key]
 
     def _under(self, name: str) -> Treated:
         if name not in self.treated:
@@ -126,7 +120,7 @@ class Tuning:
     def _compare_with_plain(self, name: str) -> None:
         """How far a candidate moves the vectors, and how long it takes relative to the plain model."""
         plain, treated, header = self._under(PLAIN), self._under(name), self.run.header
-        documents = [text for task in self.tasks for text in self._plan(task, TUNE, 0).flat]
+        documents = [text for task in self.tasks for text in task.plan(TUNE).flat]
         queries = [text for task in self.tasks for text in task.searching(TUNE).queries()]
         moved = [
             self._moved(plain.documents, treated.documents, documents),
@@ -168,31 +162,25 @@ class Tuning:
         if self.budget.minutes is None:
             return True
         plain, treated = self._under(PLAIN), self._under(name)
-        tokens = sum(self._missing(treated, task.searching(TUNE, number)) for task in self.tasks)
+        tokens = sum(self._missing(treated, task, TUNE, number) for task in self.tasks)
         for task in self.prepared.tasks:
             for part in (GUARD, REPORT):
-                own = task.searching(part)
-                tokens += self._missing(plain, own) + self._missing(treated, own)
-        needed = self.budget.needed(tokens, self._speed)
-        if not self.budget.fits(needed) and not self.run.header["changes"]:
+                tokens += self._missing(plain, task, part) + self._missing(treated, task, part)
+        needed = self.budget.needed(tokens, self.speed)
+        fits = self.budget.fits(needed)
+        if not fits and not self.run.header["changes"]:
             raise DesignError(
                 f"the plain model and one candidate need about {duration(needed)} on this machine: raise "
                 "[[budget]], or use fewer documents."
             )
-        return self.budget.fits(needed)
+        return fits
 
-    @cached_property
-    def _speed(self) -> float:
-        return tokens_per_second(
-            self._under(PLAIN).documents, self._plan(self.tasks[0], TUNE, 0).flat, _TRIAL_SECONDS
-        )
-
-    def _missing(self, treated: Treated, searching: Searching) -> int:
+    def _missing(self, treated: Treated, task: DividedTask, part: str, number: int = 0) -> int:
         """Tokens that have no vector yet."""
         found = 0
         for encoder, texts in (
-            (treated.documents, searching.plan("whole").flat),
-            (treated.queries, searching.queries()),
+            (treated.documents, task.plan(part, number).flat),
+            (treated.queries, task.searching(part, number).queries()),
         ):
             absent = self.run.store.missing([encoder.key(text) for text in texts])
             found += sum(tokens_read(encoder, text) for text in texts if encoder.key(text) in absent)

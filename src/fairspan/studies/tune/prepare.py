@@ -6,6 +6,7 @@ from typing import Any
 
 from fairspan.errors import TaskError
 from fairspan.report.text import model_name
+from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import TaskSource
 from fairspan.retrieval.splitting import first_clusters, split_tasks
@@ -39,6 +40,7 @@ class DividedTask:
     fingerprints: tuple[str, ...]
     parts: Mapping[str, Searching]
     rounds: tuple[Searching, ...]
+    plans: dict[tuple[str, int, str], IndexPlan] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_guard(self) -> bool:
@@ -47,6 +49,13 @@ class DividedTask:
     def searching(self, part: str, number: int = 0) -> Searching:
         """A part; of the one that is tuned on, a round."""
         return self.rounds[number] if part == TUNE else self.parts[part]
+
+    def plan(self, part: str, number: int = 0, index: str = "whole") -> IndexPlan:
+        """What an index of a part has to embed; made once, since chunks have to be cut."""
+        key = (part, number, index)
+        if key not in self.plans:
+            self.plans[key] = self.searching(part, number).plan(index)
+        return self.plans[key]
 
     @property
     def counted(self) -> dict[str, Any]:

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from fairspan.calibration.calibration import PRESETS, Calibration
-from fairspan.calibration.treatment import AnyTreatment, Treatment
+from fairspan.calibration.treatment import AnyTreatment
 from fairspan.model.loading import Loading
-from fairspan.report.files import write_file
 from fairspan.retrieval.source import PAGES
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
@@ -15,13 +13,11 @@ from fairspan.runs.request import fields_of_study, request_of
 from fairspan.runs.runner import RunOptions, run_study
 from fairspan.runs.subject import AnyModel, open_subject
 from fairspan.studies.tune.budget import Budget
-from fairspan.studies.tune.decision import PLAIN, decide
 from fairspan.studies.tune.measuring import Tuning
 from fairspan.studies.tune.prepare import prepare_tuning
+from fairspan.studies.tune.results import write_results
 from fairspan.studies.tune.spec import make_tuning
 from fairspan.studies.tune.view import view_of
-
-CALIBRATION, PAGE = "calibration.json", "tune.html"
 
 
 def tune(
@@ -115,23 +111,3 @@ def tune(
         known = run_study(prepared, lambda run: Tuning(prepared, run, within).measure(), options, view_of)
     write_results(known)
     return known
-
-
-def write_results(log: RunLog) -> None:
-    """Write the calibration that was chosen, and the page, beside the log."""
-    text = chosen_calibration(log).to_json() + "\n"
-    file = log.folder / CALIBRATION
-    if not file.exists() or file.read_text("utf-8") != text:
-        write_file(file, text)
-    page = log.folder / PAGE
-    if not page.exists() or page.stat().st_mtime < (log.folder / "run.json").stat().st_mtime:
-        log.save_page(page)
-
-
-def chosen_calibration(log: RunLog) -> Calibration:
-    """That of the chosen candidate; the plain model's if there is none."""
-    chosen = decide(log).chosen
-    for one in log.spec["treatments"]:
-        if one["name"] == chosen:
-            return Treatment.from_dict(one).calibration
-    return PRESETS[PLAIN]

@@ -51,14 +51,11 @@ class TuningSpec:
         require_whole("seed", self.seed, least=0)
         if self.too_long is not None and self.too_long not in TOO_LONG:
             raise TaskError(f"[[too_long]] must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}.")
-        named: list[TaskSource] = []
-        for one in (*self.tasks, *self.guards):
-            if one in named:
-                who = (
-                    "a task is also a guard" if one in self.tasks and one in self.guards else "a task is named twice"
-                )
-                raise TaskError(f"{who}: {named_source(one)}. A guard has to be other data than what is tuned on.")
-            named.append(one)
+        for number, one in enumerate((*self.tasks, *self.guards)):
+            if one in self.tasks[:number] and one in self.guards:
+                raise TaskError(f"{named_source(one)} is a task and a guard: a guard needs other documents.")
+            if one in (*self.tasks, *self.guards)[:number]:
+                raise TaskError(f"{named_source(one)} is named twice: omit one.")
 
     @property
     def plain(self) -> Treatment:
