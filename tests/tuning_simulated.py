@@ -3,8 +3,8 @@
 The value of a query is 1 / log2(1 + rank), or 0 beyond rank 10. Its rank comes from a latent normal: the position's
 mean, a part that the queries of a cluster share, and the query's own difficulty, which all arms share. An arm redraws
 some queries, and some clusters as a whole, from that same distribution: it differs from the plain model and is on
-average no better or worse. A gain turns values into 1 at a rate, a loss turns them into 0, so that true means are
-known exactly.
+average no better or worse. A gain turns values into 1 at a rate, a loss lowers them as from rank 1 to 2, so that true
+means are known exactly.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import norm
 
-from fairspan.stats.choice import Listed, Sample, Tested, confirm, make_sample, shortlist
+from fairspan.stats.choice import Listed, Sample, Tested, confirm, gain, make_sample, shortlist
 
 PLAIN = "none"
 RUNS = 500
 EPSILON = 0.01
-TUNED, GUARDING = 100, 50
-"""Clusters of 200: one half, and one quarter."""
-OF_GUARD = 150
-"""Clusters of 200: three quarters of a task that is not tuned on."""
+CLUSTERS = 200
 
 _VALUES = np.array([*(1 / np.log2(1 + np.arange(1, 11))), 0.0])
 _LIMITS = np.linspace(0.0, -1.6, 10)
@@ -50,10 +47,13 @@ class Arm:
 
 @dataclass(frozen=True)
 class Task:
-    """A task's clusters, each with one query at every position; latent means by position."""
+    """Clusters, each with one query at every position; latent means by position."""
 
-    clusters: int
+    clusters: int = CLUSTERS
     means: tuple[float, ...] = (0.9, 0.4, 0.2, 0.0)
+
+    def part(self, share: float) -> Task:
+        return replace(self, clusters=round(share * self.clusters))
 
     def draw(self, arms: Mapping[str, Arm], rng: np.random.Generator) -> Sample:
         places = len(self.means)
@@ -78,11 +78,11 @@ class Task:
         values = np.mean([drawn() for _ in range(arm.averaged)], 0)
         means = true_means(self.means)
         gains = np.broadcast_to(arm.gains, means.shape)
-        rates = np.where(gains > 0, gains / (1 - means), -gains / means)
-        return np.where(rng.random(values.shape) < rates, gains > 0, values)
+        rates = np.where(gains > 0, gains / (1 - means), -gains / means / (1 - _VALUES[1]))
+        return np.where(rng.random(values.shape) < rates, np.where(gains > 0, 1.0, _VALUES[1] * values), values)
 
 
-PAGES, OTHER = Task(TUNED), Task(OF_GUARD, means=(0.3,))
+PAGES, EVEN_PAGES, SHORT = Task(), Task(means=(0.3,) * 4), Task(means=(0.3,))
 
 
 def true_means(means: Sequence[float]) -> np.ndarray:
@@ -94,12 +94,12 @@ def true_means(means: Sequence[float]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A tuning that was simulated: what was on its list, what was tested, and both samples that tests are made on."""
+    """A tuning that was simulated: what was on its list, what was tested, and the samples that tests are made on."""
 
     listed: list[Listed]
     tested: list[Tested]
-    own: Sample
-    guard: Sample
+    own: dict[str, Sample]
+    guards: dict[str, Sample]
 
     @property
     def used(self) -> str | None:
@@ -108,46 +108,50 @@ class Simulated:
     def used_at_full_level(self) -> str | None:
         """What the same list leads to if every test is made at 5 %, going on after one that fails."""
         for one in self.listed:
-            if self._test(one).finding == "use":
+            if confirm(one, PLAIN, self.own, self.guards, epsilon=EPSILON, tests=1).finding == "use":
                 return one.name
         return None
 
     def safe_at_full_level(self, order: Sequence[str]) -> str | None:
-        """The first of all candidates that is at 5 % not worse by ε on the guard task, whatever it gains."""
+        """The first of these that is at 5 % not worse by ε on the guard tasks, whatever it gains."""
         for name in order:
-            change = self._test(replace(self.listed[0], name=name)).changes["guard"]
-            if change.lower(0.95) > -EPSILON:
+            if all(gain([own], PLAIN, name).lower(0.95) > -EPSILON for own in self.guards.values()):
                 return name
         return None
 
-    def _test(self, listed: Listed) -> Tested:
-        return confirm(listed, PLAIN, {"task": self.own}, {"guard": self.guard}, epsilon=EPSILON, tests=1)
-
 
 def simulate_tuning(
-    task: Task, guard: Task, arms: Mapping[str, Arm], on_guard: Mapping[str, Arm], rng: np.random.Generator
+    task: Task,
+    guard: Task,
+    arms: Mapping[str, Arm],
+    on_guard: Mapping[str, Arm] | None,
+    epsilon: float,
+    rng: np.random.Generator,
 ) -> Simulated:
-    """List candidates on the part that is tuned on, and test them on others; how mild each one is, is random."""
+    """List candidates on one half of a task, and test them on a quarter of it and three quarters of the guard.
+
+    How mild each candidate is, is random.
+    """
     changes = {PLAIN: 0.0} | dict(zip(arms, rng.permutation(len(arms)) + 1.0, strict=True))
-    tuned = replace(task, clusters=TUNED).draw(arms, rng)
-    own, other = replace(task, clusters=GUARDING).draw(arms, rng), guard.draw(on_guard, rng)
-    listed, tested = shortlist([tuned], PLAIN, changes), list[Tested]()
+    listed, tested = shortlist([task.part(1 / 2).draw(arms, rng)], PLAIN, changes), list[Tested]()
+    own = {"task": task.part(1 / 4).draw(arms, rng)}
+    guards = {} if on_guard is None else {"guard": guard.part(3 / 4).draw(on_guard, rng)}
     for one in listed:
-        result = confirm(one, PLAIN, {"task": own}, {"guard": other}, epsilon=EPSILON, tests=len(listed))
-        tested.append(result)
-        if result.finding == "use":
+        tested.append(confirm(one, PLAIN, own, guards, epsilon=epsilon, tests=len(listed)))
+        if tested[-1].finding == "use":
             break
-    return Simulated(listed, tested, own, other)
+    return Simulated(listed, tested, own, guards)
 
 
 def simulate_tunings(
     arms: Mapping[str, Arm],
-    on_guard: Mapping[str, Arm],
+    on_guard: Mapping[str, Arm] | None = None,
     *,
     task: Task = PAGES,
-    guard: Task = OTHER,
+    guard: Task = SHORT,
+    epsilon: float = EPSILON,
     runs: int = RUNS,
     seed: int = 0,
 ) -> list[Simulated]:
     rng = np.random.default_rng(seed)
-    return [simulate_tuning(task, guard, arms, on_guard, rng) for _ in range(runs)]
+    return [simulate_tuning(task, guard, arms, on_guard, epsilon, rng) for _ in range(runs)]

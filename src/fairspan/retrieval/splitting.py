@@ -10,6 +10,8 @@ from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.task import RetrievalTask
 
 Tasks = tuple[MeasuredTask, ...]
+LEAST = 2
+"""Clusters in a part: of one alone, no error is known."""
 _QUERY, _CLUSTER, _DOCUMENT, _TEXT = "q ", "c ", "d ", "t "
 
 
@@ -24,12 +26,12 @@ def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed
         shares: of the clusters by part, adding up to 1; the first part gets what rounding leaves over.
 
     Raises:
-        TaskError: if a part would have no queries.
+        TaskError: if a part would have fewer than two clusters.
     """
     rng = np.random.default_rng(seed)
     linked = _linked([one.task for one in tasks])
     parts = _divided([linked.clusters[number] for number in rng.permutation(len(linked.clusters))], shares)
-    if not all(parts.values()):
+    if min(map(len, parts.values())) < LEAST:
         raise TaskError(
             f"{tasks[0].task.name} has {len(linked.clusters)} clusters of queries that share no document, too few to "
             f"divide into {', '.join(shares)}: add documents and queries."
