@@ -15,6 +15,7 @@ from fairspan.stats.choice import (
     Listed,
     Preference,
     Sample,
+    alphas,
     confirm,
     front,
     gain,
@@ -272,7 +273,7 @@ def confirmed(
     own: Sample, *guards: Sample, epsilon: float = 0.01, tests: int = 1, claim: str = "quality"
 ) -> choice.Tested:
     others = {f"guard {number}": sample for number, sample in enumerate(guards)}
-    return confirm(listed(claim=claim), PLAIN, {"task": own}, others, epsilon=epsilon, tests=tests)
+    return confirm(listed(claim=claim), PLAIN, {"task": own}, others, epsilon=epsilon, alpha=ALPHA / tests)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,14 @@ def test_every_guard_has_to_pass() -> None:
     assert confirmed(good, good, with_change(0.0, 0.1)).finding == "undecided"
 
 
-def test_the_level_is_divided_by_the_number_of_tests() -> None:
+def test_candidates_share_the_level() -> None:
+    """The sum is α, and the first has most of it: 80 % of what is left, made to add up."""
+    assert alphas(1) == pytest.approx([ALPHA])
+    assert alphas(2) == pytest.approx([ALPHA * 0.8 / 0.96, ALPHA * 0.16 / 0.96])
+    assert all(sum(alphas(count)) == pytest.approx(ALPHA) for count in range(1, 6))
+
+
+def test_the_level_decides() -> None:
     """2.0 standard errors are enough for one test of 100 clusters, 2.2 for three and 2.0 for no more than two."""
     for ratio, most in ((2.0, 2), (2.2, 3), (1.7, 1)):
         for tests in (1, 2, 3):
@@ -336,7 +344,7 @@ def test_a_claim_of_fairness_is_tested_as_a_fall_of_psi() -> None:
 def test_several_tasks_have_to_gain_on_average_and_none_may_lose() -> None:
     def of(one: float, two: float) -> choice.Tested:
         own = {"one": with_change(one, 0.1), "two": with_change(two, 0.1, seed=3)}
-        return confirm(listed(), PLAIN, own, {}, epsilon=0.01, tests=1)
+        return confirm(listed(), PLAIN, own, {}, epsilon=0.01)
 
     assert of(0.05, 0.02).finding == "use"
     assert of(0.05, 0.02).gain.estimate == pytest.approx(0.035)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import norm
 
-from fairspan.stats.choice import Listed, Sample, Tested, confirm, gain, make_sample, shortlist
+from fairspan.stats.choice import Listed, Sample, Tested, alphas, confirm, gain, make_sample, shortlist
 
 PLAIN = "none"
 RUNS = 500
@@ -108,7 +108,7 @@ class Simulated:
     def used_at_full_level(self) -> str | None:
         """What the same list leads to if every test is made at 5 %, going on after one that fails."""
         for one in self.listed:
-            if confirm(one, PLAIN, self.own, self.guards, epsilon=EPSILON, tests=1).finding == "use":
+            if confirm(one, PLAIN, self.own, self.guards, epsilon=EPSILON).finding == "use":
                 return one.name
         return None
 
@@ -136,8 +136,8 @@ def simulate_tuning(
     listed, tested = shortlist([task.part(1 / 2).draw(arms, rng)], PLAIN, changes), list[Tested]()
     own = {"task": task.part(1 / 4).draw(arms, rng)}
     guards = {} if on_guard is None else {"guard": guard.part(3 / 4).draw(on_guard, rng)}
-    for one in listed:
-        tested.append(confirm(one, PLAIN, own, guards, epsilon=epsilon, tests=len(listed)))
+    for one, alpha in zip(listed, alphas(len(listed)), strict=True):
+        tested.append(confirm(one, PLAIN, own, guards, epsilon=epsilon, alpha=alpha))
         if tested[-1].finding == "use":
             break
     return Simulated(listed, tested, own, guards)

@@ -35,8 +35,8 @@ def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed
     if min(map(len, parts.values())) < LEAST:
         raise TaskError(
             f"{tasks[0].task.name} has {len(linked.clusters)} clusters of queries that share no document, and "
-            f"{ceil(LEAST / min(shares.values()))} are needed to divide it into {', '.join(shares)}: add documents and "
-            "queries."
+            f"{ceil(LEAST / min(shares.values()))} are needed to divide it into {', '.join(shares)}: add documents "
+            "and queries."
         )
     spread = _divided([linked.others[number] for number in rng.permutation(len(linked.others))], shares)
     return {part: _taken(tasks, linked, own, spread[part]) for part, own in parts.items()}
