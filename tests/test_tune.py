@@ -228,12 +228,19 @@ def test_the_same_seed_gives_the_same_rows_and_answer(
     assert set(part_rows(one, "tune")["query"]) != set(part_rows(other, "tune")["query"])
 
 
-def test_rows_and_header_alone_decide(tuned: Callable[..., RunLog], beir: str, tmp_path: Path) -> None:
+def test_rows_and_header_alone_decide(
+    tuned: Callable[..., RunLog], beir: str, tmp_path: Path, crafted: Callable[..., None]
+) -> None:
+    """In any order of the rows: that of arms decides between equal ones only, and here all differ."""
+    crafted({GRID[0]: 0.1, GRID[1]: 0.2}, kept=0.2)
     log = tuned(beir)
-    assert repr(decide(read_log(tmp_path / "run"))) == repr(decide(log))
-    shuffled = log.rows.sample(fraction=1, shuffle=True, seed=1)
-    # The order of arms decides between equal ones only, and here all differ.
-    assert decide_on(shuffled, log.header).chosen == decide(log).chosen
+    found = decide(log)
+    assert found.tested
+    assert repr(decide(read_log(tmp_path / "run"))) == repr(found)
+    shuffled = decide_on(log.rows.sample(fraction=1, shuffle=True, seed=1), log.header)
+    for part in ("answer", "chosen", "measured", "front", "lacking", "looked_at", "reported"):
+        assert repr(getattr(shuffled, part)) == repr(getattr(found, part)), part
+    assert [(one.name, one.gain) for one in shuffled.tested] == [(one.name, one.gain) for one in found.tested]
 
 
 def test_use_writes_the_calibration_of_the_candidate(

@@ -29,8 +29,6 @@ GOOD = "c4"
 NULL = dict.fromkeys(NAMES, Arm())
 HELPS = Arm(gains=0.08)
 """By 0.08, with a standard deviation of 0.15 between clusters: 3.7 standard errors of the 50 that test it."""
-FEW_CHANGES = dict.fromkeys(NAMES, Arm(0.01, 0.0))
-"""On a guard task: hardly a query changes."""
 
 
 def at_most(share: float, runs: int) -> int:
@@ -71,7 +69,7 @@ def test_the_simulator_has_the_means_that_it_says() -> None:
 
 
 def test_quick_no_candidate_helps() -> None:
-    found = simulate_tunings(NULL, FEW_CHANGES, runs=60)
+    found = simulate_tunings(NULL, runs=60)
     assert sum(one.used is not None for one in found) <= at_most(0.05, 60)
 
 
@@ -93,8 +91,11 @@ def test_quick_one_candidate_helps() -> None:
     ids=["alike", "wild queries", "unequal changes", "unequal variances"],
 )
 def test_if_no_candidate_helps_none_is_advised(task: Task, arms: dict[str, Arm]) -> None:
-    """Neither for quality nor for fairness; PSI is biased by noise, more so where positions are equal."""
-    found = simulate_tunings(arms, FEW_CHANGES, task=task)
+    """Neither for quality nor for fairness; PSI is biased by noise, more so where positions are equal.
+
+    Without a guard task, which could only refuse more.
+    """
+    found = simulate_tunings(arms, task=task)
     assert sum(one.used is not None for one in found) <= at_most(0.05, RUNS)
 
 
