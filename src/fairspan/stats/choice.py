@@ -23,6 +23,8 @@ FIRST_SHARE = 0.8
 """Of α for the first candidate of several, and so on of what is left: mostly it is the one that is chosen."""
 LEAST_CLUSTERS = 50
 """Fewer clusters decide nothing."""
+FEW_CHANGED = 20
+"""If fewer clusters change, the ones with a rare loss may be missing, and no bound can know of them."""
 
 Claim = Literal["quality", "fairness"]
 Finding = Literal["use", "no gain", "loss", "undecided"]
@@ -37,6 +39,10 @@ class Sample:
     @property
     def clusters(self) -> int:
         return len(next(iter(self.sums.values())).sums)
+
+    def changed(self, first: str, second: str) -> int:
+        """Clusters in which two candidates get something else."""
+        return int((self.sums[first].sums[:, 0] != self.sums[second].sums[:, 0]).sum())
 
     @property
     def has_groups(self) -> bool:
@@ -158,7 +164,7 @@ class Tested:
     Attributes:
         gain: of what it claims: of quality, or of fairness as the fall of PSI.
         changes: of quality, by task; the first tasks are those it was chosen for.
-        clusters: of queries, by task.
+        clusters, changed: of queries, by task: all, and those that the candidate changes anything for.
         level: of the one-sided tests.
         finding: "use" if the gain is above 0 and no task loses more than ε; "loss" if some task is shown to lose, "no
             gain" if a gain beyond ε is ruled out; otherwise "undecided".
@@ -171,6 +177,7 @@ class Tested:
     gain: Difference
     changes: Mapping[str, Difference]
     clusters: Mapping[str, int]
+    changed: Mapping[str, int]
     level: float
     finding: Finding
     lacking: Mapping[str, int] | None
@@ -214,11 +221,12 @@ def confirm(
     every = {**own, **guards}
     changes = {task: gain([sample], plain, listed.name) for task, sample in every.items()}
     clusters = {task: sample.clusters for task, sample in every.items()}
+    changed = {task: sample.changed(plain, listed.name) for task, sample in every.items()}
     finding = _finding(found, list(changes.values()), epsilon, level)
     lacking: dict[str, int] | None = {}
     if finding == "undecided" or min(clusters.values()) < LEAST_CLUSTERS:
         lacking = _lacking(found, own, changes, clusters, epsilon, level)
-    return Tested(listed.name, listed.claim, found, changes, clusters, level, finding, lacking)
+    return Tested(listed.name, listed.claim, found, changes, clusters, changed, level, finding, lacking)
 
 
 def _finding(found: Difference, changes: Sequence[Difference], epsilon: float, level: float) -> Finding:

@@ -125,6 +125,7 @@ def _tests(decision: Decision) -> list[dict[str, Any]]:
             "change_estimate": change.estimate,
             "change_lower": change.lower(one.level),
             "clusters": one.clusters[task],
+            "changed": one.changed[task],
             "outcome": one.finding,
         }
         for one in decision.tested

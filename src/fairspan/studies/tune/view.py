@@ -4,7 +4,7 @@ from fairspan.report.table import Table
 from fairspan.report.text import model_name, number
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.stats.choice import ALPHA
+from fairspan.stats.choice import ALPHA, FEW_CHANGED
 from fairspan.studies.tune import charts, tables
 from fairspan.studies.tune.decision import PLAIN, REFERENCE
 from fairspan.studies.tune.findings import Findings, findings_of
@@ -77,6 +77,11 @@ def _some(table: Table) -> tuple[Table, ...]:
 def _remarks(found: Findings) -> tuple[str, ...]:
     """What the reported figures say against the choice, or beside it."""
     said = []
+    for test in found.decision.tested:
+        for task, count in test.changed.items():
+            if test.finding == "use" and count < FEW_CHANGED:
+                of = f"{count} of {test.clusters[task]} clusters of queries"
+                said.append(f"On {task} {test.name} changes {of}: a rare loss may not be among them.")
     chosen = found.decision.chosen
     own = {one.task: one for one in found.decision.reported if one.name == chosen}
     for task, one in own.items():
