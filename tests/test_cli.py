@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_calibrate_writes_what_the_library_makes(folder: Path, tmp_path: Path) -> None:
+def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_path: Path) -> None:
     """The same vectors as `fairspan.calibrate` with the same fields; results on stdout, progress on stderr."""
     options = [
         "--preset",
@@ -52,9 +52,9 @@ def test_calibrate_writes_what_the_library_makes(folder: Path, tmp_path: Path) -
         "--temperature",
         "0.9",
     ]
-    done = process("calibrate", folder, tmp_path / "fair", *options, "--short-texts", "ramp", "--json")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    done = run("calibrate", folder, tmp_path / "fair", *options, "--short-texts", "ramp", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
     wanted = fairspan.Calibration.preset("retrieval").but(
         basket_size=7, layers=[1, 3], bos=0.2, temperature=0.9, short_texts="ramp"
     )

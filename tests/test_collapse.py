@@ -125,7 +125,11 @@ class Done:
         return [self.models[treatment].encode(text.text, prompt=self.prompt) for text in texts]
 
 
-KINDS = [("bert", "cls", "right", None), ("roberta", "mean", "right", ""), ("qwen3", "mean", "left", "w7 w8 ")]
+KINDS = [
+    ("bert", "cls", "right", None),
+    pytest.param(("roberta", "mean", "right", ""), marks=pytest.mark.slow),
+    ("qwen3", "mean", "left", "w7 w8 "),
+]
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind[0])

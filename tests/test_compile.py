@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,30 +14,33 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from tests.tiny import words
 
+SIMPLE: list[dict[str, Any]] = [{"basket_size": 7}, {"tile_size": 7}]
+EVERYTHING: list[dict[str, Any]] = [
+    {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": [(10, 0.9)]},
+    {"tile_size": 7, "tile_reach": 1, "tile_layers": 1, "temperature": [(10, 0.9)]},
+]
+
 
 # sentence-transformers 6.0 asks a cached function whether peft is there, for plain models as well.
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped function:UserWarning")
 @pytest.mark.parametrize(
-    "settings",
+    ("architecture", "pooling", "settings"),
     [
-        {"basket_size": 7},
-        {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": [(10, 0.9)]},
-        {"tile_size": 7},
-        {"tile_size": 7, "tile_reach": 1, "tile_layers": 2, "temperature": [(10, 0.9)]},
+        *product(["bert"], ["cls", "mean"], [*SIMPLE, *EVERYTHING]),
+        *product(["modernbert", "t5"], ["mean"], EVERYTHING),
+        *product(["qwen3"], ["lasttoken"], EVERYTHING),
     ],
-)
-@pytest.mark.parametrize(
-    ("architecture", "pooling"),
-    [("bert", "cls"), ("bert", "mean"), ("modernbert", "mean"), ("qwen3", "lasttoken"), ("t5", "mean")],
 )
 @pytest.mark.slow
 def test_a_calibrated_transformer_is_one_graph(
     make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str, settings: dict[str, Any]
 ) -> None:
     """`fullgraph` raises at the first break. The eager backend runs the captured graph as it is, in other blocks of
-    rows: in float64 the same numbers up to some hundred roundings.
+    rows: in float64 the same numbers up to some hundred roundings. Two layers: one that is calibrated or tiled
+    differently from the other.
     """
-    fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, pooling)).double(), **settings)
+    layers = {"num_layers" if architecture == "t5" else "num_hidden_layers": 2}
+    fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, pooling, **layers)).double(), **settings)
     features = fair.preprocess([words(40), words(12, seed=1)])
     torch._dynamo.reset()
     with torch.inference_mode():

@@ -165,7 +165,9 @@ def test_an_object_that_stops_reading_is_told_of() -> None:
 # --- what was never seen
 
 
-@pytest.mark.parametrize(("architecture", "pooling"), [("bert", "mean"), ("roberta", "cls")])
+@pytest.mark.parametrize(
+    ("architecture", "pooling"), [("bert", "mean"), pytest.param("roberta", "cls", marks=pytest.mark.slow)]
+)
 def test_a_document_beyond_the_window_is_cut_and_told(make_tiny: Make, architecture: str, pooling: str) -> None:
     """Of 300 + 200 + 100 words between two special tokens, 512 - 2 are read: 210 are not, of the second and third."""
     model, parts = make_tiny(architecture, pooling), texts(300, 200, 100)
@@ -229,7 +231,7 @@ def test_a_limit_above_the_positions_does_not_let_a_text_run_out_of_them(make_ti
         model.max_seq_length = before
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("pooling", ["mean", pytest.param("cls", marks=pytest.mark.slow)])
 def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str) -> None:
     """50 positions and 40 + 30 + 20 words: the plain model reads 8 words of the second segment, and of the third
     none; tiles read all 92 tokens."""

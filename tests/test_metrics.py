@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +20,17 @@ NAMES = ("ndcg@3", "ndcg@10", "recall@1", "recall@10", "mrr", "mrr@3", "mrr@10")
 RANX = """
 import json, sys
 from ranx import Qrels, Run, evaluate
-given = json.load(sys.stdin)
-found = evaluate(Qrels(given["qrels"]), Run(given["run"]), given["names"], return_mean=False)
-json.dump({name: values.tolist() for name, values in found.items()}, sys.stdout)
+for line in sys.stdin:
+    given = json.loads(line)
+    found = evaluate(Qrels(given["qrels"]), Run(given["run"]), given["names"], return_mean=False)
+    print(json.dumps({name: values.tolist() for name, values in found.items()}), flush=True)
 """
 
 Relevant = list[dict[int, int]]
 
 
-def by_ranx(relevant: Relevant, runs: list[dict[int, float]]) -> dict[str, np.ndarray]:
+@pytest.fixture(scope="module")
+def by_ranx() -> Iterator[Callable[[Relevant, list[dict[int, float]]], dict[str, np.ndarray]]]:
     """ranx's values per query.
 
     In a process of its own, where numba compiles nothing: compiling takes 45 s, warns of unsafe casts in ranx, and
@@ -34,19 +38,23 @@ def by_ranx(relevant: Relevant, runs: list[dict[int, float]]) -> dict[str, np.nd
     """
     if find_spec("ranx") is None:
         pytest.skip("needs ranx")
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONHASHSEED": "0"}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", RANX], env=environment, text=True, **pipes)
+    assert process.stdin is not None
+    assert process.stdout is not None
 
     def named(rows: list[dict[int, float]] | Relevant) -> dict[str, dict[str, float]]:
         return {f"q{number:04}": {f"d{d}": value for d, value in row.items()} for number, row in enumerate(rows)}
 
-    done = subprocess.run(
-        [sys.executable, "-c", RANX],
-        input=json.dumps({"qrels": named(relevant), "run": named(runs), "names": NAMES}),
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return {name: np.array(values) for name, values in json.loads(done.stdout).items()}
+    def ask(relevant: Relevant, runs: list[dict[int, float]]) -> dict[str, np.ndarray]:
+        print(
+            json.dumps({"qrels": named(relevant), "run": named(runs), "names": NAMES}), file=process.stdin, flush=True
+        )
+        return {name: np.array(values) for name, values in json.loads(process.stdout.readline()).items()}
+
+    yield ask
+    process.communicate()
 
 
 def ours(numbers: np.ndarray, relevant: Relevant) -> dict[str, np.ndarray]:
@@ -87,7 +95,8 @@ def test_the_best_ranking_has_an_ndcg_of_one() -> None:
     assert ndcg(gains[:, ::-1], ideal, 10)[0] < 0.8
 
 
-def test_random_rankings_with_ties_are_ranxs() -> None:
+@pytest.mark.slow
+def test_random_rankings_with_ties_are_ranxs(by_ranx: Any) -> None:
     """Ties between documents of different gains, so that the order in them matters; ranx is told ours as ranks."""
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 6, (200, 40)).astype(float)
@@ -111,7 +120,8 @@ def test_random_rankings_with_ties_are_ranxs() -> None:
     assert all((np.abs(other[name] - found[name]) > 1e-3).mean() > 0.1 for name in NAMES), "the order in ties matters"
 
 
-def test_ties_among_equals_are_ranxs_in_any_order() -> None:
+@pytest.mark.slow
+def test_ties_among_equals_are_ranxs_in_any_order(by_ranx: Any) -> None:
     """Raw scores with ties, where all documents of a query that share a score share a gain."""
     rng = np.random.default_rng(1)
     scores = rng.integers(0, 12, (150, 40)).astype(float)

@@ -60,8 +60,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", ["plain", "hostile", "long"])
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_it_opens_from_disk_and_asks_for_nothing(
     browser: Any, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:

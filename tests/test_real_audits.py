@@ -63,7 +63,9 @@ def test_the_demo_finds_what_the_readme_says(
 
 @pytest.mark.slow
 def test_granite_on_articles(granite: SentenceTransformer, shared: Path, tmp_path: Path) -> None:
-    """CLS pooling. 40 such sets gave .879 .749 .742 .769 and .818 .781 .778 .791, with errors of about .005."""
+    """CLS pooling. 40 such sets gave .879 .749 .742 .769 and .818 .781 .778 .791, with errors of about .005: .011 of
+    eight sets.
+    """
     corpus = shared / "corpora" / "ethereum_org"
     if not corpus.is_dir():
         pytest.skip("needs ../shared/corpora/ethereum_org")
@@ -73,7 +75,7 @@ def test_granite_on_articles(granite: SentenceTransformer, shared: Path, tmp_pat
         corpus=str(corpus),
         languages=["en"],
         opening=118,
-        sets=16,
+        sets=8,
         treatments=TREATMENTS,
         out=tmp_path / "run",
     )

@@ -143,6 +143,7 @@ def test_bars_are_the_points(shift: float) -> None:
     assert_legible(figure)
 
 
+@pytest.mark.slow
 def test_one_line_of_panels_for_each_heading() -> None:
     """Two sizes and three plans: two lines of three, a strip below each."""
     figure = draw(profiles())
@@ -172,6 +173,7 @@ def test_any_number_of_panels_is_legible(count: int) -> None:
     assert_legible(figure)
 
 
+@pytest.mark.slow
 def test_thin_bars_become_points() -> None:
     names = [f"t{number}" for number in range(7)]
     chart = profiles(treatments=names, sizes=(6,), plans=("a", "b", "c", "d"))
@@ -563,6 +565,7 @@ def test_names_are_drawn_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["校准 中文", "보정 한국어", "हिन्दी क्षत्रिय", "العربية"])
+@pytest.mark.slow
 def test_other_scripts_are_drawn_where_there_are_fonts(name: str) -> None:
     """Asked to draw them, matplotlib says nothing of boxes."""
     with warnings.catch_warnings(record=True) as caught:

@@ -80,11 +80,7 @@ def test_the_same_call_loads_nothing(verb: Verb, here: Path, loads: list[str]) -
     assert again.header == json.loads(json.dumps(first.header))
     assert again.folder == first.folder
     assert [card.sentences for card in again.view.cards] == [card.sentences for card in first.view.cards]
-
-
-def test_a_touched_file_is_looked_into_once(verb: Verb, here: Path, loads: list[str]) -> None:
-    """Its content is the same, so that the run is; from then on the log answers again."""
-    first = measured(verb)
+    # A touched file is looked into once: its content is the same, so that the run is. Then the log answers again.
     for file in ("model/model.safetensors", "corpus/en.jsonl"):
         touch(here / file)
         loads.clear()
@@ -150,26 +146,33 @@ def test_a_model_of_the_hub_is_known_by_its_snapshot(here: Path, monkeypatch: py
     assert found[0] != found[1]
 
 
-_COMMAND = """
-import sys
+_COMMANDS = """
+import json, sys
 from fairspan.cli import main
-try:
-    main()
-finally:
+for typed in json.load(sys.stdin):
+    sys.argv = ["fairspan", *typed]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, typed
     heavy = {"torch", "transformers", "sentence_transformers"} & set(sys.modules)
-    print("heavy:", sorted(heavy), file=sys.stderr)
+    print("heavy:", sorted(heavy), file=sys.stderr, flush=True)
+    print(end="\\0", flush=True)
 """
 
 
-def test_the_command_answers_without_torch(verb: Verb, here: Path) -> None:
-    """In a process of its own, after the same call in this one."""
-    log = measured(verb)
-    typed = [sys.executable, "-c", _COMMAND, *verb.typed(), "--json"]
-    ended = subprocess.run(typed, cwd=here, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True)
+def test_the_commands_answer_without_torch(here: Path) -> None:
+    """In a process of its own, after the same calls in this one."""
+    verbs = [*VERBS, TUNE]
+    logs = [measured(verb) for verb in verbs]
+    typed = json.dumps([[*verb.typed(), "--json"] for verb in verbs])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", _COMMANDS]
+    ended = subprocess.run(command, cwd=here, env=environment, input=typed.encode(), capture_output=True)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.decode().splitlines() == ["checking the command …", "heavy: []"]
-    told = json.loads(ended.stdout)
-    assert (told["run"], told["status"]) == (log.run, "complete")
+    assert ended.stderr.decode().splitlines() == ["checking the command …", "heavy: []"] * len(verbs)
+    for told, log in zip(map(json.loads, ended.stdout.split(b"\0")[:-1]), logs, strict=True):
+        assert (told["run"], told["status"]) == (log.run, "complete")
 
 
 # Progress where there is no terminal

@@ -614,7 +614,7 @@ def alone(encode: Callable[..., Any], **options: Any) -> np.ndarray:
     return np.stack([encode(text, **options) for text in TEXTS])
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("pooling", ["cls", pytest.param("mean", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "calibration",
     [

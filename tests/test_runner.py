@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +32,25 @@ Make = Callable[..., SentenceTransformer]
 Call = Callable[..., fairspan.RunLog]
 
 
-@pytest.fixture(
-    scope="module", params=[*VERBS, pytest.param(TUNE, marks=pytest.mark.slow)], ids=lambda verb: verb.name
-)
+def name_of(value: Any) -> str | None:
+    return value.name if isinstance(value, Verb) else None
+
+
+@pytest.fixture(params=[*VERBS, pytest.param(TUNE, marks=pytest.mark.slow)], ids=name_of)
 def verb(request: pytest.FixtureRequest) -> Verb:
     found: Verb = request.param
     return found
+
+
+# For what the runner does alike, whatever is measured: folders, renames, locks and disks.
+any_verb = pytest.mark.parametrize("verb", VERBS[:1], indirect=True, ids=name_of)
+# For what depends on how a study measures, and takes seconds.
+mostly_slow_verbs = pytest.mark.parametrize(
+    "verb",
+    [VERBS[0], *(pytest.param(verb, marks=pytest.mark.slow) for verb in (*VERBS[1:], TUNE))],
+    indirect=True,
+    ids=name_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +73,42 @@ def called(verb: Verb, model: SentenceTransformer, place: Path, folder: Path) ->
     return lambda **changes: verb.measure(model, **{**verb.asked, **own, **changes})
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A run from beginning to end, and its forward passes. Its folder is read by many tests and changed by none."""
+
+    log: fairspan.RunLog
+    passes: int
+
+
 @pytest.fixture(scope="module")
-def undisturbed(
-    verb: Verb, model: SentenceTransformer, place: Path, tmp_path_factory: pytest.TempPathFactory
-) -> fairspan.RunLog:
-    """A run from beginning to end. Its folder is read by many tests and changed by none."""
-    log = called(verb, model, place, tmp_path_factory.mktemp("undisturbed"))()
-    assert {"none", STRONG} <= set(log.rows["treatment"])
-    return log
+def whole(
+    model: SentenceTransformer, place: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Verb], Whole]:
+    """Measured once for each verb."""
+    found: dict[str, Whole] = {}
+
+    def measure(verb: Verb) -> Whole:
+        if verb.name not in found:
+            with pytest.MonkeyPatch.context() as patch:
+                count = on_forward(patch, lambda number: None)
+                log = called(verb, model, place, tmp_path_factory.mktemp("undisturbed"))()
+            assert {"none", STRONG} <= set(log.rows["treatment"])
+            assert count[0] > 20, "the premise: there is a middle"
+            found[verb.name] = Whole(log, count[0])
+        return found[verb.name]
+
+    return measure
+
+
+@pytest.fixture
+def undisturbed(verb: Verb, whole: Callable[[Verb], Whole]) -> fairspan.RunLog:
+    return whole(verb).log
+
+
+@pytest.fixture
+def passes(verb: Verb, whole: Callable[[Verb], Whole]) -> int:
+    return whole(verb).passes
 
 
 @pytest.fixture
@@ -125,6 +168,7 @@ def test_a_complete_run_returns_at_once(
     assert log.header == json.loads(json.dumps(undisturbed.header))
 
 
+@any_verb
 @pytest.mark.parametrize(
     "damage",
     [
@@ -225,7 +269,15 @@ def test_a_run_in_another_batch_size_shares_the_store(again: Call, tmp_path: Pat
 # Measured again beside what is there
 
 
-@pytest.mark.parametrize("share", [0.0, 0.7])
+@pytest.mark.parametrize(
+    ("verb", "share"),
+    [
+        *product(VERBS[:1], [0.0, 0.7]),
+        *(pytest.param(verb, 0.7, marks=pytest.mark.slow) for verb in (*VERBS[1:], TUNE)),
+    ],
+    indirect=["verb"],
+    ids=name_of,
+)
 def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
     again: Call,
     undisturbed: fairspan.RunLog,
@@ -261,6 +313,7 @@ def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
     assert read_log(tmp_path / "run").newer == ""
 
 
+@any_verb
 @pytest.mark.parametrize("moved", [0, 1])
 def test_a_process_that_ends_between_two_renames(
     again: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
@@ -289,6 +342,7 @@ def test_a_process_that_ends_between_two_renames(
     assert files_in(folder) == ["rows.parquet", "run.json"]
 
 
+@any_verb
 def test_an_unfinished_log_stays_until_there_are_as_many_rows(
     anew: Call, passes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +374,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
+@any_verb
 def test_a_folder_that_another_process_writes(
     again: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,19 +406,16 @@ def test_a_folder_that_another_process_writes(
 # Stopped in the middle
 
 
-@pytest.fixture(scope="module")
-def passes(
-    verb: Verb, model: SentenceTransformer, place: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[int]:
-    """How many forward passes a run takes."""
-    with pytest.MonkeyPatch.context() as patch:
-        count = on_forward(patch, lambda number: None)
-        called(verb, model, place, tmp_path_factory.mktemp("counted"))()
-    assert count[0] > 20, "the premise: there is a middle"
-    return count[0]
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize(
+    ("verb", "share"),
+    [
+        *product(VERBS[:1], [0.0, 0.3, 0.7]),
+        *product(VERBS[1:], [0.7]),
+        *(pytest.param(verb, 0.3, marks=pytest.mark.slow) for verb in (*VERBS[1:], TUNE)),
+    ],
+    indirect=["verb"],
+    ids=name_of,
+)
 def test_an_interrupted_run_goes_on(
     verb: Verb,
     anew: Call,
@@ -395,6 +447,7 @@ def test_an_interrupted_run_goes_on(
     assert log.header["timings"]["texts_computed"] == total - done
 
 
+@mostly_slow_verbs
 def test_a_failed_run_says_why_and_goes_on(
     verb: Verb,
     anew: Call,
@@ -441,6 +494,7 @@ def test_vectors_that_are_not_numbers(anew: Call, model: SentenceTransformer, tm
     assert_sound(tmp_path / "store.sqlite")
 
 
+@mostly_slow_verbs
 def test_memory_that_runs_out_is_a_note(anew: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = SentenceTransformer.forward
 
@@ -493,6 +547,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(
     assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
 
 
+@any_verb
 def test_rows_that_cannot_be_written(
     anew: Call, undisturbed: fairspan.RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -633,6 +688,7 @@ def test_killed_four_times_it_ends_with_the_same_bits(shell: Shell) -> None:
     assert stored(shell.store) == shell.total
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
@@ -649,6 +705,7 @@ def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
     assert left - 8 <= shell.goes_on()["texts_computed"] <= left
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_a_model_that_fails_on_a_batch(shell: Shell) -> None:
@@ -662,6 +719,7 @@ def test_a_model_that_fails_on_a_batch(shell: Shell) -> None:
     assert shell.goes_on()["texts_computed"] == shell.expected.header["timings"]["texts_computed"] - done
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
@@ -680,6 +738,7 @@ def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     assert shell.goes_on()["texts_from_store"] >= header["timings"]["texts_computed"] > 0
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
@@ -699,7 +758,9 @@ def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
 
 @processes
 @pytest.mark.slow
-@pytest.mark.parametrize("exists", [True, False], ids=["with a store", "empty"])
+@pytest.mark.parametrize(
+    ("verb", "exists"), [(VERBS[0], True), *((verb, False) for verb in VERBS)], indirect=["verb"], ids=name_of
+)
 def test_a_store_that_may_not_be_written(shell: Shell, tmp_path: Path, exists: bool) -> None:
     disk = tmp_path / "disk"
     store = disk / "store.sqlite"
@@ -723,6 +784,7 @@ def test_a_store_that_may_not_be_written(shell: Shell, tmp_path: Path, exists: b
         shell.goes_on(store=store)
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_a_store_that_may_not_be_written_and_holds_everything(shell: Shell, tmp_path: Path) -> None:
@@ -744,6 +806,7 @@ def test_a_log_that_may_not_be_written(shell: Shell, tmp_path: Path) -> None:
     assert list(disk.iterdir()) == []
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_two_processes_at_once(shell: Shell, tmp_path: Path) -> None:
@@ -759,6 +822,7 @@ def test_two_processes_at_once(shell: Shell, tmp_path: Path) -> None:
     assert_sound(shell.store)
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_two_processes_on_one_folder(shell: Shell) -> None:
@@ -774,6 +838,7 @@ def test_two_processes_on_one_folder(shell: Shell) -> None:
     shell.is_complete(shell.run)
 
 
+@any_verb
 @processes
 @pytest.mark.slow
 def test_fresh_and_killed_the_finished_log_is_there(shell: Shell, tmp_path: Path) -> None:

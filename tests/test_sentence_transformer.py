@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -461,19 +462,21 @@ def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
     assert same(fair.encode_document(TEXTS), expected[1])
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
 # What torch says of a cached function in the forward pass of sentence_transformers 6.0, calibrated or not.
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped:UserWarning")
 @pytest.mark.slow
-def test_a_compiled_model_gives_the_same_vectors(make_tiny: Make, pooling: str) -> None:
-    """`model.compile` captures the calibrated pass; the backend runs the captured graphs as they are."""
+def test_a_compiled_model_gives_the_same_vectors(make_tiny: Make) -> None:
+    """`model.compile` captures the calibrated pass; the backend runs the captured graphs as they are.
+
+    test_compile.py has other poolings and architectures.
+    """
     graphs: list[torch.fx.GraphModule] = []
 
     def run_as_captured(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
         graphs.append(graph)
         return graph.forward
 
-    plain = make_tiny("bert", pooling, num_hidden_layers=1)
+    plain = make_tiny("bert", "cls", num_hidden_layers=1)
     expected = calibrate(plain).encode(TEXTS)
     assert distance(expected, plain.encode(TEXTS)) > DIFFERENT
     torch._dynamo.reset()
@@ -509,7 +512,7 @@ def test_a_pool_of_processes_gives_the_vectors_of_one(make_tiny: Make) -> None:
     untouched = plain.encode_query(TEXTS)
     fair = calibrate(plain, sides="document")
     expected = fair.encode_query(TEXTS), fair.encode_document(TEXTS)
-    pool = fair.start_multi_process_pool(["cpu", "cpu"])
+    pool = fair.start_multi_process_pool(["cpu"])
     try:
         assert distance(fair.encode_query(TEXTS, pool=pool, chunk_size=2), expected[0]) < ROUNDING
         assert distance(fair.encode_document(TEXTS, pool=pool, chunk_size=2), expected[1]) < ROUNDING
@@ -557,7 +560,7 @@ def test_threads_with_different_calibrations_and_the_original_do_not_disturb_eac
     assert min(distance(expected[i], expected[j]) for i, j in ((0, 1), (0, 2), (1, 2))) > DIFFERENT
 
     def work(number: int) -> float:
-        return max(distance(models[number].encode(TEXTS, batch_size=3), expected[number]) for _ in range(25))
+        return max(distance(models[number].encode(TEXTS, batch_size=3), expected[number]) for _ in range(12))
 
     with ThreadPoolExecutor(3) as threads:
         assert max(threads.map(work, range(3))) < ROUNDING
@@ -627,17 +630,18 @@ def test_a_calibration_that_does_nothing_gives_the_plain_vectors_bit_for_bit(pla
         assert same(getattr(fair, encode)(TEXTS), getattr(plain, encode)(TEXTS))
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_named_or_given_as_a_value_and_can_be_changed(make_tiny: Make, name: str) -> None:
+def test_a_preset_is_named_or_given_as_a_value_and_can_be_changed(make_tiny: Make) -> None:
     """A name, its `Calibration` and its JSON form are one and the same, and fields are changed on top."""
     plain = make_tiny("bert", "cls")
-    preset = fairspan.Calibration.preset(name).but(basket_size=16)
-    expected = calibrate(plain, name).encode(TEXTS)
-    assert same(fairspan.calibrate(plain, preset).encode(TEXTS), expected)
-    assert same(fairspan.calibrate(plain, preset.to_dict()).encode(TEXTS), expected)
-    assert calibrate(plain, name)[0].calibration == preset
-    others = [calibrate(plain, other).encode(TEXTS) for other in PRESETS if other != name]
-    assert min(distance(expected, other) for other in others) > ROUNDING
+    found = []
+    for name in PRESETS:
+        preset = fairspan.Calibration.preset(name).but(basket_size=16)
+        named = calibrate(plain, name)
+        assert named[0].calibration == preset
+        found.append(named.encode(TEXTS))
+        assert same(fairspan.calibrate(plain, preset).encode(TEXTS), found[-1])
+        assert same(fairspan.calibrate(plain, preset.to_dict()).encode(TEXTS), found[-1])
+    assert min(distance(one, other) for one, other in combinations(found, 2)) > ROUNDING
 
 
 def test_presets_on_real_weights_change_what_they_say_they_change(minilm: SentenceTransformer) -> None:

@@ -54,6 +54,7 @@ def test_enumerated_samples_are_refits() -> None:
 
 @pytest.mark.parametrize(("documents", "weights"), [(UNEVEN, "webb"), (14, "rademacher")])
 @pytest.mark.parametrize("position", [2, 4])
+@pytest.mark.slow
 def test_p_values_are_wildboottests(documents: int | tuple[int, ...], weights: str, position: int) -> None:
     """Shares of 9999 draws each: their difference has a standard error of √(2p(1−p)/9999), and four are allowed."""
     rows = make_rows(np.random.default_rng(8), documents, effects=EFFECTS)

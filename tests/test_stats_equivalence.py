@@ -150,7 +150,7 @@ def paired(difference: float, rng: np.random.Generator, sets: int = 40, error: f
 FAMILIES = 36
 
 
-@pytest.mark.parametrize("runs", [40, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [40, pytest.param(150, marks=pytest.mark.slow)])
 def test_many_families_at_the_margin_are_rarely_biased(runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """36 independent families, all exactly at the margin: any is called biased in at most 5 % of runs.
 

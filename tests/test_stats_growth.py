@@ -57,6 +57,7 @@ def test_an_error_of_zero_or_none() -> None:
 
 
 @pytest.mark.parametrize(("truth", "kind"), [(0.0, "not more"), (0.012, "more"), (-0.01, "not more")])
+@pytest.mark.slow
 def test_so_many_documents_decide_in_four_of_five_cases(truth: float, kind: str) -> None:
     """Normal documents with a standard deviation of 0.04, simulated with as many as were said to be needed.
 

@@ -51,11 +51,11 @@ def covers(found: PositionEffects) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize("documents", [9, UNEVEN], ids=["latin", "uneven"])
 def test_nine_sets_are_covered(documents: int | tuple[int, ...]) -> None:
-    """2000 samples without position effects: one share in 2000 has a standard error of 0.005."""
+    """1000 samples without position effects: one share in 1000 has a standard error of 0.007."""
     rng = np.random.default_rng(20)
-    hits: dict[str, list[np.ndarray]] = {"auto": [], "z": [], "cr1": []}
+    hits: dict[str, list[np.ndarray]] = {"auto": [], "z": []}
     rejected = []
-    for _ in range(2000):
+    for _ in range(1000):
         rows = make_rows(rng, documents)
         for inference, found in hits.items():
             effects = position_effects(*rows.columns, inference=inference)

@@ -14,6 +14,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast, T5EncoderModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from tests.kinds import ARCHITECTURES, ONE_EACH, POOLINGS, REPRESENTATIVES, SIDES, Kind  # noqa: F401
+
 WORDS = [f"w{number}" for number in range(90)]
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 HIDDEN, HEADS, LAYERS = 32, 4, 4
@@ -48,39 +50,6 @@ _OWN: dict[str, dict[str, Any]] = {
     "gemma3_text": {**_GROUPED, "sliding_window": 12, "query_pre_attn_scalar": 8},
     "t5": {"d_model": HIDDEN, "d_kv": 8, "d_ff": 64, "num_layers": LAYERS, "num_heads": HEADS},
 }
-ARCHITECTURES = [
-    "bert",
-    "roberta",
-    "xlm-roberta",
-    "camembert",
-    "electra",
-    "distilbert",
-    "albert",
-    "modernbert",
-    "eurobert",
-    "nomic_bert",
-    "gte",
-    "jina_embeddings_v3",
-    "qwen3",
-    "mistral",
-    "gemma3_text",
-    "t5",
-    "mpnet",
-]
-POOLINGS = ["cls", "lasttoken", "mean"]
-SIDES = ["right", "left"]
-Kind = tuple[str, str, str]
-
-# Every architecture once, with poolings and padding sides in turn. test_architectures.py has their whole cross.
-ONE_EACH: list[Kind] = [
-    (name, POOLINGS[number % 3], SIDES[number % 2]) for number, name in enumerate(ARCHITECTURES, 1)
-]
-# One pooled row; all rows, with a position bias and attention of its own; causal, grouped and padded on the left.
-REPRESENTATIVES: list[Kind] = [
-    ("bert", "cls", "right"),
-    ("mpnet", "mean", "right"),
-    ("qwen3", "lasttoken", "left"),
-]
 
 
 def mostly_slow(every: Sequence[str], quick: Sequence[str] = ("bert", "mpnet", "qwen3")) -> list[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -308,13 +308,15 @@ def _write(file: Path, header: Mapping[str, Any]) -> None:
 
 def library_versions() -> dict[str, str]:
     """The versions of what a run computes with."""
-    found = {}
-    for library in _LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {library: known for library in _LIBRARIES if (known := _version(library)) is not None}
+
+
+@cache
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
 
 
 def _now() -> str:

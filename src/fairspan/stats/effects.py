@@ -11,6 +11,7 @@ from fairspan.stats.bootstrap import Interval, Statistic, position_sums, resampl
 
 # From this many documents on, the means of permuted values are drawn from their normal limit.
 ENOUGH_DOCUMENTS = 500
+_VALUES_AT_A_TIME = 1 << 18
 NOT_POSITIVE = "a position mean is not positive, so shares of it mean nothing"
 
 
@@ -124,7 +125,11 @@ def gini_test(
 
 def _permuted_means(table: Floats, rng: np.random.Generator, draws: int) -> Floats:
     """Position means [draws, n] of table[D, n] with the values of each row at random places."""
-    return np.stack([rng.permuted(table, axis=1).mean(0) for _ in range(draws)])
+    together = max(1, _VALUES_AT_A_TIME // table.size)
+    parts = [min(together, draws - done) for done in range(0, draws, together)]
+    return np.concatenate(
+        [rng.permuted(np.broadcast_to(table, (count, *table.shape)), axis=2).mean(1) for count in parts]
+    )
 
 
 def _limit_means(table: Floats, rng: np.random.Generator, draws: int) -> Floats:

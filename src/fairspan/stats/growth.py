@@ -1,5 +1,6 @@
 """Whether something grows by more than a margin. That it does not has to be shown, too."""
 
+from bisect import bisect_left
 from typing import Literal
 
 import numpy as np
@@ -42,9 +43,13 @@ def documents_needed(found: Contrast, margin: float, documents: int, level: floa
 
     If the estimate is the truth, and errors shrink with the square root of the documents. None if more than 100,000.
     """
-    totals = np.arange(documents + 1, documents + MOST_DOCUMENTS + 1, dtype=np.float64)
-    freedom = found.degrees_of_freedom * (totals - 1) / (documents - 1)
-    error = found.standard_error * np.sqrt(documents / totals)
     side = (1 + level) / 2 if found.estimate > margin else level
-    reached = abs(found.estimate - margin) >= (t_quantile(side, freedom) + t_quantile(POWER, freedom)) * error
-    return int(totals[reached.argmax()]) - documents if reached.any() else None
+
+    def decided(total: int) -> bool:
+        freedom = found.degrees_of_freedom * (total - 1) / (documents - 1)
+        error = found.standard_error * np.sqrt(documents / total)
+        return bool(abs(found.estimate - margin) >= (t_quantile(side, freedom) + t_quantile(POWER, freedom)) * error)
+
+    # More documents never decide less.
+    further = 1 + bisect_left(range(documents + 1, documents + MOST_DOCUMENTS + 1), True, key=decided)
+    return further if further <= MOST_DOCUMENTS else None
