@@ -246,3 +246,10 @@ def test_what_is_no_grid_is_one_line(given: Any) -> None:
 def test_an_empty_list_is_one_line() -> None:
     assert refusal([]) == "grid has no treatment: name at least one, for example tiles."
     assert "got 3" in refusal(["tiles", 3])
+
+
+@pytest.mark.parametrize("name", ["none", "chunk-mean"])
+def test_no_candidate_has_the_name_of_what_it_is_compared_with(name: str) -> None:
+    assert refusal([{"name": name, "preset": "tiles"}]) == (
+        f"grid: {name!r} is the name of what candidates are compared with: choose another name."
+    )

@@ -99,17 +99,18 @@ def prefer(samples: Sequence[Sample], names: Sequence[str], changes: Mapping[str
     """Apply the rule. Standard errors are those of the paired difference from the best, and from the fairest.
 
     Args:
+        names: in the order that decides between equal ones, the plain model first.
         changes: how far each candidate moves the vectors away from the plain model's: the mildest moves them least.
     """
     best = max(names, key=lambda name: (quality(samples, name), -changes[name]))
     near = [name for name in names if _within(gain(samples, name, best))]
+    psi = {name: unfairness(samples, name) for name in near}
     fair = near
-    # Where nothing is found, PSI is not defined.
-    known = [name for name in near if np.isfinite(unfairness(samples, name))]
-    if known:
-        fairest = min(known, key=lambda name: (unfairness(samples, name), changes[name]))
-        fair = [name for name in known if name == fairest or _within(psi_change(samples, fairest, name))]
-    return Preference(best, tuple(near), tuple(fair), min(fair, key=lambda name: (changes[name], name)))
+    # Without groups, or where all of them get nothing, none is fairer than another.
+    if any(np.isfinite(own) for own in psi.values()):
+        fairest = min((name for name in near if np.isfinite(psi[name])), key=lambda name: (psi[name], changes[name]))
+        fair = [name for name in near if _within(psi_change(samples, fairest, name))]
+    return Preference(best, tuple(near), tuple(fair), min(fair, key=lambda name: changes[name]))
 
 
 def _within(found: Difference) -> bool:
@@ -134,14 +135,14 @@ def shortlist(
     It ends where the rule prefers the plain model. What a candidate is to be tested for is decided here, on the data
     that it is chosen on: the gain, of quality or of fairness, that is more standard errors above 0.
     """
-    names, found = list(samples[0].sums), list[Listed]()
+    names, found = [plain, *(name for name in samples[0].sums if name != plain)], list[Listed]()
     while len(found) < most:
         preferred = prefer(samples, names, changes)
         name = preferred.chosen
         if name == plain:
             break
         found.append(Listed(name, _claim(samples, plain, name), preferred))
-        names = [other for other in names if changes[other] < changes[name]]
+        names = [other for other in names if other == plain or changes[other] < changes[name]]
     return found
 
 
@@ -262,7 +263,7 @@ def _lacking(
 
 
 def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The Pareto front of (quality, unfairness) by name: those that no other beats or matches in both."""
+    """The Pareto front of (quality, unfairness) by name: those that no other equals in both and beats in one."""
 
     def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
         return one[0] >= other[0] and one[1] <= other[1] and one != other

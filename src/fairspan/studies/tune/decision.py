@@ -249,7 +249,8 @@ def _groups(rows: pl.DataFrame, fairness: str) -> np.ndarray:
             on_page = pl.when(pl.col("position") == 1).then("lead").otherwise("later")
             labels = rows.select(pl.coalesce(on_page, "language"))["lead"]
         case _:
-            ranks = rows["tokens"].rank("ordinal").to_numpy()
+            # Documents of one length are in one group.
+            ranks = rows["tokens"].rank("average").to_numpy()
             labels = pl.Series(np.ceil(ranks / len(rows) * FIFTHS).astype(np.int64))
     codes = labels.rank("dense").fill_null(0).cast(pl.Int64)
     return codes.to_numpy()

@@ -49,6 +49,8 @@ GRIDS: dict[str, tuple[str, ...]] = {
         "tempscale+temperature=0.9",
     ),
 }
+TAKEN = ("none", "chunk-mean")
+"""The plain model and the reference are measured beside the candidates, under these names."""
 _FIELDS = ("extends", "treatments", "treatment")
 
 
@@ -129,6 +131,10 @@ def _candidates(where: str, given: Sequence[AnyTreatment]) -> tuple[Treatment, .
 def _require_candidate(where: str, treatment: Treatment) -> None:
     if not treatment.acts:
         raise DesignError(f"{where}: {treatment.name!r} is the plain model, which is always measured: omit it.")
+    if treatment.name in TAKEN:
+        raise DesignError(
+            f"{where}: {treatment.name!r} is the name of what candidates are compared with: choose another name."
+        )
     if treatment.baseline is not None:
         raise DesignError(
             f"{where}: {treatment.name!r} has the baseline {treatment.baseline}, which cannot be written to "

@@ -158,7 +158,13 @@ def prepare_tuning(subject: Subject, spec: TuningSpec, progress: Progress | None
         notes += [f"{name}: {note}" for note in dict.fromkeys(note for own in tasks for note in own.task.notes)]
         divided.append(_divide(name, tasks, subject, spec, guard=one in spec.guards))
     _require_groups(spec, divided)
-    return PreparedTuning(subject, spec, tuple(divided), tuple(notes))
+    return PreparedTuning(subject, spec, _in_step(divided), tuple(notes))
+
+
+def _in_step(divided: Sequence[DividedTask]) -> tuple[DividedTask, ...]:
+    """With as many rounds of every task as the one with fewest has: a round is of all of them."""
+    fewest = min(len(one.rounds) for one in divided if not one.is_guard)
+    return tuple(replace(one, rounds=one.rounds[-fewest:]) for one in divided)
 
 
 def _divide(
