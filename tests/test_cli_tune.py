@@ -149,6 +149,15 @@ def test_json_is_the_result_and_nothing_else(run: Run, usual: Typed, place: Path
     assert {"calibration.json", "tune.html"} <= {file.name for file in (tmp_path / "here").iterdir()}
 
 
+def test_a_picture_is_drawn_beside_the_result(run: Run, usual: Typed, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = run(*usual, "--picture", "p.svg", "--json")
+    assert done.code == 0, done.err
+    json.loads(done.out)
+    assert "picture: p.svg" in done.err
+    assert (tmp_path / "p.svg").stat().st_size > 1000
+
+
 def test_every_option_reaches_the_spec(run: Run, usual: Typed, place: Path, tmp_path: Path) -> None:
     more = "--languages en --mixed it:en --sets 10 --editions 1 --distractors 2 --query first-sentence --seed 3"
     more += " --query-tokens 9 --min-tokens 3 --max-tokens 99 --too-long error --metric mrr --fairness language"

@@ -163,13 +163,14 @@ for typed in json.load(sys.stdin):
 
 def test_the_commands_answer_without_torch(here: Path) -> None:
     """In a process of its own, after the same calls in this one."""
-    logs = [measured(verb) for verb in VERBS]
-    typed = json.dumps([[*verb.typed(), "--json"] for verb in VERBS])
+    verbs = [*VERBS, TUNE]
+    logs = [measured(verb) for verb in verbs]
+    typed = json.dumps([[*verb.typed(), "--json"] for verb in verbs])
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", _COMMANDS]
     ended = subprocess.run(command, cwd=here, env=environment, input=typed.encode(), capture_output=True)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.decode().splitlines() == ["checking the command …", "heavy: []"] * len(VERBS)
+    assert ended.stderr.decode().splitlines() == ["checking the command …", "heavy: []"] * len(verbs)
     for told, log in zip(map(json.loads, ended.stdout.split(b"\0")[:-1]), logs, strict=True):
         assert (told["run"], told["status"]) == (log.run, "complete")
 

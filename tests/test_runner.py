@@ -47,7 +47,7 @@ any_verb = pytest.mark.parametrize("verb", VERBS[:1], indirect=True, ids=name_of
 # For what depends on how a study measures, and takes seconds.
 mostly_slow_verbs = pytest.mark.parametrize(
     "verb",
-    [VERBS[0], *(pytest.param(verb, marks=pytest.mark.slow) for verb in VERBS[1:])],
+    [VERBS[0], *(pytest.param(verb, marks=pytest.mark.slow) for verb in (*VERBS[1:], TUNE))],
     indirect=True,
     ids=name_of,
 )
@@ -271,7 +271,10 @@ def test_a_run_in_another_batch_size_shares_the_store(again: Call, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("verb", "share"),
-    [(VERBS[0], 0.0), (VERBS[0], 0.7), *(pytest.param(verb, 0.7, marks=pytest.mark.slow) for verb in VERBS[1:])],
+    [
+        *product(VERBS[:1], [0.0, 0.7]),
+        *(pytest.param(verb, 0.7, marks=pytest.mark.slow) for verb in (*VERBS[1:], TUNE)),
+    ],
     indirect=["verb"],
     ids=name_of,
 )
@@ -408,7 +411,7 @@ def test_a_folder_that_another_process_writes(
     [
         *product(VERBS[:1], [0.0, 0.3, 0.7]),
         *product(VERBS[1:], [0.7]),
-        *(pytest.param(verb, 0.3, marks=pytest.mark.slow) for verb in VERBS[1:]),
+        *(pytest.param(verb, 0.3, marks=pytest.mark.slow) for verb in (*VERBS[1:], TUNE)),
     ],
     indirect=["verb"],
     ids=name_of,
