@@ -111,7 +111,7 @@ def test_a_candidate_that_hurts_the_guard_by_twice_epsilon_is_not_advised(change
 
 @pytest.mark.slow
 def test_if_all_candidates_hurt_the_guard_by_epsilon_none_is_advised() -> None:
-    """Why the level is divided by the length of the list: tests at 5 % that go on after a failure err more often.
+    """Why candidates share the level: tests at 5 % that go on after a failure err more often.
 
     One query in ten changes. Where hardly any does, 150 clusters may have none of the losses, and no error shows it.
     """
