@@ -132,6 +132,8 @@ def _finding(one: Tested, header: Mapping[str, Any]) -> str:
     unsure = [task for task, change in one.changes.items() if not change.lower(level) > -epsilon]
     if one.gain.lower(level) > 0 and unsure:
         return f"gains ({moved}), and a loss beyond −{epsilon:g} on {', '.join(unsure)} is not ruled out"
+    if one.gain.estimate <= 0:
+        return f"does not gain on the guard part ({moved}), and a gain is not ruled out"
     return f"may gain ({moved} on the guard part), which chance explains as well"
 
 
