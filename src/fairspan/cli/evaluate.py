@@ -32,7 +32,7 @@ def evaluate(
     model: ModelName = None,
     task: Annotated[
         str,
-        typer.Argument(help="pages, the folder or file of a collection, beir:FOLDER or mteb:NAME."),
+        typer.Argument(help="pages or passages, the folder or file of a collection, beir:FOLDER or mteb:NAME."),
     ] = "pages",
     treatments: str | None = option("Treatments to compare; the first is the baseline. Default: none,tiles."),
     temperature_grid: str | None = option(
@@ -51,12 +51,12 @@ def evaluate(
     cross: bool = option("Measure every index under every treatment, not only the first.", "--cross", default=False),
     chunk_tokens: int | None = option("Length of the longest chunk. Default: 128."),
     metrics: str | None = option("Metrics; the first decides the advice. Default: ndcg@10,mrr,recall@1,recall@10."),
-    corpus: str | None = option("Corpus of the pages: sample, a folder, a JSONL or Parquet file, a dataset."),
+    corpus: str | None = option("Corpus of pages or passages: sample, a folder, a JSONL or Parquet file, a dataset."),
     languages: str | None = option("Languages of monolingual pages, such as en,de."),
     mixed: str | None = option("Languages lead:later of mixed pages, such as de:en, or all."),
     partial: bool = option("Omit segments that lack a translation.", "--partial", default=False),
     size: int | None = option("Number of segments per page. Default: 4."),
-    sets: int | None = option("Number of pages that are searched for. Default: 100."),
+    sets: int | None = option("Number of pages, or documents with passages, that are searched for. Default: 100."),
     editions: int | None = option(
         "Number of indexes, each with other orders. Default: every segment at every position."
     ),
@@ -73,7 +73,7 @@ def evaluate(
     split: str | None = option("Split of a BEIR folder. Default: test."),
     too_long: str | None = option(
         "What to do with documents that no treatment reads whole: leave-out, shorten, cut or error. "
-        "Default: leave-out if positions are known, otherwise cut."
+        "Default: shorten for passages, leave-out if positions are known otherwise, else cut."
     ),
     margin: float | None = option("A loss below it counts as none. Default: 0.01."),
     seed: int | None = option("Seed of pages and intervals. Default: 0."),

@@ -80,7 +80,7 @@ def tune(
     split: str | None = option("Split of BEIR folders and tasks of mteb. Default: test."),
     too_long: str | None = option(
         "What to do with documents that no treatment reads whole: leave-out, shorten, cut or error. "
-        "Default: leave-out if positions are known, otherwise cut."
+        "Default: shorten for passages, leave-out if positions are known otherwise, else cut."
     ),
     chunk_tokens: int | None = option(
         "Length of the longest chunk of the reference, the mean of chunks that the plain model embeds. Default: 64."

@@ -79,7 +79,7 @@ def evaluate(
     Args:
         model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, without treatments, any
             object with `encode(list[str])`.
-        task: "pages", the folder or file of a collection, "beir:FOLDER" or "mteb:NAME".
+        task: "pages", "passages", the folder or file of a collection, "beir:FOLDER" or "mteb:NAME".
         treatments: what is compared, as in `audit`; the first is what the others are compared with. By default
             "none", "retrieval" and "paper", or "none" alone with a grid of temperatures.
         temperature_grid: measure the first treatment also with every pair of these as the temperatures of queries
@@ -91,7 +91,7 @@ def evaluate(
         metrics: the first one decides what is advised.
         corpus, languages, mixed, partial: of pages, as in `audit`.
         size: number of segments per page.
-        sets: number of pages that are searched for.
+        sets: number of pages, or of documents with passages, that are searched for.
         orders: how the segments of pages are ordered, as `design` in `audit`.
         editions: number of indexes, each with other orders; by default every segment is at every position once.
         distractors: number of further pages, which no query asks for.
@@ -104,7 +104,7 @@ def evaluate(
         unit: what a document is in files like SQuAD's: "article" or "paragraph".
         split: of a collection that is divided.
         too_long: what to do with documents that no treatment reads whole: "leave-out", "shorten", "cut" or
-            "error"; by default "leave-out" if positions are known, otherwise "cut".
+            "error"; by default "shorten" for passages, "leave-out" if positions are known otherwise, else "cut".
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
         fit_corpus: what whitening is fitted on; by default what the corpus of pages has on no page. Collections need
