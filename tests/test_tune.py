@@ -488,3 +488,14 @@ def test_tasks_of_mteb_that_cannot_be_tuned_on(tuned: Callable[..., RunLog], in_
     in_memory(documents=7)
     with pytest.raises(TaskError, match="Tiny cannot be divided: Tiny has 6 clusters"):
         tuned("mteb:Tiny")
+
+
+def test_where_no_candidate_is_left_nothing_is_claimed(
+    tuned: Callable[..., RunLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too slow, all of them: that says nothing about what they would gain."""
+    monkeypatch.setattr(measuring, "relative_time", lambda *given, **others: 3.0)
+    log = tuned(f"beir:{write_beir(tmp_path / 'asked', 200)}", max_cost=1.2)
+    found = decide(log)
+    assert (found.answer, found.chosen, found.chosen_from) == ("inconclusive", "none", 0)
+    assert "no candidate was measured on all data that are tuned on (it takes 3.00 ×" in log.verdicts["sentence"][0]

@@ -77,6 +77,7 @@ class Decision:
         listed: candidates to test on the guard part, in order, as the part that is tuned on prefers them.
         tested: those that were tested, up to the first that passed.
         front: the Pareto front of quality and fairness on the part that is tuned on.
+        chosen_from: how many candidates were measured on all of that part.
         lacking: by task, how many more clusters of its guard part would decide; None where that is not known.
         looked_at: the candidate that figures are reported for: the chosen one, or the one that was tested first.
     """
@@ -87,6 +88,7 @@ class Decision:
     listed: tuple[Listed, ...]
     tested: tuple[Tested, ...]
     front: tuple[str, ...]
+    chosen_from: int
     lacking: Mapping[str, int] | None
     looked_at: str | None
     reported: tuple[Reported, ...]
@@ -101,7 +103,7 @@ def decide(log: RunLog) -> Decision:
 
 def decide_on(rows: pl.DataFrame, header: Mapping[str, Any]) -> Decision:
     """The decision from rows and the header of a log."""
-    done, guards = header["parts_done"], guards_of(header)
+    done = header["parts_done"]
     measured = measured_on_tune(rows, header)
     listed = tuple(shortlisted(rows, header)) if TUNE in done else ()
     tested = list[Tested]()
@@ -112,20 +114,22 @@ def decide_on(rows: pl.DataFrame, header: Mapping[str, Any]) -> Decision:
         tested.append(result)
         if result.finding == "use":
             break
-    answer, lacking = _answer(done, tested, rows, header)
+    kept = {name: one for name, one in measured.items() if name != REFERENCE and name not in header["left_out"]}
+    finalists = {name: one for name, one in kept.items() if not one.rounds_left}
+    answer, lacking = _answer(tested, header, chosen_from=len(finalists) - 1)
     chosen = tested[-1].name if answer == "use" else PLAIN
     looked_at = chosen if answer == "use" else tested[0].name if tested else None
-    found = {name: (one.quality, one.unfairness) for name, one in measured.items() if not one.rounds_left}
     return Decision(
         answer,
         chosen,
         measured,
         listed,
         tuple(tested),
-        tuple(front({name: point for name, point in found.items() if name != REFERENCE})),
+        tuple(front({name: (one.quality, one.unfairness) for name, one in finalists.items()})),
+        len(finalists) - 1,
         lacking,
         looked_at,
-        tuple(_reported(rows, header, [*([looked_at] if looked_at else []), REFERENCE], guards)),
+        tuple(_reported(rows, header, [*([looked_at] if looked_at else []), REFERENCE])),
     )
 
 
@@ -154,10 +158,12 @@ def tested_on_guard(rows: pl.DataFrame, header: Mapping[str, Any], listed: Liste
 
 
 def _answer(
-    done: Sequence[str], tested: Sequence[Tested], rows: pl.DataFrame, header: Mapping[str, Any]
+    tested: Sequence[Tested], header: Mapping[str, Any], *, chosen_from: int
 ) -> tuple[Answer, Mapping[str, int] | None]:
-    if GUARD not in done:
+    if GUARD not in header["parts_done"]:
         return "unfinished", {}
+    if not chosen_from:
+        return "inconclusive", None
     clusters = {task["name"]: task["parts"][GUARD]["clusters"] for task in header["tasks"]}
     few = {task: LEAST_CLUSTERS - count for task, count in clusters.items() if count < LEAST_CLUSTERS}
     if few:
@@ -195,9 +201,7 @@ def measured_on_tune(rows: pl.DataFrame, header: Mapping[str, Any]) -> dict[str,
     return {name: found[name] for name in dict.fromkeys(order) if name in found}
 
 
-def _reported(
-    rows: pl.DataFrame, header: Mapping[str, Any], names: Sequence[str], guards: Sequence[str]
-) -> list[Reported]:
+def _reported(rows: pl.DataFrame, header: Mapping[str, Any], names: Sequence[str]) -> list[Reported]:
     found = []
     for task, sample in samples_of(rows, header, REPORT).items():
         for name in names:

@@ -76,6 +76,9 @@ def _why_nothing(decision: Decision, header: Mapping[str, Any], said: Mapping[st
 
 
 def _why_open(decision: Decision, header: Mapping[str, Any], said: Mapping[str, str]) -> str:
+    if not decision.chosen_from:
+        reasons = ", ".join(dict.fromkeys(str(reason) for reason in header["left_out"].values()))
+        return f"no candidate was measured on all data that are tuned on ({reasons})"
     more = more_documents(decision, header)
     first = next((one for one in decision.tested if one.finding in ("undecided", "use")), None)
     if first is not None:
