@@ -225,7 +225,7 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
     [
         (["audit", "evaluation"], "m-audit is a run of audit, m-evaluation of evaluate: compare runs of one kind"),
         (["evaluation", "length"], "m-evaluation is a run of evaluate, m-length of collapse"),
-        (["length"], "the run m-length is a study of length, and those are not compared in pairs"),
+        (["length"], "the run m-length is a run of collapse, and those are not compared in pairs"),
         (["alone"], "the run m-alone has one treatment, none: name a second run to compare with"),
         (["audit", "elsewhere"], "have no document in common"),
         (["audit", "--treatments", "none"], "--treatments names two treatments, such as none and paper"),

@@ -1317,7 +1317,10 @@ def test_progress_ends_at_what_it_announced(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"task": " "}, "a task is 'pages', a folder, 'beir:FOLDER' or 'mteb:NAME'"),
+        (
+            {"task": " "},
+            "a task is 'pages', 'passages', the folder or file of a collection, 'beir:FOLDER' or 'mteb:NAME'",
+        ),
         ({"metrics": ["ndcg"]}, "there is no metric 'ndcg': choose from ndcg@k"),
         ({"metrics": ["map@10"]}, "there is no metric 'map@10'"),
         ({"metrics": ["recall@0"]}, "there is no metric 'recall@0'"),

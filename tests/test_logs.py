@@ -355,7 +355,7 @@ def test_a_run_of_an_unknown_verb_is_one_line(tmp_path: Path, verb: Any) -> None
     known = json.loads((folder / "run.json").read_text("utf-8"))
     (folder / "run.json").write_text(json.dumps({**known, "verb": verb}), "utf-8")
     line = said_by(lambda: read_log(folder))
-    assert line == f"{folder} holds a run of {verb!r}, and this fairspan knows audit, collapse, evaluate."
+    assert line == f"{folder} holds a run of {verb!r}, and this fairspan knows audit, collapse, evaluate, tune."
 
 
 # --- as a result
@@ -550,7 +550,7 @@ def test_runs_of_different_kinds_are_not_compared(logs: dict[str, RunLog]) -> No
             line = said_by(lambda first=first, second=second: compare(logs[first], logs[second]))  # type: ignore[misc]
             one, two = logs[first].run, logs[second].run
             assert line == f"{one} is a run of {first}, {two} of {second}: compare runs of one kind."
-    assert "is a study of length, and those are not compared" in said_by(lambda: compare(logs["collapse"]))
+    assert "is a run of collapse, and those are not compared" in said_by(lambda: compare(logs["collapse"]))
 
 
 def test_any_kind_is_compared_by_its_study(logs: dict[str, RunLog]) -> None:
