@@ -286,7 +286,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
         (
             "nowhere",
             [],
-            "there is no task 'nowhere': it is 'pages', 'passages', the folder or file of a collection, 'beir:FOLDER'",
+            "there is no task 'nowhere': it is 'pages', 'passages', the folder or file of a collection",
         ),
         ("", [], "there is an empty word in the command"),
         (

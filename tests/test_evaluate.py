@@ -1319,7 +1319,7 @@ def test_progress_ends_at_what_it_announced(
     [
         (
             {"task": " "},
-            "a task is 'pages', 'passages', the folder or file of a collection, 'beir:FOLDER' or 'mteb:NAME'",
+            "a task is 'pages', 'passages', the folder or file of a collection",
         ),
         ({"metrics": ["ndcg"]}, "there is no metric 'ndcg': choose from ndcg@k"),
         ({"metrics": ["map@10"]}, "there is no metric 'map@10'"),
