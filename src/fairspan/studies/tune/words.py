@@ -23,7 +23,11 @@ BADGES: dict[str, tuple[str, Tone]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of a candidate: "chosen", "refused", "not preferred", "dropped" or "left out", and why."""
+    """What became of a candidate, and why.
+
+    "chosen", "refused" or "not confirmed" by the tests, "not tested", "not preferred", "dropped" in an early round, or
+    "left out".
+    """
 
     kind: str
     why: str
@@ -155,11 +159,12 @@ def fates(decision: Decision, header: Mapping[str, Any]) -> dict[str, Fate]:
         elif name == decision.chosen:
             found[name] = Fate("chosen", "the guard part confirms it")
         elif name in tested:
-            found[name] = Fate("refused", _finding(tested[name], header))
+            shown = tested[name].finding in ("loss", "no gain")
+            found[name] = Fate("refused" if shown else "not confirmed", _finding(tested[name], header))
         elif measured.rounds_left:
             found[name] = Fate("dropped", f"among the worse half on {measured.clusters} clusters")
         elif name in listed:
-            found[name] = Fate("not needed", "next in line")
+            found[name] = Fate("not tested", "next in line")
         elif rule is not None and name not in rule.near:
             found[name] = Fate("not preferred", f"worse than {rule.best} by more than a standard error")
         elif rule is not None and name not in rule.fair:
