@@ -25,8 +25,8 @@ BADGES: dict[str, tuple[str, Tone]] = {
 class Fate:
     """What became of a candidate, and why.
 
-    "chosen", "refused" or "not confirmed" by the tests, "not tested", "not preferred", "dropped" in an early round, or
-    "left out".
+    Kinds: "chosen", "refused" or "not confirmed" by the tests, "not tested", "not preferred", "dropped" in an early
+    round, "left out".
     """
 
     kind: str
