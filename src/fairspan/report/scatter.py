@@ -12,6 +12,7 @@ from fairspan.report.chart import Domain, Point, tick_text, ticks
 from fairspan.report.text import with_bounds
 
 Anchor = Literal["start", "middle", "end"]
+Role = Literal["baseline", "reference", "candidate"]
 Place = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom; numbers grow to the right and downwards."""
@@ -49,7 +50,7 @@ class Dot:
     name: str
     x: Point
     y: Point
-    role: Literal["baseline", "reference", "candidate"] = "candidate"
+    role: Role = "candidate"
     front: bool = False
     chosen: bool = False
     told: str = ""

@@ -107,6 +107,12 @@ def require_clusters(groups: Groups, name: str = "set") -> None:
         raise StatisticsError(f"clustered errors need rows from at least 2 different {name}s, got {groups.count}.")
 
 
+def two_digits(count: float) -> int:
+    """An estimate of how many are needed, which deserves no more digits."""
+    whole = int(count)
+    return round(whole, 2 - len(str(whole)))
+
+
 def require_level(level: float) -> None:
     if not 0 < level < 1:
         raise StatisticsError(f"level must be between 0 and 1, got {level}.")

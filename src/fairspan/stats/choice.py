@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairspan.stats.arrays import two_digits
 from fairspan.stats.bootstrap import PositionSums, Statistic
 from fairspan.stats.difference import Difference, difference, mean_difference
 from fairspan.stats.distributions import t_quantile
@@ -265,8 +266,7 @@ def _lacking(
             return None
         more = max(0, max(one for one in wanted if one is not None) - there)
         if more:
-            # Two digits: the estimate deserves no more.
-            missing[task] = round(more, 2 - len(str(more)))
+            missing[task] = two_digits(more)
     return missing
 
 

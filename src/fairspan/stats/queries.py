@@ -16,6 +16,7 @@ from fairspan.stats.arrays import (
     require_clusters,
     require_same_length,
     require_some,
+    two_digits,
 )
 from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample, share
 from fairspan.stats.difference import difference
@@ -164,8 +165,7 @@ def clusters_to_decide(change: Interval, clusters: int, margin: float, level: fl
     gap = max(change.estimate, margin - change.estimate)
     least = ((float(t_quantile(ends, np.inf)) + float(t_quantile(POWER, np.inf))) * deviation / gap) ** 2
     more = max(0, max(int(np.ceil(least)), FEW_CLUSTERS) - clusters)
-    # Two digits: the estimate deserves no more.
-    return round(more, 2 - len(str(more)))
+    return two_digits(more)
 
 
 def shortfall(means: Floats) -> Floats:

@@ -81,7 +81,7 @@ def evaluate(
             object with `encode(list[str])`.
         task: "pages", "passages", the folder or file of a collection, "beir:FOLDER" or "mteb:NAME".
         treatments: what is compared, as in `audit`; the first is what the others are compared with. By default
-            "none", "retrieval" and "paper", or "none" alone with a grid of temperatures.
+            "none" and "tiles", or "none" alone with a grid of temperatures.
         temperature_grid: measure the first treatment also with every pair of these as the temperatures of queries
             and documents; 1 belongs to every grid.
         documents_only: measure every treatment also with queries as the plain model embeds them.

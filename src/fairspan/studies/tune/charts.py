@@ -1,7 +1,7 @@
 """The picture of a tuning: every candidate by fairness and quality, or by quality alone."""
 
 from fairspan.report.chart import Chart, Panel, Point, Series
-from fairspan.report.scatter import Dot, Scatter
+from fairspan.report.scatter import Dot, Role, Scatter
 from fairspan.report.text import bounds, number, with_bounds
 from fairspan.stats.difference import Difference
 from fairspan.studies.tune.decision import PLAIN, REFERENCE, Measured
@@ -16,13 +16,13 @@ def pareto_chart(found: Findings) -> Scatter:
     """How quality and fairness change with every candidate; those of early rounds are on a part of the data."""
     decision, dots = found.decision, []
     for name, one in decision.measured.items():
-        role = "baseline" if name == PLAIN else "reference" if name == REFERENCE else "candidate"
+        role: Role = "baseline" if name == PLAIN else "reference" if name == REFERENCE else "candidate"
         dots.append(
             Dot(
                 name,
                 _point(one.psi_change, is_plain=name == PLAIN),
                 _point(one.gain, is_plain=name == PLAIN),
-                role,  # type: ignore[arg-type]
+                role,
                 front=name in decision.front,
                 chosen=name == decision.chosen and decision.answer in ("use", "do nothing"),
                 told=_told(found, one),

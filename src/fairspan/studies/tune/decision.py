@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.errors import LogError
+from fairspan.retrieval.measured import FIFTHS
 from fairspan.runs.log import RunLog
 from fairspan.stats.choice import (
     LEAST_CLUSTERS,
@@ -30,7 +31,6 @@ from fairspan.stats.difference import Difference
 
 TUNE, GUARD, REPORT = "tune", "guard", "report"
 PLAIN, REFERENCE = "none", "chunk-mean"
-FIFTHS = 5
 
 Answer = Literal["use", "do nothing", "inconclusive", "unfinished"]
 

@@ -12,9 +12,9 @@ from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.pages import PageQueries
 from fairspan.retrieval.source import BEIR, KNOWN, MTEB, PAGES, PASSAGES, TaskSource
+from fairspan.studies.tune.decision import PLAIN
 from fairspan.studies.tune.grid import read_grid
 
-PLAIN = "none"
 FAIRNESS = ("position", "language", "length")
 SETS = 220
 """Pages: a quarter of them are the 50 clusters that a decision needs, also if some share a text."""

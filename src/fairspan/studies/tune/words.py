@@ -10,6 +10,7 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.calibration.words import in_words
 from fairspan.report.table import Tone
 from fairspan.report.text import number, with_bounds
+from fairspan.stats.arrays import two_digits
 from fairspan.stats.choice import LEAST_CLUSTERS, Tested
 from fairspan.studies.tune.decision import GUARD, PLAIN, REFERENCE, Decision, Reported, guards_of
 
@@ -84,11 +85,10 @@ def _why_open(decision: Decision, header: Mapping[str, Any], said: Mapping[str, 
         reasons = ", ".join(dict.fromkeys(str(reason) for reason in header["left_out"].values()))
         return f"no candidate was measured on all data that are tuned on ({reasons})"
     more = more_documents(decision, header)
-    first = next((one for one in decision.tested if one.finding in ("undecided", "use")), None)
-    if first is not None:
+    open_ones = [one for one in decision.tested if one.finding in ("undecided", "use")]
+    if decision.tested:
+        first = (open_ones or decision.tested)[0]
         words = f"{said[first.name]} {_finding(first, header)}"
-    elif decision.tested:
-        words = f"{said[decision.tested[0].name]} {_finding(decision.tested[0], header)}"
     else:
         words = "no candidate is better or fairer by more than one standard error on the part that is tuned on"
     small = [task for task in header["tasks"] if task["parts"][GUARD]["clusters"] < LEAST_CLUSTERS]
@@ -108,8 +108,7 @@ def more_documents(decision: Decision, header: Mapping[str, Any]) -> dict[str, i
         more = (decision.lacking or {}).get(task["name"], 0)
         if more:
             counts = [part["clusters"] for part in task["parts"].values()]
-            whole = more * sum(counts) / task["parts"][GUARD]["clusters"]
-            found[str(task["name"])] = int(round(whole, 2 - len(str(int(whole)))))
+            found[str(task["name"])] = two_digits(more * sum(counts) / task["parts"][GUARD]["clusters"])
     return found
 
 
