@@ -20,6 +20,7 @@ FLOORS = [
     "retrieval",
     "runs",
     "studies",
+    "embedding serving",
     "cli",
 ]
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
