@@ -1,6 +1,7 @@
 """`fairspan serve MODEL`."""
 
 import asyncio
+import logging
 import os
 import sys
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fairspan.cli.options import CalibrationOptions, LoadingOptions, chosen_calibration, option
-from fairspan.errors import DesignError, MissingExtra, require_whole
+from fairspan.errors import CalibrationError, DesignError, MissingExtra, require_whole
 
 _NEEDED = ("starlette", "uvicorn", "prometheus_client")
 KEY = "FAIRSPAN_API_KEY"
@@ -79,14 +80,22 @@ def serve(
     bound = bind(host, port)
     find_model(model)
     typer.echo(f"loading {model} …", err=True)
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
     from fairspan.model.build import calibrate_if_asked
     from fairspan.model.loading import load_model
     from fairspan.serving.app import make_app
     from fairspan.serving.service import Service
 
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        loaded = calibrate_if_asked(load_model(model, loading), wanted, max_tokens)
+    except CalibrationError as error:
+        raise CalibrationError(error.message.replace("max_seq_length=", "--max-tokens ")) from None
     called = name or Path(model).name
     service = Service(
-        calibrate_if_asked(load_model(model, loading), wanted, max_tokens),
+        loaded,
         name=called,
         aliases=[] if name else [model],
         limits=limits,
