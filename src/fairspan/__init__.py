@@ -26,6 +26,7 @@ from fairspan.errors import (
 if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
+    from fairspan.embedding.run import Embedding, embed
     from fairspan.model.build import calibrate, encode_segments
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
@@ -47,6 +48,7 @@ __all__ = [
     "CorpusError",
     "Design",
     "DesignError",
+    "Embedding",
     "EncodingError",
     "FairspanError",
     "Inspection",
@@ -66,6 +68,7 @@ __all__ = [
     "audit",
     "calibrate",
     "collapse",
+    "embed",
     "encode_segments",
     "evaluate",
     "inspect",
@@ -79,6 +82,8 @@ _LAZY = {
     "RunLog": "fairspan.runs.log",
     "Corpus": "fairspan.corpus.corpus",
     "Design": "fairspan.design.design",
+    "Embedding": "fairspan.embedding.run",
+    "embed": "fairspan.embedding.run",
     "audit": "fairspan.studies.audit.run",
     "collapse": "fairspan.studies.collapse.run",
     "evaluate": "fairspan.studies.evaluate.run",

@@ -11,6 +11,7 @@ from fairspan.cli.audit import audit
 from fairspan.cli.calibrate import calibrate
 from fairspan.cli.collapse import collapse
 from fairspan.cli.compare import compare
+from fairspan.cli.embed import embed
 from fairspan.cli.evaluate import evaluate
 from fairspan.cli.inspect import inspect
 from fairspan.cli.plain import write_plainly
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, report, serve):
+for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, embed, serve, report):
     app.command()(verb)
 app.add_typer(corpus.app, name="corpus")
 

@@ -162,11 +162,13 @@ def say_loading(progress: TerminalProgress, model: str | None) -> None:
 
 
 @contextmanager
-def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProgress]:
+def running(
+    picture: Path | None, *, kept: bool = True, progress: TerminalProgress | None = None
+) -> Iterator[TerminalProgress]:
     """Progress of a study that draws a picture, if one is wanted, and whose vectors are kept if it is interrupted."""
     from fairspan.report.style import require_drawing
 
-    progress = TerminalProgress()
+    progress = progress or TerminalProgress()
     progress.stage("checking the command")
     if picture is not None:
         require_drawing(picture)

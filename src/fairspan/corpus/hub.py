@@ -24,14 +24,14 @@ def read_hub(name: str, languages: Sequence[str] | None = None, id_field: str = 
     Args:
         name: of a dataset on the hub, or the path of a clone of one.
     """
-    library = _library(name)
-    _refuse_unreachable(name)
-    configurations = _load(library, "get_dataset_config_names", name)
+    library = library_of(name)
+    refuse_unreachable(name)
+    configurations = load_part(library, "get_dataset_config_names", name)
     if len(configurations) > 1:
         chosen = [one for one in configurations if languages is None or one in languages]
-        tables = {one: _only_split(name, one, _load(library, "load_dataset", name, one)) for one in chosen}
+        tables = {one: _only_split(name, one, load_part(library, "load_dataset", name, one)) for one in chosen}
         return _by_language(name, tables, configurations, id_field)
-    splits: Mapping[str, Any] = _load(library, "load_dataset", name, configurations[0])
+    splits: Mapping[str, Any] = load_part(library, "load_dataset", name, configurations[0])
     if all("language" in table.column_names for table in splits.values()):
         sources = [_source(f"{name} ({split})", table, id_field) for split, table in splits.items()]
         return join(_short(name), [collect(source, None, languages, id_field) for source in sources])
@@ -89,7 +89,8 @@ def _short(name: str) -> str:
     return PurePath(name).name if PurePath(name).is_absolute() else name
 
 
-def _library(name: str) -> ModuleType:
+def library_of(name: str) -> ModuleType:
+    """The library that reads datasets, for a dataset of that name."""
     try:
         return import_module("datasets")
     except ModuleNotFoundError as error:
@@ -101,7 +102,7 @@ def _library(name: str) -> ModuleType:
         ) from None
 
 
-def _refuse_unreachable(name: str) -> None:
+def refuse_unreachable(name: str) -> None:
     """Raise if the hub does not answer within seconds: the library would go on trying for half a minute."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -117,9 +118,10 @@ def _refuse_unreachable(name: str) -> None:
             raise CorpusError(f"there is no file or folder {name!r}, and {_UNREACHED}.") from None
 
 
-def _load(library: ModuleType, function: str, name: str, *arguments: str) -> Any:
+def load_part(library: ModuleType, function: str, name: str, *arguments: str, **options: Any) -> Any:
+    """What a function of the library returns; whatever it raises in one line."""
     try:
-        return getattr(library, function)(name, *arguments)
+        return getattr(library, function)(name, *arguments, **options)
     except ConnectionError:
         reason = _UNREACHED
     except library.exceptions.DatasetNotFoundError:

@@ -15,7 +15,8 @@ from fairspan.errors import CorpusError
 
 def jsonl(path: Path) -> Source:
     """The lines of a file; blank ones are passed over but counted."""
-    return Source(path.name, "line", (_row(number, line.rstrip()) for number, line in lines(path) if line.strip()))
+    rows = (parse_line(number, line.rstrip()) for number, line in lines(path) if line.strip())
+    return Source(path.name, "line", rows)
 
 
 def lines(path: Path, label: str = "") -> Iterator[tuple[int, bytes]]:
@@ -41,7 +42,8 @@ def decode(line: bytes) -> str:
         raise CorpusError(f"{bad} is not UTF-8. Save the file as UTF-8.") from None
 
 
-def _row(number: int, line: bytes) -> Row | Fault:
+def parse_line(number: int, line: bytes) -> Row | Fault:
+    """The object on a line, or what is wrong with it."""
     try:
         fields: Any = json.loads(decode(line))
     except CorpusError as error:

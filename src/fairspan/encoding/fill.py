@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ _TAIL = 30
 # Two passes over the same tokens differ by rounding only, here with room for half precision.
 _SAME = 1e-6
 
+Computed = TypeVar("Computed")
 Progress = Callable[[int], None]
 """Called with the number of tokens that were just computed or found in the store."""
 
@@ -69,11 +71,11 @@ def embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> list[dict[by
     """The results of one batch by key, whatever the model's failure in one line.
 
     Raises:
-        _OutOfMemory: if the batch has several texts and could be halved.
+        OutOfMemory: if the batch has several texts and could be halved.
     """
     try:
-        return _run(encoder, batch)
-    except _OutOfMemory as error:
+        return within_memory(lambda: _run(encoder, batch))
+    except OutOfMemory as error:
         if len(batch) > 1:
             raise
         raise EncodingError(
@@ -140,7 +142,7 @@ def _embed(encoder: Encoder, batch: Sequence[Text], store: Store, tally: Tally, 
         part = waiting.pop(0)
         try:
             results = embed(encoder, part, tally)
-        except _OutOfMemory:
+        except OutOfMemory:
             tally.halved += 1
             middle = (len(part) + 1) // 2
             waiting[:0] = part[:middle], part[middle:]
@@ -152,21 +154,18 @@ def _embed(encoder: Encoder, batch: Sequence[Text], store: Store, tally: Tally, 
         progress(sum(text.length for text in part))
 
 
-class _OutOfMemory(Exception):  # noqa: N818 - never leaves this module
+class OutOfMemory(Exception):  # noqa: N818 - whoever forms batches halves the batch
     pass
 
 
-def _run(encoder: Encoder, batch: Sequence[Text]) -> list[dict[bytes, np.ndarray]]:
-    """The stored form of every text's results."""
+def within_memory(compute: Callable[[], Computed]) -> Computed:
+    """What `compute` returns.
+
+    Raises:
+        OutOfMemory: if memory ran out, on whatever device; what the call held is free again.
+    """
     try:
-        if not any(text.spans for text in batch):
-            vectors = encoder.vectors(batch)
-            return [{encoder.key(text): vector} for text, vector in zip(batch, vectors, strict=True)]
-        both = encoder.with_spans(batch)
-        return [
-            {encoder.key(text): vector, **({encoder.span_key(text): spans} if text.spans else {})}
-            for text, (vector, spans) in zip(batch, both, strict=True)
-        ]
+        return compute()
     except (torch.OutOfMemoryError, MemoryError) as error:
         reason = str(error)
     except RuntimeError as error:
@@ -177,7 +176,19 @@ def _run(encoder: Encoder, batch: Sequence[Text]) -> list[dict[bytes, np.ndarray
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    raise _OutOfMemory(" ".join(reason.split())[:120])
+    raise OutOfMemory(" ".join(reason.split())[:120])
+
+
+def _run(encoder: Encoder, batch: Sequence[Text]) -> list[dict[bytes, np.ndarray]]:
+    """The stored form of every text's results."""
+    if not any(text.spans for text in batch):
+        vectors = encoder.vectors(batch)
+        return [{encoder.key(text): vector} for text, vector in zip(batch, vectors, strict=True)]
+    both = encoder.with_spans(batch)
+    return [
+        {encoder.key(text): vector, **({encoder.span_key(text): spans} if text.spans else {})}
+        for text, (vector, spans) in zip(batch, both, strict=True)
+    ]
 
 
 def _keys(encoder: Encoder, text: Text) -> list[bytes]:

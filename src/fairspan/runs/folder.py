@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -51,38 +51,49 @@ def move_into_place(folder: Path) -> None:
 
 
 def replace_file(file: Path, write: Callable[[Path], Any]) -> None:
-    """Write a whole file or nothing."""
+    """Write a whole file of a run, or nothing."""
+    with _explained(file.parent):
+        write_whole(file, write)
+
+
+def write_whole(file: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file beside and rename it, so that it is there as a whole or not at all."""
     # The process's number keeps two writers from sharing a half-written file.
     partial = file.with_name(f".{file.name}.{os.getpid()}")
-    with _explained(file.parent):
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write(partial)
-            with partial.open("rb") as written:
-                os.fsync(written.fileno())
-            partial.replace(file)
-        except BaseException:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-            raise
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(partial)
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(
+    folder: Path,
+    advice: str = "or choose another folder with [[out=]]",
+    explained: Callable[[Path], AbstractContextManager[None]] | None = None,
+) -> Iterator[None]:
     """Keep other processes from writing the folder. The system gives the lock back however this one ends.
+
+    Args:
+        explained: says in one line why the folder cannot be written, in place of what is said of a run's.
 
     Raises:
         LogError: if another process holds it, or the folder cannot be written.
     """
     lock = FileLock(folder / LOCK, timeout=0)
-    with _explained(folder):
+    with (explained or _explained)(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire()
         except Timeout:
             raise LogError(
-                f"another process is writing {folder}{_who(folder)}: wait until it has finished, or choose another "
-                "folder with [[out=]]."
+                f"another process is writing {folder}{_who(folder)}: wait until it has finished, {advice}."
             ) from None
         except NotImplementedError:
             warn(f"the file system of {folder} has no locks: let no other process write this folder.", stacklevel=2)

@@ -1,0 +1,125 @@
+"""`fairspan-embed.json`: what a folder of vectors was made from, and how far it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fairspan.embedding.shards import Record, explained
+from fairspan.embedding.source import Input
+from fairspan.embedding.spec import EmbedSpec
+from fairspan.errors import LogError
+from fairspan.runs.folder import write_whole
+from fairspan.runs.log import library_versions
+
+MANIFEST = "fairspan-embed.json"
+FORMAT = 1
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """What a folder says of itself; None if there is none, or an empty one.
+
+    Raises:
+        LogError: if the folder holds something else.
+    """
+    file = folder / MANIFEST
+    try:
+        if not file.exists():
+            if folder.exists() and not folder.is_dir():
+                raise LogError(f"{folder} cannot be written: it is not a folder.")
+            strange = next((one for one in folder.glob("*") if not one.name.startswith(".")), None)
+            if strange is not None:
+                raise LogError(
+                    f"{folder} is not empty and was not made by embed (it holds {strange.name}): choose another "
+                    "folder."
+                )
+            return None
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LogError(f"{file} cannot be read ({error}): choose another folder, or remove this one.") from None
+    written = found.get("format") if isinstance(found, dict) else None
+    if written != FORMAT or not all(isinstance(found.get(name), dict) for name in ("spec", "input", "encoder")):
+        raise LogError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
+    return dict(found)
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    with explained(folder):
+        write_whole(folder / MANIFEST, lambda file: file.write_text(text, "utf-8", "backslashreplace"))
+
+
+def new_manifest(model: str, spec: EmbedSpec, source: Input, encoder: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "status": "incomplete",
+        "model": model,
+        "encoder": dict(encoder),
+        "spec": spec.to_dict(),
+        "input": {"name": source.name, **source.identity},
+        "versions": library_versions(),
+        "started": now(),
+        "finished": None,
+        "summary": None,
+    }
+
+
+def summary_of(records: Iterable[Record]) -> dict[str, Any]:
+    """Rows, tokens and seconds of the whole folder, over all the calls that made it."""
+    every = list(records)
+    tokens, seconds = sum(one.tokens for one in every), sum(one.seconds for one in every)
+    return {
+        "rows": sum(one.rows for one in every),
+        "rejected": sum(len(one.rejected) for one in every),
+        "truncated": sum(one.truncated for one in every),
+        "tokens": tokens,
+        "shards": len(every),
+        "seconds": round(seconds, 3),
+    }
+
+
+def refuse_other(folder: Path, manifest: Mapping[str, Any], spec: EmbedSpec, source: Input) -> None:
+    """Raise if a folder was made with other options, or from another input; the model is not loaded for this."""
+    asked = spec.to_dict()
+    for name, value in asked.items():
+        was = manifest["spec"].get(name)
+        if was != value:
+            raise LogError(
+                f"{folder} was made with another [[{name}]]: {_shown(was)} there, and {_shown(value)} now. Repeat "
+                "the command that began it, or choose another folder."
+            )
+    was = {name: value for name, value in manifest["input"].items() if name != "name"}
+    if was != source.identity:
+        raise LogError(
+            f"{folder} was begun with another input, or {source.name} was changed since ({_size(was)} then, "
+            f"{_size(source.identity)} now): choose another folder, or remove this one to begin anew."
+        )
+
+
+def _size(identity: Mapping[str, Any]) -> str:
+    if "bytes" in identity:
+        return f"{identity['files']:,} {'file' if identity['files'] == 1 else 'files'}, {identity['bytes']:,} bytes"
+    return f"{identity.get('dataset')}:{identity.get('split')}, {identity.get('rows')} rows"
+
+
+def refuse_other_model(folder: Path, manifest: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:
+    """Raise if a folder was made by a model that gives other vectors."""
+    for name, value in encoder.items():
+        was = manifest["encoder"].get(name)
+        if was != value:
+            raise LogError(
+                f"{folder} holds vectors of another model: its {name} is {_shown(was)} there, {_shown(value)} now. "
+                "Choose another folder, or remove this one."
+            )
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,278 @@
+"""`embed`: a corpus of any size to vectors on disk, on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from fairspan.calibration.calibration import Calibration, as_calibration
+from fairspan.calibration.file import read_if_file
+from fairspan.calibration.temperature import Side
+from fairspan.embedding.manifest import (
+    new_manifest,
+    now,
+    read_manifest,
+    refuse_other,
+    refuse_other_model,
+    summary_of,
+    write_manifest,
+)
+from fairspan.embedding.progress import Meter, RowProgress, as_row_progress
+from fairspan.embedding.shards import Record, explained, read_ids, read_records, remove_partial, write_rejected
+from fairspan.embedding.source import Input, open_input
+from fairspan.embedding.spec import ROWS_PER_SHARD, EmbedSpec
+from fairspan.embedding.unit import UNUSABLE, SeenIds, Unit, missing_units, stopped
+from fairspan.errors import CorpusError, DesignError, FairspanError, require_whole
+from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
+from fairspan.runs.folder import locked
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from fairspan.embedding.encoder import Opened
+    from fairspan.embedding.workers import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A folder of vectors.
+
+    Attributes:
+        manifest: `fairspan-embed.json`.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Rows, rejected, truncated, tokens, shards, and the seconds that the model computed."""
+        return dict(self.manifest["summary"])
+
+    def scan(self) -> pl.LazyFrame:
+        """All rows: id, vector, tokens, truncated."""
+        return pl.scan_parquet(self.folder / "part-*.parquet")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"folder": str(self.folder), **self.manifest}
+
+
+def embed(
+    model: SentenceTransformer | str | None,
+    input: str | Path,
+    out: str | Path,
+    *,
+    calibration: Calibration | str | Path | Mapping[str, Any] | None = None,
+    max_seq_length: int | None = None,
+    side: Side = "document",
+    prompt: str | None = None,
+    text_field: str = "text",
+    id_field: str | None = None,
+    vectors: str = "float32",
+    rows_per_shard: int = ROWS_PER_SHARD,
+    batch_tokens: int | None = None,
+    device: str | Sequence[str] | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
+    strict: bool = False,
+    progress: bool | RowProgress = True,
+) -> Embedding:
+    """Embed every row of an input into Parquet shards with the columns id, vector, tokens and truncated.
+
+    The same call again continues where the last one ended, or returns at once if all is done.
+
+    Args:
+        model: a SentenceTransformer, its folder or its name; None for all-MiniLM-L6-v2.
+        input: a JSONL or Parquet file, a folder of them, a folder of .txt and .md files, or a Hugging Face dataset
+            as `name`, `name:split` or `name:configuration:split`.
+        out: the folder to write.
+        calibration: a preset's name, a `Calibration`, or the file of one; by default the model as it is.
+        max_seq_length: the longest text to read, in tokens. Longer ones are cut and marked.
+        side: "document" or "query".
+        prompt: put before every text; by default the model's own for the side.
+        id_field: by default `id` where it is there, and otherwise ids are made of the file and the row.
+        vectors: "float32" or "float16".
+        rows_per_shard: rows of the input for one shard; fewer where texts are very long.
+        batch_tokens: tokens in a batch, padding included.
+        device: one or several, such as "cuda:0,cuda:1"; each of several gets a process of its own.
+        strict: stop at the first row that cannot be embedded. By default such rows go to `rejected.jsonl`.
+    """
+    asked = as_request(
+        model,
+        input,
+        out,
+        calibration=None if calibration is None else as_calibration(read_if_file(calibration)),
+        max_seq_length=max_seq_length,
+        side=side,
+        prompt=prompt,
+        text_field=text_field,
+        id_field=id_field,
+        vectors=vectors,
+        rows_per_shard=rows_per_shard,
+        batch_tokens=batch_tokens,
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        strict=strict,
+    )
+    return asked.answer() or asked.run(as_row_progress(progress))
+
+
+def as_request(
+    model: SentenceTransformer | str | None,
+    input: str | Path,
+    out: str | Path,
+    *,
+    batch_tokens: int | None = None,
+    device: str | Sequence[str] | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
+    strict: bool = False,
+    **fields: Any,
+) -> Request:
+    """The keywords of `embed`, checked; `fields` are those of `EmbedSpec`."""
+    devices = as_devices(device)
+    spec = EmbedSpec(**fields)
+    return Request(model, str(input), Path(out), spec, devices, dtype, trust_remote_code, batch_tokens, strict)
+
+
+def as_devices(given: str | Sequence[str] | None) -> tuple[str | None, ...]:
+    """ "cuda:0,cuda:1" as two devices; None for the fastest that is there."""
+    if given is None:
+        return (None,)
+    names = given.split(",") if isinstance(given, str) else list(given)
+    return tuple(name.strip() for name in names) or (None,)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for, checked as far as that goes without loading a model."""
+
+    model: SentenceTransformer | str | None
+    input: str
+    out: Path
+    spec: EmbedSpec
+    devices: tuple[str | None, ...]
+    dtype: str | None
+    trust_remote_code: bool
+    batch_tokens: int | None
+    strict: bool
+
+    def __post_init__(self) -> None:
+        for device in self.devices:
+            self.loading(device)
+        if self.batch_tokens is not None:
+            require_whole("batch_tokens", self.batch_tokens)
+        if self.name is not None:
+            find_model(self.name)
+        elif len(self.devices) > 1:
+            raise DesignError("several devices need a model that is given by its name or folder: each loads its own.")
+        place, folder = Path(self.input).absolute(), self.out.absolute()
+        if place == folder or place in folder.parents:
+            raise DesignError(f"{self.out} is in the input {self.input} and would change it: choose another folder.")
+
+    @property
+    def name(self) -> str | None:
+        """None for a model that is loaded already."""
+        return self.model or DEFAULT_MODEL if isinstance(self.model, str | None) else None
+
+    def loading(self, device: str | None) -> Loading:
+        return Loading(None, device, self.dtype, self.trust_remote_code)
+
+    def source(self) -> Input:
+        return open_input(self.input, self.spec.fields)
+
+    def answer(self) -> Embedding | None:
+        """What is there already, if it is complete; nothing is loaded for that.
+
+        Raises:
+            LogError: if the folder was made otherwise, or by something else.
+        """
+        manifest = read_manifest(self.out)
+        if manifest is None:
+            return None
+        refuse_other(self.out, manifest, self.spec, self.source())
+        done = manifest["status"] == "complete" and manifest["model"] == self.name
+        return Embedding(self.out, manifest) if done else None
+
+    def run(self, shown: RowProgress) -> Embedding:
+        """Embed what is missing."""
+        source = self.source()
+        with locked(self.out, "or choose another folder", explained):
+            remove_partial(self.out)
+            records = read_records(self.out)
+            try:
+                manifest = self._compute(source, records, shown)
+            finally:
+                shown.stop()
+                if records:
+                    with suppress(FairspanError):  # of two reasons to stop, the first is reported
+                        write_rejected(self.out, _in_order(records))
+            if not records:
+                raise CorpusError(f"{self.input} holds no rows.")
+            write_rejected(self.out, _in_order(records))
+            manifest |= {"status": "complete", "finished": now(), "summary": summary_of(records.values())}
+            write_manifest(self.out, manifest)
+        return Embedding(self.out, manifest)
+
+    def _compute(self, source: Input, records: dict[int, Record], shown: RowProgress) -> dict[str, Any]:
+        """Write the missing shards, and add them to the records; returns the manifest."""
+        manifest = read_manifest(self.out)
+        if manifest is not None:
+            refuse_other(self.out, manifest, self.spec, source)
+        shown.stage(f"loading {self.name}" if self.name is not None else "preparing")
+        engine = self._engine()
+        try:
+            if manifest is None:
+                manifest = new_manifest(engine.name, self.spec, source, engine.identity)
+                write_manifest(self.out, manifest)
+            else:
+                refuse_other_model(self.out, manifest, engine.identity)
+            shown.stage("embedding")
+            finished = sum(one.end.done - one.start.done for one in records.values())
+            meter = Meter(shown, source.total, finished, sum(one.rows for one in records.values()))
+            units = self._units(source, dict(records))
+            for record in engine.embed(units, self.out, strict=self.strict, advance=meter.advance):
+                records[record.number] = record
+                meter.finish(record.rows)
+        finally:
+            engine.close()
+        return manifest
+
+    def _engine(self) -> Opened | Workers:
+        if len(self.devices) > 1 and self.name is not None:
+            from fairspan.embedding.workers import Workers
+
+            jobs = [(self.name, self.spec, self.loading(device), self.batch_tokens) for device in self.devices]
+            return Workers(jobs)
+        from fairspan.embedding.encoder import open_encoder
+
+        return open_encoder(self.model, self.spec, self.loading(self.devices[0]), self.batch_tokens)
+
+    def _units(self, source: Input, finished: Mapping[int, Record]) -> Iterator[Unit]:
+        """The missing units, with the second row of an id rejected."""
+        ends = {number: record.end for number, record in finished.items()}
+        seen = SeenIds()
+        for number, record in finished.items():
+            seen.add(read_ids(self.out, number))
+            seen.add(one.id for one in record.rejected if one.id is not None and one.reason.startswith(UNUSABLE))
+        for unit in missing_units(source, ends, self.spec.rows_per_shard):
+            checked = seen.without_seen(unit)
+            if checked.rejected and self.strict:
+                raise stopped(checked.rejected[0])
+            if unit.number == 0 and not checked.rows:
+                bad = checked.rejected[0]
+                raise CorpusError(
+                    f"none of the first {len(checked.rejected):,} rows of {self.input} can be embedded; {bad.file}, "
+                    f"row {bad.row}: {bad.reason}"
+                )
+            yield checked
+
+
+def _in_order(records: Mapping[int, Record]) -> list[Record]:
+    return [records[number] for number in sorted(records)]

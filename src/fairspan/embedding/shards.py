@@ -1,0 +1,137 @@
+"""Shards: one Parquet file per unit, with what is known of the unit in its footer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fairspan.embedding.source import Place, Rejected
+from fairspan.errors import LogError
+from fairspan.runs.folder import write_whole
+
+VECTORS = {"float32": (np.float32, pl.Float32), "float16": (np.float16, pl.Float16)}
+REJECTED = "rejected.jsonl"
+_FOOTER = "fairspan"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a shard says of its unit.
+
+    Attributes:
+        rows: rows with a vector.
+        truncated: those of them that are longer than the model reads.
+        tokens: what the model read, prompts and special tokens included.
+        seconds: that the model took.
+    """
+
+    number: int
+    start: Place
+    end: Place
+    rows: int
+    truncated: int
+    tokens: int
+    seconds: float
+    rejected: Sequence[Rejected]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        given: dict[str, Any] = json.loads(text)
+        rejected = [Rejected(**one) for one in given.pop("rejected")]
+        return cls(**given | {end: Place(*given[end]) for end in ("start", "end")}, rejected=rejected)
+
+
+def table(
+    ids: Sequence[str], vectors: np.ndarray, tokens: np.ndarray, truncated: np.ndarray, dtype: str
+) -> pl.DataFrame:
+    """The columns of a shard: id, vector (a fixed-size list), tokens and truncated."""
+    kind = pl.Array(VECTORS[dtype][1], vectors.shape[1])
+    return pl.DataFrame(
+        {
+            "id": pl.Series(ids, dtype=pl.String),
+            "vector": pl.Series(vectors, dtype=kind) if len(vectors) else pl.Series([], dtype=kind),
+            "tokens": pl.Series(tokens, dtype=pl.Int32),
+            "truncated": pl.Series(truncated, dtype=pl.Boolean),
+        }
+    )
+
+
+def shard_name(number: int) -> str:
+    return f"part-{number:05d}.parquet"
+
+
+def write_shard(folder: Path, record: Record, rows: pl.DataFrame) -> None:
+    """Write beside, then rename: a shard is there as a whole or not at all."""
+    with explained(folder):
+        write_whole(
+            folder / shard_name(record.number),
+            lambda file: rows.write_parquet(
+                file, compression="zstd", compression_level=1, metadata={_FOOTER: record.to_json()}
+            ),
+        )
+
+
+def read_records(folder: Path) -> dict[int, Record]:
+    """What the shards of a folder say of their units."""
+    found = {}
+    for file in sorted(folder.glob("part-*.parquet")):
+        try:
+            record = Record.from_json(pl.read_parquet_metadata(file)[_FOOTER])
+        except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise LogError(
+                f"{file} is not as it was written ({reason}): remove it, and the same command makes it anew."
+            ) from None
+        found[record.number] = record
+    return found
+
+
+def read_ids(folder: Path, number: int) -> list[str]:
+    ids: list[str] = pl.read_parquet(folder / shard_name(number), columns=["id"], glob=False)["id"].to_list()
+    return ids
+
+
+def write_rejected(folder: Path, records: Iterable[Record]) -> None:
+    """All rejected rows, in the order of the input."""
+    lines = (
+        json.dumps(asdict(one), ensure_ascii=False) + "\n"
+        for record in records
+        for one in sorted(record.rejected, key=lambda one: (one.file, one.row))
+    )
+
+    def write(file: Path) -> None:
+        with file.open("w", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.writelines(lines)
+
+    with explained(folder):
+        write_whole(folder / REJECTED, write)
+
+
+def remove_partial(folder: Path) -> None:
+    """What a killed process left half-written."""
+    for file in [*folder.glob(".part-*.parquet.*"), *folder.glob(".*.json*.*")]:
+        with suppress(OSError):
+            file.unlink()
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """What a full disk or a missing permission leads to, in one line."""
+    try:
+        yield
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
+        raise LogError(
+            f"{folder} cannot be written ({reason}): make room, or put it right. Finished shards are kept, and the "
+            "same command continues from there."
+        ) from error

@@ -1,0 +1,117 @@
+"""`Unit`: consecutive rows that are embedded together and become one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+
+from fairspan.embedding.source import Input, Item, Place, Rejected, Row
+from fairspan.errors import CorpusError
+
+# Of texts in a unit, so that long documents do not fill the memory: 2 to 6 million tokens.
+_CHARACTERS = 16 << 20
+UNUSABLE = "the model's vector"
+"""What the reason begins with where a row was rejected for its vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Rows from one place of the input to another."""
+
+    number: int
+    start: Place
+    end: Place
+    rows: Sequence[Row]
+    rejected: Sequence[Rejected]
+
+
+def cut(items: Iterable[Item], start: Place, number: int, most: int) -> Iterator[Unit]:
+    """Units of at most `most` rows, bad ones included, and of a bounded number of characters.
+
+    Where a unit ends depends on the rows since its start alone, so that an interrupted run finds the same units.
+    """
+    rows: list[Row] = []
+    rejected: list[Rejected] = []
+    characters, end = 0, start
+    for found, end in items:
+        if isinstance(found, Row):
+            rows.append(found)
+            characters += len(found.text)
+        else:
+            rejected.append(found)
+        if len(rows) + len(rejected) >= most or characters >= _CHARACTERS:
+            yield Unit(number, start, end, rows, rejected)
+            start, number, rows, rejected, characters = end, number + 1, [], [], 0
+    if rows or rejected:
+        yield Unit(number, start, end, rows, rejected)
+
+
+def missing_units(source: Input, finished: Mapping[int, Place], most: int) -> Iterator[Unit]:
+    """The units of an input that are not finished; where the others end is given, and their rows are not read."""
+    number, start = 0, Place()
+    while True:
+        while number in finished:
+            number, start = number + 1, finished[number]
+        for unit in cut(source.items(start), start, number, most):
+            number, start = unit.number + 1, unit.end
+            yield unit
+            if number in finished:
+                break
+        else:
+            return
+
+
+def stopped(bad: Rejected) -> CorpusError:
+    """What `strict` says of the first bad row."""
+    return CorpusError(
+        f"{bad.file}, row {bad.row}: {bad.reason} Without [[strict=True]] such rows go to rejected.jsonl."
+    )
+
+
+class SeenIds:
+    """The ids so far, as 8 bytes each, to find the second row of an id.
+
+    Two different ids of a hundred million share their 8 bytes with a probability of 0.03 %; the second of them would
+    be rejected, and be named in rejected.jsonl like every other.
+    """
+
+    def __init__(self) -> None:
+        self._sorted: list[np.ndarray] = []
+
+    def add(self, ids: Iterable[str]) -> None:
+        self._keep(_hashes(ids))
+
+    def without_seen(self, unit: Unit) -> Unit:
+        """The unit with rows rejected whose id was there before."""
+        hashes = _hashes(row.id for row in unit.rows)
+        new = np.zeros(len(hashes), dtype=bool)
+        new[np.unique(hashes, return_index=True)[1]] = True
+        for known in self._sorted:
+            place = np.searchsorted(known, hashes)
+            new &= known[np.minimum(place, len(known) - 1)] != hashes
+        self._keep(hashes[new])
+        if new.all():
+            return unit
+        kept = [row for row, is_new in zip(unit.rows, new, strict=True) if is_new]
+        twice = [
+            Rejected(row.file, row.number, row.id, f"the id {row.id!r} was already used.")
+            for row, is_new in zip(unit.rows, new, strict=True)
+            if not is_new
+        ]
+        return replace(unit, rows=kept, rejected=[*unit.rejected, *twice])
+
+    def _keep(self, hashes: np.ndarray) -> None:
+        """Sorted arrays, each more than twice as long as the next: few to search, and seldom merged."""
+        if len(hashes):
+            self._sorted.append(np.sort(hashes))
+        while len(self._sorted) > 1 and len(self._sorted[-2]) <= 2 * len(self._sorted[-1]):
+            last = self._sorted.pop()
+            self._sorted[-1] = np.sort(np.concatenate([self._sorted[-1], last]), kind="stable")
+
+
+def _hashes(ids: Iterable[str]) -> np.ndarray:
+    joined = b"".join(blake2b(one.encode("utf-8"), digest_size=8).digest() for one in ids)
+    return np.frombuffer(joined, dtype=np.uint64)
