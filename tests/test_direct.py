@@ -1,0 +1,115 @@
+"""`DirectEncoder` gives what `encode_document` and `encode_query` give, and tokenises once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Router, StaticEmbedding
+
+import fairspan
+from fairspan.encoding.direct import DirectEncoder, usable
+from fairspan.errors import EncodingError
+from tests.tiny import mostly_slow, tiny_tokenizer, words
+
+MakeTiny = Callable[..., SentenceTransformer]
+TEXTS = [words(3), words(170, 1), words(40, 2), ""]
+# Sums of a few hundred float32 products in another order; the vectors are of length 1 or a few.
+ROUNDING = {"rtol": 1e-4, "atol": 2e-6}
+
+
+@pytest.mark.parametrize("architecture", mostly_slow(["bert", "modernbert", "qwen3", "t5", "mpnet", "distilbert"]))
+@pytest.mark.parametrize("preset", ["none", "tiles", "paper"])
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+def test_vectors_are_those_of_the_model(
+    make_tiny: MakeTiny, architecture: str, preset: str, padding_side: str
+) -> None:
+    model = make_tiny(architecture, "mean", padding_side=padding_side)
+    model.prompts = {"query": "w1 w2 ", "document": "w7 "}
+    fair = fairspan.calibrate(model, preset, sides="document") if preset != "none" else model
+    for side, encode in (("document", fair.encode_document), ("query", fair.encode_query)):
+        encoder = DirectEncoder(fair, side)
+        assert encoder.takes_ids
+        np.testing.assert_allclose(encoder.vectors(encoder.read(TEXTS)), encode(TEXTS, batch_size=4), **ROUNDING)
+
+
+def test_lengths_and_what_is_cut(make_tiny: MakeTiny) -> None:
+    model = make_tiny("bert", "cls")
+    model.max_seq_length = 20
+    model.prompts = {"document": "w7 w8 "}
+    encoder = DirectEncoder(model)
+    short, long = encoder.read([words(5), words(100)])
+    # Two special tokens and two of the prompt.
+    assert (short.length, short.read, short.cut) == (9, 9, False)
+    assert (long.length, long.read, long.cut) == (104, 20, True)
+    np.testing.assert_allclose(encoder.vectors([long])[0], model.encode_document(words(100)), **ROUNDING)
+
+
+def test_cutting_on_the_left(make_tiny: MakeTiny) -> None:
+    model = make_tiny("bert", "cls")
+    model.max_seq_length = 20
+    model.tokenizer.truncation_side = "left"
+    encoder = DirectEncoder(model)
+    np.testing.assert_allclose(
+        encoder.vectors(encoder.read([words(100)]))[0], model.encode_document(words(100)), **ROUNDING
+    )
+
+
+def test_a_tiled_model_reads_on(make_tiny: MakeTiny) -> None:
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles", max_seq_length=1500)
+    encoder = DirectEncoder(fair)
+    (read,) = encoder.read([words(1400)])
+    assert (read.length, read.cut, encoder.window) == (1402, False, 1500)
+
+
+def test_ids_with_and_without_special_tokens_and_prompt(make_tiny: MakeTiny) -> None:
+    model = make_tiny("bert", "mean")
+    model.prompts = {"document": "w7 "}
+    encoder = DirectEncoder(model)
+    whole = model.tokenizer("w1 w2 w3")["input_ids"]
+    expected = encoder.vectors(encoder.read(["w1 w2 w3"]))
+    for ids in (whole, whole[1:-1]):
+        np.testing.assert_array_equal(encoder.vectors([encoder.read_ids(ids)]), expected)
+
+
+@pytest.mark.parametrize("foreign", [95, -1, 10**9])
+def test_foreign_ids_are_refused(make_tiny: MakeTiny, foreign: int) -> None:
+    encoder = DirectEncoder(make_tiny("bert", "mean"))
+    assert encoder.vocabulary == 95
+    with pytest.raises(EncodingError, match=f"token id {foreign} is not in the model's vocabulary of 95"):
+        encoder.read_ids([5, foreign])
+
+
+def test_a_model_without_a_transformer_is_given_texts() -> None:
+    static = StaticEmbedding(tiny_tokenizer()._tokenizer, embedding_dim=8)
+    model = SentenceTransformer(modules=[static], device="cpu")
+    encoder = DirectEncoder(model)
+    assert not encoder.takes_ids
+    np.testing.assert_array_equal(encoder.vectors(encoder.read(["w1 w2", "w3"])), model.encode(["w1 w2", "w3"]))
+    with pytest.raises(EncodingError, match="does not take token ids"):
+        encoder.read_ids([5])
+
+
+def test_a_router_is_given_texts(make_tiny: MakeTiny) -> None:
+    sides = [make_tiny("bert", "mean"), make_tiny("roberta", "mean")]
+    router = Router.for_query_document(query_modules=list(sides[0]), document_modules=list(sides[1]))
+    model = SentenceTransformer(modules=[router], device="cpu")
+    for side, encode in (("query", model.encode_query), ("document", model.encode_document)):
+        encoder = DirectEncoder(model, side)
+        assert not encoder.takes_ids
+        np.testing.assert_array_equal(encoder.vectors(encoder.read(["w1 w2"])), encode(["w1 w2"]))
+
+
+def test_a_shorter_dimension_of_the_model_is_kept(make_tiny: MakeTiny) -> None:
+    model = make_tiny("bert", "mean")
+    model.truncate_dim = 8
+    encoder = DirectEncoder(model)
+    assert encoder.takes_ids
+    np.testing.assert_allclose(encoder.vectors(encoder.read(TEXTS)), model.encode_document(TEXTS), **ROUNDING)
+
+
+def test_unusable_vectors() -> None:
+    vectors = np.array([[1, 0], [0, 0], [np.nan, 1], [np.inf, 1]], dtype=np.float32)
+    assert usable(vectors).tolist() == [True, False, False, False]
