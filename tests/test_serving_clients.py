@@ -10,8 +10,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import fairspan
+from tests.tiny import words
 
 openai = pytest.importorskip("openai")
 pytest.importorskip("uvicorn")
@@ -61,6 +63,27 @@ def near(vectors: Any, expected: Any) -> bool:
     return bool(np.allclose(vectors, expected, rtol=0, atol=CLOSE))
 
 
+@contextmanager
+def serving(folder: Path, *options: str, key: str | None = None) -> Iterator[str]:
+    """`fairspan serve` in a process of its own, and its base URL."""
+    command = [sys.executable, "-c", "from fairspan.cli import main; main()", "serve", str(folder)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if key is None else {"FAIRSPAN_API_KEY": key})
+    with subprocess.Popen(
+        [*command, "--port", "0", "--device", "cpu", *options], env=env, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if found := re.search(r"on (http://\S+)", line):
+                break
+        else:
+            pytest.fail("".join(said))
+        yield f"{found[1]}/v1"
+        process.terminate()
+        assert process.wait(15) == 0
+
+
 @pytest.fixture(scope="module")
 def served(minilm: SentenceTransformer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """MiniLM with prompts, in tiles on the side of documents only: the sides of a text differ."""
@@ -69,24 +92,9 @@ def served(minilm: SentenceTransformer, tmp_path_factory: pytest.TempPathFactory
     fair.prompts = {"query": "question: ", "document": "passage: "}
     fair.save_pretrained(str(folder))
     model = fairspan.load(folder, device="cpu")
-    command = [sys.executable, "-c", "from fairspan.cli import main; main()", "serve", str(folder)]
     limits = ["--max-inputs", "64", "--max-request-tokens", "2000", "--max-queue-tokens", "2000"]
-    with subprocess.Popen(
-        [*command, "--port", "0", "--device", "cpu", *limits],
-        env={**os.environ, "FAIRSPAN_API_KEY": KEY, "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr
-        said = []
-        for line in process.stderr:
-            said.append(line)
-            if found := re.search(r"on (http://\S+)", line):
-                yield Served(f"{found[1]}/v1", folder, model)
-                process.terminate()
-                assert process.wait(15) == 0
-                return
-        pytest.fail("".join(said))
+    with serving(folder, *limits, key=KEY) as url:
+        yield Served(url, folder, model)
 
 
 def test_the_premise(served: Served) -> None:
@@ -160,13 +168,14 @@ class TestOpenai:
             ({"input": ""}, "BadRequestError", "empty"),
             ({"input": []}, "BadRequestError", "empty"),
             ({"input": [1, 99_999]}, "BadRequestError", "99"),
+            ({"input": "a", "dimensions": 512}, "BadRequestError", "384"),
             ({"input": "a", "dimensions": 64}, "BadRequestError", "dimensions"),
             ({"input": "a", "extra_body": {"input_type": "question"}}, "BadRequestError", "input_type"),
             ({"input": "a", "model": "another"}, "NotFoundError", "another"),
             ({"input": ["a"] * 65}, "APIStatusError", "64"),
             ({"input": ["word " * 700] * 3}, "APIStatusError", "2,000"),
         ],
-        ids=["long", "empty", "none", "ids", "dimensions", "side", "model", "texts", "tokens"],
+        ids=["long", "empty", "none", "ids", "more dimensions", "dimensions", "side", "model", "texts", "tokens"],
     )
     def test_a_mistake(self, served: Served, asked: dict[str, Any], error: str, says: str) -> None:
         """The client's own class for a status, with OpenAI's fields; 413 has no class of its own."""
@@ -206,6 +215,22 @@ class TestOpenai:
             served.client(timeout=1e-4).embeddings.create(model="my-model", input="a")
         with pytest.raises(openai.APIConnectionError):
             served.client(base_url="http://127.0.0.1:9/v1").embeddings.create(model="my-model", input="a")
+
+
+def test_fewer_dimensions_and_cut_texts(save_tiny: Callable[..., Path]) -> None:
+    """On a server without a key that was told to take both: cut vectors have length 1, and cut texts are named."""
+    folder = save_tiny("bert", "mean")
+    model = SentenceTransformer(str(folder), device="cpu")
+    texts = [words(2000), words(20)]
+    with serving(folder, "--force-dimensions", "--truncate") as url:
+        create = openai.OpenAI(base_url=url, api_key="none").embeddings.create
+        reply = create(model=folder.name, input=texts, dimensions=8)
+        whole = create(model=folder.name, input=texts, dimensions=model.get_embedding_dimension())
+    vectors = model.encode_document(texts)
+    assert near([one.embedding for one in whole.data], vectors)
+    cut = vectors[:, :8] / np.linalg.norm(vectors[:, :8], axis=1, keepdims=True)
+    assert near([one.embedding for one in reply.data], cut)
+    assert reply.model_extra["truncated"] == [0]
 
 
 def test_curl(served: Served) -> None:
