@@ -15,6 +15,7 @@ from fairspan.cli.evaluate import evaluate
 from fairspan.cli.inspect import inspect
 from fairspan.cli.plain import write_plainly
 from fairspan.cli.report import report
+from fairspan.cli.serve import serve
 from fairspan.cli.tune import tune
 from fairspan.errors import DesignError, FairspanError
 
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, report):
+for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, report, serve):
     app.command()(verb)
 app.add_typer(corpus.app, name="corpus")
 

@@ -1,0 +1,116 @@
+"""`fairspan serve MODEL`."""
+
+import asyncio
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairspan.cli.options import CalibrationOptions, LoadingOptions, chosen_calibration, option
+from fairspan.errors import DesignError, MissingExtra, require_whole
+
+_NEEDED = ("starlette", "uvicorn", "prometheus_client")
+KEY = "FAIRSPAN_API_KEY"
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
+    preset: str | None = CalibrationOptions.preset,
+    calibration: Path | None = CalibrationOptions.calibration,
+    max_tokens: int | None = option(
+        "Longest text to read, in tokens. Texts in tiles may be longer than the model's own limit."
+    ),
+    truncate: bool = option(
+        "Cut longer texts, and say so in the reply; otherwise they are refused.", "--truncate", default=False
+    ),
+    force_dimensions: bool = option(
+        "Take the parameter dimensions also if the model was not trained for it.", "--force-dimensions", default=False
+    ),
+    name: str | None = option("Name of the model for clients. Default: the last part of MODEL."),
+    host: str = option("Address to listen on.", default="127.0.0.1"),
+    port: int = option("Port to listen on; 0 for one that is free.", default=8000),
+    api_key: str | None = option(
+        f"Key that clients have to send. Others on this machine can read it: prefer the variable {KEY}."
+    ),
+    max_batch_tokens: int | None = option(
+        "Number of tokens in a batch, padding included. Default: 4096 on a CPU, 16384 elsewhere."
+    ),
+    max_inputs: int = option("Number of texts in a request.", default=2048),
+    max_request_tokens: int = option("Number of tokens in a request.", default=300_000),
+    max_request_bytes: int = option("Number of bytes in a request.", default=16 * 2**20),
+    max_queue_tokens: int = option("Number of tokens that may wait; further requests get 429.", default=1_000_000),
+    patience_ms: int = option("Milliseconds that a batch waits for requests being read.", default=2),
+    device: str | None = LoadingOptions.device,
+    dtype: str | None = LoadingOptions.dtype,
+    trust_remote_code: bool = LoadingOptions.trust_remote_code,
+) -> None:
+    """Serve MODEL over HTTP, as OpenAI's endpoint for embeddings.
+
+    Texts of many requests share batches. `/health`, `/info` and `/metrics` say how it is. Ends on SIGTERM or Ctrl-C,
+    after the requests in flight.
+
+    Examples:
+
+        fairspan serve BAAI/bge-m3
+
+        fairspan serve BAAI/bge-m3 --preset tiles --max-tokens 32768 --port 8080
+
+        fairspan serve ./bge-m3-fair --host 0.0.0.0 --truncate --device cuda
+    """
+    from fairspan.model.source import Loading, find_model
+    from fairspan.serving.limits import Limits
+
+    missing = [one for one in _NEEDED if find_spec(one) is None]
+    if missing:
+        raise MissingExtra(f"serving needs {', '.join(missing)}: pip install 'fairspan[serve]'.")
+    from fairspan.serving.server import bind, is_local, run, url_of
+
+    limits = Limits(
+        max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens, patience_ms
+    )
+    if max_tokens is not None:
+        require_whole("max_tokens", max_tokens)
+    loading = Loading(device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    wanted = chosen_calibration({"preset": preset, "calibration": calibration})
+    key = _key(api_key)
+    bound = bind(host, port)
+    find_model(model)
+    typer.echo(f"loading {model} …", err=True)
+    from fairspan.model.build import calibrate_if_asked
+    from fairspan.model.loading import load_model
+    from fairspan.serving.app import make_app
+    from fairspan.serving.service import Service
+
+    called = name or Path(model).name
+    service = Service(
+        calibrate_if_asked(load_model(model, loading), wanted, max_tokens),
+        name=called,
+        aliases=[] if name else [model],
+        limits=limits,
+        truncate=truncate,
+        force_dimensions=force_dimensions,
+    )
+    asyncio.run(service.start())
+    info = service.info()
+    typer.echo(
+        f"serving {called} ({info['calibration_in_words']}, {info['max_tokens']['document'] or 'any number of'} "
+        f"tokens, {info['device']}) on {url_of(bound)}",
+        err=True,
+    )
+    if key is None and not is_local(bound):
+        typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
+    if not run(make_app(service, key=key), service, bound):
+        typer.echo("fairspan: ended before all requests were answered.", err=True)
+        sys.stderr.flush()
+        # The model's thread may be in the middle of a pass.
+        os._exit(1)
+
+
+def _key(typed: str | None) -> str | None:
+    key = os.environ.get(KEY) if typed is None else typed
+    if key is not None and not (key.strip() and key.isascii() and key.isprintable()):
+        raise DesignError(f"the API key ([[api_key=]] or {KEY}) must be of printable ASCII characters.")
+    return key

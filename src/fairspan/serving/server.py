@@ -1,0 +1,103 @@
+"""A service under uvicorn: an address of its own, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from fairspan.errors import FairspanError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from fairspan.serving.service import Service
+
+DRAIN_SECONDS = 8
+"""How long requests that are in flight have to end; with all the rest a server ends within 10 s."""
+
+
+class AddressError(FairspanError):
+    """A server cannot listen where it was told to."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket of its own at that address, at which nobody can connect yet."""
+    if not 0 <= port <= 65535:
+        raise AddressError(f"[[port]] must be from 0 to 65535, got {port}.")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except socket.gaierror as error:
+        raise AddressError(f"there is no host {host!r}: {error.strerror}.") from None
+    except OSError as error:
+        raise AddressError(
+            f"cannot listen on {host}:{port}: {error.strerror}. Choose another [[host=]] or [[port=]]."
+        ) from None
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_local(bound: socket.socket) -> bool:
+    """Whether only this machine can connect."""
+    host = bound.getsockname()[0]
+    return bool(host == "::1" or host.startswith("127."))
+
+
+def run(app: Starlette, service: Service, bound: socket.socket) -> bool:
+    """Serve until a signal ends it; whether all requests in flight were answered by then."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        backlog=2048,
+        # Clients keep connections for longer than uvicorn's 5 s, and one that is closed as they use it is an error.
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    server = _Server(config, service)
+    asyncio.run(server.serve(sockets=[bound]))
+    return server.drained
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self.service, self.drained = service, True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does it, without sending the signal again at the end: a server that was told to end did well."""
+        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            os._exit(1)
+        self.should_exit = self.service.is_draining = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        start = time.monotonic()
+        await super().shutdown(sockets)
+        self.drained = time.monotonic() - start < DRAIN_SECONDS
