@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -19,8 +20,7 @@ import fairspan
 from tests.postgres import find_server, running_server
 from tests.tiny import words
 
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("pyarrow")
 
 ROOT = Path(__file__).parents[1]
 ROWS, SIZE, TOP = 1200, 48, 10
@@ -41,18 +41,18 @@ def example(name: str, *needs: str) -> ModuleType:
 
 
 def write_shards(folder: Path, ids: list[Any], vectors: Any) -> None:
-    """Three shards and what lies beside them."""
+    """Three shards, another one without rows, and what lies beside them."""
     folder.mkdir(exist_ok=True)
     (folder / "fairspan-embed.json").write_text("{}")
-    for number, rows in enumerate(np.array_split(np.arange(len(ids)), 3)):
-        flat = pa.array(vectors[rows].ravel())
+    kind = pl.Array({"float32": pl.Float32, "float16": pl.Float16}[str(vectors.dtype)], vectors.shape[1])
+    for number, rows in enumerate([*np.array_split(np.arange(len(ids)), 3), np.arange(0)]):
         columns = {
-            "id": pa.array([ids[row] for row in rows]),
-            "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]),
-            "tokens": pa.array(np.full(len(rows), 9, np.int32)),
-            "truncated": pa.array(np.zeros(len(rows), bool)),
+            "id": pl.Series([ids[row] for row in rows], dtype=pl.String if isinstance(ids[0], str) else pl.Int64),
+            "vector": pl.Series(vectors[rows] if len(rows) else [], dtype=kind),
+            "tokens": pl.Series(np.full(len(rows), 9), dtype=pl.Int32),
+            "truncated": pl.Series(np.zeros(len(rows), bool), dtype=pl.Boolean),
         }
-        pq.write_table(pa.table(columns), folder / f"{number:05}.parquet")
+        pl.DataFrame(columns).write_parquet(folder / f"part-{number:05}.parquet", compression="zstd")
 
 
 class Shards:
