@@ -1,10 +1,12 @@
-# Every target makes its own virtual environment in .venv; nothing else has to be installed first.
+# Every target makes its own virtual environment in .venv (and .clients); nothing else has to be installed first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+INTEGRATIONS := $(VENV)/.integrations
+CLIENTS := .clients
 
-.PHONY: demo test test-all docs lint format bench clean
+.PHONY: demo test test-all integrations docs lint format bench clean
 
 # pip (not another installer) and one pinned version of everything: constraints.txt.
 $(STAMP): pyproject.toml constraints.txt
@@ -24,6 +26,23 @@ $(STAMP): pyproject.toml constraints.txt
 		|| echo "mteb could not be installed: its tests will be skipped"
 	touch $@
 
+# Databases, Ray and clients of a server: only tests need them, and those skip without them.
+$(INTEGRATIONS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[integrations]' && touch $@ \
+		|| echo "the extra integrations could not be installed: the tests of databases, Ray and openai will be skipped"
+
+# Clients that want other versions than .venv has. Their own packages come first, and .venv's (torch, fairspan) after.
+$(CLIENTS)/.installed: $(STAMP) $(INTEGRATIONS) constraints-clients.txt
+	$(PYTHON) -m venv --clear --without-pip $(CLIENTS)
+	$(BIN)/python -c "import sysconfig; print(f'import site; site.addsitedir({sysconfig.get_path(\"purelib\")!r})')" \
+		> "$$($(CLIENTS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/venv.pth"
+	$(CLIENTS)/bin/python -m pip install --quiet --constraint constraints-clients.txt \
+		langchain-openai langchain-huggingface llama-index-embeddings-openai llama-index-embeddings-openai-like \
+		llama-index-embeddings-huggingface && touch $@ \
+		|| echo "LangChain and LlamaIndex could not be installed: their tests will be skipped"
+
+integrations: $(INTEGRATIONS) $(CLIENTS)/.installed  ## databases, Ray, LangChain and LlamaIndex, for their tests
+
 # An audit of the small default model on the embedded corpus, plain and calibrated. Nothing is downloaded.
 demo: $(STAMP)  ## audit a small real model before and after calibration, with a picture and a page
 	$(BIN)/fairspan audit --window 256 --opening 62 --treatments none,tiles,tiles+tiles=segments \
@@ -35,7 +54,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 test: lint  ## lint, types and every test that is not slow
 	$(PYTEST) -m "not slow"
 
-test-all: lint  ## lint, types and every test
+test-all: lint integrations  ## lint, types and every test
 	$(PYTEST)
 
 docs: $(STAMP)  ## regenerate docs/cli.md and docs/schema.json
@@ -55,4 +74,4 @@ bench: $(STAMP)  ## time and memory against the plain model, on this CPU
 	$(BIN)/python -m benchmarks.cpu
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

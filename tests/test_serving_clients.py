@@ -1,0 +1,303 @@
+"""`fairspan serve` with the clients that people have, and saved models in other libraries' classes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from tests.tiny import words
+
+openai = pytest.importorskip("openai")
+pytest.importorskip("uvicorn")
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+KEY = "sesame"
+DOCUMENT = "The bridge at Marlow was closed in March. Engineers from the county replaced the bearings. " * 12
+TEXTS = [DOCUMENT, "Another document,\nwith two lines."]
+QUESTION = "who repaired the bridge?"
+# Vectors of length 1 whose texts are read in batches of other widths: some hundred float32 roundings of 6e-8.
+CLOSE = 2e-5
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server, and the model that it serves."""
+
+    url: str
+    folder: Path
+    model: SentenceTransformer
+
+    @property
+    def documents(self) -> Any:
+        return self.model.encode_document(TEXTS)
+
+    @property
+    def query(self) -> Any:
+        return self.model.encode_query(QUESTION)
+
+    def client(self, **options: Any) -> Any:
+        return openai.OpenAI(**{"base_url": self.url, "api_key": KEY, "max_retries": 0, "timeout": 30, **options})
+
+
+def near(vectors: Any, expected: Any) -> bool:
+    return bool(np.allclose(vectors, expected, rtol=0, atol=CLOSE))
+
+
+@contextmanager
+def serving(folder: Path, *options: str, key: str | None = None) -> Iterator[str]:
+    """`fairspan serve` in a process of its own, and its base URL."""
+    command = [sys.executable, "-c", "from fairspan.cli import main; main()", "serve", str(folder)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if key is None else {"FAIRSPAN_API_KEY": key})
+    with subprocess.Popen(
+        [*command, "--port", "0", "--device", "cpu", *options], env=env, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if found := re.search(r"on (http://\S+)", line):
+                break
+        else:
+            pytest.fail("".join(said))
+        yield f"{found[1]}/v1"
+        process.terminate()
+        assert process.wait(15) == 0
+
+
+@pytest.fixture(scope="module")
+def served(minilm: SentenceTransformer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """MiniLM with prompts, in tiles on the side of documents only: the sides of a text differ."""
+    folder = tmp_path_factory.mktemp("served") / "my-model"
+    fair = fairspan.calibrate(minilm, "tiles", sides="document", max_seq_length=1024)
+    fair.prompts = {"query": "question: ", "document": "passage: "}
+    fair.save_pretrained(str(folder))
+    model = fairspan.load(folder, device="cpu")
+    limits = ["--max-inputs", "64", "--max-request-tokens", "2000", "--max-queue-tokens", "2000"]
+    with serving(folder, *limits, key=KEY) as url:
+        yield Served(url, folder, model)
+
+
+def test_the_premise(served: Served) -> None:
+    """A text has another vector on either side, with and without the side's prompt, and in tiles."""
+    model = served.model
+    ways = [
+        model.encode_document(DOCUMENT),
+        model.encode_query(DOCUMENT),
+        model.encode(DOCUMENT),
+        model.encode(DOCUMENT, prompt_name="query"),
+        model.encode(DOCUMENT, task="query"),
+    ]
+    assert all(not near(one, other) for i, one in enumerate(ways) for other in ways[:i])
+
+
+class TestOpenai:
+    def test_a_string_and_a_list(self, served: Served) -> None:
+        create = served.client().embeddings.create
+        reply = create(model="my-model", input=TEXTS)
+        assert near([one.embedding for one in reply.data], served.documents)
+        assert [one.index for one in reply.data] == [0, 1]
+        tokens = sum(len(served.model.tokenizer(f"passage: {text}")["input_ids"]) for text in TEXTS)
+        assert reply.usage.prompt_tokens == reply.usage.total_tokens == tokens
+        assert near(create(model="my-model", input=TEXTS[1]).data[0].embedding, served.documents[1])
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"model": "my-model", "extra_body": {"input_type": "query"}},
+            {"model": "my-model", "extra_body": {"prompt_name": "query"}},
+            {"model": "my-model-query"},
+        ],
+        ids=["input_type", "prompt_name", "suffix"],
+    )
+    def test_a_query(self, served: Served, said: dict[str, Any]) -> None:
+        reply = served.client().embeddings.create(input=QUESTION, user="u", **said)
+        assert near(reply.data[0].embedding, served.query)
+
+    def test_token_ids(self, served: Served) -> None:
+        """The ids of a text without special tokens are the text."""
+        ids = [served.model.tokenizer(text, add_special_tokens=False)["input_ids"] for text in TEXTS]
+        create = served.client().embeddings.create
+        assert near([one.embedding for one in create(model="my-model", input=ids).data], served.documents)
+        assert near(create(model="my-model", input=ids[1]).data[0].embedding, served.documents[1])
+
+    def test_floats_are_those_of_base64(self, served: Served) -> None:
+        """The client asks for base64 unless told otherwise."""
+        client = served.client()
+        asked = client.embeddings.with_raw_response.create(model="my-model", input=TEXTS[1])
+        assert json.loads(asked.http_request.content)["encoding_format"] == "base64"
+        floats = client.embeddings.create(model="my-model", input=TEXTS[1], encoding_format="float")
+        assert np.array_equal(np.float32(asked.parse().data[0].embedding), np.float32(floats.data[0].embedding))
+
+    def test_async(self, served: Served) -> None:
+        async def ask() -> list[Any]:
+            async with openai.AsyncOpenAI(base_url=served.url, api_key=KEY) as client:
+                asked = [client.embeddings.create(model="my-model", input=text) for text in TEXTS * 2]
+                return [reply.data[0].embedding for reply in await asyncio.gather(*asked)]
+
+        assert near(asyncio.run(ask()), np.tile(served.documents, (2, 1)))
+
+    def test_models(self, served: Served) -> None:
+        client = served.client()
+        assert [one.id for one in client.models.list()] == ["my-model", "my-model-query", "my-model-document"]
+        assert client.models.retrieve("my-model").id == "my-model"
+
+    @pytest.mark.parametrize(
+        ("asked", "error", "says"),
+        [
+            ({"input": "word " * 1100}, "BadRequestError", "tokens"),
+            ({"input": ""}, "BadRequestError", "empty"),
+            ({"input": []}, "BadRequestError", "empty"),
+            ({"input": [1, 99_999]}, "BadRequestError", "99"),
+            ({"input": "a", "dimensions": 512}, "BadRequestError", "384"),
+            ({"input": "a", "dimensions": 64}, "BadRequestError", "dimensions"),
+            ({"input": "a", "extra_body": {"input_type": "question"}}, "BadRequestError", "input_type"),
+            ({"input": "a", "model": "another"}, "NotFoundError", "another"),
+            ({"input": ["a"] * 65}, "APIStatusError", "64"),
+            ({"input": ["word " * 700] * 3}, "APIStatusError", "2,000"),
+        ],
+        ids=["long", "empty", "none", "ids", "more dimensions", "dimensions", "side", "model", "texts", "tokens"],
+    )
+    def test_a_mistake(self, served: Served, asked: dict[str, Any], error: str, says: str) -> None:
+        """The client's own class for a status, with OpenAI's fields; 413 has no class of its own."""
+        with pytest.raises(openai.APIStatusError) as raised:
+            served.client().embeddings.create(**{"model": "my-model", **asked})
+        assert type(raised.value).__name__ == error
+        assert raised.value.type == "invalid_request_error"
+        assert raised.value.code
+        assert says in raised.value.body["message"]
+
+    def test_a_wrong_key(self, served: Served) -> None:
+        with pytest.raises(openai.AuthenticationError) as raised:
+            served.client(api_key="wrong").embeddings.create(model="my-model", input="a")
+        assert raised.value.code == "invalid_api_key"
+
+    def test_a_full_queue(self, served: Served) -> None:
+        """Twelve requests of some 700 tokens find room for two. The client waits for the others if it may."""
+        text = "word " * 700
+
+        def ask(client: Any) -> Any:
+            try:
+                return client.embeddings.create(model="my-model", input=[text, text]).data[0].embedding
+            except openai.RateLimitError as error:
+                return error
+
+        with ThreadPoolExecutor(12) as pool:
+            told = list(pool.map(ask, [served.client()] * 12))
+            refused = [one for one in told if isinstance(one, openai.RateLimitError)]
+            assert 0 < len(refused) < 12
+            assert all(int(one.response.headers["retry-after"]) >= 1 for one in refused)
+            assert all(one.type == "rate_limit_error" for one in refused)
+            patient = list(pool.map(ask, [served.client(max_retries=20)] * 4))
+        assert near(patient, np.tile(served.model.encode_document(text), (4, 1)))
+
+    def test_a_timeout_and_nobody_there(self, served: Served) -> None:
+        with pytest.raises(openai.APITimeoutError):
+            served.client(timeout=1e-4).embeddings.create(model="my-model", input="a")
+        with pytest.raises(openai.APIConnectionError):
+            served.client(base_url="http://127.0.0.1:9/v1").embeddings.create(model="my-model", input="a")
+
+
+def test_fewer_dimensions_and_cut_texts(save_tiny: Callable[..., Path]) -> None:
+    """On a server without a key that was told to take both: cut vectors have length 1, and cut texts are named."""
+    folder = save_tiny("bert", "mean")
+    model = SentenceTransformer(str(folder), device="cpu")
+    texts = [words(2000), words(20)]
+    with serving(folder, "--force-dimensions", "--truncate") as url:
+        create = openai.OpenAI(base_url=url, api_key="none").embeddings.create
+        reply = create(model=folder.name, input=texts, dimensions=8)
+        whole = create(model=folder.name, input=texts, dimensions=model.get_embedding_dimension())
+    vectors = model.encode_document(texts)
+    assert near([one.embedding for one in whole.data], vectors)
+    cut = vectors[:, :8] / np.linalg.norm(vectors[:, :8], axis=1, keepdims=True)
+    assert near([one.embedding for one in reply.data], cut)
+    assert reply.model_extra["truncated"] == [0]
+
+
+def test_curl(served: Served) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("needs curl")
+    (line,) = re.findall(r"^    (curl .*)$", PAGE, flags=re.MULTILINE)
+    typed = shlex.split(line.replace("http://localhost:8000/v1", served.url).replace("$FAIRSPAN_API_KEY", KEY))
+    reply = json.loads(subprocess.run(typed, capture_output=True, check=True).stdout)
+    assert near(reply["data"][0]["embedding"], served.query)
+
+
+def sections(page: str) -> dict[str, list[str]]:
+    """The Python blocks of a page by heading."""
+    parts = re.split(r"^#+ (.*)$", page, flags=re.MULTILINE)[1:]
+    blocks = {
+        title: re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+        for title, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+    return {title: codes for title, codes in blocks.items() if codes}
+
+
+@pytest.fixture(scope="module")
+def told(served: Served, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What other libraries make of it: the code of docs/clients.md, and what that page warns of."""
+    python = ROOT / ".clients" / "bin" / "python"
+    if not (python.parents[1] / ".installed").exists():
+        pytest.skip("needs LangChain and LlamaIndex: make integrations")
+    page = PAGE.replace("http://localhost:8000/v1", served.url).replace("my-key", KEY)
+    page = page.replace('"./my-model"', f'"{served.folder}"').replace("A long document …", DOCUMENT)
+    blocks = tmp_path_factory.mktemp("page") / "blocks.json"
+    blocks.write_text(json.dumps(sections(page)), encoding="utf-8")
+    typed = [python, "-m", "tests.clients", blocks, served.url, KEY, served.folder]
+    done = subprocess.run(list(map(str, typed)), cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("block", ["openai 0", "LangChain 0", "LangChain 1", "LlamaIndex 0", "LlamaIndex 1"])
+def test_code_on_the_page(served: Served, told: dict[str, Any], block: str) -> None:
+    assert near(told[block]["documents"], served.documents)
+    query = served.query
+    if block == "LlamaIndex 1":
+        query = served.model.encode(QUESTION, prompt_name="query")  # calibrated as a document, as the page says
+    assert near(told[block]["query"], query)
+
+
+def test_every_block_of_the_page_is_tested(told: dict[str, Any]) -> None:
+    counted = {f"{title} {number}" for title, codes in sections(PAGE).items() for number in range(len(codes))}
+    tested = next(mark for mark in test_code_on_the_page.pytestmark if mark.name == "parametrize").args[1]
+    assert counted == {*tested, "Clients 0"}
+
+
+def test_ids_of_another_tokenizer(served: Served, told: dict[str, Any]) -> None:
+    """What LangChain sends by default is refused if it can be recognised, and else has other vectors."""
+    refused = told["langchain, ids outside the vocabulary"]
+    assert refused["error"] == "BadRequestError"
+    assert "vocabulary" in refused["says"]
+    assert not near(told["langchain, ids inside the vocabulary"][0], served.documents[1])
+    assert near(told["langchain, texts"], served.documents)
+
+
+def test_other_ways_of_other_libraries(served: Served, told: dict[str, Any]) -> None:
+    model = served.model
+    assert near(told["langchain, async"], served.query)
+    assert told["langchain, not trusted"]["error"] == "ValueError"
+    assert near(told["langchain, plain query"], model.encode(QUESTION))
+    assert near(told["llama_index, async"], served.documents)
+    assert told["llama_index, wrong key"]["error"] == "AuthenticationError"
+    assert near(told["llama_index, own query"], model.encode(QUESTION))
