@@ -9,6 +9,7 @@ import re
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -327,7 +328,7 @@ def test_no_model_is_one_line(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairspan.cli.serve._NEEDED", ("uvicorn", "not_there"))
+    monkeypatch.setattr(sys.modules["fairspan.cli.serve"], "_NEEDED", ("uvicorn", "not_there"))
     run("serve", model).is_one_line("serving needs not_there: pip install 'fairspan[serve]'")
 
 

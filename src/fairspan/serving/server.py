@@ -35,12 +35,14 @@ def bind(host: str, port: int) -> socket.socket:
         raise AddressError(f"[[port]] must be from 0 to 65535, got {port}.")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind)
+    except (socket.gaierror, UnicodeError) as error:
+        raise AddressError(f"there is no host {host!r}: {error}.") from None
+    bound = socket.socket(family, kind)
+    try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-    except socket.gaierror as error:
-        raise AddressError(f"there is no host {host!r}: {error.strerror}.") from None
     except OSError as error:
+        bound.close()
         raise AddressError(
             f"cannot listen on {host}:{port}: {error.strerror}. Choose another [[host=]] or [[port=]]."
         ) from None
