@@ -292,6 +292,14 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
         assert "Traceback" not in ended.stderr
 
 
+def test_small_replies_are_sent_at_once() -> None:
+    """asyncio sets TCP_NODELAY on connections whose socket names TCP; otherwise a reply waits 40 ms for the client."""
+    from fairspan.serving.server import bind
+
+    with bind("127.0.0.1", 0) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
+
+
 # Mistakes
 
 

@@ -171,10 +171,9 @@ def _read_inputs(given: Mapping[str, Any], most: int) -> tuple[list[str] | list[
         found = [found]
     if len(found) > most:
         raise too_large(f"'input' has {len(found):,} texts; a request may have {most:,}.", "input")
-    one: Any
     for index, one in enumerate(found):
         where = f"'input[{index}]'" if len(found) > 1 else "'input'"
-        if not isinstance(one, list if are_ids else str):
+        if type(one) is not (list if are_ids else str):
             raise _wrong("input", f"{where} is {_kind(one)} among others: 'input' must be {_INPUT}.", "invalid_type")
         if not one:
             raise _wrong("input", f"{where} is empty.", "empty_string" if not are_ids else "empty_array")

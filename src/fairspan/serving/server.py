@@ -34,10 +34,11 @@ def bind(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise AddressError(f"[[port]] must be from 0 to 65535, got {port}.")
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError) as error:
         raise AddressError(f"there is no host {host!r}: {error}.") from None
-    bound = socket.socket(family, kind)
+    # asyncio sends small replies at once only on a socket that names its protocol.
+    bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
