@@ -293,7 +293,7 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
 
 
 def test_small_replies_are_sent_at_once() -> None:
-    """asyncio sets TCP_NODELAY on connections whose socket names TCP; otherwise a reply waits 40 ms for the client."""
+    """asyncio sets TCP_NODELAY where the socket names TCP; otherwise the end of a reply waits 40 ms."""
     from fairspan.serving.server import bind
 
     with bind("127.0.0.1", 0) as bound:
