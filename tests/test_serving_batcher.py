@@ -98,13 +98,13 @@ def test_requests_share_a_batch_and_get_their_own_vectors() -> None:
 def test_longest_first_within_the_budget_and_little_padding() -> None:
     async def test() -> None:
         model = Model()
-        async with held(model, budget=200) as batcher:
+        async with held(model, budget=200, pass_tokens=20) as batcher:
             waiting = ask(batcher, model, *texts(5, 90, 100, 6, 300, 95))
             await asyncio.sleep(0)
             model.go.set()
             await waiting
-            # 300 is more than the budget and runs alone; 5 and 6 would be padded to 90.
-            assert model.batches[1:] == [["300"], ["100", "95"], ["90"], ["6"], ["5"]]
+            # 300 is more than the budget and runs alone; 6, padded to 90, would cost more than another pass.
+            assert model.batches[1:] == [["300"], ["100", "95"], ["90"], ["6", "5"]]
 
     check(test())
 

@@ -82,8 +82,8 @@ class _Api:
             if not self.service.is_draining:
                 raise
             status = 503
-            refusal = Refusal(503, "The server ended before this request was answered.", kind="server_error")
-            response = JSONResponse(refusal.body, status, {"Connection": "close"})
+            ended = Refusal(status, "The server ended before this request was answered.", kind="server_error")
+            response = JSONResponse(ended.body, status, {"Connection": "close"})
         except ClientDisconnect:
             status = _CLIENT_GONE
             self.service.metrics.cancelled.inc()
