@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from starlette.requests import Request
@@ -11,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from fairspan.corpus.corpus import SAMPLE, Corpus
-from fairspan.corpus.marked_text import BORDERS
+from fairspan.corpus.marked_text import BORDERS, NAMES
 from fairspan.errors import EncodingError, FairspanError
 from fairspan.report.render import policy, render, render_part
 from fairspan.report.text import number
@@ -24,8 +25,8 @@ MOST_BYTES = 2_000_000
 PACKAGES = ("fairspan.serving", PACKAGE)
 SCRIPTS, STYLES = ("desk.js",), ("inspection.css", "desk.css")
 EXAMPLES = 4
-# Of the first example: a segment that is neither at its beginning nor at its end.
-QUESTION = "How do bees tell each other where flowers are?"
+# About the last segment of the first example.
+QUESTION = "Why does the moon change its shape?"
 
 T = TypeVar("T")
 
@@ -80,6 +81,7 @@ def make_page() -> str:
         packages=PACKAGES,
         connects=True,
         borders=BORDERS,
+        names=NAMES,
         question=QUESTION,
         data={"examples": example_documents(), "most_bytes": MOST_BYTES},
     )
@@ -108,7 +110,9 @@ def example_documents() -> list[dict[str, str]]:
 
 def inspected(inspection: Inspection) -> str:
     """A document's segments under all treatments, side by side."""
-    return render_part("inspected.html", PACKAGES, **page_pieces(inspection), view=inspection.view)
+    view = inspection.view
+    findings = [replace(one, sentences=tuple(_sentence(said) for said in one.sentences)) for one in view.cards]
+    return render_part("inspected.html", PACKAGES, **page_pieces(inspection), view=view, findings=findings)
 
 
 def found(search: Search) -> str:
@@ -125,6 +129,10 @@ def segment_cosines(search: Search) -> list[list[dict[str, Any]]]:
         ]
         for place in range(len(search.documents))
     ]
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _explained(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

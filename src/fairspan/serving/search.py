@@ -61,21 +61,22 @@ class Search:
         """All documents, in the order that the last treatment finds them in."""
         last = list(self.matches.values())[-1]
         order = sorted(range(len(last)), key=lambda place: last[place].rank)
-        columns = [
-            Column(what, name, "wrap" if what == "closest segment" else "right")
-            for name in self.matches
-            for what in ("rank", "cosine", "closest segment")
-        ]
+        numbers = [Column(what, name) for name in self.matches for what in ("rank", "cosine")]
+        columns = [*numbers, *(Column(name, "closest segment", "wrap") for name in self.matches)]
         rows, tidy = [], []
         for place in order:
-            cells: list[Cell] = []
-            for name, own in self.matches.items():
-                match = own[place]
-                segment = self._segment(place, match.closest)
-                first = Cell(match.rank, "d", tone="good" if match.rank == 1 else "plain")
-                cells += [first, Cell(match.cosine), Cell(segment)]
-                tidy.append((self.documents[place], name, match.rank, match.cosine, segment))
+            found = {name: own[place] for name, own in self.matches.items()}
+            segments = {name: self._segment(place, one.closest) for name, one in found.items()}
+            cells = [
+                cell
+                for one in found.values()
+                for cell in (Cell(one.rank, "d", tone="good" if one.rank == 1 else "plain"), Cell(one.cosine))
+            ]
+            cells += [Cell(segment) for segment in segments.values()]
             rows.append(Row((self.documents[place],), tuple(cells)))
+            tidy += [
+                (self.documents[place], name, one.rank, one.cosine, segments[name]) for name, one in found.items()
+            ]
         frame = pl.DataFrame(tidy, schema=["document", "treatment", "rank", "cosine", "segment"], orient="row")
         return Table("search", "All documents for this query", ("document",), tuple(columns), tuple(rows), frame)
 

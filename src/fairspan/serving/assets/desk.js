@@ -218,7 +218,9 @@
 
   show();
   ask("page/about").then(({ model, treatments }) => {
-    const facts = [["model", model], ...treatments.map(({ treatment, window }) => [treatment, window === null ? "reads any length" : `reads ${window.toLocaleString("en")} tokens`])];
+    const reads = (window) => (window === null ? "any length" : `${window.toLocaleString("en")} tokens`);
+    const who = (place) => (place + 1 < treatments.length ? "plain" : "served");
+    const facts = [["model", model], ...treatments.map(({ treatment, window }, place) => [`${who(place)} (${treatment}) reads`, reads(window)])];
     one("facts").replaceChildren(...facts.map(([name, value]) => {
       const item = document.createElement("li"), bold = document.createElement("b");
       bold.textContent = value;
