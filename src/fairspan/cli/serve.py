@@ -111,7 +111,8 @@ def serve(
         )
         if key is None and not is_local(bound):
             typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
-        if not run(make_app(service, key=key), service, bound):
+        routes = page_routes(open_desk(loaded, called), service.batcher.call)
+    if not run(make_app(service, key=key, routes=routes), service, bound):
             typer.echo("fairspan: ended before all requests were answered.", err=True)
             sys.stderr.flush()
             # The model's thread may be in the middle of a pass.

@@ -15,7 +15,7 @@ from fairspan.errors import CorpusError
 STDIN = "-"
 MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
 JSON, JSON_LINES = (".json",), (".jsonl", ".ndjson")
-# How a JSON document begins when it comes through a pipe, where no name shows its kind.
+# How a JSON document begins where no file name shows its kind, as in a pipe.
 _JSON_BEGINS = ('{"', '["', "[{")
 
 
@@ -30,15 +30,24 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
     Raises:
         CorpusError: in one line, with the file and, where there is one, the line or segment.
     """
-    label = "stdin" if str(source) == STDIN else Path(source).name
-    text = _decoded(_bytes(source), label)
-    ending = "" if label == "stdin" else Path(source).suffix.lower()
-    piped_json = label == "stdin" and "".join(text[:200].split()).startswith(_JSON_BEGINS)
+    piped = str(source) == STDIN
+    label = "stdin" if piped else Path(source).name
+    return parse_document(_decoded(_bytes(source), label), label, borders, named=not piped)
+
+
+def parse_document(text: str, label: str, borders: str = "auto", *, named: bool = True) -> MarkedText:
+    """The document in a text, read by the ending of its file's name, or where it is not `named` by how it begins.
+
+    Args:
+        label: what errors call it.
+    """
+    ending = Path(label).suffix.lower() if named else ""
+    bare_json = not named and "".join(text[:200].split()).startswith(_JSON_BEGINS)
     try:
         if ending in JSON_LINES:
             lines = enumerate(text.split("\n"), start=1)
             return _given([_json(line, number) for number, line in lines if line.strip()], borders)
-        if ending in JSON or piped_json:
+        if ending in JSON or bare_json:
             return _from_json(_json(text), borders)
         return mark(text, borders, markdown=ending in MARKDOWN)
     except CorpusError as error:

@@ -20,25 +20,45 @@ HERE = "fairspan.report"
 
 
 def render(
-    template: str, *, scripts: Sequence[str] = (), styles: Sequence[str] = (), package: str = HERE, **context: Any
+    template: str,
+    *,
+    scripts: Sequence[str] = (),
+    styles: Sequence[str] = (),
+    packages: tuple[str, ...] = (),
+    connects: bool = False,
+    **context: Any,
 ) -> str:
     """A whole page.
 
     Args:
-        template, scripts, styles: names of files in the assets of `package`; every page also has the report's own.
+        template, scripts, styles: names of files in the assets of `packages`, looked for in this order and in the
+            report's own last. Every page also has the report's own script and style.
+        connects: whether its scripts ask the server that it came from.
     """
-    sources = [asset("theme.js"), *(asset(name, package) for name in scripts)]
-    return (
-        _environment(package)
-        .get_template(template)
-        .render(
-            **context,
-            policy=_policy(sources),
-            scripts=[Markup(source) for source in sources],
-            style=Markup("\n".join([asset("page.css"), *(asset(name, package) for name in styles)])),
-            version=_version(),
-        )
+    sources = _sources(scripts, packages)
+    return render_part(
+        template,
+        packages,
+        **context,
+        policy=policy(scripts, packages, connects=connects),
+        scripts=[Markup(source) for source in sources],
+        style=Markup("\n".join(asset(name, packages) for name in ("page.css", *styles))),
+        version=_version(),
     )
+
+
+def render_part(template: str, packages: tuple[str, ...] = (), **context: Any) -> str:
+    """A piece of a page, which a script puts into its place."""
+    return _environment(packages).get_template(template).render(**context)
+
+
+def policy(scripts: Sequence[str] = (), packages: tuple[str, ...] = (), *, connects: bool = False) -> str:
+    """Only a page's own scripts may run: markup that slipped into a page could not do anything."""
+    hashes = " ".join(
+        f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'" for source in _sources(scripts, packages)
+    )
+    rules = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
+    return f"{rules}; connect-src 'self'" if connects else rules
 
 
 def require_page(file: Path) -> None:
@@ -56,16 +76,20 @@ def as_json(value: Any) -> Markup:
 
 
 @cache
-def asset(name: str, package: str = HERE) -> str:
+def asset(name: str, packages: tuple[str, ...] = ()) -> str:
     """A file of the page's own."""
-    return (files(package) / "assets" / name).read_text(encoding="utf-8")
+    found = (files(package) / "assets" / name for package in (*packages, HERE))
+    return next(file for file in found if file.is_file()).read_text(encoding="utf-8")
+
+
+def _sources(scripts: Sequence[str], packages: tuple[str, ...]) -> list[str]:
+    return [asset(name, packages) for name in ("theme.js", *scripts)]
 
 
 @cache
-def _environment(package: str) -> Environment:
-    own = PackageLoader(HERE, "assets")
+def _environment(packages: tuple[str, ...]) -> Environment:
     environment = Environment(
-        loader=own if package == HERE else ChoiceLoader([PackageLoader(package, "assets"), own]),
+        loader=ChoiceLoader([PackageLoader(package, "assets") for package in (*packages, HERE)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -73,12 +97,6 @@ def _environment(package: str) -> Environment:
     )
     environment.filters |= {"as_json": as_json, "written": number}
     return environment
-
-
-def _policy(sources: Sequence[str]) -> str:
-    """Only these scripts may run: markup that slipped into a page could not do anything."""
-    hashes = " ".join(f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'" for source in sources)
-    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
 
 
 def _version() -> str:

@@ -1,1 +1,1 @@
-"""The HTTP server: OpenAI's embeddings endpoint over one model, in batches across requests."""
+"""A model over HTTP, and its page."""

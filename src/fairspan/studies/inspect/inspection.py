@@ -194,6 +194,11 @@ class Inspection(Result):
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """What was never seen, and what would see it."""
+        return (*self.cuts, *filter(None, [self._remedy()]))
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
         """What was never seen, each in one sentence, and under which treatments unless it is under all."""
         found = []
         for names, reading in self.alike.items():
@@ -205,7 +210,7 @@ class Inspection(Result):
                     "the document is compared with the beginning only."
                 )
             found += said if len(self.alike) == 1 else [f"{names}: {one}" for one in said]
-        return (*found, *filter(None, [self._remedy()]))
+        return tuple(found)
 
     def finding(self, reading: Reading) -> str:
         """One treatment in one sentence, about the segments that it reads to their end."""

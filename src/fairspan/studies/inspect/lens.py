@@ -9,6 +9,7 @@ from typing import Any
 from unicodedata import category
 
 from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments, mark
+from fairspan.corpus.sentences import stripped
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.parts import split_parts
 from fairspan.encoding.tokens import ModelTokens
@@ -103,15 +104,18 @@ class Lens:
         return tuple(found)
 
 
-def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None) -> Lens:
-    """A document in two segments at least, and what a model reads of it.
+def focus(
+    document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None, least: int = 2
+) -> Lens:
+    """A document in its segments, and what a model reads of it.
 
     Args:
         counter: the model's, with the prompt.
+        least: how many segments there must be: 2 for shares, 1 where a text may be short.
     """
     marked = _marked(document, borders, parts)
-    pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter))
-    if len(pieces) < 2:
+    pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter, least))
+    if len(pieces) < least:
         remedy = (
             "give two" if marked.borders == "segment" else "choose other [[borders]], or have it split into [[parts]]"
         )
@@ -146,10 +150,12 @@ def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedTex
     return join_segments(document.segments if isinstance(document, SegmentedText) else document)
 
 
-def _parts(text: str, parts: int | None, counter: TokenCounter) -> list[Span]:
+def _parts(text: str, parts: int | None, counter: TokenCounter, least: int) -> list[Span]:
     if parts is not None:
         return split_parts(text, parts, counter)
     for count in range(DEFAULT_PARTS, 1, -1):
         with suppress(DesignError):
             return split_parts(text, count, counter)
+    if least == 1:
+        return [stripped(text, 0, len(text))]
     raise DesignError("the text is one sentence, and shares need two segments: mark its borders.")

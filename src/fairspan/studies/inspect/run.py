@@ -19,7 +19,7 @@ from fairspan.errors import DesignError, EncodingError, UnsupportedModel, requir
 from fairspan.model.loading import Loading
 from fairspan.model.segments import SegmentedText
 from fairspan.runs.bases import Embed, Treated, embed_through
-from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.progress import Progress, Silent, as_progress
 from fairspan.runs.subject import AnyModel, Subject, open_subject
 from fairspan.runs.windows import limit_note
 from fairspan.stats.cosines import representation, retention
@@ -75,16 +75,32 @@ def inspect(
     subject.refuse_unsuited(chosen)
     budget = subject.budget(batch_tokens)
     lens = focus(document, subject.counter, borders=borders, parts=parts)
+    with Store(":memory:") as store:
+        embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
+        treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]
+        return look_through(lens, subject, treated, embed, name=name, progress=shown)
+
+
+def look_through(
+    lens: Lens,
+    subject: Subject,
+    treated: Sequence[Treated],
+    embed: Embed,
+    *,
+    name: str,
+    inside: bool = True,
+    progress: Progress | None = None,
+) -> Inspection:
+    """What `inspect` finds, of a model that is loaded and treated; attention and retention only if `inside`."""
+    shown = progress or Silent()
     try:
-        with Store(":memory:") as store:
-            shown.start(len(chosen) * sum(lens.counter.count_whole([lens.text, *lens.texts])))
-            embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
-            if subject.is_open:
-                look = _Look(subject, lens, embed)
-                readings = [look.under(treatment, shown) for treatment in chosen]
-                notes = tuple(look.notes)
-            else:
-                readings, notes = _unmodified(subject.model, lens, chosen, embed)
+        shown.start(len(treated) * sum(lens.counter.count_whole([lens.text, *lens.texts])))
+        if subject.is_open:
+            look = _Look(subject, lens, embed, inside)
+            readings = [look.under(one, shown) for one in treated]
+            notes = tuple(look.notes)
+        else:
+            readings, notes = _unmodified(subject.model, lens, [one.treatment for one in treated], embed)
     finally:
         shown.stop()
     return Inspection(
@@ -100,6 +116,14 @@ def inspect(
     )
 
 
+def vectors_of(lens: Lens, treated: Treated, embed: Embed) -> tuple[np.ndarray, np.ndarray]:
+    """[d], a document's vector, and [n, d], its segments' own."""
+    lengths = lens.counter.count_whole(lens.texts)
+    alone = embed(treated.segments, [Text(*own) for own in zip(lens.texts, lengths, strict=True)])
+    (whole,) = embed(treated.documents, [Text(lens.text, lens.length, borders=lens.starts)])
+    return whole, alone
+
+
 @dataclass(frozen=True, slots=True)
 class _Look:
     """A model on one document; notes are in the order in which they were found."""
@@ -107,25 +131,25 @@ class _Look:
     subject: Subject
     lens: Lens
     embed: Embed
+    inside: bool
     notes: dict[str, None] = field(default_factory=dict)
 
-    def under(self, treatment: Treatment, progress: Progress) -> Reading:
-        progress.stage(treatment.name)
-        treated = self.subject.under(treatment, embed=self.embed, lasting=False)
+    def under(self, treated: Treated, progress: Progress) -> Reading:
+        progress.stage(treated.treatment.name)
         look = replace(self, lens=self.lens.up_to(treated.documents.window))
         return look.at(treated)
 
     def at(self, treated: Treated) -> Reading:
         lens, treatment = self.lens, treated.treatment
-        lengths = lens.counter.count_whole(lens.texts)
-        alone = self.embed(treated.segments, [Text(*own) for own in zip(lens.texts, lengths, strict=True)])
-        (whole,) = self.embed(treated.documents, [Text(lens.text, lens.length, borders=lens.starts)])
+        whole, alone = vectors_of(lens, treated, self.embed)
         cosines = tuple(representation(whole, alone).tolist())
+        seen = _seen(lens, treated.segments.window)
+        if not self.inside:
+            return Reading(treatment.name, cosines, **seen)
         attention, elsewhere = self._attention(
             treated.documents.model, by_segments=treatment.by_segments and treatment.for_documents.acts
         )
         kept = self._retention(treated.documents, alone)
-        seen = _seen(lens, treated.segments.window)
         return Reading(treatment.name, cosines, attention, elsewhere, kept, **seen)
 
     def _attention(

@@ -17,6 +17,7 @@ from fairspan.report.view import Card, Section, View
 if TYPE_CHECKING:
     from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 
+PACKAGE = "fairspan.studies.inspect"
 PICTURE = "shares"
 # The colour scale reaches at least this part of the fair share to both sides, so that small differences stay pale.
 _LEAST_REACH = 0.25
@@ -169,10 +170,7 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
 
 def inspection_page(inspection: Inspection) -> str:
     """The whole page, which needs nothing but itself."""
-    low, high = colour_range(inspection)
-    shares = [share for one in inspection.readings for share in (one.fair, *one.share) if share is not None]
-    top = max(shares, default=1.0)
-    readings = inspection.readings
+    pieces, readings = page_pieces(inspection), inspection.readings
     findings = [f"{inspection.finding(one)}.".replace("segment", "Segment", 1) for one in readings]
     treatments = [
         {
@@ -183,31 +181,42 @@ def inspection_page(inspection: Inspection) -> str:
         }
         for one, said in zip(readings, findings, strict=True)
     ]
-    runs = [_runs(inspection, place) for place in range(inspection.n)]
     segments = [
         {"number": one.number, "label": one.label, "runs": [(run["seen"], run["marks"]) for run in own]}
-        for one, own in zip(inspection.segments, runs, strict=True)
+        for one, own in pieces["segments"]
     ]
-    read = {names: one.window for names, one in inspection.alike.items() if one.window is not None}
+    scale = {name: pieces[name] for name in ("low", "high", "top")}
     return render(
         "inspection.html",
         scripts=("inspection.js",),
         styles=("inspection.css",),
-        package="fairspan.studies.inspect",
-        inspection=inspection,
-        model=model_name(inspection.model),
-        segments=list(zip(inspection.segments, runs, strict=True)),
-        windows=[(window, "" if len(read) == 1 else names) for names, window in read.items()],
-        unread=[_unread(inspection, place) for place in range(inspection.n)],
+        packages=(PACKAGE,),
+        **pieces,
         first=treatments[0],
-        low=low,
-        high=high,
-        top=top,
         has_attention=any(reading.attention is not None for reading in readings),
         has_retention=any(reading.retention is not None for reading in readings),
-        data={"low": low, "high": high, "top": top, "treatments": treatments, "segments": segments},
-        heat=lambda share: 0.5 if share is None else round((share / readings[0].fair - low) / (high - low), 4),
+        data={**scale, "treatments": treatments, "segments": segments},
     )
+
+
+def page_pieces(inspection: Inspection) -> dict[str, Any]:
+    """What the templates of an inspection draw with: the segments in runs, and one scale of bars and colours."""
+    low, high = colour_range(inspection)
+    shares = [share for one in inspection.readings for share in (one.fair, *one.share) if share is not None]
+    runs = [_runs(inspection, place) for place in range(inspection.n)]
+    read = {names: one.window for names, one in inspection.alike.items() if one.window is not None}
+    return {
+        "inspection": inspection,
+        "model": model_name(inspection.model),
+        "segments": list(zip(inspection.segments, runs, strict=True)),
+        "windows": [(window, "" if len(read) == 1 else names) for names, window in read.items()],
+        "unread": [_unread(inspection, place) for place in range(inspection.n)],
+        "low": low,
+        "high": high,
+        "top": max(shares, default=1.0),
+        "heat": lambda share, fair: 0.5 if share is None else round((share / fair - low) / (high - low), 4),
+        "meta": _meta,
+    }
 
 
 def _meta(segment: InspectedSegment, unit: str) -> str:
