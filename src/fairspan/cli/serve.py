@@ -86,6 +86,8 @@ def serve(
         from fairspan.model.build import calibrate_if_asked
         from fairspan.model.loading import load_model
         from fairspan.serving.app import make_app
+        from fairspan.serving.desk import open_desk
+        from fairspan.serving.page import page_routes
         from fairspan.serving.service import Service
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
@@ -112,7 +114,7 @@ def serve(
         if key is None and not is_local(bound):
             typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
         routes = page_routes(open_desk(loaded, called), service.batcher.call)
-    if not run(make_app(service, key=key, routes=routes), service, bound):
+        if not run(make_app(service, key=key, routes=routes), service, bound):
             typer.echo("fairspan: ended before all requests were answered.", err=True)
             sys.stderr.flush()
             # The model's thread may be in the middle of a pass.
