@@ -20,6 +20,7 @@ import fairspan.design.parts
 import fairspan.model.build
 import fairspan.model.saved
 import fairspan.model.segments
+import fairspan.serving.batcher
 import fairspan.stats.equivalence
 import fairspan.stats.loss
 import fairspan.studies.audit.run
@@ -116,6 +117,7 @@ def anchors(page: Path) -> set[str]:
         fairspan.corpus.marked_text,
         fairspan.corpus.sentences,
         fairspan.design.parts,
+        fairspan.serving.batcher,
         fairspan.studies.inspect.inspection,
         fairspan.stats.equivalence,
         fairspan.stats.loss,

@@ -1,6 +1,7 @@
 """`fairspan serve MODEL`."""
 
 import asyncio
+import logging
 import os
 import sys
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fairspan.cli.options import CalibrationOptions, LoadingOptions, chosen_calibration, option
-from fairspan.errors import DesignError, MissingExtra, require_whole
+from fairspan.errors import CalibrationError, DesignError, MissingExtra, require_whole
 
 _NEEDED = ("starlette", "uvicorn", "prometheus_client")
 KEY = "FAIRSPAN_API_KEY"
@@ -76,37 +77,45 @@ def serve(
     loading = Loading(device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     wanted = chosen_calibration({"preset": preset, "calibration": calibration})
     key = _key(api_key)
-    bound = bind(host, port)
-    find_model(model)
-    typer.echo(f"loading {model} …", err=True)
-    from fairspan.model.build import calibrate_if_asked
-    from fairspan.model.loading import load_model
-    from fairspan.serving.app import make_app
-    from fairspan.serving.service import Service
+    with bind(host, port) as bound:
+        find_model(model)
+        typer.echo(f"loading {model} …", err=True)
+        import transformers
 
-    called = name or Path(model).name
-    service = Service(
-        calibrate_if_asked(load_model(model, loading), wanted, max_tokens),
-        name=called,
-        aliases=[] if name else [model],
-        limits=limits,
-        truncate=truncate,
-        force_dimensions=force_dimensions,
-    )
-    asyncio.run(service.start())
-    info = service.info()
-    typer.echo(
-        f"serving {called} ({info['calibration_in_words']}, {info['max_tokens']['document'] or 'any number of'} "
-        f"tokens, {info['device']}) on {url_of(bound)}",
-        err=True,
-    )
-    if key is None and not is_local(bound):
-        typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
-    if not run(make_app(service, key=key), service, bound):
-        typer.echo("fairspan: ended before all requests were answered.", err=True)
-        sys.stderr.flush()
-        # The model's thread may be in the middle of a pass.
-        os._exit(1)
+        transformers.utils.logging.disable_progress_bar()
+        from fairspan.model.build import calibrate_if_asked
+        from fairspan.model.loading import load_model
+        from fairspan.serving.app import make_app
+        from fairspan.serving.service import Service
+
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+        try:
+            loaded = calibrate_if_asked(load_model(model, loading), wanted, max_tokens)
+        except CalibrationError as error:
+            raise CalibrationError(error.message.replace("max_seq_length=", "--max-tokens ")) from None
+        called = name or Path(model).name
+        service = Service(
+            loaded,
+            name=called,
+            aliases=[] if name else [model],
+            limits=limits,
+            truncate=truncate,
+            force_dimensions=force_dimensions,
+        )
+        asyncio.run(service.start())
+        info = service.info()
+        typer.echo(
+            f"serving {called} ({info['calibration_in_words']}, {info['max_tokens']['document'] or 'any number of'} "
+            f"tokens, {info['device']}) on {url_of(bound)}",
+            err=True,
+        )
+        if key is None and not is_local(bound):
+            typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
+        if not run(make_app(service, key=key), service, bound):
+            typer.echo("fairspan: ended before all requests were answered.", err=True)
+            sys.stderr.flush()
+            # The model's thread may be in the middle of a pass.
+            os._exit(1)
 
 
 def _key(typed: str | None) -> str | None:

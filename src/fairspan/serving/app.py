@@ -19,15 +19,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairspan.serving.metrics import CONTENT_TYPE
 from fairspan.serving.protocol import Asked, Refusal, make_reply, read_request, too_large
-from fairspan.serving.service import Embedded, Service
+from fairspan.serving.service import Embedded, Service, off_loop
 
 _log = logging.getLogger("fairspan.serving")
 # Whoever watches a server has no key, and a page has to be there before it can ask for one.
 _OPEN = ("/", "/health")
 # A body that takes longer than this to arrive holds up nobody but itself, though not forever.
 _BODY_SECONDS = 60.0
-# Numbers of a reply that are written at once; more are written in another thread.
-_WRITTEN_AT_ONCE = 16_384
+# A body beyond the limit is read and dropped up to this many times it: who is still sending gets no reply.
+_DROPPED = 8
 _CLIENT_GONE = 499
 
 
@@ -48,7 +48,7 @@ def make_app(service: Service, *, key: str | None = None, routes: Sequence[BaseR
         await asyncio.to_thread(service.close, 1.0)
 
     api = _Api(service)
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/v1/embeddings", api.embeddings, methods=["POST"]),
             Route("/v1/models", api.models),
@@ -62,6 +62,8 @@ def make_app(service: Service, *, key: str | None = None, routes: Sequence[BaseR
         exception_handlers={HTTPException: _not_there, Exception: _went_wrong},
         lifespan=lifespan,
     )
+    app.state.service = service
+    return app
 
 
 class _Api:
@@ -76,6 +78,12 @@ class _Api:
         except Refusal as refusal:
             status = refusal.status
             response = JSONResponse(refusal.body, status, refusal.headers)
+        except asyncio.CancelledError:
+            if not self.service.is_draining:
+                raise
+            status = 503
+            ended = Refusal(status, "The server ended before this request was answered.", kind="server_error")
+            response = JSONResponse(ended.body, status, {"Connection": "close"})
         except ClientDisconnect:
             status = _CLIENT_GONE
             self.service.metrics.cancelled.inc()
@@ -91,10 +99,7 @@ class _Api:
         asked = read_request(body, service.names, service.limits.inputs)
         found = await _unless_gone(request, service, asked)
         cut = found.truncated if service.truncate else None
-        if found.vectors.size > _WRITTEN_AT_ONCE:
-            reply = await asyncio.to_thread(make_reply, asked, found.vectors, found.tokens, cut)
-        else:
-            reply = make_reply(asked, found.vectors, found.tokens, cut)
+        reply = await off_loop(found.vectors.size, lambda: make_reply(asked, found.vectors, found.tokens, cut))
         headers = {"X-Fairspan-Truncated": str(len(found.truncated))} if found.truncated else None
         service.metrics.request_seconds.observe(time.monotonic() - start)
         return Response(reply, headers=headers, media_type="application/json")
@@ -144,19 +149,26 @@ async def _read_body(request: Request, most: int) -> bytes:
     """The body, which is counted as it comes."""
     refusal = too_large(f"The body is larger than {most:,} bytes, which is what this server takes.")
     refusal.headers["Connection"] = "close"
-    if int(request.headers.get("content-length") or 0) > most:
+    announced = request.headers.get("content-length", "")
+    waits = "expect" in request.headers
+    if announced.isdecimal() and int(announced) > most * (1 if waits else _DROPPED):
         raise refusal
     parts, size = [], 0
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
-                if size > most:
+                if size > most * _DROPPED:
                     raise refusal
-                parts.append(part)
+                if size <= most:
+                    parts.append(part)
+                else:
+                    parts.clear()
     except TimeoutError:
         message = f"The body did not arrive within {_BODY_SECONDS:.0f} s."
         raise Refusal(408, message, code="timeout", headers={"Connection": "close"}) from None
+    if size > most:
+        raise refusal
     return b"".join(parts)
 
 
@@ -164,12 +176,13 @@ class _Guard:
     """Lets nobody in without the key."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
-        self.app, self.expected = app, f"Bearer {key}".encode()
+        self.app, self.key = app, key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in _OPEN:
             given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-            if not hmac.compare_digest(given, self.expected):
+            scheme, _, token = given.partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self.key):
                 said = "The API key is wrong." if given else "An API key is needed: Authorization: Bearer KEY."
                 refusal = Refusal(401, said, code="invalid_api_key")
                 response = JSONResponse(refusal.body, 401, {"WWW-Authenticate": "Bearer"})

@@ -153,6 +153,7 @@ class Batcher:
                 loop.call_soon_threadsafe(_finish, future, result)
 
         with self._changed:
+            self._refuse_if_closed()
             self._calls.append(run)
             self._changed.notify()
         return await future
@@ -168,6 +169,7 @@ class Batcher:
         loop, now = asyncio.get_running_loop(), time.monotonic()
         job = _Job(encoder, loop.create_future(), loop, len(texts), tokens, now, now)
         with self._changed:
+            self._refuse_if_closed()
             if self._tokens and self._tokens + tokens > self.room:
                 raise QueueFull(self._seconds_until(tokens))
             self._tokens += tokens
@@ -181,6 +183,10 @@ class Batcher:
         finally:
             if not job.future.done() or job.future.cancelled():
                 self._forget(job)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise QueueFull(1.0)
 
     def _seconds_until(self, tokens: int) -> float:
         return (self._tokens + tokens - self.room) / self.speed if self.speed else 1.0
@@ -251,6 +257,8 @@ class Batcher:
         start = time.monotonic()
         try:
             vectors = batch[0].job.encoder.vectors(texts)
+            if len(vectors) != len(texts):
+                raise ValueError(f"the model gave {len(vectors)} vectors for {len(texts)} texts")
         except Exception as error:
             self._watch.failed(error)
             if _is_final(error):

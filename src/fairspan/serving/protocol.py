@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from fairspan.calibration.temperature import Side
 
@@ -107,7 +108,7 @@ class Asked:
     prompt_name: str | None = None
     encoding: Literal["float", "base64"] = "float"
     dimensions: int | None = None
-    are_ids: bool = field(default=False)
+    are_ids: bool = False
 
 
 def read_request(body: bytes, names: Names, most_inputs: int) -> Asked:
@@ -166,14 +167,12 @@ def _read_inputs(given: Mapping[str, Any], most: int) -> tuple[list[str] | list[
     if not found:
         raise _wrong("input", f"'input' is an empty list: give {_INPUT}.", "empty_array")
     are_ids = not isinstance(found[0], str)
-    if _is_int(found[0]):
-        found = [found]
-    if len(found) > most:
-        raise too_large(f"'input' has {len(found):,} texts; a request may have {most:,}.", "input")
-    one: Any
-    for index, one in enumerate(found):
-        where = f"'input[{index}]'" if len(found) > 1 else "'input'"
-        if not isinstance(one, list if are_ids else str):
+    inputs: list[Any] = [found] if _is_int(found[0]) else found
+    if len(inputs) > most:
+        raise too_large(f"'input' has {len(inputs):,} texts; a request may have {most:,}.", "input")
+    for index, one in enumerate(inputs):
+        where = f"'input[{index}]'" if len(inputs) > 1 else "'input'"
+        if type(one) is not (list if are_ids else str):
             raise _wrong("input", f"{where} is {_kind(one)} among others: 'input' must be {_INPUT}.", "invalid_type")
         if not one:
             raise _wrong("input", f"{where} is empty.", "empty_string" if not are_ids else "empty_array")
@@ -183,7 +182,7 @@ def _read_inputs(given: Mapping[str, Any], most: int) -> tuple[list[str] | list[
                 raise _wrong("input", f"{where} must hold token ids, got {_kind(wrong)}.", "invalid_type")
         elif not one.isascii() and any("\ud800" <= letter <= "\udfff" for letter in one):
             raise _wrong("input", f"{where} holds half of a surrogate pair, which is no text.")
-    return found, are_ids
+    return inputs, are_ids
 
 
 def make_reply(asked: Asked, vectors: np.ndarray, tokens: int, truncated: Sequence[int] | None = None) -> bytes:
@@ -208,8 +207,6 @@ def _base64(vectors: np.ndarray) -> Iterable[str]:
 
 def _decimals(vectors: np.ndarray) -> Iterable[str]:
     """The shortest decimals that are read as the same float32; polars writes them 20 times faster than json."""
-    import polars as pl
-
     rows = pl.Series("rows", vectors, dtype=pl.Array(pl.Float32, vectors.shape[1])).arr.to_list().to_frame()
     return (f"[{row}]" for row in rows.select(pl.col("rows").cast(pl.List(pl.String)).list.join(","))["rows"])
 

@@ -34,13 +34,16 @@ def bind(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise AddressError(f"[[port]] must be from 0 to 65535, got {port}.")
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise AddressError(f"there is no host {host!r}: {error}.") from None
+    # asyncio sends small replies at once only on a socket that names its protocol.
+    bound = socket.socket(family, kind, protocol)
+    try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
-    except socket.gaierror as error:
-        raise AddressError(f"there is no host {host!r}: {error.strerror}.") from None
     except OSError as error:
+        bound.close()
         raise AddressError(
             f"cannot listen on {host}:{port}: {error.strerror}. Choose another [[host=]] or [[port=]]."
         ) from None

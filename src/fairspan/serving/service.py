@@ -6,10 +6,10 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -25,11 +25,15 @@ from fairspan.serving.limits import Limits
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import Asked, Names, Refusal, too_large
 
+Result = TypeVar("Result")
+
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
 _SERVER_ERROR = "server_error"
 # Reading fewer characters than this takes less time than handing them to another thread.
 _READ_AT_ONCE = 4000
+# Of vectors; checking or writing more takes a millisecond or longer.
+_AT_ONCE = 16_384
 _MATRYOSHKA = re.compile("matryoshka", re.IGNORECASE)
 
 
@@ -68,8 +72,11 @@ class Service:
         self.metrics = metrics or Metrics()
         self.names = Names(tuple(dict.fromkeys([name, *aliases])), tuple(model.prompts or ()))
         self._encoders: dict[tuple[Side, str | None], DirectEncoder] = {}
-        for side in SIDES:
-            self._encoder(side)
+        try:
+            for side in SIDES:
+                self._encoder(side)
+        except RuntimeError as error:
+            raise EncodingError(f"{name} does not embed even a short text: {_first_line(error)}") from None
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
         on_cpu = model.device.type == "cpu"
         self.batcher = Batcher(
@@ -165,7 +172,8 @@ class Service:
         except PassFailed as error:
             raise _failed(error, texts[error.index]) from None
         self.metrics.truncated.inc(len(truncated))
-        return Embedded(self._cut(vectors, asked.dimensions), tokens, truncated)
+        checked = await off_loop(vectors.size, lambda: self._cut(vectors, asked.dimensions))
+        return Embedded(checked, tokens, truncated)
 
     def _encoder(self, side: Side, prompt_name: str | None = None) -> DirectEncoder:
         key = (side, prompt_name)
@@ -175,11 +183,14 @@ class Service:
         return self._encoders[key]
 
     async def _encoder_of(self, asked: Asked) -> DirectEncoder:
-        known = self._encoders.get((asked.side, asked.prompt_name))
+        side, prompt_name = asked.side, asked.prompt_name
+        if prompt_name is not None and self.model.prompts[prompt_name] == self._encoder(side).prompt:
+            prompt_name = None
+        known = self._encoders.get((side, prompt_name))
         if known is not None:
             return known
         # Making one runs the model.
-        return await self.batcher.call(lambda: self._encoder(asked.side, asked.prompt_name))
+        return await self.batcher.call(lambda: self._encoder(side, prompt_name))
 
     async def _read(self, encoder: DirectEncoder, asked: Asked) -> list[ReadText]:
         inputs: Any = asked.inputs
@@ -263,6 +274,11 @@ class Service:
         per_token = max(seconds - least, 1e-9) / max(tokens - few, 1)
         self.batcher.pass_tokens = int(min(max(least / per_token - few, 0), budget))
         self.batcher.speed = tokens / seconds
+
+
+async def off_loop(numbers: int, work: Callable[[], Result]) -> Result:
+    """What `work` returns, in another thread if it deals with so many numbers that others would notice."""
+    return work() if numbers <= _AT_ONCE else await asyncio.to_thread(work)
 
 
 class _Counting(Watch):

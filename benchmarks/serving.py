@@ -1,0 +1,216 @@
+"""`fairspan serve` against the bare model in a process of its own, on the same texts.
+
+    python -m benchmarks.serving [--model NAME] [--device cuda] [--preset tiles] [--rounds 3] [--soak 600]
+
+1. Throughput: tokens/s of 32 clients, which send a request and wait for its reply, over those of `model.encode` on
+   all the texts at once (sorted, 32 per batch). Texts are of 4 to 350 words, most of them short. For each number of
+   texts per request of --inputs.
+2. Latency: one short query at a time, over `model.encode_query`.
+3. With --soak: so many seconds of mixed requests of 16 clients, 2 % of them bad ones. Errors that were not deserved,
+   the server's memory after a tenth of the time and at the end, latencies.
+
+The clients run in a process of their own, which imports nothing heavy. While the bare model runs, the server idles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairspan.calibration.calibration import Calibration
+from fairspan.corpus.corpus import Corpus
+from fairspan.encoding.direct import DirectEncoder
+from fairspan.model.build import calibrate_if_asked
+from fairspan.model.loading import load_model
+from fairspan.model.source import Loading
+
+ROOT = Path(__file__).parents[1]
+QUERY = "which part of the document answers the question?"
+CLIENTS = 32
+
+
+def make_texts(count: int, generator: np.random.Generator) -> list[str]:
+    """Spans of the sample corpus, of 4 to 350 words on a logarithmic scale."""
+    every = " ".join(segment.text for segment in Corpus.read("sample", ["en"]).segments).split()
+    lengths = np.exp(generator.uniform(np.log(4), np.log(350), count)).astype(int)
+    starts = generator.integers(0, len(every) - 350, count)
+    return [" ".join(every[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
+
+
+def body(texts: Sequence[str] | str, **more: Any) -> str:
+    return json.dumps({"input": texts, "encoding_format": "base64", **more})
+
+
+@contextmanager
+def served(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The port and the process of a server."""
+    command = "from fairspan.cli import main; main()"
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen([sys.executable, "-c", command, "serve", *words, "--port", "0"], stderr=said)
+        try:
+            while True:
+                said.seek(0)
+                text = said.read()
+                if found := re.search(r"on http://127\.0\.0\.1:(\d+)$", text, re.MULTILINE):
+                    break
+                if process.poll() is not None:
+                    raise SystemExit(text)
+                time.sleep(0.1)
+            time.sleep(1)
+            yield int(found[1]), process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            print(f"the server ended with code {process.wait()}", flush=True)
+
+
+def load(port: int, bodies: Sequence[str], clients: int, **more: Any) -> dict[str, Any]:
+    job = json.dumps({"port": port, "bodies": list(bodies), "clients": clients, **more})
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.load"], input=job, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def compare_throughput(model: Any, port: int, texts: list[str], tokens: int, inputs: list[int], rounds: int) -> None:
+    for size in inputs:
+        bodies = [body(texts[start : start + size]) for start in range(0, len(texts), size)]
+        bare, over = [], []
+        for turn in range(-1, rounds):
+            start = time.perf_counter()
+            model.encode(texts, batch_size=32, show_progress_bar=False)
+            seconds = time.perf_counter() - start
+            found = load(port, bodies, CLIENTS)
+            assert {status for _, status, _ in found["done"]} == {200}
+            if turn >= 0:
+                bare.append(tokens / seconds)
+                over.append(tokens / found["seconds"])
+        ratios = [a / b for a, b in zip(over, bare, strict=True)]
+        print(
+            f"throughput, {CLIENTS} clients, {size} texts per request: {statistics.median(over):,.0f} tokens/s over "
+            f"{statistics.median(bare):,.0f} of encode: ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to "
+            f"{max(ratios):.3f}), target 0.90",
+            flush=True,
+        )
+
+
+def compare_latency(model: Any, port: int, rounds: int, count: int = 100) -> None:
+    bare, over = [], []
+    for turn in range(-1, rounds):
+        taken = []
+        for _ in range(count):
+            start = time.perf_counter()
+            model.encode_query(QUERY)
+            taken.append(time.perf_counter() - start)
+        found = load(port, [body(QUERY, input_type="query")] * count, 1)
+        if turn >= 0:
+            bare += taken
+            over += [seconds for _, _, seconds in found["done"]]
+    own, other = np.percentile(bare, [50, 99]) * 1000, np.percentile(over, [50, 99]) * 1000
+    print(
+        f"one short query: p50 {other[0]:.2f} ms over {own[0]:.2f} ms of encode_query, p99 {other[1]:.2f} over "
+        f"{own[1]:.2f}; p50 target {1.3 * own[0] + 3:.2f} ms (1.3 times and 3 ms)",
+        flush=True,
+    )
+
+
+def resident(pid: int) -> float:
+    """Megabytes of memory of a process."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def soak(port: int, pid: int, texts: list[str], window: int, seconds: float) -> None:
+    generator = np.random.default_rng(1)
+    good = [
+        body([texts[place] for place in generator.integers(0, len(texts), size)], input_type=side)
+        for size in (1, 1, 1, 1, 1, 2, 4, 8)
+        for side in ("query", "document")
+        for _ in range(49)
+    ]
+    bad = [
+        *(("{" + good[0], 400), (body([]), 400), (body(["a", 5]), 400), (body([""]), 400)),  # type: ignore[list-item]
+        *((body("a", model="other"), 404), (body([[10**9]]), 400), (body("a", dimensions=10**6), 400)),  # type: ignore[arg-type]
+        *((body("word " * 2 * window), 400), (body(["a"] * 2049), 413), (body("a", input_type="title"), 400)),
+    ]
+    bad = [bad[place % len(bad)] for place in range(len(good) // 49)]
+    bodies, expected = [*good, *(one for one, _ in bad)], [200] * len(good) + [status for _, status in bad]
+    levels: list[float] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(max(0.5, seconds / 200)):
+            levels.append(resident(pid))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    found = load(port, bodies, 16, seconds=seconds, pause=0.02)
+    over.set()
+    watching.join()
+    wrong = [(expected[number], status) for number, status, _ in found["done"] if status != expected[number]]
+    deserved = sum(expected[number] != 200 for number, _, _ in found["done"])
+    taken = np.array([took for number, status, took in found["done"] if status == 200])
+    tenth = len(levels) // 10
+    first, last = statistics.median(levels[tenth : 2 * tenth + 1]), statistics.median(levels[-tenth - 1 :])
+    print(
+        f"soak of {found['seconds']:.0f} s: {len(found['done']):,} requests, {deserved:,} of them bad; "
+        f"{len(wrong)} replies other than expected {sorted(set(wrong)) or ''}\n"
+        f"  memory {first:,.0f} MB after a tenth, {last:,.0f} MB at the end: {last / first - 1:+.1%} (target ±5 %)\n"
+        f"  latency p50 {np.percentile(taken, 50) * 1000:.0f} ms, p99 {np.percentile(taken, 99) * 1000:.0f} ms",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="all-MiniLM-L6-v2")
+    parser.add_argument("--device")
+    parser.add_argument("--dtype")
+    parser.add_argument("--preset")
+    parser.add_argument("--texts", type=int, default=2048)
+    parser.add_argument("--inputs", type=int, nargs="*", default=[1, 8, 64])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--serve", nargs="*", default=[], metavar="WORD", help="more options of fairspan serve")
+    chosen = parser.parse_args()
+
+    words = [chosen.model, *chosen.serve]
+    for name in ("device", "dtype", "preset"):
+        if getattr(chosen, name):
+            words += [f"--{name}", getattr(chosen, name)]
+    os.environ["PYTHONPATH"] = str(ROOT / "src")
+    loaded = load_model(chosen.model, Loading(device=chosen.device, dtype=chosen.dtype))
+    model = calibrate_if_asked(loaded, Calibration.preset(chosen.preset) if chosen.preset else None, None)
+    encoder = DirectEncoder(model)
+    texts = make_texts(chosen.texts, np.random.default_rng(0))
+    read = encoder.read(texts)
+    texts = [text for text, one in zip(texts, read, strict=True) if not one.cut]
+    tokens = sum(one.read for one in read if not one.cut)
+    how = f"{chosen.model}, {chosen.preset or 'plain'}, {model.device}, {model.dtype}"
+    print(f"{how}: {len(texts)} texts, {tokens:,} tokens", flush=True)
+    with served(words) as (port, pid):
+        if chosen.rounds:
+            compare_latency(model, port, chosen.rounds)
+            compare_throughput(model, port, texts, tokens, chosen.inputs, chosen.rounds)
+        if chosen.soak:
+            soak(port, pid, texts, encoder.window or 512, chosen.soak)
+
+
+if __name__ == "__main__":
+    main()

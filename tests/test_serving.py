@@ -1,0 +1,404 @@
+"""The server's API, in this process: what is answered, what is refused and how."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.encoding.direct import DirectEncoder
+from fairspan.serving.limits import Limits
+from fairspan.serving.protocol import Names, Refusal
+from tests.tiny import words
+
+pytest.importorskip("starlette", reason="needs fairspan[serve]")
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from fairspan.serving.app import make_app
+from fairspan.serving.service import Service
+
+MakeTiny = Callable[..., SentenceTransformer]
+# Sums of a few hundred float32 products in another order; the vectors are of length 1 or a few.
+ROUNDING = {"rtol": 1e-4, "atol": 2e-6}
+QUERY, DOCUMENT, TASK = "w1 w2 ", "w7 ", "w5 w5 w5 "
+
+
+@pytest.fixture(scope="module")
+def model(make_tiny: MakeTiny) -> SentenceTransformer:
+    made = make_tiny("bert", "mean", hidden_size=64)
+    made.max_seq_length = 60
+    made.prompts = {"query": QUERY, "document": DOCUMENT, "clustering": TASK}
+    return made
+
+
+@contextmanager
+def serving(model: SentenceTransformer, *, key: str | None = None, routes: Any = (), **options: Any) -> Iterator[Any]:
+    service = Service(model, **{"name": "tiny", "limits": Limits(batch_tokens=512), **options})
+    with TestClient(make_app(service, key=key, routes=routes)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(model: SentenceTransformer) -> Iterator[Any]:
+    with serving(model, aliases=["some/tiny"]) as client:
+        yield client
+
+
+def ask(client: Any, given: Any, **more: Any) -> Any:
+    return client.post("/v1/embeddings", json={"model": "tiny", "input": given, **more})
+
+
+def vectors_of(reply: Any) -> np.ndarray:
+    assert reply.status_code == 200, reply.text
+    return np.array([one["embedding"] for one in reply.json()["data"]], dtype=np.float32)
+
+
+def refused(reply: Any, status: int, said: str, param: str | None = None, code: str | None = None) -> None:
+    """As OpenAI says it."""
+    assert reply.status_code == status, reply.text
+    error = reply.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert said in error["message"]
+    assert (error["param"], error["code"]) == (param, code)
+
+
+TEXTS = [words(3), words(40, 1), words(17, 2)]
+
+
+def test_a_list_of_texts(client: Any, model: SentenceTransformer) -> None:
+    reply = ask(client, TEXTS)
+    np.testing.assert_allclose(vectors_of(reply), model.encode_document(TEXTS), **ROUNDING)
+    body = reply.json()
+    assert {**body, "data": []} == {
+        "object": "list",
+        "data": [],
+        "model": "tiny",
+        # One token a word; each text has two special tokens and one of the prompt.
+        "usage": {"prompt_tokens": 3 + 40 + 17 + 9, "total_tokens": 3 + 40 + 17 + 9},
+    }
+    assert [(one["object"], one["index"]) for one in body["data"]] == [("embedding", n) for n in range(3)]
+
+
+def test_one_text_and_token_ids(client: Any, model: SentenceTransformer) -> None:
+    expected = model.encode_document(["w1 w2 w3"])
+    whole = model.tokenizer("w1 w2 w3")["input_ids"]
+    for given in ("w1 w2 w3", ["w1 w2 w3"], whole, whole[1:-1], [whole]):
+        np.testing.assert_allclose(vectors_of(ask(client, given)), expected, **ROUNDING)
+    assert len(vectors_of(ask(client, [[5, 6], [7]]))) == 2
+
+
+def test_base64_holds_the_same_numbers(client: Any) -> None:
+    """Decimals are the shortest that are read as the same float32. The batches are alike, and so are the vectors."""
+    plain = vectors_of(ask(client, TEXTS))
+    coded = ask(client, TEXTS, encoding_format="base64").json()["data"]
+    decoded = np.array([np.frombuffer(base64.b64decode(one["embedding"]), dtype="<f4") for one in coded])
+    np.testing.assert_array_equal(plain, decoded)
+
+
+@pytest.mark.parametrize(
+    ("asked", "side"),
+    [
+        ({"input_type": "query"}, "query"),
+        ({"input_type": "search_query"}, "query"),
+        ({"input_type": "passage"}, "document"),
+        ({"prompt_name": "query"}, "query"),
+        ({"model": "tiny-query"}, "query"),
+        ({"model": "some/tiny-query", "input_type": "query"}, "query"),
+        ({"model": "tiny-document"}, "document"),
+        ({"model": None, "user": "somebody", "unknown": [1, {}]}, "document"),
+    ],
+    ids=str,
+)
+def test_sides(client: Any, model: SentenceTransformer, asked: dict[str, Any], side: str) -> None:
+    encode = model.encode_query if side == "query" else model.encode_document
+    np.testing.assert_allclose(vectors_of(ask(client, ["w3 w4"], **asked)), encode(["w3 w4"]), **ROUNDING)
+
+
+def test_a_prompt_by_its_name(client: Any, model: SentenceTransformer) -> None:
+    expected = model.encode_document(["w3 w4"], prompt_name="clustering")
+    assert np.abs(expected - model.encode_document(["w3 w4"])).max() > 0.01
+    np.testing.assert_allclose(vectors_of(ask(client, ["w3 w4"], prompt_name="clustering")), expected, **ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said", "param", "code"),
+    [
+        ({"input": ""}, "'input' is empty", "input", "empty_string"),
+        ({"input": ["w1", ""]}, "'input[1]' is empty", "input", "empty_string"),
+        ({"input": []}, "is an empty list", "input", "empty_array"),
+        ({"input": [[5], []]}, "'input[1]' is empty", "input", "empty_array"),
+        ({"input": None}, "got null", "input", "invalid_type"),
+        ({"input": 5}, "got a number", "input", "invalid_type"),
+        ({"input": {"text": "w1"}}, "got an object", "input", "invalid_type"),
+        ({"input": ["w1", 5]}, "'input[1]' is a number among others", "input", "invalid_type"),
+        ({"input": [5, "w1"]}, "'input' must hold token ids, got a string", "input", "invalid_type"),
+        ({"input": [[5], "w1"]}, "'input[1]' is a string among others", "input", "invalid_type"),
+        ({"input": [[5, 1.5]]}, "must hold token ids, got a number", "input", "invalid_type"),
+        ({"input": [True]}, "'input' is a boolean", "input", "invalid_type"),
+        ({"input": [[5, 95]]}, "token id 95 is not in the model's vocabulary of 95", "input", "invalid_token"),
+        ({"input": [5, -1]}, "token id -1", "input", "invalid_token"),
+        ({"input": [10**30]}, "token id 1000000", "input", "invalid_token"),
+        ({"input": "w1 \ud800"}, "half of a surrogate pair", "input", "invalid_value"),
+        ({"encoding_format": "int8"}, "'float' or 'base64', got 'int8'", "encoding_format", "invalid_value"),
+        ({"encoding_format": [1]}, "'float' or 'base64'", "encoding_format", "invalid_value"),
+        ({"dimensions": 0}, "at least 1, got 0", "dimensions", "invalid_value"),
+        ({"dimensions": "8"}, "at least 1, got '8'", "dimensions", "invalid_value"),
+        ({"dimensions": 1000}, "the vectors have 64", "dimensions", "invalid_value"),
+        ({"dimensions": 8}, "Nothing says that the model was trained", "dimensions", "unsupported_value"),
+        ({"input_type": "title"}, "'search_document', got 'title'", "input_type", "invalid_value"),
+        ({"prompt_name": "s2s"}, "'query', 'document', 'clustering', got 's2s'", "prompt_name", "invalid_value"),
+        ({"model": "tiny-query", "input_type": "passage"}, "one side", "input_type", "conflicting_sides"),
+        ({"input_type": "document", "prompt_name": "query"}, "one side", "prompt_name", "conflicting_sides"),
+        (
+            {"input": ["w1", words(58)]},
+            "'input[1]' has 61 tokens, prompt and special tokens included; this model reads 60",
+            "input",
+            "context_length_exceeded",
+        ),
+    ],
+    ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
+)
+def test_what_is_refused(client: Any, asked: dict[str, Any], said: str, param: str, code: str) -> None:
+    refused(client.post("/v1/embeddings", content=json.dumps({"input": "w1", **asked})), 400, said, param, code)
+
+
+@pytest.mark.parametrize("name", ["other", "tiny-queries", "-query", "", 5, ["tiny"]])
+def test_an_unknown_model(client: Any, name: Any) -> None:
+    reply = client.post("/v1/embeddings", json={"input": "w1", "model": name})
+    refused(reply, 404, "Served: tiny, tiny-query, tiny-document", "model", "model_not_found")
+
+
+def test_a_name_that_ends_like_a_side_is_a_name() -> None:
+    names = Names(("my-query",))
+    assert (names.side("my-query"), names.side("my-query-document")) == (None, "document")
+    with pytest.raises(Refusal):
+        names.side("my")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"input": ' + b"1" * 5000 + b"}", b'"input"', b"[]"],
+)
+def test_what_is_no_request(client: Any, body: bytes) -> None:
+    reply = client.post("/v1/embeddings", content=body)
+    refused(reply, 400, "The body", None, "invalid_json")
+
+
+def test_dimensions_of_a_model_that_says_so(make_tiny: MakeTiny, tmp_path: Path) -> None:
+    """Its card names the training; cut vectors are of length 1."""
+    make_tiny("bert", "mean").save_pretrained(str(tmp_path), create_model_card=False)
+    (tmp_path / "README.md").write_text("Trained with MatryoshkaLoss.", encoding="utf-8")
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    for served, options in ((model, {}), (make_tiny("bert", "mean"), {"force_dimensions": True})):
+        with serving(served, **options) as client:
+            found = vectors_of(ask(client, ["w1 w2", "w3"], dimensions=8))
+            whole = vectors_of(ask(client, ["w1 w2", "w3"], dimensions=served.get_embedding_dimension()))
+        expected = model.encode_document(["w1 w2", "w3"])
+        np.testing.assert_allclose(whole, expected, **ROUNDING)
+        cut = expected[:, :8] / np.linalg.norm(expected[:, :8], axis=1, keepdims=True)
+        np.testing.assert_allclose(found, cut, **ROUNDING)
+
+
+def test_truncated_texts_are_named(model: SentenceTransformer) -> None:
+    with serving(model, truncate=True) as client:
+        asked = [words(5), words(100, 1), words(57, 2), words(58, 3)]
+        reply = ask(client, asked)
+        np.testing.assert_allclose(vectors_of(reply), model.encode_document(asked), **ROUNDING)
+        assert reply.json()["truncated"] == [1, 3]
+        assert reply.headers["X-Fairspan-Truncated"] == "2"
+        assert reply.json()["usage"]["prompt_tokens"] == 8 + 60 + 60 + 60
+        short = ask(client, "w1")
+        assert short.json()["truncated"] == []
+        assert "X-Fairspan-Truncated" not in short.headers
+        assert "fairspan_truncated_texts_total 2.0" in client.get("/metrics").text
+
+
+def test_tiles_read_on(make_tiny: MakeTiny) -> None:
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles", max_seq_length=1500)
+    with serving(fair) as client:
+        text = words(1400)
+        np.testing.assert_allclose(vectors_of(ask(client, [text])), fair.encode_document([text]), **ROUNDING)
+        info = client.get("/info").json()
+        assert info["max_tokens"] == {"document": 1500, "query": 1500}
+        assert (info["calibration"]["tile_size"], info["calibration_in_words"][:18]) == (64, "tiles of 64 tokens")
+
+
+@pytest.mark.parametrize(
+    ("limits", "given", "said", "param"),
+    [
+        (Limits(inputs=3), ["w1"] * 4, "'input' has 4 texts; a request may have 3", "input"),
+        (Limits(request_tokens=20), [words(10), words(10)], "has 26 tokens; a request may have 20", "input"),
+        (Limits(request_bytes=200), words(100), "larger than 200 bytes", None),
+    ],
+)
+def test_a_request_that_is_too_large(
+    model: SentenceTransformer, limits: Limits, given: Any, said: str, param: str | None
+) -> None:
+    with serving(model, limits=limits) as client:
+        refused(ask(client, given), 413, said, param, "request_too_large")
+        # Also where no header says how large it is.
+        whole = json.dumps({"model": "tiny", "input": given}).encode()
+        reply = client.post("/v1/embeddings", content=(whole[n : n + 50] for n in range(0, len(whole), 50)))
+        refused(reply, 413, said, param, "request_too_large")
+        assert ask(client, "w1").status_code == 200
+
+
+def test_a_full_queue_says_when_to_come_again(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(model) as client:
+        batcher = client.app.state.service.batcher
+        monkeypatch.setattr(batcher, "room", 10)
+        monkeypatch.setattr(batcher, "_tokens", 9)
+        monkeypatch.setattr(batcher, "speed", 2.0)
+        reply = ask(client, words(7))
+        refused(reply, 429, "The queue is full", None, "rate_limit_exceeded")
+        # 9 and 10 tokens are 9 too many, which takes 4.5 s.
+        assert reply.headers["Retry-After"] == "5"
+        batcher._tokens = 0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_vectors_that_are_none(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    def spoilt(self: Any, batch: Any) -> np.ndarray:
+        return np.array([[value if one.read == 7 else 1.0] * 64 for one in batch], dtype=np.float32)
+
+    with serving(model) as client:
+        assert ask(client, "w1").status_code == 200
+        monkeypatch.setattr(DirectEncoder, "vectors", spoilt)
+        reply = ask(client, [words(3), words(4)])
+        refused(reply, 500, "a vector for 'input[1]' that is all zero or not numbers", "input", "unusable_vector")
+        assert ask(client, words(3)).status_code == 200
+        assert "fairspan_unusable_vectors_total 1.0" in client.get("/metrics").text
+
+
+def test_memory_that_runs_out(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = DirectEncoder.vectors
+
+    def limited(self: DirectEncoder, batch: Any) -> np.ndarray:
+        if sum(one.read for one in batch) > 50:
+            raise RuntimeError("CUDA out of memory. Tried to allocate much.\nMore words.")
+        return vectors(self, batch)
+
+    with serving(model) as client:
+        assert ask(client, "w1").status_code == 200
+        monkeypatch.setattr(DirectEncoder, "vectors", limited)
+        assert ask(client, [words(30)] * 4).status_code == 200
+        reply = ask(client, [words(5), words(55)])
+        said = "failed on 'input[1]', of 58 tokens: CUDA out of memory. Tried to allocate much."
+        refused(reply, 500, said, "input", "out_of_memory")
+        assert client.get("/health").status_code == 200
+
+
+def test_each_of_many_gets_its_own(model: SentenceTransformer, client: Any) -> None:
+    """Requests of both sides and of many lengths at once."""
+    generator = np.random.default_rng(0)
+    asked = [
+        (
+            "query" if n % 3 else "document",
+            [words(int(k), 100 * n + int(k)) for k in generator.integers(1, 50, 1 + n % 7)],
+        )
+        for n in range(60)
+    ]
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(lambda one: ask(client, one[1], input_type=one[0]), asked))
+    for (side, texts), reply in zip(asked, replies, strict=True):
+        encode = model.encode_query if side == "query" else model.encode_document
+        np.testing.assert_allclose(vectors_of(reply), encode(texts), **ROUNDING)
+
+
+def test_models(client: Any) -> None:
+    listed = client.get("/v1/models").json()
+    assert [one["id"] for one in listed["data"]] == ["tiny", "tiny-query", "tiny-document"]
+    for name in ("tiny", "tiny-query", "some/tiny"):
+        one = client.get(f"/v1/models/{name}").json()
+        assert (one["id"], one["object"]) == (name, "model")
+    refused(client.get("/v1/models/other"), 404, "'other' is not served here", "model", "model_not_found")
+
+
+def test_info(client: Any, model: SentenceTransformer) -> None:
+    info = client.get("/info").json()
+    assert {name: info[name] for name in ("model", "calibration", "dimension", "device", "dtype", "version")} == {
+        "model": "tiny",
+        "calibration": None,
+        "dimension": 64,
+        "device": "cpu",
+        "dtype": "float32",
+        "version": fairspan.__version__,
+    }
+    assert info["max_tokens"] == {"document": 60, "query": 60}
+    assert info["prompts"] == {"document": DOCUMENT, "query": QUERY}
+    assert (info["limits"]["batch_tokens"], info["limits"]["inputs"]) == (512, 2048)
+
+
+def test_metrics_count(model: SentenceTransformer) -> None:
+    with serving(model) as client:
+        ask(client, [words(5), words(6)])
+        ask(client, "")
+        lines = client.get("/metrics").text.splitlines()
+    for line in (
+        'fairspan_requests_total{status="200"} 1.0',
+        'fairspan_requests_total{status="400"} 1.0',
+        "fairspan_texts_total 2.0",
+        f"fairspan_tokens_total {5 + 6 + 6}.0",
+        "fairspan_batch_texts_sum 2.0",
+        f"fairspan_batch_tokens_sum {2 * 9}.0",
+        "fairspan_queue_requests 0.0",
+        "fairspan_queue_tokens 0.0",
+        "fairspan_request_seconds_count 1.0",
+        "fairspan_queue_seconds_count 1.0",
+        "fairspan_model_seconds_count 1.0",
+    ):
+        assert line in lines
+
+
+def test_the_key(model: SentenceTransformer) -> None:
+    page = Route("/", lambda request: PlainTextResponse("page"))
+    with serving(model, key="secret", routes=[page, Route("/page/data", page.endpoint)]) as client:
+        for open_path in ("/", "/health"):
+            assert client.get(open_path).status_code in (200, 503)
+        guarded = ["/v1/models", "/v1/models/tiny", "/info", "/metrics", "/page/data", "/nowhere", "/v1/embeddings"]
+        for path in guarded:
+            for header in (
+                {},
+                {"Authorization": "Bearer wrong"},
+                {"Authorization": "secret"},
+                {"Authorization": "ö"},
+            ):
+                reply = client.get(path, headers={name: value.encode() for name, value in header.items()})
+                refused(reply, 401, "API key", None, "invalid_api_key")
+                assert reply.headers["WWW-Authenticate"] == "Bearer"
+        for scheme in ("Bearer", "bearer"):
+            reply = client.get("/page/data", headers={"Authorization": f"{scheme} secret"})
+            assert (reply.status_code, reply.text) == (200, "page")
+
+
+def test_paths_that_are_not_there(client: Any) -> None:
+    refused(client.get("/v1/chat/completions"), 404, "GET /v1/chat/completions: Not Found")
+    refused(client.get("/v1/embeddings"), 405, "Method Not Allowed")
+
+
+def test_health_follows_the_service(model: SentenceTransformer) -> None:
+    with serving(model) as client:
+        service = client.app.state.service
+        assert ask(client, "w1").status_code == 200
+        for name, value, said in (
+            ("is_warm", False, "starting"),
+            ("is_draining", True, "draining"),
+        ):
+            setattr(service, name, value)
+            reply = client.get("/health")
+            assert (reply.status_code, reply.json()) == (503, {"status": said})
+            setattr(service, name, not value)
+        assert (client.get("/health").status_code, client.get("/health").json()) == (200, {"status": "ready"})
+        service.batcher.broken = RuntimeError("CUDA error")
+        assert client.get("/health").json() == {"status": "broken"}

@@ -1,0 +1,326 @@
+"""`Batcher`: which texts share a batch and in which order, with a model that stops wherever a test wants it to."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairspan.serving.batcher import Batcher, PassFailed, QueueFull, best_size
+
+SOON = 20.0
+
+
+@dataclass(frozen=True)
+class Text:
+    read: int
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Model:
+    """Gives a text's length and the hash of its name as its vector; each pass waits until it may go on."""
+
+    go: threading.Event = field(default_factory=threading.Event)
+    inside: threading.Event = field(default_factory=threading.Event)
+    batches: list[list[str]] = field(default_factory=list)
+    threads: set[int] = field(default_factory=set)
+    fails: Callable[[Sequence[Text]], Exception | None] = lambda batch: None
+
+    def vectors(self, batch: Sequence[Text]) -> np.ndarray:
+        self.batches.append([text.name for text in batch])
+        self.threads.add(threading.get_ident())
+        self.inside.set()
+        assert self.go.wait(SOON)
+        error = self.fails(batch)
+        if error is not None:
+            raise error
+        return np.array([vector(text) for text in batch])
+
+
+def vector(text: Text) -> list[float]:
+    return [float(text.read), float(hash(text.name) % 1000)]
+
+
+def ask(batcher: Batcher, model: Model, *texts: Text) -> asyncio.Task[np.ndarray]:
+    return asyncio.ensure_future(batcher.vectors(model, texts))  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def held(model: Model, **options: Any) -> AsyncIterator[Batcher]:
+    """A batcher whose model is busy with a text of its own, so that all that is asked for meanwhile has to wait."""
+    batcher = Batcher(**{"budget": 1000, "pass_tokens": 0, "age": SOON, **options})
+    batcher.start()
+    first = ask(batcher, model, Text(1, "first"))
+    await asyncio.to_thread(model.inside.wait, SOON)
+    try:
+        yield batcher
+        await first
+    finally:
+        model.go.set()
+        assert await asyncio.to_thread(batcher.close, SOON)
+
+
+def check(test: Awaitable[None]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(test, SOON)
+
+    asyncio.run(limited())
+
+
+def texts(*lengths: int, name: str = "") -> list[Text]:
+    return [Text(length, f"{name}{length}") for length in lengths]
+
+
+def test_requests_share_a_batch_and_get_their_own_vectors() -> None:
+    async def test() -> None:
+        model = Model()
+        async with held(model, pass_tokens=1000) as batcher:
+            asked = [texts(30, 10, name="a"), texts(20, name="b"), texts(10, 40, 20, name="c")]
+            waiting = [ask(batcher, model, *some) for some in asked]
+            await asyncio.sleep(0)
+            assert (batcher.requests, batcher.tokens) == (4, 1 + 40 + 20 + 70)
+            model.go.set()
+            for some, found in zip(asked, await asyncio.gather(*waiting), strict=True):
+                np.testing.assert_array_equal(found, [vector(text) for text in some])
+            assert model.batches == [["first"], ["c40", "a30", "b20", "c20", "a10", "c10"]]
+            assert (batcher.requests, batcher.tokens) == (0, 0)
+
+    check(test())
+
+
+def test_longest_first_within_the_budget_and_little_padding() -> None:
+    async def test() -> None:
+        model = Model()
+        async with held(model, budget=200, pass_tokens=20) as batcher:
+            waiting = ask(batcher, model, *texts(5, 90, 100, 6, 300, 95))
+            await asyncio.sleep(0)
+            model.go.set()
+            await waiting
+            # 300 is more than the budget and runs alone; 6, padded to 90, would cost more than another pass.
+            assert model.batches[1:] == [["300"], ["100", "95"], ["90"], ["6", "5"]]
+
+    check(test())
+
+
+@pytest.mark.parametrize(("age", "second"), [(SOON, "long"), (0.0, "short")])
+def test_a_request_does_not_wait_forever_behind_longer_ones(age: float, second: str) -> None:
+    async def test() -> None:
+        model = Model()
+        async with held(model, age=age, budget=100) as batcher:
+            waiting = [ask(batcher, model, Text(10, "short")), ask(batcher, model, Text(100, "long"))]
+            await asyncio.sleep(0.001)
+            model.go.set()
+            await asyncio.gather(*waiting)
+            assert model.batches[1] == [second]
+
+    check(test())
+
+
+def test_a_large_request_lets_a_small_one_through() -> None:
+    """The small one comes later and is shorter; it runs after one batch of the large one, of ten."""
+
+    async def test() -> None:
+        model = Model()
+        async with held(model, age=0.0, budget=100) as batcher:
+            waiting = [ask(batcher, model, *(Text(100, f"large{n}") for n in range(10)))]
+            await asyncio.sleep(0.001)
+            waiting.append(ask(batcher, model, Text(10, "small")))
+            await asyncio.sleep(0.001)
+            model.go.set()
+            await asyncio.gather(*waiting)
+            assert ["small"] in model.batches[1:3]
+
+    check(test())
+
+
+def test_a_cancelled_request_leaves_its_batch() -> None:
+    async def test() -> None:
+        model = Model()
+        async with held(model, pass_tokens=1000) as batcher:
+            stays, leaves = ask(batcher, model, *texts(10, 20)), ask(batcher, model, *texts(15, 25, name="gone"))
+            await asyncio.sleep(0)
+            leaves.cancel()
+            await asyncio.wait([leaves])
+            assert batcher.tokens == 1 + 30
+            model.go.set()
+            np.testing.assert_array_equal(await stays, [vector(text) for text in texts(10, 20)])
+            assert model.batches[1:] == [["20", "10"]]
+
+    check(test())
+
+
+def test_a_request_cancelled_inside_the_model_harms_nobody() -> None:
+    async def test() -> None:
+        model = Model()
+        batcher = Batcher(budget=1000)
+        batcher.start()
+        leaves = ask(batcher, model, Text(1, "gone"))
+        await asyncio.to_thread(model.inside.wait, SOON)
+        leaves.cancel()
+        await asyncio.wait([leaves])
+        assert (batcher.requests, batcher.tokens) == (0, 0)
+        model.go.set()
+        np.testing.assert_array_equal(await ask(batcher, model, Text(7)), [vector(Text(7))])
+        assert batcher.close(SOON)
+
+    check(test())
+
+
+def test_a_full_queue_refuses_and_says_for_how_long() -> None:
+    async def test() -> None:
+        model = Model()
+        async with held(model, room=100) as batcher:
+            fits = ask(batcher, model, Text(99))
+            await asyncio.sleep(0)
+            batcher.speed = 10.0
+            with pytest.raises(QueueFull) as refused:
+                await ask(batcher, model, Text(50))
+            # 100 are there and 50 come: room for them in 50 tokens' time.
+            assert refused.value.seconds == pytest.approx(5.0)
+            model.go.set()
+            await fits
+            # An empty queue takes what is larger than it.
+            await ask(batcher, model, Text(500))
+
+    check(test())
+
+
+def test_only_the_request_whose_text_fails_is_failed() -> None:
+    async def test() -> None:
+        model = Model(fails=lambda batch: ValueError("poison") if any(one.name == "bad" for one in batch) else None)
+        async with held(model, pass_tokens=1000) as batcher:
+            good = [ask(batcher, model, *texts(10 + n, 20 + n)) for n in range(3)]
+            bad = ask(batcher, model, Text(15), Text(12, "bad"), Text(15))
+            await asyncio.sleep(0)
+            model.go.set()
+            with pytest.raises(PassFailed, match="poison") as failed:
+                await bad
+            assert failed.value.index == 1
+            for n, one in enumerate(good):
+                np.testing.assert_array_equal(await one, [vector(text) for text in texts(10 + n, 20 + n)])
+            assert (batcher.tokens, batcher.broken) == (0, None)
+
+    check(test())
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_halved() -> None:
+    async def test() -> None:
+        model = Model(fails=lambda batch: RuntimeError("out of memory") if len(batch) > 2 else None)
+        async with held(model, pass_tokens=1000) as batcher:
+            asked = texts(*range(10, 18))
+            waiting = ask(batcher, model, *asked)
+            await asyncio.sleep(0)
+            model.go.set()
+            np.testing.assert_array_equal(await waiting, [vector(text) for text in asked])
+            assert [len(batch) for batch in model.batches[1:]] == [8, 4, 2, 2, 4, 2, 2]
+
+    check(test())
+
+
+def test_an_error_of_the_device_is_final() -> None:
+    async def test() -> None:
+        model = Model(fails=lambda batch: RuntimeError("CUDA error: device-side assert triggered"))
+        model.go.set()
+        batcher = Batcher()
+        batcher.start()
+        with pytest.raises(PassFailed):
+            await ask(batcher, model, *texts(*range(10, 18)))
+        assert len(model.batches) == 1
+        assert batcher.broken is not None
+        assert batcher.close(SOON)
+
+    check(test())
+
+
+def test_calls_run_in_the_models_thread_between_batches() -> None:
+    async def test() -> None:
+        model, seen = Model(), list[int]()
+
+        def work() -> str:
+            seen.extend([len(model.batches), threading.get_ident()])
+            return "done"
+
+        def fail() -> None:
+            raise ValueError("no")
+
+        async with held(model, budget=100) as batcher:
+            waiting = ask(batcher, model, *(Text(100) for _ in range(3)))
+            called = asyncio.ensure_future(batcher.call(work))
+            await asyncio.sleep(0)
+            model.go.set()
+            assert await called == "done"
+            assert seen == [1, *model.threads]
+            with pytest.raises(ValueError, match="no"):
+                await batcher.call(fail)
+            await waiting
+
+    check(test())
+
+
+def test_a_batch_waits_for_requests_that_are_being_read() -> None:
+    async def test() -> None:
+        model = Model()
+        model.go.set()
+        batcher = Batcher(budget=1000, patience=SOON, pass_tokens=1000)
+        batcher.start()
+        with batcher.coming():
+            one = ask(batcher, model, Text(10, "one"))
+            await asyncio.sleep(0.05)
+            assert model.batches == []
+        other = ask(batcher, model, Text(10, "other"))
+        await asyncio.gather(one, other)
+        assert model.batches == [["one", "other"]]
+        # Full, it does not wait.
+        with batcher.coming():
+            await ask(batcher, model, Text(1000, "full"))
+        assert batcher.close(SOON)
+
+    check(test())
+
+
+def test_closing_finishes_what_waits_and_takes_no_more() -> None:
+    async def test() -> None:
+        model = Model()
+        batcher = Batcher(budget=1000)
+        batcher.start()
+        waiting = [ask(batcher, model, Text(10 * n)) for n in (1, 2, 3)]
+        await asyncio.to_thread(model.inside.wait, SOON)
+        closing = asyncio.ensure_future(asyncio.to_thread(batcher.close, SOON))
+        await asyncio.sleep(0.02)
+        with pytest.raises(QueueFull):
+            await ask(batcher, model, Text(1))
+        model.go.set()
+        assert len(await asyncio.gather(*waiting)) == 3
+        assert await closing
+
+    check(test())
+
+
+def cheapest(lengths: list[int], budget: int, pass_tokens: int) -> int:
+    """By trying every size."""
+    most = max(1, min(len(lengths), budget // lengths[0]))
+
+    def cost(size: int) -> int:
+        rest = pass_tokens + lengths[size] * (most - size) if size < most else 0
+        return lengths[0] * size + rest
+
+    return min(cost(size) for size in range(1, most + 1))
+
+
+def test_the_size_of_a_batch_costs_least() -> None:
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        lengths = sorted(map(int, generator.integers(1, 500, generator.integers(1, 40))), reverse=True)
+        budget, pass_tokens = int(generator.integers(100, 8000)), int(generator.integers(0, 2000))
+        size = best_size(lengths, budget, pass_tokens)
+        most = max(1, min(len(lengths), budget // lengths[0]))
+        rest = pass_tokens + lengths[size] * (most - size) if size < most else 0
+        assert lengths[0] * size + rest == cheapest(lengths, budget, pass_tokens)
+        assert size == 1 or size * lengths[0] <= budget

@@ -1,0 +1,350 @@
+"""A server in a process of its own, and clients that leave, dribble, flood and lie; how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import re
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands import Commands, Run, Started
+from tests.tiny import words
+
+pytest.importorskip("uvicorn", reason="needs fairspan[serve]")
+
+# A text of 50 tokens takes half a second, or as long as a test says.
+_SLOW = """
+import time
+from fairspan.encoding.direct import DirectEncoder
+vectors = DirectEncoder.vectors
+def slow(self, batch):
+    time.sleep({seconds} if any(one.read == 50 for one in batch) else 0)
+    return vectors(self, batch)
+DirectEncoder.vectors = slow
+"""
+SLOW = words(48)
+SOON = 30.0
+
+
+@dataclass(frozen=True)
+class Server:
+    process: Started
+    port: int
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=SOON)
+
+    def get(self, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        found = reply.status, reply.read().decode()
+        connection.close()
+        return found
+
+    def ask(self, given: Any, **headers: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)
+        connection.request("POST", "/v1/embeddings", json.dumps({"input": given}), headers)
+        reply = connection.getresponse()
+        found = reply.status, json.loads(reply.read())
+        connection.close()
+        return found
+
+    def metric(self, name: str) -> float:
+        found = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics")[1], re.MULTILINE)
+        assert found is not None
+        return float(found[1])
+
+    def wait_for(self, name: str, value: float) -> None:
+        end = time.monotonic() + SOON
+        while self.metric(name) != value:
+            assert time.monotonic() < end, f"{name} did not become {value}"
+            time.sleep(0.01)
+
+    def is_well(self) -> None:
+        assert self.ask(["w1", "w2"])[0] == 200
+
+
+def request_bytes(given: Any) -> bytes:
+    body = json.dumps({"input": given}).encode()
+    return b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    found = b""
+    while part := connection.recv(65536):
+        found += part
+    return found
+
+
+@contextmanager
+def serving(commands: Commands, model: Path, *words: str, seconds: float = 0.5, end: bool = True) -> Iterator[Server]:
+    process = commands.start(
+        model.parent, "serve", model, "--port", "0", *words, before=_SLOW.format(seconds=seconds)
+    )
+    stop = time.monotonic() + SOON
+    while (found := re.search(r"on http://127\.0\.0\.1:(\d+)$", process.stderr.read_text(), re.MULTILINE)) is None:
+        assert time.monotonic() < stop, process.stderr.read_text()
+        time.sleep(0.02)
+    server = Server(process, int(found[1]))
+    while True:
+        try:
+            if server.get("/health")[0] == 200:
+                break
+        except ConnectionRefusedError:
+            assert time.monotonic() < stop
+            time.sleep(0.02)
+    yield server
+    if end:
+        process.signal(signal.SIGTERM)
+        assert process.wait().code == 0
+
+
+@pytest.fixture(scope="module")
+def model(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "mean")
+
+
+@pytest.fixture(scope="module")
+def server(commands: Commands, model: Path) -> Iterator[Server]:
+    with serving(commands, model, "--max-request-bytes", "1000000") as server:
+        yield server
+
+
+def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
+    before = server.metric("fairspan_cancelled_requests_total")
+    texts = server.metric("fairspan_texts_total")
+    with server.connect() as first, server.connect() as leaves:
+        first.sendall(request_bytes([SLOW]))
+        server.wait_for("fairspan_queue_requests", 1.0)
+        leaves.sendall(request_bytes([words(5)] * 100))
+        server.wait_for("fairspan_queue_requests", 2.0)
+        leaves.close()
+        server.wait_for("fairspan_queue_requests", 1.0)
+        assert first.recv(100).startswith(b"HTTP/1.1 200")
+    server.wait_for("fairspan_cancelled_requests_total", before + 1)
+    assert server.metric("fairspan_texts_total") == texts + 1
+    server.is_well()
+
+
+def test_clients_that_dribble_hold_up_nobody(server: Server) -> None:
+    whole = request_bytes([words(20)])
+    slow = [server.connect() for _ in range(20)]
+    for connection in slow:
+        connection.sendall(whole[:-15])
+    for _ in range(3):
+        start = time.monotonic()
+        server.is_well()
+        assert time.monotonic() - start < 5
+    for connection in slow:
+        for place in range(15, 0, -5):
+            connection.sendall(whole[len(whole) - place :][:5])
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        connection.close()
+
+
+def test_a_client_that_does_not_read_holds_up_nobody(server: Server) -> None:
+    with server.connect() as lazy:
+        lazy.sendall(request_bytes([words(3)] * 2000).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+        for _ in range(3):
+            server.is_well()
+        head, _, body = read_all(lazy).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert len(json.loads(body)["data"]) == 2000
+
+
+@pytest.mark.parametrize("size", [1_500_000, 10**12])
+def test_a_huge_body_is_refused(server: Server, size: int) -> None:
+    """One that is somewhat too large is read before the reply, so that the client is there to get it."""
+    with server.connect() as connection:
+        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        if size < 10**9:
+            connection.sendall(b"x" * size)
+        assert read_all(connection).startswith(b"HTTP/1.1 413")
+    server.is_well()
+
+
+def test_a_body_without_a_length_is_counted(server: Server) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(15):
+            connection.sendall(b"186a0\r\n" + b"x" * 100_000 + b"\r\n")
+        connection.sendall(b"0\r\n\r\n")
+        assert read_all(connection).startswith(b"HTTP/1.1 413")
+    server.is_well()
+
+
+@pytest.mark.parametrize("sent", [b"\x16\x03\x01\x02\x00\x01", b"HELLO\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b""])
+def test_what_is_not_http(server: Server, sent: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(sent)
+    server.is_well()
+
+
+def test_a_thousand_connections(server: Server) -> None:
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft < 1200:
+        pytest.skip(f"this machine allows {soft} open files, fewer than 1,000 connections and the rest need")
+
+    async def one(number: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await ready.wait()
+        writer.write(request_bytes([words(1 + number % 30, number)]))
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        return head[:12]
+
+    async def every() -> list[bytes]:
+        asked = [asyncio.create_task(one(number)) for number in range(1000)]
+        await asyncio.sleep(0.5)
+        ready.set()
+        return await asyncio.gather(*asked)
+
+    ready = asyncio.Event()
+    assert set(asyncio.run(every())) == {b"HTTP/1.1 200"}
+    assert server.metric("fairspan_queue_requests") == 0
+    server.is_well()
+
+
+def test_a_full_queue_is_429(commands: Commands, model: Path) -> None:
+    with serving(commands, model, "--max-queue-tokens", "60", "--max-request-tokens", "60") as server:
+        with server.connect() as first:
+            first.sendall(request_bytes(SLOW))
+            server.wait_for("fairspan_queue_requests", 1.0)
+            status, body = server.ask(words(20))
+            assert (status, body["error"]["code"]) == (429, "rate_limit_exceeded")
+            assert first.recv(100).startswith(b"HTTP/1.1 200")
+        server.is_well()
+
+
+def test_the_key_from_the_environment(commands: Commands, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = commands.start(
+        model.parent, "serve", model, "--port", "0", before="import os; os.environ['FAIRSPAN_API_KEY'] = 'secret'"
+    )
+    while (found := re.search(r"127\.0\.0\.1:(\d+)$", process.stderr.read_text(), re.MULTILINE)) is None:
+        time.sleep(0.02)
+    server = Server(process, int(found[1]))
+    while True:
+        try:
+            assert server.ask("w1")[0] == 401
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    assert server.ask("w1", Authorization="Bearer secret")[0] == 200
+    process.signal(signal.SIGINT)
+    assert process.wait().code == 0
+
+
+def test_the_end_waits_for_what_is_in_flight(commands: Commands, model: Path) -> None:
+    with serving(commands, model, seconds=1.0, end=False) as server, server.connect() as client:
+        with server.connect() as idle:
+            client.sendall(request_bytes([SLOW, "w1"]))
+            server.wait_for("fairspan_queue_requests", 1.0)
+            start = time.monotonic()
+            server.process.signal(signal.SIGTERM)
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
+            ended = server.process.wait()
+            assert (ended.code, ended.stdout) == (0, "")
+            assert len(ended.lines) == 1, ended.stderr
+            assert time.monotonic() - start < 10
+            assert idle.recv(10) == b""
+        with pytest.raises(ConnectionRefusedError):
+            server.connect()
+
+
+def test_a_second_signal_ends_at_once(commands: Commands, model: Path) -> None:
+    with serving(commands, model, seconds=60.0, end=False) as server, server.connect() as client:
+        client.sendall(request_bytes([SLOW]))
+        server.wait_for("fairspan_queue_requests", 1.0)
+        start = time.monotonic()
+        server.process.signal(signal.SIGTERM)
+        time.sleep(0.3)
+        server.process.signal(signal.SIGTERM)
+        assert server.process.wait().code == 1
+        assert time.monotonic() - start < 5
+
+
+@pytest.mark.slow
+def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
+    with serving(commands, model, seconds=60.0, end=False) as server, server.connect() as client:
+        client.sendall(request_bytes([SLOW]))
+        server.wait_for("fairspan_queue_requests", 1.0)
+        start = time.monotonic()
+        server.process.signal(signal.SIGTERM)
+        # Whoever waited is told.
+        assert client.recv(100).startswith(b"HTTP/1.1 503")
+        ended = server.process.wait()
+        assert time.monotonic() - start < 10
+        assert ended.code == 1
+        assert "ended before all requests were answered" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_small_replies_are_sent_at_once() -> None:
+    """asyncio sets TCP_NODELAY where the socket names TCP; otherwise the end of a reply waits 40 ms."""
+    from fairspan.serving.server import bind
+
+    with bind("127.0.0.1", 0) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--port", "70000"], "--port must be from 0 to 65535, got 70000"),
+        (["--host", "nowhere.invalid"], "there is no host 'nowhere.invalid'"),
+        (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1:0: "),
+        (["--max-tokens", "9999", "--port", "0"], "--max-tokens 9999 is more than the model's 600 positions"),
+        (["--max-inputs", "0"], "--max-inputs must be a whole number of at least 1, got 0"),
+        (["--max-queue-tokens", "5"], "--max-request-tokens 300000 is more than the --max-queue-tokens of 5"),
+        (["--preset", "tiels"], "there is no preset 'tiels'"),
+        (["--preset", "tiles", "--calibration", "x.json"], "--preset and --calibration both"),
+        (["--api-key", "schlüssel"], "printable ASCII"),
+        (["--dtype", "int3"], "there is no dtype 'int3'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_one_line(run: Run, model: Path, options: list[str], said: str) -> None:
+    run("serve", model, *options).is_one_line(said)
+
+
+def test_a_port_in_use_is_one_line(run: Run, model: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        run("serve", model, "--port", str(other.getsockname()[1])).is_one_line(
+            "Address already in use. Choose another"
+        )
+
+
+def test_no_model_is_one_line(run: Run, tmp_path: Path) -> None:
+    run("serve", "nowhere/at-all", "--port", "0").is_one_line("nowhere/at-all could not be loaded")
+    run("serve", tmp_path, "--port", "0").is_one_line("it has neither modules.json nor config.json")
+
+
+def test_a_missing_package_is_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["fairspan.cli.serve"], "_NEEDED", ("uvicorn", "not_there"))
+    run("serve", model).is_one_line("serving needs not_there: pip install 'fairspan[serve]'")
+
+
+def test_memory_that_is_too_small_is_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairspan.encoding.direct import DirectEncoder
+
+    def full(self: Any, batch: Any) -> Any:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
+
+    monkeypatch.setattr(DirectEncoder, "vectors", full)
+    run("serve", model, "--port", "0").is_one_line("use a smaller --max-batch-tokens or --max-tokens")
