@@ -25,6 +25,8 @@ PRIVATE = {
     "attention/all_rows.py": {"_scaled_dot_product_flash_attention_for_cpu"},
     "attention/mpnet.py": {"_attn_implementation"},
     "model/saved.py": {"_load_with_module_classes"},
+    # Documented under this name.
+    "serving/server.py": {"_exit"},
 }
 
 Make = Callable[..., SentenceTransformer]

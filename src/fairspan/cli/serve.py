@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -67,7 +66,7 @@ def serve(
     missing = [one for one in _NEEDED if find_spec(one) is None]
     if missing:
         raise MissingExtra(f"serving needs {', '.join(missing)}: pip install 'fairspan[serve]'.")
-    from fairspan.serving.server import bind, is_local, run, url_of
+    from fairspan.serving.server import bind, end_at_once, is_local, run, url_of
 
     limits = Limits(
         max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens, patience_ms
@@ -116,9 +115,7 @@ def serve(
         routes = page_routes(open_desk(loaded, called), service.batcher.call)
         if not run(make_app(service, key=key, routes=routes), service, bound):
             typer.echo("fairspan: ended before all requests were answered.", err=True)
-            sys.stderr.flush()
-            # The model's thread may be in the middle of a pass.
-            os._exit(1)
+            end_at_once()
 
 
 def _key(typed: str | None) -> str | None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +81,12 @@ def run(app: Starlette, service: Service, bound: socket.socket) -> bool:
     return server.drained
 
 
+def end_at_once() -> None:
+    """End the process with exit code 1, whatever the model's thread is doing."""
+    sys.stderr.flush()
+    os._exit(1)
+
+
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -97,7 +104,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
-            os._exit(1)
+            end_at_once()
         self.should_exit = self.service.is_draining = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -317,7 +318,7 @@ def _read_ids(encoder: DirectEncoder, index: int, ids: Any) -> ReadText:
 
 
 def _busy(seconds: float) -> Refusal:
-    wait = max(1, round(seconds + 0.5))
+    wait = max(1, math.ceil(seconds))
     return Refusal(
         429,
         f"The queue is full. Try again in {wait} s.",
