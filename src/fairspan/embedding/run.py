@@ -235,7 +235,7 @@ class Request:
                 refuse_other_model(self.out, manifest, engine.identity)
             shown.stage("embedding")
             finished = sum(one.end.done - one.start.done for one in records.values())
-            meter = Meter(shown, source.total, finished, sum(one.rows for one in records.values()))
+            meter = Meter(shown, max(0, source.total - finished), sum(one.rows for one in records.values()))
             units = self._units(source, dict(records))
             for record in engine.embed(units, self.out, strict=self.strict, advance=meter.advance):
                 records[record.number] = record
