@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from fairspan.calibration.calibration import PRESETS, as_calibration
-from fairspan.calibration.file import read_calibration
-from fairspan.cli.options import AsJson, option, typed
-from fairspan.errors import CalibrationError, LoadError, require_whole
+from fairspan.cli.options import AsJson, CalibrationOptions, chosen_calibration, option, typed
+from fairspan.errors import CalibrationError, LoadError
 
 
 def calibrate(
@@ -20,9 +19,7 @@ def calibrate(
     preset: str | None = option(
         f"Preset to start from: {', '.join(PRESETS)}. Default: tiles, or paper if an option of baskets is given."
     ),
-    calibration: Path | None = option(
-        "JSON file of a calibration to start from, or a folder with a calibration.json, in place of a preset."
-    ),
+    calibration: Path | None = CalibrationOptions.calibration,
     basket_size: int | None = option("Number of tokens per basket."),
     layers: str | None = option(
         "Layers that are calibrated: last_half, last, all, how many of the last, or numbers such as 3,5."
@@ -41,9 +38,7 @@ def calibrate(
         "Layers that are tiled: all, first_three_quarters, first_half, or how many of the first."
     ),
     tile_reach: int | None = option("How many tiles on either side a token sees besides its own."),
-    max_seq_length: int | None = option(
-        "Longest text to read, in tokens. Texts in tiles may be longer than the model's own limit."
-    ),
+    max_seq_length: int | None = CalibrationOptions.max_seq_length,
     as_json: AsJson = False,
 ) -> None:
     """Write a calibrated copy of MODEL to OUT.
@@ -64,18 +59,13 @@ def calibrate(
     from fairspan.cli.checking import require_folder
     from fairspan.model.source import Loading, find_model
 
-    if preset is not None and calibration is not None:
-        raise CalibrationError("[[preset]] and [[calibration]] both say what to start from: omit one of them.")
-    given = typed(context, "model", "out", "preset", "calibration")
+    chosen = chosen_calibration(typed(context))
+    given = typed(context, "model", "out", "preset", "calibration", "max_seq_length")
     given |= {name: _READERS[name](given[name]) for name in _READERS if name in given}
-    given.pop("max_seq_length", None)
-    default = "paper" if _OF_BASKETS & set(given) else "tiles"
-    wanted = as_calibration(preset or default if calibration is None else read_calibration(calibration), **given)
+    wanted = as_calibration(chosen or ("paper" if _OF_BASKETS & set(given) else "tiles"), **given)
     require_folder(out)
     if out.exists() and any(out.iterdir()):
         raise LoadError(f"{out} exists and is not an empty folder: choose another, or remove it.")
-    if max_seq_length is not None:
-        require_whole("max_seq_length", max_seq_length, kind=CalibrationError)
     find_model(model)
     typer.echo(f"loading {model} …", err=True)
     from fairspan.model.build import calibrate

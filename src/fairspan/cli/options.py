@@ -3,15 +3,17 @@
 import inspect
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.file import read_calibration
 from fairspan.cli.plain import takes_any_text
-from fairspan.errors import DesignError
+from fairspan.errors import CalibrationError, DesignError, require_whole
 
 # Commas inside brackets belong to a value, as in paper+layers=[1,3].
 _COMMA = re.compile(r",(?![^\[{]*[\]}])")
@@ -82,6 +84,18 @@ class LoadingOptions:
     trust_remote_code: bool = option("Run code that comes with the model.", "--trust-remote-code", default=False)
 
 
+class CalibrationOptions:
+    """How the model is calibrated, and how far it reads."""
+
+    preset: str | None = option(f"Preset to apply: {', '.join(PRESETS)}. Default: the model as it is.")
+    calibration: Path | None = option(
+        "JSON file of a calibration to start from, or a folder with a calibration.json, in place of a preset."
+    )
+    max_seq_length: int | None = option(
+        "Longest text to read, in tokens. Texts in tiles may be longer than the model's own limit."
+    )
+
+
 class RunningOptions:
     """Where a run goes."""
 
@@ -131,3 +145,15 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
 def pick(given: dict[str, Any], group: type) -> dict[str, Any]:
     """Those that belong to a group."""
     return {name: given[name] for name in get_type_hints(group) if name in given}
+
+
+def chosen_calibration(given: Mapping[str, Any]) -> Calibration | None:
+    """The preset or the file that was typed of `CalibrationOptions`; None for the model as it is."""
+    preset, file = given.get("preset"), given.get("calibration")
+    if preset is not None and file is not None:
+        raise CalibrationError("[[preset]] and [[calibration]] both say what to start from: omit one of them.")
+    if given.get("max_seq_length") is not None:
+        require_whole("max_seq_length", given["max_seq_length"], kind=CalibrationError)
+    if file is not None:
+        return read_calibration(file)
+    return None if preset is None else Calibration.preset(preset)

@@ -13,7 +13,7 @@ from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.calibration.file import read_if_file
 from fairspan.errors import FairspanError, SegmentError, UnsupportedModel
 from fairspan.model.segments import SegmentedText
-from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers, refuse_exported
+from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers, read_up_to, refuse_exported
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -60,8 +60,22 @@ def calibrate(
             module.calibration = wanted
             module.on_model_ready(calibrated)
             if max_seq_length is not None:
-                module.read_up_to(max_seq_length)
+                read_up_to(module, max_seq_length)
     return calibrated
+
+
+def calibrate_if_asked(
+    model: SentenceTransformer, calibration: Calibration | None, max_seq_length: int | None
+) -> SentenceTransformer:
+    """`model` calibrated, or as it is if `calibration` is None; with a limit on texts, if one is given."""
+    if calibration is not None:
+        return calibrate(model, calibration, max_seq_length=max_seq_length)
+    if max_seq_length is None:
+        return model
+    made = copy_sharing_weights(model)
+    for module in require_transformers(made, "set a max_seq_length for"):
+        read_up_to(module, max_seq_length)
+    return made
 
 
 def require_transformers(model: SentenceTransformer, purpose: str) -> list[Transformer]:

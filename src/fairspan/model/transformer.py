@@ -124,18 +124,6 @@ class CalibratedTransformer(Transformer):
             limits = (self.max_seq_length, position_limit(self.model))
             self.untiled_length = min((limit for limit in limits if limit is not None), default=None)
 
-    def read_up_to(self, tokens: int) -> None:
-        """Set the longest text that is read, special tokens and prompt included."""
-        require_whole("max_seq_length", tokens, kind=CalibrationError)
-        limit = position_limit(self.model)
-        if self.tiling is None and limit is not None and tokens > limit:
-            raise CalibrationError(
-                f"max_seq_length={tokens} is more than the model's {limit} positions, which only texts in tiles may "
-                "exceed: use the preset 'tiles', or a tile_size."
-            )
-        refuse_beyond_memory(self.model, tokens)
-        self.max_seq_length = tokens
-
     @property
     def site(self) -> PoolingSite:
         """How this module's tokens become one vector."""
@@ -379,6 +367,19 @@ class PooledFeatures(dict[str, Any]):
     def values(self) -> ValuesView[Any]:  # type: ignore[override]
         self._complete()
         return super().values()
+
+
+def read_up_to(module: Transformer, tokens: int) -> None:
+    """Set the longest text that a module reads, special tokens and prompt included."""
+    require_whole("max_seq_length", tokens, kind=CalibrationError)
+    limit = position_limit(module.model)
+    if getattr(module, "tiling", None) is None and limit is not None and tokens > limit:
+        raise CalibrationError(
+            f"max_seq_length={tokens} is more than the model's {limit} positions, which only texts in tiles may "
+            "exceed: use the preset 'tiles', or a tile_size."
+        )
+    refuse_beyond_memory(module.model, tokens)
+    module.max_seq_length = tokens
 
 
 def refuse_exported(module: Transformer) -> None:
