@@ -95,6 +95,7 @@ def base_commands() -> dict[str, list[str]]:
         "questions": ["evaluate", "model", "questions", "--treatments", "none,paper", "--store", "store.sqlite"],
         "inspect": ["inspect", "model", "page.txt", "--treatments", "none,paper"],
         "calibrate": ["calibrate", "model", "calibrated"],
+        "export": ["export", "model", "graph.onnx"],
         "report": ["report", "run-audit", "--out", "page.html"],
         "compare": ["compare", "run-audit"],
         "corpus check": ["corpus", "check", "corpus"],
@@ -127,6 +128,7 @@ def bad_commands() -> Iterator[list[str]]:
         yield ["evaluate", model, *evaluate[2:]]
         yield ["inspect", model, *inspect[2:]]
         yield ["calibrate", model, "somewhere"]
+        yield ["export", model, "somewhere.onnx"]
     for task in (
         "",
         "nope",
@@ -147,6 +149,7 @@ def bad_commands() -> Iterator[list[str]]:
         yield ["compare", "run-audit", run]
     for out in ("corpus", "model", "page.txt", "page.txt/x", "/proc/x", "/dev/null"):
         yield ["calibrate", "model", out]
+        yield ["export", "model", out]
         yield [*audit, "--out", out]
 
 

@@ -12,6 +12,7 @@ from fairspan.errors import (
     CorpusError,
     DesignError,
     EncodingError,
+    ExportError,
     FairspanError,
     LoadError,
     LogError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
     from fairspan.model.build import calibrate, encode_segments
+    from fairspan.model.export import export
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
     from fairspan.runs.log import RunLog
@@ -48,6 +50,7 @@ __all__ = [
     "Design",
     "DesignError",
     "EncodingError",
+    "ExportError",
     "FairspanError",
     "Inspection",
     "LengthSchedule",
@@ -68,6 +71,7 @@ __all__ = [
     "collapse",
     "encode_segments",
     "evaluate",
+    "export",
     "inspect",
     "load",
     "read_log",
@@ -87,6 +91,7 @@ _LAZY = {
     "read_log": "fairspan.studies.logs",
     "tune": "fairspan.studies.tune.run",
     "calibrate": "fairspan.model.build",
+    "export": "fairspan.model.export",
     "load": "fairspan.model.saved",
     "SegmentedText": "fairspan.model.segments",
     "encode_segments": "fairspan.model.build",

@@ -12,6 +12,7 @@ from fairspan.cli.calibrate import calibrate
 from fairspan.cli.collapse import collapse
 from fairspan.cli.compare import compare
 from fairspan.cli.evaluate import evaluate
+from fairspan.cli.export import export
 from fairspan.cli.inspect import inspect
 from fairspan.cli.plain import write_plainly
 from fairspan.cli.report import report
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, report):
+for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, report, export):
     app.command()(verb)
 app.add_typer(corpus.app, name="corpus")
 
