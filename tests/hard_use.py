@@ -98,6 +98,7 @@ def base_commands() -> dict[str, list[str]]:
         "inspect": ["inspect", "model", "page.txt", "--treatments", "none,paper"],
         "calibrate": ["calibrate", "model", "calibrated"],
         "embed": ["embed", "model", "many.jsonl", "vectors", "--rows-per-shard", "50"],
+        "export": ["export", "model", "graph.onnx"],
         "report": ["report", "run-audit", "--out", "page.html"],
         "compare": ["compare", "run-audit"],
         "corpus check": ["corpus", "check", "corpus"],
@@ -133,6 +134,7 @@ def bad_commands() -> Iterator[list[str]]:
         yield ["inspect", model, *inspect[2:]]
         yield ["calibrate", model, "somewhere"]
         yield ["embed", model, "many.jsonl", "somewhere"]
+        yield ["export", model, "somewhere.onnx"]
     for task in (
         "",
         "nope",
@@ -154,6 +156,7 @@ def bad_commands() -> Iterator[list[str]]:
     for out in ("corpus", "model", "page.txt", "page.txt/x", "/proc/x", "/dev/null"):
         yield ["calibrate", "model", out]
         yield ["embed", "model", "many.jsonl", out]
+        yield ["export", "model", out]
         yield [*audit, "--out", out]
 
 

@@ -103,6 +103,11 @@ MISTAKES = [
     (["calibrate", "model", "out", "--calibration", "corpus"], "the folder corpus has no calibration.json"),
     (["calibrate", "model", "out", "--calibration", "file"], "file: not JSON"),
     (["calibrate", "model", "out", "--calibration", "file", "--preset", "paper"], "--preset and --calibration"),
+    (["export", "nowhere/at-all", "x.onnx"], "nowhere/at-all could not be loaded: "),
+    (["export", "model", "x.bin"], "a graph is written to a file that ends in .onnx, got 'x.bin'"),
+    (["export", "model", "file/x.onnx"], "file/x.onnx cannot be written: "),
+    (["export", "model", "x.onnx", "--side", "both"], "--side must be document or query, got 'both'"),
+    (["export", "model", "x.onnx", "--calibration", "nowhere.json"], "there is no file nowhere.json"),
 ]
 
 
@@ -113,6 +118,7 @@ GOOD = [
     ["collapse", "model", "--corpus", "corpus"],
     ["inspect", "model", "page.md"],
     ["calibrate", "model", "out"],
+    ["export", "model", "x.onnx"],
 ]
 
 

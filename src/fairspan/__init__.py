@@ -12,6 +12,7 @@ from fairspan.errors import (
     CorpusError,
     DesignError,
     EncodingError,
+    ExportError,
     FairspanError,
     LoadError,
     LogError,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fairspan.design.design import Design
     from fairspan.embedding.run import Embedding, embed
     from fairspan.model.build import calibrate, encode_segments
+    from fairspan.model.export import export
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
     from fairspan.runs.log import RunLog
@@ -50,6 +52,7 @@ __all__ = [
     "DesignError",
     "Embedding",
     "EncodingError",
+    "ExportError",
     "FairspanError",
     "Inspection",
     "LengthSchedule",
@@ -71,6 +74,7 @@ __all__ = [
     "embed",
     "encode_segments",
     "evaluate",
+    "export",
     "inspect",
     "load",
     "read_log",
@@ -92,6 +96,7 @@ _LAZY = {
     "read_log": "fairspan.studies.logs",
     "tune": "fairspan.studies.tune.run",
     "calibrate": "fairspan.model.build",
+    "export": "fairspan.model.export",
     "load": "fairspan.model.saved",
     "SegmentedText": "fairspan.model.segments",
     "encode_segments": "fairspan.model.build",

@@ -73,6 +73,10 @@ class LoadError(FairspanError):
     """A saved model would need something that fairspan does not do when it loads one."""
 
 
+class ExportError(FairspanError):
+    """A model cannot be exported, or the exported graph does not give the model's vectors."""
+
+
 class MissingExtra(FairspanError):  # noqa: N818 - as above
     """Something needs a package that is not installed; the message holds the line that installs it."""
 

@@ -7,6 +7,7 @@ slots keep every shape known before any value is, so that nothing is read back f
 Where a query row cannot see all keys of a basket (causal masks, sliding windows) the basket is what the row sees.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +17,10 @@ from torch import Tensor
 
 BOS, EOS, CONTENT = 0, 1, 2
 NO_BASKET = -1
+
+
+# Where torch is too old to tell, nothing is exported.
+is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
 
 
 def has_no_padding(valid: Tensor) -> bool:
@@ -30,7 +35,8 @@ class Baskets:
     Attributes:
         slot: [N, L], the slot of each key, `NO_BASKET` for padding.
         start, length: [N, M], where each slot's keys begin and how many there are.
-        widths: M ints, a length that no text of the batch exceeds in that slot.
+        widths: M ints, a length that no text of the batch exceeds in that slot. Empty in a graph that is exported,
+            where M is a symbol.
         content: [N], how many keys of each text lie in content baskets.
         size: the size of fixed baskets, whose borders follow from it; None for segments.
     """
@@ -80,16 +86,28 @@ def _fixed(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets
 
     first = valid.int().argmax(dim=1)
     content = (total - int(own_bos) - (int(own_eos) * (total > int(own_bos)))).clamp(min=0)
-    baskets = max(1, -(-valid.shape[1] // size))
-    offset = torch.arange(baskets, device=valid.device) * size
-    content_length = (content[:, None] - offset).clamp(min=0, max=size)
-    content_start = first[:, None] + int(own_bos) + offset
+    slots, width = runs(valid.shape[1], size, more=CONTENT)
+    number = torch.arange(slots, device=valid.device)
+    offset = (number - CONTENT) * size
     has_bos, has_eos = (total > 0) & own_bos, (total > int(own_bos)) & own_eos
     last = first + (total - 1).clamp(min=0)
-    start = torch.cat([first[:, None], last[:, None], content_start], dim=1)
-    length = torch.cat([has_bos[:, None].long(), has_eos[:, None].long(), content_length], dim=1)
-    width = min(size, valid.shape[1])
-    return Baskets(slot, start, length, (1, 1, *[width] * baskets), content, size)
+    start = torch.where(number == BOS, first[:, None], first[:, None] + int(own_bos) + offset)
+    start = torch.where(number == EOS, last[:, None], start)
+    length = torch.where(number < CONTENT, 0, (content[:, None] - offset).clamp(min=0, max=size))
+    length = length + (number == BOS) * has_bos[:, None] + (number == EOS) * has_eos[:, None]
+    widths = () if is_exporting() else (1, 1, *[width] * (slots - CONTENT))
+    return Baskets(slot, start, length, widths, content, size)
+
+
+def runs(tokens: int, size: int, *, more: int = 0) -> tuple[int, int]:
+    """How many runs of `size` there are in so many tokens, at least one, and `more`; and a width that none exceeds.
+
+    In a graph that is exported the tokens are a symbol, and nothing may depend on whether there is one run or more.
+    """
+    if is_exporting():
+        count: int = torch.sym_max(2 + more, (tokens + (1 + more) * size - 1) // size)  # type: ignore[no-untyped-call]
+        return count, size
+    return max(1, -(-tokens // size)) + more, max(1, min(size, tokens))
 
 
 def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: bool) -> Baskets:

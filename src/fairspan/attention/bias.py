@@ -31,14 +31,19 @@ def pooled_row_of(
     text = torch.arange(pooled.shape[0], device=pooled.device)
     bias = visible = None
     if mask is not None:
-        row = mask[text % mask.shape[0], 0, pooled % mask.shape[2]]
+        row = mask[modulo(text, mask.shape[0]), 0, modulo(pooled, mask.shape[2])]
         visible = ~hidden(row)
         if row.dtype != torch.bool:
             bias = torch.where(visible, row, 0)[:, None]
     if position_bias is not None:
-        row = position_bias[text % position_bias.shape[0], :, pooled]
+        row = position_bias[modulo(text, position_bias.shape[0]), :, pooled]
         bias = row if bias is None else bias + row
     return bias, visible
+
+
+def modulo(x: Tensor, n: int) -> Tensor:
+    """x % n of whole numbers, in a form that can be exported if n is a symbol."""
+    return x - x // n * n
 
 
 def hidden(mask: Tensor) -> Tensor:

@@ -12,11 +12,13 @@ from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
 from fairspan.attention.all_rows import all_rows
 from fairspan.attention.average_row import average_row
+from fairspan.attention.baskets import is_exporting
 from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import Tiles, TileView, tiles_being_read
+from fairspan.attention.traced import traced_attention
 from fairspan.errors import CalibrationError, UnsupportedModel
 
 kernels: ModuleType | None
@@ -48,6 +50,8 @@ def attention(
         [N, L, H, D], and None for the weights.
     """
     plan = fairspan_plan
+    if plan is None and is_exporting():
+        plan = Plan()
     if plan is None:
         return _sdpa(module, query, key, value, attention_mask, scaling, position_bias, **kwargs)
     _refuse_unknown_softmax(module, kwargs)
@@ -72,6 +76,9 @@ def attention(
         causal = bool(getattr(module, "is_causal", True) if given is None else given)
     inputs = LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule)
     _show(plan, inputs)
+    if is_exporting():
+        plan.calibrated += [] if rule is None else [layer]
+        return traced_attention(inputs), None
     if rule is None:
         return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
     plan.calibrated.append(layer)
@@ -136,6 +143,9 @@ def _in_tiles(
     inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
     _show(plan, inputs)
     plan.tiled += [layer] if tiled else []
+    if is_exporting():
+        plan.calibrated += [] if rule is None else [layer]
+        return traced_attention(inputs)
     gpu = None
     if tiled:
         # Of earlier tiles a causal row sees what positions alone would hide, and the kernel knows nothing else.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.bias import pooled_row_of
+from fairspan.attention.bias import modulo, pooled_row_of
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import Tiles, TileView
 
@@ -63,7 +63,7 @@ class LayerInputs:
         the keys that they see [R·N, L]; None for no bias, or for all keys.
         """
         if self.view is not None:
-            text = torch.arange(row.shape[0], device=row.device) % self.query.shape[0]
+            text = modulo(torch.arange(row.shape[0], device=row.device), self.query.shape[0])
             return self.view.of_rows(text, row)
         bias, visible = pooled_row_of(self.mask, self.position_bias, row)
         if self.causal:

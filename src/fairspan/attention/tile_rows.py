@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from fairspan.attention.baskets import lasting
+from fairspan.attention.bias import modulo
 from fairspan.attention.tiles import TileGroup, Tiles, TileView
 
 # Rows that are computed together: enough to keep all threads busy, and few enough to stay in cache.
@@ -54,8 +55,8 @@ def _add_group(
     for first in range(0, len(group.rows), together):
         block = slice(first, first + together)
         rows, keys = group.rows[block], group.keys[block]
-        mask = _group_mask(view, group, block, rows, keys, length)
-        out = _attend(_take(query, rows), _take(key, keys), _take(value, keys), mask, scale)
+        mask = group_mask(view, group, block, rows, keys, length)
+        out = _attend(take(query, rows), take(key, keys), take(value, keys), mask, scale)
         target = rows if group.row_ok is None else torch.where(group.row_ok[block], rows, len(flat) - 1)
         _write(flat, target, out)
 
@@ -69,14 +70,14 @@ def _write(flat: Tensor, tokens: Tensor, out: Tensor) -> None:
     flat[tokens.flatten()] = out.transpose(1, 2).flatten(0, 1)
 
 
-def _take(x: Tensor, tokens: Tensor) -> Tensor:
+def take(x: Tensor, tokens: Tensor) -> Tensor:
     """[G, H, W, D], the tokens [G, W] of x [N, H, L, D], counted through the batch."""
     by_token = x.transpose(1, 2)
     flat = tokens.flatten()
     if by_token.is_contiguous():
         taken = by_token.flatten(0, 1).index_select(0, flat)
     else:
-        taken = by_token[flat // x.shape[2], flat % x.shape[2]]
+        taken = by_token[flat // x.shape[2], modulo(flat, x.shape[2])]
     return taken.view(*tokens.shape, *taken.shape[1:]).transpose(1, 2)
 
 
@@ -92,7 +93,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scal
     return out.reshape(n, heads, rows, -1)
 
 
-def _group_mask(
+def group_mask(
     view: TileView, group: TileGroup, block: slice, rows: Tensor, keys: Tensor, length: int
 ) -> Tensor | None:
     """[G, 1 or H, 1 or W, K]: what the rows of a block of tiles see, or what is added to their scores."""
@@ -139,7 +140,7 @@ def _all_keys(
                 bias = bias.view(n, block.shape[1], -1, length).transpose(1, 2)
                 mask = bias.masked_fill(~mask, -torch.inf)
         tokens = block + text[:, None] * length
-        taken = query if plain and count == length else _take(query, tokens)
+        taken = query if plain and count == length else take(query, tokens)
         out = _attend(taken, key, value, mask, scale)
         _write(flat, tokens, out)
 
@@ -147,7 +148,7 @@ def _all_keys(
 def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:
     """The tiles in groups of similar length, or all in one where values may not be looked at."""
     if query.device.type != "cpu" or torch.compiler.is_compiling():
-        return [_group(tiles, *_every_tile(tiles), tiles.width, exact=False)]
+        return [all_tiles(tiles)]
     if tiles.groups is None:
         with lasting():
             tiles.groups = list(_by_length(tiles))
@@ -164,10 +165,12 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
         yield _group(tiles, text[chosen], number[chosen], one, exact=True)
 
 
-def _every_tile(tiles: Tiles) -> tuple[Tensor, Tensor]:
+def all_tiles(tiles: Tiles) -> TileGroup:
+    """Every tile that a text of this batch may have, in one group, without a look at any value."""
     n, count = tiles.length.shape
-    text = torch.arange(n, device=tiles.length.device).repeat_interleave(count)
-    return text, torch.arange(count, device=text.device).repeat(n)
+    text = torch.arange(n, device=tiles.length.device)[:, None].expand(n, count).flatten()
+    number = torch.arange(count, device=text.device).repeat(n)
+    return _group(tiles, text, number, tiles.width, exact=False)
 
 
 def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: bool) -> TileGroup:

@@ -19,7 +19,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import has_no_padding, lasting
+from fairspan.attention.baskets import has_no_padding, lasting, runs
 
 SHARED, NO_TILE = -1, -2
 
@@ -82,7 +82,7 @@ class Tiles:
 
     def _find_shared(self) -> Tensor:
         first, total = self.valid.int().argmax(dim=1, keepdim=True), self.valid.sum(dim=1, keepdim=True)
-        rank = torch.arange(self.lead + self.trail, device=first.device).expand(len(first), -1)
+        rank = torch.arange(self.lead + self.trail, device=first.device).expand(first.shape[0], -1)
         at_end = rank - self.lead + (total - self.trail).clamp(min=self.lead)
         rank = torch.where(rank < self.lead, rank, at_end)
         return first + rank.clamp(max=(total - 1).clamp(min=0))
@@ -156,12 +156,11 @@ def _lay(
     rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1, keepdim=True)
     content = (total - lead - trail).clamp(min=0)
     offset = rank - lead
-    room = max(1, valid.shape[1] - lead - trail)
     inside = valid & (offset >= 0) & (offset < content)
     if segment is None:
-        width = min(size, room)
+        count, width = runs(valid.shape[1] - lead - trail, size)
         first = valid.int().argmax(dim=1, keepdim=True)
-        steps = torch.arange(-(-room // size), device=valid.device) * size
+        steps = torch.arange(count, device=valid.device) * size
         start, length = first + lead + steps, (content - steps).clamp(min=0, max=size)
         within = offset % size
         longest_tile = content.clamp(max=size)

@@ -13,6 +13,7 @@ from fairspan.cli.collapse import collapse
 from fairspan.cli.compare import compare
 from fairspan.cli.embed import embed
 from fairspan.cli.evaluate import evaluate
+from fairspan.cli.export import export
 from fairspan.cli.inspect import inspect
 from fairspan.cli.plain import write_plainly
 from fairspan.cli.report import report
@@ -31,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, embed, serve, report):
+for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, embed, serve, export, report):
     app.command()(verb)
 app.add_typer(corpus.app, name="corpus")
 

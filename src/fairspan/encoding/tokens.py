@@ -13,14 +13,12 @@ from fairspan.attention.positions import position_limit
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.errors import EncodingError
+from fairspan.model.prompts import prompt_of as prompt_of
 
 Span = tuple[int, int]
 
 _AT_ONCE = 256
 """Texts tokenised in one call: enough for the tokenizer's threads, and few enough for memory."""
-
-# Under which names a model keeps its prompt for each side, as encode_document and encode_query look for them.
-_PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 
 class ModelTokens:
@@ -145,16 +143,6 @@ def _known(limits: Sequence[int | None]) -> list[int]:
 def _shows_tokens(model: SentenceTransformer) -> bool:
     tokenizer = getattr(model, "tokenizer", None)
     return callable(tokenizer) or isinstance(tokenizer, Tokenizer)
-
-
-def prompt_of(model: SentenceTransformer, side: Side) -> str:
-    """What `encode_document` or `encode_query` puts before a text."""
-    prompts = model.prompts or {}
-    named = [prompts[name] for name in _PROMPTS[side] if name in prompts]
-    if not named:
-        return str(prompts.get(model.default_prompt_name, "") or "")
-    # sentence-transformers gives every model an empty "document", which must not hide a "passage" of its own.
-    return next((str(prompt) for prompt in named if prompt), "")
 
 
 def tokens_of_spans(offsets: np.ndarray, spans: Sequence[Span]) -> list[np.ndarray]:

@@ -11,6 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from fairspan.attention.baskets import is_exporting
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.attention.positions import Positions
 from fairspan.attention.tiles import Tiles, lay_tiles, reading
@@ -44,13 +45,14 @@ class Tiling:
         assert calibration.tile_size is not None
         lead, trail = self.shared(site, prompt_length)
         room = valid.shape[1] - lead - trail
-        if segment is None and room <= calibration.tile_size:
+        if segment is None and not is_exporting() and room <= calibration.tile_size:
             return None
         self.refuse_too_large(calibration, lead + trail)
-        limit = self.positions.limit
-        longest = room if limit is None else limit - lead - trail
-        cut = {"reach": calibration.tile_reach, "longest": max(1, longest)}
-        return lay_tiles(valid, calibration.tile_size, lead=lead, trail=trail, segment=segment, **cut)
+        cut: dict[str, Any] = {"lead": lead, "trail": trail, "reach": calibration.tile_reach}
+        if segment is not None:
+            limit = self.positions.limit
+            cut |= {"segment": segment, "longest": max(1, room if limit is None else limit - lead - trail)}
+        return lay_tiles(valid, calibration.tile_size, **cut)
 
     def refuse_too_large(self, calibration: Calibration, shared: int) -> None:
         """Raise if the model has too few positions for a tile and so many shared tokens."""

@@ -1,0 +1,332 @@
+"""Exported graphs: what onnxruntime makes of them, what is written beside them, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Normalize,
+    Pooling,
+    Router,
+    StaticEmbedding,
+)
+from tokenizers import Tokenizer
+
+import fairspan
+from fairspan.errors import ExportError, MissingExtra
+from fairspan.model import export as exporting
+from fairspan.model.verification import LIMIT, relative_difference
+from tests.commands import Run
+from tests.tiny import tiny_model, words
+
+Make = Callable[..., SentenceTransformer]
+
+
+def embed(out: Path, texts: list[str]) -> np.ndarray:
+    """As somebody does who has the files and neither torch nor fairspan."""
+    facts = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.from_file(str(out.parent / facts["files"]["tokenizer"] / "tokenizer.json"))
+    encoded = tokenizer.encode_batch([facts["prompt"] + text for text in texts])
+    values = {
+        "input_ids": [one.ids for one in encoded],
+        "attention_mask": [one.attention_mask for one in encoded],
+        "token_type_ids": [one.type_ids for one in encoded],
+    }
+    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+    (vectors,) = session.run(None, {name: np.array(values[name]) for name in facts["inputs"]})
+    return np.asarray(vectors)
+
+
+def assert_same(out: Path, model: SentenceTransformer, side: str = "document") -> None:
+    """At lengths and batch sizes other than those of the export, from an empty text to one that is cut.
+
+    float32 has seven digits, and the vectors of tiny models pass through a few layers: 1e-5 is a hundred roundings.
+    """
+    encode = model.encode_query if side == "query" else model.encode_document
+    for number, counts in enumerate([(0,), (1,), (5, 2), (15,), (16, 17), (40, 3, 21, 1, 33), (101,), (90, 290)]):
+        texts = [words(count, seed=10 * number + place) for place, count in enumerate(counts)]
+        assert relative_difference(embed(out, texts), encode(texts)) < 1e-5, counts
+
+
+def small(
+    make: Make, architecture: str = "bert", pooling: str = "cls", *, layers: int = 2, **options: Any
+) -> SentenceTransformer:
+    """Two layers, of which baskets take the second; texts of at most 300 tokens."""
+    name = {"t5": "num_layers", "distilbert": "n_layers"}.get(architecture, "num_hidden_layers")
+    model = copy.deepcopy(make(architecture, pooling, **{name: layers}, **options))
+    model.max_seq_length = 300
+    return model
+
+
+def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
+    """Batch and length stay open: were either of them fixed, the other sizes of `assert_same` would fail."""
+    model = small(make_tiny, "bert", "mean", layers=1, normalize=True)
+    fair = fairspan.calibrate(model, tile_size=16)
+    out = tmp_path / "new" / "fair.onnx"
+    stages: list[str] = []
+    facts = fairspan.export(fair, out, stage=stages.append)
+    assert stages == ["exporting", "verifying at 3 lengths × 2 batch sizes"]
+    assert sorted(file.name for file in out.parent.iterdir()) == ["fair.json", "fair.onnx", "fair.tokenizer"]
+    assert json.loads(out.with_suffix(".json").read_text(encoding="utf-8")) == facts
+    assert facts["calibration"] == fair[0].calibration.to_dict()
+    assert (facts["window"], facts["dimension"], facts["pooling"]) == (300, 32, ["mean"])
+    assert facts["verified"]["lengths"] == [9, 41, 299]
+    assert 0 < facts["verified"]["largest_difference"] < LIMIT
+    graph = onnx.load(str(out))
+    assert [one.name for one in graph.graph.input] == facts["inputs"] == ["input_ids", "attention_mask"]
+    for one in graph.graph.input:
+        assert [dim.dim_param for dim in one.type.tensor_type.shape.dim] == ["batch", "length"]
+    assert facts["opset"] == graph.opset_import[0].version
+    assert str(Path.cwd()) not in out.read_bytes().decode("latin-1")
+    assert_same(out, fair)
+    with pytest.raises(ExportError, match=r"fair\.onnx exists: choose another name"):
+        fairspan.export(fair, out)
+
+
+def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
+    """Baskets of the pooled row, and a prompt that the text's reader has to put before it."""
+    model = small(make_tiny, "xlm-roberta", "cls", layers=1)
+    model.prompts = {"query": "w1 w2 ", "document": ""}
+    model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
+    done = run("export", "model", "x.onnx", "--preset", "paper", "--side", "query", "--max-seq-length", "90")
+    assert done.code == 0, done.err
+    assert done.out.startswith("x.onnx: model as an ONNX graph, 32 dimensions, opset ")
+    assert "Put the prompt before every text: 'w1 w2 '." in done.out
+    said = [line for line in done.err.splitlines() if line and not line.startswith("Loading weights")]
+    assert all(line.endswith("…") for line in said), said
+    facts = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
+    assert (facts["model"], facts["side"], facts["window"], facts["prompt"]) == ("model", "query", 90, "w1 w2 ")
+    fair = fairspan.calibrate(SentenceTransformer(str(tmp_path / "model"), device="cpu"), "paper", max_seq_length=90)
+    assert_same(tmp_path / "x.onnx", fair, "query")
+
+
+ARCHITECTURES: list[tuple[str, str, str, Any]] = [
+    ("bert", "mean", "right", None),
+    ("bert", "mean", "right", {"basket_size": 16}),
+    ("bert", "cls", "left", {"basket_size": 16, "rows": "all", "layers": "last", "tile_size": 16, "tile_layers": 1}),
+    ("bert", "mean", "left", {"tile_size": 16, "tile_reach": 1, "tile_layers": 1}),
+    ("roberta", "cls", "right", {"basket_size": 16, "strength": 0.5, "bos": "original", "short_texts": "ramp"}),
+    ("xlm-roberta", "cls", "right", {"tile_size": 16, "basket_size": 16}),
+    ("distilbert", "mean", "right", {"strength": 0, "temperature": 0.8}),
+    ("modernbert", "mean", "right", {"basket_size": 16, "temperature": [[20, 0.9], [60, 0.8]]}),
+    ("modernbert", "cls", "left", {"tile_size": 16, "temperature": {"query": 1, "document": 0.7}}),
+    ("qwen3", "lasttoken", "left", None),
+    ("qwen3", "lasttoken", "left", {"tile_size": 16, "basket_size": 16, "eos": 0.2}),
+    ("mistral", "lasttoken", "right", {"tile_size": 16, "tile_reach": 1}),
+    ("t5", "mean", "right", {"tile_size": 16}),
+    ("t5", "cls", "left", {"basket_size": 16}),
+    ("mpnet", "mean", "right", {"basket_size": 16}),
+    ("mpnet", "cls", "right", {"tile_size": 16}),
+    ("deberta-v2", "mean", "right", None),
+]
+
+
+@pytest.mark.parametrize(("architecture", "pooling", "padding_side", "settings"), ARCHITECTURES)
+@pytest.mark.slow
+def test_every_kind(
+    make_tiny: Make, tmp_path: Path, architecture: str, pooling: str, padding_side: str, settings: Any
+) -> None:
+    model = small(make_tiny, architecture, pooling, padding_side=padding_side)
+    model = model if settings is None else fairspan.calibrate(model, **settings)
+    assert fairspan.export(model, tmp_path / "x.onnx")["calibration"] == (
+        None if settings is None else model[0].calibration.on("document").to_dict()
+    )
+    assert_same(tmp_path / "x.onnx", model)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "weightedmean"])
+@pytest.mark.parametrize("settings", [{"strength": 0, "temperature": 0.9}, {"tile_size": 16}])
+@pytest.mark.slow
+def test_a_prompt_that_is_not_pooled(make_tiny: Make, tmp_path: Path, pooling: str, settings: Any) -> None:
+    model = small(make_tiny, "bert", pooling)
+    model.set_pooling_include_prompt(False)
+    model.prompts = {"document": "w1 w2 w3 ", "query": ""}
+    fair = fairspan.calibrate(model, **settings)
+    fairspan.export(fair, tmp_path / "x.onnx")
+    assert_same(tmp_path / "x.onnx", fair)
+    fairspan.export(fair, tmp_path / "q.onnx", side="query")
+    assert_same(tmp_path / "q.onnx", fair, "query")
+
+
+@pytest.mark.slow
+def test_modules_after_pooling_and_half_precision(make_tiny: Make, tmp_path: Path) -> None:
+    """The graph is float32. A side that is not calibrated is the plain model."""
+    model = small(make_tiny, "bert", "mean")
+    torch.manual_seed(0)
+    dense = Dense(32, 16, activation_function=torch.nn.Tanh())
+    model = SentenceTransformer(modules=[model[0], model[1], dense, Normalize()], device="cpu", truncate_dim=8)
+    half = fairspan.calibrate(copy.deepcopy(model).bfloat16(), "tiles", sides="document")
+    facts = fairspan.export(half, tmp_path / "x.onnx", side="query")
+    assert (facts["dimension"], facts["converted_from"], facts["calibration"]) == (8, "bfloat16", None)
+    assert_same(tmp_path / "x.onnx", copy.deepcopy(model).bfloat16().float(), "query")
+
+
+def test_a_saved_calibrated_model_keeps_its_calibration(
+    minilm: SentenceTransformer, tmp_path: Path, run: Run
+) -> None:
+    """Real weights, far beyond the model's 512 positions."""
+    fair = fairspan.calibrate(minilm, "tiles", max_seq_length=2048)
+    fair.save_pretrained(str(tmp_path / "fair"), create_model_card=False)
+    done = run("export", "fair", "fair.onnx", "--json")
+    assert done.code == 0, done.err
+    facts = json.loads(done.out)
+    assert facts["calibration"] == fair[0].calibration.to_dict()
+    assert facts["window"] == 2048
+    assert facts["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
+    texts = ["A short question?", "The river was frozen for weeks. " * 250, "Ice " * 3000]
+    assert relative_difference(embed(tmp_path / "fair.onnx", texts), fair.encode_document(texts)) < 1e-5
+
+
+# What is refused
+
+
+class Program:
+    """A program that writes some file in place of a graph."""
+
+    model = SimpleNamespace(opset_imports={"": 20})
+    error: Exception | None = None
+
+    def save(self, file: Path) -> None:
+        file.write_bytes(b"graph")
+        if self.error is not None:
+            raise self.error
+
+
+class Session:
+    """A graph whose vectors are off by `error`."""
+
+    error = 0.0
+    wanted: list[np.ndarray] = []  # noqa: RUF012 - filled by the test
+
+    def __init__(self, *given: Any, **options: Any) -> None: ...
+
+    def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        vectors = self.wanted.pop().copy()
+        vectors[-1, 0] += self.error * np.linalg.norm(vectors[-1])
+        return [vectors]
+
+
+@pytest.fixture
+def without_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No graph is made, and onnxruntime gives the model's own vectors, or those with an error."""
+    original = exporting.Samples.vectors
+
+    def remembered(self: Any, inputs: Any) -> np.ndarray:
+        Session.wanted.append(original(self, inputs))
+        return Session.wanted[-1]
+
+    monkeypatch.setattr(exporting, "trace", lambda *given: Program())
+    monkeypatch.setattr(exporting.Samples, "vectors", remembered)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+
+
+@pytest.mark.usefixtures("without_tracing")
+@pytest.mark.parametrize(("error", "accepted"), [(0, True), (0.5e-4, True), (2e-4, False), (np.nan, False)])
+def test_a_vector_that_differs_is_refused(
+    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: float, accepted: bool
+) -> None:
+    """The tiny model does not normalise: the difference counts relative to a vector's length."""
+    monkeypatch.setattr(Session, "error", error)
+    if accepted:
+        facts = fairspan.export(make_tiny("bert", "cls"), tmp_path / "x.onnx")
+        assert facts["verified"]["largest_difference"] == pytest.approx(error, rel=1e-2)
+        return
+    with pytest.raises(ExportError, match=r"does not give the model's vectors: on 1 × 9 tokens one differs by "):
+        fairspan.export(make_tiny("bert", "cls"), tmp_path / "deep" / "x.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("without_tracing")
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("No space left on device\nand more")]
+)
+def test_nothing_is_left_if_the_disk_is_full(
+    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(Program, "error", error)
+    with pytest.raises(ExportError, match=r"x\.onnx cannot be written: No space left on device$"):
+        fairspan.export(make_tiny("bert", "cls"), tmp_path / "x.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+class OwnModule(Normalize):
+    """Whatever a user has written."""
+
+
+def test_what_no_graph_can_have_is_refused(make_tiny: Make, tmp_path: Path) -> None:
+    model = make_tiny("bert", "cls")
+    transformer, pooling = model
+    static = StaticEmbedding(Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str()), embedding_dim=8)
+    router = Router.for_query_document(query_modules=[transformer, pooling], document_modules=[static])
+    chat = copy.deepcopy(model)
+    chat[0].modality_config = {**chat[0].modality_config, "message": chat[0].modality_config["text"]}
+    for modules, said in [
+        ([router], "has a Router"),
+        ([static], "begins with StaticEmbedding"),
+        ([transformer, pooling, OwnModule()], "OwnModule is a module with code of its own"),
+        ([chat[0], Pooling(32)], "chat template"),
+    ]:
+        with pytest.raises(ExportError, match=said):
+            fairspan.export(SentenceTransformer(modules=modules, device="cpu"), tmp_path / "x.onnx")
+    with pytest.raises(ExportError, match="takes a SentenceTransformer, got Linear"):
+        fairspan.export(torch.nn.Linear(1, 1), tmp_path / "x.onnx")  # type: ignore[arg-type]
+    with pytest.raises(ExportError, match=r"ends in \.onnx, got"):
+        fairspan.export(model, tmp_path / "x.bin")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_is_named(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(MissingExtra, match=r"exporting needs onnxscript: pip install 'fairspan\[onnx\]'"):
+        fairspan.export(make_tiny("bert", "cls"), tmp_path / "x.onnx")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["x.bin"], "a graph is written to a file that ends in .onnx, got 'x.bin'"),
+        (["file/x.onnx"], "file/x.onnx cannot be written: "),
+        (["there.onnx"], "there.json exists: choose another name, or remove it."),
+        (["x.onnx", "--side", "both"], "--side must be document or query, got 'both'"),
+        (["x.onnx", "--preset", "papre"], "there is no preset 'papre'"),
+        (["x.onnx", "--preset", "tiles", "--calibration", "c.json"], "--preset and --calibration both say"),
+        (["x.onnx", "--max-seq-length", "9999"], "is more than the model's 600 positions"),
+        (["x.onnx", "--max-seq-length", "0"], "max_seq_length"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    run: Run, save_tiny: Callable[..., Path], tmp_path: Path, typed: list[str], said: str
+) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    (tmp_path / "there.json").write_text("x", encoding="utf-8")
+    run("export", save_tiny("bert", "cls"), *typed).is_one_line(said.replace("max_seq_length", "max-seq-length"))
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name != "vectors.db") == ["file", "there.json"]
+
+
+def test_a_model_that_is_fixed_to_one_length_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.export would take the length of its example for the only one."""
+    model = tiny_model(tmp_path / "weights", "bert", "cls", num_hidden_layers=1)
+    embeddings = type(model[0].model.embeddings)
+    original = embeddings.forward
+
+    def looks_at_the_length(self: Any, input_ids: Any = None, **given: Any) -> Any:
+        assert int(input_ids.shape[1]) > 0
+        return original(self, input_ids=input_ids, **given) * (1 + int(input_ids.shape[1]))
+
+    monkeypatch.setattr(embeddings, "forward", looks_at_the_length)
+    with pytest.raises(ExportError, match="BertModel cannot be exported for texts of any length: "):
+        fairspan.export(model, tmp_path / "x.onnx")
