@@ -22,11 +22,11 @@ from fairspan import PerSide, SegmentedText, SegmentError
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.sentences import sentences
+from fairspan.encoding.chunks import chunk_documents, windows
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.errors import TaskError
 from fairspan.model.build import copy_sharing_weights
-from fairspan.retrieval.chunks import chunk_documents, windows
 from fairspan.retrieval.indexes import INDEXES, assemble, plan_index
 from fairspan.retrieval.measured import FIFTHS, measure_task
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask

@@ -26,6 +26,7 @@ from fairspan.errors import (
 if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
+    from fairspan.encoding.endpoint import Endpoint
     from fairspan.model.build import calibrate, encode_segments
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
@@ -48,6 +49,7 @@ __all__ = [
     "Design",
     "DesignError",
     "EncodingError",
+    "Endpoint",
     "FairspanError",
     "Inspection",
     "LengthSchedule",
@@ -79,6 +81,7 @@ _LAZY = {
     "RunLog": "fairspan.runs.log",
     "Corpus": "fairspan.corpus.corpus",
     "Design": "fairspan.design.design",
+    "Endpoint": "fairspan.encoding.endpoint",
     "audit": "fairspan.studies.audit.run",
     "collapse": "fairspan.studies.collapse.run",
     "evaluate": "fairspan.studies.evaluate.run",
