@@ -38,7 +38,9 @@ def evaluate(
         str,
         typer.Argument(help="pages or passages, the folder or file of a collection, beir:FOLDER or mteb:NAME."),
     ] = "pages",
-    treatments: str | None = option("Treatments to compare; the first is the baseline. Default: none,tiles."),
+    treatments: str | None = option(
+        "Treatments to compare; the first is the baseline. Default: none,tiles, or none,chunk-mean with --endpoint."
+    ),
     temperature_grid: str | None = option(
         "Measure the first treatment with every pair of these softmax temperatures, one for queries and one "
         "for documents: 1,0.9,0.8. The picture then shows that grid."

@@ -84,7 +84,7 @@ class Endpoint:
         for name, seconds in (("timeout", timeout), ("patience", patience)):
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
                 raise EncodingError(f"[[{name}]] must be a number of seconds above 0, got {seconds!r}.")
-        self.body = _checked("body", body or {})
+        self.body = _checked("body", {} if body is None else body)
         self.query_body = None if query_body is None else _checked("query_body", query_body)
         self.concurrency, self.batch = concurrency, batch
         self._key_name = api_key_env or DEFAULT_KEY

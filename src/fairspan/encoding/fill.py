@@ -107,7 +107,7 @@ def _in_proportion(progress: Progress, tokens: int, of: int) -> Progress:
     def advance(more: int) -> None:
         nonlocal done
         before, done = done, done + more
-        progress(tokens * done // of - tokens * before // of)
+        progress(tokens * done // max(1, of) - tokens * before // max(1, of))
 
     return advance
 
@@ -128,8 +128,9 @@ def embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> list[dict[by
             f"smaller model. {_kept(tally)}"
         ) from None
     except EncodingError as error:
-        # Most often a server that stopped answering.
-        raise EncodingError(f"{error.message} {_kept(tally)}" if tally.computed else error.message) from None
+        # Most often a server that stopped answering, while other requests may still be answered.
+        kept = " What was answered is in the store: the same command continues from there." if tally.computed else ""
+        raise EncodingError(error.message + kept) from None
     except FairspanError:
         raise
     except Exception as error:

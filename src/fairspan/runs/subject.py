@@ -205,16 +205,13 @@ class Subject:
                 if treatment.chunks:
                     self._refuse_chunks(treatment, beyond)
             return
-        kind = type(self.model).__name__
-        if beyond:
-            raise UnsupportedModel(
-                f"{kind} is not a SentenceTransformer and shows nothing but its vectors: omit {', '.join(beyond)}."
-            )
         inside = [one.name for one in treatments if one.calibration.acts or not (one.chunks or one.baseline is None)]
-        if inside:
+        left = [*inside, *beyond]
+        if left:
             raise UnsupportedModel(
-                f"{inside[0]} changes the inside of the model, which {kind} does not offer: omit "
-                f"{', '.join(inside)}; {' and '.join(CLOSED_TREATMENTS)} can be measured."
+                f"{type(self.model).__name__} is not a SentenceTransformer: it gives vectors and no access to its "
+                f"attention and tokens, so that only {' and '.join(CLOSED_TREATMENTS)} can be measured: omit "
+                f"{', '.join(left)}."
             )
 
     def _refuse_chunks(self, treatment: Treatment, beyond: Sequence[str]) -> None:
