@@ -270,11 +270,15 @@ def test_answers_that_are_no_vectors(server: Server, change: Callable[[Any], Any
         ),
         (says(302, {}, Location="https://login.example/?token=abc"), "redirects to https://login.example/ (302)"),
         (says(400, {"error": {"message": "input\nmust\nbe text"}}), "refuses the request (400: input must be text)"),
+        (says(400, {"error": "dimensions must be at most 8"}), "refuses the request (400: dimensions must be"),
         (says(400, {"detail": "odd"}), "refuses the request (400: odd)"),
         (says(403, {"error": "not yours"}), "refuses no key, because OPENAI_API_KEY is not set (403: not yours)"),
-        (says(404, b"404 page not found"), "nothing at http://127.0.0.1:"),
+        (
+            says(404, b"404 page not found"),
+            "/v1/embeddings is not there (404: 404 page not found): check the address",
+        ),
     ],
-    ids=["html", "redirect", "400", "detail", "403", "404"],
+    ids=["html", "redirect", "400", "not too long", "detail", "403", "404"],
 )
 def test_answers_that_are_errors(server: Server, act: Callable[..., None], said: str) -> None:
     server.script.append(act)

@@ -90,7 +90,7 @@ class Client:
         while True:
             tries, asked = tries + 1, None
             try:
-                answer = self._once(method, path, body)
+                answer = self.send_once(method, path, body)
                 if answer.status not in (408, 425, 429) and answer.status < 500:
                     return answer
                 reason, asked = f"{answer.status}: {answer.message}", _retry_after(answer.headers, self.now())
@@ -112,7 +112,8 @@ class Client:
                 )
             self.sleep(wait)
 
-    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Answer:
+    def send_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+        """The answer, whatever it says."""
         sent = None if body is None else json.dumps(body, allow_nan=False).encode()
         key = {"Authorization": f"Bearer {self.secret}"} if self.secret else {}
         response = self._pool.request(

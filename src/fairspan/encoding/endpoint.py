@@ -24,9 +24,11 @@ from fairspan.errors import EncodingError, require_whole
 DEFAULT_KEY = "OPENAI_API_KEY"
 BATCH_CHARACTERS = 64_000
 _OWN_FIELDS = ("model", "input", "dimensions")
-# How servers say that there is too much in a request, whatever the status they give it.
+# How servers say that a text is too long or a request has too many, whatever the status they give it.
 _TOO_MUCH = re.compile(
-    r"context length|too (long|large|many|big)|maximum|exceed|at most|less than|batch size|longer", re.I
+    r"(?=.*(token|length|text|input|batch|payload))"
+    r".*(too (long|large|many|big)|maximum|exceed|at most|less than|longer)",
+    re.I,
 )
 
 
@@ -168,7 +170,10 @@ class Endpoint:
             names = self._models()
             if names and self.model not in names:
                 return f"{self.url} has no model {self.model!r}: it has {', '.join(names[:10])}."
-            return f"there is nothing at {self.url}/embeddings ({said}): check the address, which often ends in /v1."
+            return (
+                f"{self.url}/embeddings is not there ({status}: {said}): check the address, which often ends in /v1, "
+                "and the name of the model."
+            )
         if 300 <= status < 400:
             where = answer.quoted(answer.headers.get("location", "another address").partition("?")[0], 200)
             return f"{self.url} redirects to {where} ({status}): give the address of the endpoint itself."
@@ -176,7 +181,10 @@ class Endpoint:
 
     def _models(self) -> list[str]:
         """The names that the server lists, if it does."""
-        found = self.client.send("GET", "/models").json
+        try:
+            found = self.client.send_once("GET", "/models").json
+        except urllib3.exceptions.HTTPError:
+            return []
         listed = found.get("data") if isinstance(found, dict) else None
         return [str(one["id"]) for one in listed or [] if isinstance(one, dict) and "id" in one]
 
@@ -204,13 +212,12 @@ class Endpoint:
                     "null, NaN or infinity."
                 )
         whole = [vector for vector in vectors if vector is not None]
-        self._note(answer, texts, {len(vector) for vector in whole})
+        self._note(answer.quoted(str(found.get("model") or ""), 200), found, texts, {len(one) for one in whole})
         return np.stack(whole)
 
-    def _note(self, answer: Answer, texts: Sequence[str], dimensions: set[int]) -> None:
+    def _note(self, name: str, found: Mapping[str, Any], texts: Sequence[str], dimensions: set[int]) -> None:
         """Remember what an answer says of itself, and refuse vectors of another dimension."""
-        received, found = self.received, answer.json
-        usage = found.get("usage")
+        received, usage = self.received, found.get("usage")
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
         with received.lock:
             expected = self.dimensions or received.dimension or min(dimensions)
@@ -221,10 +228,9 @@ class Endpoint:
             received.dimension = expected
             received.requests += 1
             received.texts += len(texts)
-            if isinstance(tokens, int):
+            if isinstance(tokens, int) and tokens > 0:
                 received.tokens = (received.tokens or 0) + tokens
                 received.characters += sum(map(len, texts))
-            name = answer.quoted(str(found.get("model") or ""), 200)
             if name and name not in received.models:
                 received.models.append(name)
 

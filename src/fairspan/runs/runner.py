@@ -13,7 +13,7 @@ import numpy as np
 
 from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import ChunkEncoder, Encoder, ObjectEncoder, Text
+from fairspan.encoding.encoder import ChunkEncoder, Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill, reads_to_end, refuse_unread_end
 from fairspan.encoding.store import Store, default_store
@@ -122,7 +122,7 @@ class Run:
     def prove_whole(self, encoder: Encoder, texts: Sequence[Text], *, may_cut: bool = False) -> None:
         """Raise if the model does not read the longest of the texts that fit its window to the end.
 
-        Of an object that `may_cut` texts it is noted instead.
+        Of an endpoint that `may_cut` texts it is noted instead. What it answers is kept.
         """
         if isinstance(encoder, ChunkEncoder):
             texts, encoder = [chunk for own in encoder.chunks(texts) for chunk in own], encoder.alone
@@ -130,15 +130,15 @@ class Run:
         longest = max(fitting, key=lambda text: text.length, default=None)
         if longest is None:
             return
-        if not isinstance(encoder, ObjectEncoder):
+        if not isinstance(self.subject.model, Endpoint):
             if self.store.missing([encoder.key(longest)]):
                 refuse_unread_end(encoder, longest, self.tally)
         elif not may_cut:
             refuse_unread_end(encoder, longest, self.tally, self.store)
         elif not reads_to_end(encoder, longest, self.tally, self.store):
             self.note(
-                f"the model does not read the longest document ({len(longest.text):,} characters) to the end: of "
-                "longer documents the vector is that of the beginning"
+                f"the endpoint does not read the longest document ({len(longest.text):,} characters) to the end: the "
+                "vectors of such documents are those of their beginning"
             )
 
 
@@ -202,7 +202,7 @@ def _note_answers(run: Run, *, fresh: bool) -> None:
     if len(names) > 1:
         run.note(f"the answers of the endpoint name several models: {', '.join(names)}")
     if fresh and not run.tally.computed:
-        run.note("all vectors came from the store; to ask the endpoint again, name another file with --store")
+        run.note("all vectors came from the store: name another store to ask the endpoint again")
 
 
 def _header(prepared: Prepared, name: str) -> Mapping[str, Any]:

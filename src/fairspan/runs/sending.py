@@ -4,10 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from fairspan.encoding.encoder import ChunkEncoder, Encoder, ObjectEncoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store, default_store
+from fairspan.errors import EncodingError
 from fairspan.runs.subject import Subject
 
 Pair = tuple[Encoder, Sequence[Text]]
@@ -15,6 +18,8 @@ Pair = tuple[Encoder, Sequence[Text]]
 
 # The first request: a few texts from everywhere in the run, of so many characters together.
 _SAMPLE_TEXTS, _SAMPLE_CHARACTERS = 8, 8000
+# The cosine of two answers of one model for one text, with room for half precision.
+_SAME = 0.99
 # Where a server does not count tokens: about what English has.
 _USUAL = 4.0
 
@@ -50,7 +55,11 @@ class Sending:
 
 
 def plan_sending(endpoint: Endpoint, pairs: Iterable[Pair], store: Store, *, budget: int, tally: Tally) -> Sending:
-    """Count what is missing, and send a few of these texts to learn how many tokens they have."""
+    """Count what is missing, and send a few of these texts to learn how many tokens they have.
+
+    Raises:
+        EncodingError: if a part is stored, and the endpoint has changed since then.
+    """
     wanted: dict[bytes, tuple[ObjectEncoder, Text]] = {}
     for encoder, texts in pairs:
         own = texts
@@ -65,10 +74,24 @@ def plan_sending(endpoint: Endpoint, pairs: Iterable[Pair], store: Store, *, bud
         encoder = missing[0][0]
         sample = _some([text for one, text in missing if one is encoder])
         fill(encoder, sample, store, budget=budget, tally=tally, progress=lambda tokens: None)
+    if missing and len(missing) < len(wanted):
+        stored = [one for key, one in wanted.items() if key not in absent]
+        _refuse_changed(*min(stored, key=lambda one: one[1].length), store)
     received = endpoint.received
     measured = received.characters / received.tokens if received.tokens else None
     tokens = round(characters / (measured or _USUAL))
     return Sending(len(missing), characters, tokens, measured, len(wanted) - len(missing))
+
+
+def _refuse_changed(encoder: ObjectEncoder, text: Text, store: Store) -> None:
+    """Raise if a stored text, the shortest, now has another vector: two models cannot be measured as one."""
+    (now,), key = encoder.vectors([text]), encoder.key(text)
+    before = store.get([key])[key]
+    if now.shape != before.shape or now @ before < _SAME * np.linalg.norm(now) * np.linalg.norm(before):
+        raise EncodingError(
+            f"{encoder.model!r} gives another vector than before for the text that begins {text.text[:40]!r}: the "
+            "model behind it has changed. Measure it with another store: [[store=]]."
+        )
 
 
 def _some(texts: Sequence[Text]) -> list[Text]:

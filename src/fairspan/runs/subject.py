@@ -139,13 +139,13 @@ class Subject:
         }
 
     def budget(self, batch_tokens: int | None) -> int:
-        """Tokens in a batch, padding included."""
-        if batch_tokens is None and isinstance(self.model, Endpoint):
-            return BATCH_CHARACTERS
+        """Tokens in a batch, padding included; for an endpoint characters, as many as one request has at most."""
+        remote = isinstance(self.model, Endpoint)
         if batch_tokens is None:
-            return 65536 if getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda" else 4096
+            on_gpu = getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda"
+            return BATCH_CHARACTERS if remote else 65536 if on_gpu else 4096
         require_whole("batch_tokens", batch_tokens)
-        return batch_tokens
+        return min(batch_tokens, BATCH_CHARACTERS) if remote else batch_tokens
 
     def with_prompts(self, document: str | None, query: str | None = None) -> Subject:
         """The same with these prompts; None keeps the model's own."""
