@@ -22,11 +22,11 @@ from fairspan import PerSide, SegmentedText, SegmentError
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.sentences import sentences
+from fairspan.encoding.chunks import chunk_documents, windows
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.errors import TaskError
 from fairspan.model.build import copy_sharing_weights
-from fairspan.retrieval.chunks import chunk_documents, windows
 from fairspan.retrieval.indexes import INDEXES, assemble, plan_index
 from fairspan.retrieval.measured import FIFTHS, measure_task
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
@@ -479,8 +479,8 @@ def test_what_each_index_embeds(long_and_short: tuple[list[Passage], ModelTokens
     short, long = (document.text.split() for document in documents)
     plans = {kind: plan_index(kind, documents, lengths, counter, 8) for kind in INDEXES}
     assert list(plans["whole"].texts) == ["short", "long"]
-    assert plans["whole"].texts["short"] == (Text(documents[0].text, 14, borders=(0, 11)),)
-    assert plans["whole"].texts["long"] == (Text(documents[1].text, 35),)
+    assert plans["whole"].texts["short"] == (Text(documents[0].text, 14, borders=(0, 11), language="en"),)
+    assert plans["whole"].texts["long"] == (Text(documents[1].text, 35, language="en"),)
     assert plans["whole"].tokens == 49
     for kind in ("chunk-mean", "chunk-max"):
         plan = plans[kind]

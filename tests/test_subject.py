@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, models
 import fairspan
 from fairspan.calibration.treatment import as_treatments
 from fairspan.cli import app
+from fairspan.cli.options import EndpointOptions
 from fairspan.errors import DesignError, LoadError, UnsupportedModel
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
@@ -177,10 +178,11 @@ def test_any_object_that_encodes() -> None:
     assert (subject.name, subject.fingerprint, subject.similarity) == ("Letters", None, "cosine")
     assert subject.counter.count_whole(["abc"]) == [3]
     assert subject.description == {"name": "Letters", "fingerprint": None}
-    subject.refuse_unsuited(as_treatments(["none"]))
+    subject.refuse_unsuited(as_treatments(["none", "chunk-mean-20"]))
+    assert subject.with_prompts("w1 ").counter.count_whole(["abc"]) == [6]
     for attempt in (
-        lambda: subject.refuse_unsuited(as_treatments(["none", "paper"]), beyond=["retention"]),
-        lambda: subject.with_prompts("w1 "),
+        lambda: subject.refuse_unsuited(as_treatments(["none", "paper"])),
+        lambda: subject.refuse_unsuited(as_treatments(["none"]), beyond=["retention"]),
         lambda: subject.transformer("mteb"),
         lambda: open_subject(object()),  # type: ignore[arg-type]
     ):
@@ -216,6 +218,8 @@ def test_progress_is_a_bar_unless_it_is_not_wanted(capsys: pytest.CaptureFixture
 
 # What is shown or planned on the command line, and what only Python has.
 TERMINAL = {"context", "picture", "html", "as_json", "by_length", "dry_run", "fail_if", "config", "file", "help"}
+# In Python an endpoint is an object.
+TERMINAL |= set(get_type_hints(EndpointOptions))
 
 
 @pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse", "inspect"])

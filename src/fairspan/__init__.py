@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus
     from fairspan.design.design import Design
     from fairspan.embedding.run import Embedding, embed
+    from fairspan.encoding.endpoint import Endpoint
     from fairspan.model.build import calibrate, encode_segments
     from fairspan.model.export import export
     from fairspan.model.saved import load
@@ -52,6 +53,7 @@ __all__ = [
     "DesignError",
     "Embedding",
     "EncodingError",
+    "Endpoint",
     "ExportError",
     "FairspanError",
     "Inspection",
@@ -88,6 +90,7 @@ _LAZY = {
     "Design": "fairspan.design.design",
     "Embedding": "fairspan.embedding.run",
     "embed": "fairspan.embedding.run",
+    "Endpoint": "fairspan.encoding.endpoint",
     "audit": "fairspan.studies.audit.run",
     "collapse": "fairspan.studies.collapse.run",
     "evaluate": "fairspan.studies.evaluate.run",

@@ -12,9 +12,12 @@ from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, 
 from fairspan.errors import CalibrationError, DesignError, FairspanError, require_list
 
 DEFAULT_TREATMENTS = ("none", "tiles")
+CLOSED_TREATMENTS = ("none", "chunk-mean")
+"""The default for a model of which nothing is known but its vectors, which can have no other."""
 CUTS = ("tokens", "segments")
-BASELINES = ("whitening", "last2avg")
-_BASELINE = re.compile(r"whitening(-[1-9]\d*)?|last2avg")
+BASELINES = ("whitening", "last2avg", "chunk-mean")
+CHUNK_TOKENS = 128
+_BASELINE = re.compile(r"(whitening|chunk-mean)(-[1-9]\d*)?|last2avg")
 # IRF's own names: the basket size, a hyphen, and the layers.
 _PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
 
@@ -34,7 +37,9 @@ class Treatment:
     """Whether a document's baskets or tiles are its segments, where they are known, and not runs of tokens."""
     baseline: str | None = None
     """What is calibrated in place of the plain model: its "last2avg", or its "whitening", of which "whitening-256"
-    keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents."""
+    keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents. With
+    "chunk-mean" the vector of a document is the mean of those of its chunks, of which "chunk-mean-64" have at most 64
+    tokens; queries are embedded whole."""
 
     def __post_init__(self) -> None:
         if self.by_segments and not (self.calibration.strength > 0 or self.calibration.tile_size is not None):
@@ -46,6 +51,8 @@ class Treatment:
             raise CalibrationError(
                 f"baseline must be one of {', '.join(BASELINES)}, or as in whitening-256, got {self.baseline!r}."
             )
+        if self.by_segments and self.chunks:
+            raise CalibrationError(f"the treatment {self.name!r} embeds chunks, which have no segments: omit one.")
 
     @property
     def acts(self) -> bool:
@@ -59,8 +66,18 @@ class Treatment:
     @property
     def dimensions(self) -> int | None:
         """How many dimensions a whitening keeps; None for all."""
-        number = (self.baseline or "").partition("-")[2]
+        number = (self.baseline or "").partition("-")[2] if self.whitens else ""
         return int(number) if number else None
+
+    @property
+    def chunks(self) -> bool:
+        """Whether a document is embedded chunk by chunk."""
+        return self.baseline is not None and self.baseline.startswith("chunk-mean")
+
+    def chunk_size(self, default: int = CHUNK_TOKENS) -> int:
+        """How long a chunk may be."""
+        number = (self.baseline or "").removeprefix("chunk-mean").lstrip("-")
+        return int(number) if number else default
 
     @property
     def for_documents(self) -> Calibration:
@@ -102,8 +119,8 @@ def as_treatment(given: AnyTreatment) -> Treatment:
 
     Names are a preset's ("paper"), or one of IRF's ("128-last_half", "512-last"), each followed by any number of
     fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
-    is a basket, with "tiles+tiles=segments" a tile. "whitening", "whitening-256" and "last2avg" are baselines with no
-    calibration; fields give them one: "whitening+temperature=0.8".
+    is a basket, with "tiles+tiles=segments" a tile. "whitening", "whitening-256", "last2avg", "chunk-mean" and
+    "chunk-mean-64" are baselines with no calibration; fields give them one: "whitening+temperature=0.8".
 
     >>> as_treatment("128-last").calibration.layers
     'last'

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from fairspan.calibration.treatment import CLOSED_TREATMENTS
 from fairspan.cli.gate import FailIf, fail_on_runs, read_conditions
 from fairspan.cli.options import (
     AsJson,
     CorpusPath,
+    EndpointOptions,
     LoadingOptions,
     ModelName,
     Prompt,
@@ -19,6 +21,7 @@ from fairspan.cli.options import (
     pick,
     print_json,
     shared,
+    take_endpoint,
     typed,
 )
 from fairspan.errors import DesignError, FairspanError
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from fairspan.studies.audit.forecast import Forecast
 
 
-@shared(LoadingOptions, RunningOptions)
+@shared(EndpointOptions, LoadingOptions, RunningOptions)
 def audit(
     context: typer.Context,
     model: ModelName = None,
@@ -40,8 +43,8 @@ def audit(
     sets: int | None = option("Number of sets of segments for each size. Default: 40."),
     design: str | None = option("How each set is ordered: latin, permutations or williams. Default: latin."),
     treatments: str | None = option(
-        "none, tiles, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, … Default: "
-        "none,tiles."
+        "none, tiles, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, … "
+        "Default: none,tiles, or none,chunk-mean with --endpoint."
     ),
     fit_corpus: str | None = option(
         "Corpus that whitening is fitted on. Default: what the corpus has in no document."
@@ -80,11 +83,19 @@ def audit(
         fairspan audit --config irf-laptop --picture profiles.png
 
         fairspan audit ./my-model --treatments none --fail-if biased
+
+        fairspan audit --endpoint http://localhost:8000/v1 --model BAAI/bge-m3 --dry-run
     """
     from fairspan.cli.showing import running
     from fairspan.studies.audit.config import PlannedAudit, read_config
 
     given = typed(context, "model", "config", "picture", "fail_if", "dry_run")
+    endpoint = take_endpoint(given)
+    if endpoint is not None:
+        if model is not None:
+            raise DesignError(f"MODEL {model!r} and [[endpoint=]] are two models: omit one of them.")
+        if config is None:
+            given.setdefault("treatments", list(CLOSED_TREATMENTS))
     conditions = read_conditions("audit", fail_if, given.get("treatments"))
     loading, settings = pick(given, LoadingOptions), pick(given, RunningOptions)
     fields = {name: value for name, value in given.items() if name not in {**loading, **settings}}
@@ -92,8 +103,8 @@ def audit(
     for one in [PlannedAudit(None, {}, {})] if config is None else read_config(config):
         # What was typed of sets takes the place of what the file says of documents.
         own = {k: v for k, v in one.fields.items() if k != "documents" or not {"sets", "sizes"} & {*fields}}
-        changed = PlannedAudit(model or one.model, {**one.loading, **loading}, {**own, **fields})
-        if model is None or changed not in planned:
+        changed = PlannedAudit(endpoint or model or one.model, {**one.loading, **loading}, {**own, **fields})
+        if (endpoint or model) is None or changed not in planned:
             planned.append(changed)
     if "out" in settings and len(planned) > 1:
         raise DesignError(f"[[out=]] names one folder, and {config} holds {len(planned)} audits: omit it.")
@@ -131,13 +142,13 @@ def _run_all(
     planned: list[PlannedAudit], settings: dict[str, Any], *, picture: Path | None, dry_run: bool, as_json: bool
 ) -> list[RunLog]:
     """Run audits one after another. A failed one is reported in one line, and the others go on."""
-    from fairspan.model.source import DEFAULT_MODEL
+    from fairspan.runs.request import named
 
     results: list[RunLog | dict[str, Any]] = []
     failed = 0
     for number, one in enumerate(planned, start=1):
         if len(planned) > 1:
-            typer.echo(f"audit {number} of {len(planned)}: {one.model or DEFAULT_MODEL}", err=True)
+            typer.echo(f"audit {number} of {len(planned)}: {named(one.model)}", err=True)
         try:
             results.append(_run_one(one, settings, _numbered(picture, number, len(planned)), dry_run, as_json))
         except FairspanError as error:
@@ -182,8 +193,8 @@ def _run_one(
     subject = open_subject(planned.model, loading=Loading(**planned.loading), progress=progress)
     prepared = prepare(subject, spec, progress)
     if dry_run:
-        progress.stage("timing a few documents")
-        found = forecast(prepared)
+        progress.stage("trying a few texts")
+        found = forecast(prepared, options.store)
         if not as_json:
             _print_forecast(found)
         return {"model": subject.name, **found.to_dict()}
@@ -194,12 +205,14 @@ def _print_forecast(found: Forecast) -> None:
     from fairspan.cli.showing import print_forecast
     from fairspan.report.text import duration
 
+    took = "" if found.seconds is None else f", about {duration(found.seconds)}"
     print_forecast(
-        ("n", "languages", "sets", "documents", "tokens"),
+        ("n", "languages", "sets", "documents", found.unit),
         [(str(one.n), one.plan, str(one.sets), f"{one.documents:,}", f"{one.tokens:,}") for one in found.families],
         found.notes,
         f"{found.treatments} treatments × ({found.documents:,} documents + {found.segments:,} segments alone) = "
-        f"{found.tokens:,} tokens, about {duration(found.seconds)}",
+        f"{found.tokens:,} {found.unit}{took}",
+        found.sending,
     )
 
 

@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 from fairspan.cli.options import LoadingOptions, RunningOptions, pick
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.plan import choose_plans, languages_of
-from fairspan.errors import LogError, require_whole
+from fairspan.errors import DesignError, LogError, require_whole
 
 if TYPE_CHECKING:
+    from fairspan.encoding.endpoint import Endpoint
     from fairspan.studies.audit.spec import AuditSpec
     from fairspan.studies.collapse.spec import CollapseSpec
     from fairspan.studies.evaluate.spec import EvaluationSpec
     from fairspan.studies.tune.spec import TuningSpec
 
 
-def check_model(model: str | None, given: dict[str, Any]) -> None:
-    """Raise if there is no such model, or an option of how it is loaded or run cannot be."""
+def check_model(model: Endpoint | str | None, given: dict[str, Any]) -> None:
+    """Raise if there is no such model, or an option of how it is loaded or run cannot be; no request is sent."""
     from fairspan.model.source import Loading, find_model
 
-    Loading(**pick(given, LoadingOptions))
+    loading = pick(given, LoadingOptions)
+    Loading(**loading)
     settings = pick(given, RunningOptions)
     if settings.get("batch_tokens") is not None:
         require_whole("batch_tokens", settings["batch_tokens"])
@@ -30,7 +32,10 @@ def check_model(model: str | None, given: dict[str, Any]) -> None:
     store = settings.get("store")
     if store is not None and not store.exists():
         require_file(store)
-    find_model(model)
+    if isinstance(model, str | None):
+        find_model(model)
+    elif loading:
+        raise DesignError(f"[[{next(iter(loading))}]] is for a model that is loaded here: omit it for an endpoint.")
 
 
 def check_audit(spec: AuditSpec) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairspan.calibration.treatment import CLOSED_TREATMENTS
 from fairspan.cli.gate import FailIf, fail_on_runs, read_conditions
 from fairspan.cli.options import (
     AsJson,
+    EndpointOptions,
     LoadingOptions,
     ModelName,
     Prompt,
@@ -18,15 +20,17 @@ from fairspan.cli.options import (
     pick,
     print_json,
     shared,
+    take_endpoint,
     typed,
 )
+from fairspan.errors import DesignError
 
 if TYPE_CHECKING:
     from fairspan.runs.progress import Progress
     from fairspan.studies.evaluate.forecast import Forecast
 
 
-@shared(LoadingOptions, RunningOptions)
+@shared(EndpointOptions, LoadingOptions, RunningOptions)
 def evaluate(
     context: typer.Context,
     model: ModelName = None,
@@ -34,7 +38,9 @@ def evaluate(
         str,
         typer.Argument(help="pages or passages, the folder or file of a collection, beir:FOLDER or mteb:NAME."),
     ] = "pages",
-    treatments: str | None = option("Treatments to compare; the first is the baseline. Default: none,tiles."),
+    treatments: str | None = option(
+        "Treatments to compare; the first is the baseline. Default: none,tiles, or none,chunk-mean with --endpoint."
+    ),
     temperature_grid: str | None = option(
         "Measure the first treatment with every pair of these softmax temperatures, one for queries and one "
         "for documents: 1,0.9,0.8. The picture then shows that grid."
@@ -107,6 +113,8 @@ def evaluate(
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
 
         fairspan evaluate BAAI/bge-m3 my_questions/ --treatments none,tiles --fail-if worse,inconclusive
+
+        fairspan evaluate --endpoint http://localhost:8000/v1 --model BAAI/bge-m3 my_questions/ --dry-run
     """
     from dataclasses import replace
 
@@ -117,13 +125,21 @@ def evaluate(
     from fairspan.studies.evaluate.view import view_of
 
     given = typed(context, "picture", "by_length", "fail_if", "dry_run")
+    endpoint = take_endpoint(given)
+    if endpoint is not None:
+        if "task" in given:
+            raise DesignError(f"MODEL {model!r} and [[endpoint=]] are two models: omit one of them.")
+        # The first word is the task where the model is an endpoint.
+        given |= {"model": endpoint, **({} if model is None else {"task": model})}
+        if temperature_grid is None:
+            given.setdefault("treatments", list(CLOSED_TREATMENTS))
     conditions = read_conditions("evaluate", fail_if, given.get("treatments"))
     with running(picture) as progress:
         log = None if dry_run else known_run("evaluate", make_evaluation, view_of, given)
         if log is None:
             check_evaluation(make_evaluation(**fields_of_study(given)))
-            check_model(model, given)
-            say_loading(progress, model)
+            check_model(given.get("model"), given)
+            say_loading(progress, given.get("model"))
             if dry_run:
                 _forecast(given, progress, as_json=as_json)
                 return
@@ -153,8 +169,8 @@ def _forecast(given: dict[str, Any], progress: Progress, *, as_json: bool) -> No
         )
     subject = open_subject(given.get("model"), loading=Loading(**pick(given, LoadingOptions)), progress=progress)
     prepared = prepare_evaluation(subject, spec, progress)
-    progress.stage("timing a few documents")
-    found = forecast(prepared)
+    progress.stage("trying a few texts")
+    found = forecast(prepared, given.get("store"))
     if as_json:
         print_json({"model": subject.name, **found.to_dict()})
     else:
@@ -165,13 +181,22 @@ def _print_forecast(found: Forecast, unit: str) -> None:
     from fairspan.cli.showing import print_forecast
     from fairspan.report.text import duration, number
 
+    timed = found.sending is None
+    took = "" if found.seconds is None else f", about {duration(found.seconds)}"
     print_forecast(
-        ("treatment", f"{unit} to embed", "time", "window", "documents cut"),
+        ("treatment", f"{unit} to embed", *(["time"] if timed else []), "window", "documents cut"),
         [
-            (arm.treatment, f"{arm.tokens:,}", duration(arm.seconds), number(arm.window, ",d"), f"{arm.cut:,}")
+            (
+                arm.treatment,
+                f"{arm.tokens:,}",
+                *([] if arm.seconds is None else [duration(arm.seconds)]),
+                number(arm.window, ",d"),
+                f"{arm.cut:,}",
+            )
             for arm in found.arms
         ],
         found.notes,
         f"{found.queries:,} queries in {found.clusters:,} clusters, {found.documents:,} documents: {found.tokens:,} "
-        f"{unit}, about {duration(found.seconds)}",
+        f"{unit}{took}",
+        found.sending,
     )

@@ -1,12 +1,14 @@
 """Options that several verbs share, and how what was typed becomes keywords of the Python function."""
 
+from __future__ import annotations
+
 import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -14,6 +16,9 @@ from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.file import read_calibration
 from fairspan.cli.plain import takes_any_text
 from fairspan.errors import CalibrationError, DesignError, require_whole
+
+if TYPE_CHECKING:
+    from fairspan.encoding.endpoint import Endpoint
 
 # Commas inside brackets belong to a value, as in paper+layers=[1,3].
 _COMMA = re.compile(r",(?![^\[{]*[\]}])")
@@ -96,13 +101,31 @@ class CalibrationOptions:
     )
 
 
+class EndpointOptions:
+    """A model that is asked for vectors over HTTP, in place of one that is loaded."""
+
+    endpoint: str | None = option(
+        "Address of an OpenAI-compatible endpoint, such as http://localhost:8000/v1, in place of MODEL."
+    )
+    endpoint_model: str | None = option("Name of the model that the endpoint has.", "--model")
+    api_key_env: str | None = option(
+        "Environment variable that holds the key of the endpoint. Default: OPENAI_API_KEY, if it is set."
+    )
+    dimensions: int | None = option("Length of the vectors to ask the endpoint for.")
+    body: str | None = option("Further fields of every request to the endpoint, as JSON.")
+    query_body: str | None = option("The same for queries, in place of --body.")
+    concurrency: int | None = option("Number of requests to the endpoint at a time. Default: 4.")
+
+
 class RunningOptions:
     """Where a run goes."""
 
     out: Path | None = option("Folder of the run. Default: one in fairspan-runs that belongs to this command.")
     store: Path | None = option("File that keeps the vectors. Default: in your cache folder.")
     batch_tokens: BatchTokens = None
-    fresh: bool = option("Measure again even if the run is complete.", "--fresh", default=False)
+    fresh: bool = option(
+        "Measure again even if the run is complete; vectors in the store are used.", "--fresh", default=False
+    )
 
 
 def shared(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -140,6 +163,26 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
         is_list = name in _LISTS and isinstance(value, str) and (name, value) != ("mixed", "all")
         given[name] = _LISTS[name](name, value) if is_list else value
     return given
+
+
+def take_endpoint(given: dict[str, Any]) -> Endpoint | None:
+    """The endpoint that was typed, its options taken out of what was given; None if there is none."""
+    own = {name: given.pop(name) for name in get_type_hints(EndpointOptions) if name in given}
+    if not own:
+        return None
+    if "endpoint" not in own:
+        name = next(iter(own)).replace("endpoint_", "")
+        raise DesignError(f"[[{name}]] is for a model behind an [[endpoint=]]: name its address, or omit [[{name}]].")
+    if "endpoint_model" not in own:
+        raise DesignError("an [[endpoint=]] needs the name of a model: give it with [[model=]].")
+    from fairspan.encoding.endpoint import Endpoint
+
+    for name in ("body", "query_body"):
+        try:
+            own |= {name: json.loads(own[name])} if name in own else {}
+        except ValueError:
+            raise DesignError(f"[[{name}]] takes a JSON object, got {own[name]!r}.") from None
+    return Endpoint(own.pop("endpoint"), own.pop("endpoint_model"), **own)
 
 
 def pick(given: dict[str, Any], group: type) -> dict[str, Any]:

@@ -30,7 +30,9 @@ from fairspan.report.result import Result
 from fairspan.report.text import duration
 
 if TYPE_CHECKING:
+    from fairspan.encoding.endpoint import Endpoint
     from fairspan.runs.log import RunLog
+    from fairspan.runs.sending import Sending
 
 LINE_SECONDS = 30
 """Between two lines of progress where there is no terminal."""
@@ -57,8 +59,14 @@ def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
     typer.echo(f"picture: {picture}", err=as_json)
 
 
-def print_forecast(heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str], sentence: str) -> None:
-    """What a run would do: a table, the notes, and how long it takes."""
+def print_forecast(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    notes: Sequence[str],
+    sentence: str,
+    sending: Sending | None = None,
+) -> None:
+    """What a run would do: a table, the notes, and how long it takes or what is sent to an endpoint."""
     console, table = Console(), Table()
     for name in heads:
         table.add_column(name, justify="left" if name in ("treatment", "languages", "stage") else "right")
@@ -67,7 +75,9 @@ def print_forecast(heads: Sequence[str], rows: Iterable[Sequence[str]], notes: S
     console.print(table)
     for note in notes:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
-    console.print(f"{sentence} on this machine", soft_wrap=True)
+    console.print(sentence if sending else f"{sentence} on this machine", soft_wrap=True)
+    if sending:
+        console.print(sending.words, soft_wrap=True)
 
 
 def say_unfinished(logs: Sequence[RunLog]) -> None:
@@ -152,9 +162,10 @@ class TerminalProgress:
         self._over.set()
 
 
-def say_loading(progress: TerminalProgress, model: str | None) -> None:
+def say_loading(progress: TerminalProgress, model: Endpoint | str | None) -> None:
     """Say what is loaded before the import of what loads it, which takes many seconds."""
-    progress.stage(f"loading {model or DEFAULT_MODEL}")
+    remote = model is not None and not isinstance(model, str)
+    progress.stage("preparing the requests" if remote else f"loading {model or DEFAULT_MODEL}")
     import transformers
 
     # transformers' own bar for reading a local file says nothing that "loading" does not.

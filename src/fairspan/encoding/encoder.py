@@ -1,4 +1,4 @@
-"""`Encoder`: texts → vectors, by a SentenceTransformer or by any object with `encode(list[str])`."""
+"""`Encoder`: texts → vectors, by a SentenceTransformer or any object with `encode(list[str])`, whole or in chunks."""
 
 import hashlib
 import json
@@ -14,6 +14,9 @@ from sentence_transformers.util import batch_to_device
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
+from fairspan.design.lengths import TokenCounter
+from fairspan.encoding.chunks import chunk_documents, mean_vector
+from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.text import Text as Text
 from fairspan.encoding.tokens import ModelTokens, tokens_of_spans, window_of
 from fairspan.encoding.window import cutting
@@ -53,7 +56,7 @@ class ModelEncoder:
         self.model = cutting(calibrate(model, calibration) if calibration.acts_on(side) else model, self.window)
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "none" leaves it so.
-        acting = [_identity_of(module) for module in calibrated_transformers(self.model)]
+        acting = [_calibration_identity(module) for module in calibrated_transformers(self.model)]
         # Only what differs from a document in plain baskets is named, so that vectors stored before are found.
         others = [] if (side, by_segments) == ("document", False) else [side, by_segments]
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, *others], sort_keys=True)
@@ -105,15 +108,28 @@ class ModelEncoder:
 
 
 class ObjectEncoder:
-    """Any object with `encode(list[str])`. Nothing is known of its inside, so it has no spans and no lasting keys."""
+    """Any object with `encode(list[str])`, which is given texts with `prompt` before them.
+
+    Nothing is known of its inside, so it has no spans. Its keys last if it has an `identity`: text that names all
+    that decides its vectors.
+
+    Attributes:
+        most: texts in a batch; None for any number.
+        at_once: batches that may be under way at a time.
+    """
 
     window: int | None = None
 
-    def __init__(self, model: Encodes) -> None:
-        self.model = model
+    def __init__(self, model: Encodes, prompt: str = "", side: Side = "document") -> None:
+        self.model, self._prompt = model, prompt
+        self.most: int | None = None
+        self.at_once = 1
+        if isinstance(model, Endpoint):
+            self.model, self.most, self.at_once = model.on(side), model.batch, model.concurrency
+        self._identity = identity_of(self.model) or ""
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
-        found = self.model.encode([text.text for text in batch])
+        found = self.model.encode([self._prompt + text.text for text in batch])
         if isinstance(found, torch.Tensor):
             found = found.detach().float().cpu().numpy()
         vectors = np.asarray(found, dtype=np.float32)
@@ -131,10 +147,68 @@ class ObjectEncoder:
         )
 
     def key(self, text: Text) -> bytes:
-        return _hash(text.text)
+        return _hash(self._identity, self._prompt + text.text)
 
     def span_key(self, text: Text) -> bytes:
-        return _hash(text.text, json.dumps(text.spans))
+        return _hash(self._identity, self._prompt + text.text, json.dumps(text.spans))
+
+
+class ChunkEncoder:
+    """The mean of the vectors of a text's chunks, each of which another encoder embeds alone.
+
+    Chunks are runs of whole sentences of at most `size` in the unit of the counter. A text of one chunk is its own
+    mean. With `normalise` chunks and their mean have length 1.
+    """
+
+    window: int | None = None
+
+    def __init__(
+        self, alone: "ModelEncoder | ObjectEncoder", counter: TokenCounter, size: int, *, normalise: bool = True
+    ) -> None:
+        self.alone, self.model, self._normalise = alone, alone.model, normalise
+        self._counter, self._size = counter, size
+        self._known: dict[Text, tuple[Text, ...]] = {}
+
+    def chunks(self, texts: Sequence[Text]) -> list[tuple[Text, ...]]:
+        """The chunks of every text."""
+        unknown = [text for text in dict.fromkeys(texts) if text not in self._known]
+        cut = chunk_documents(unknown, self._counter, self._size)
+        pieces = [
+            [text.text[slice(*span)] for span in spans] or [text.text]
+            for text, spans in zip(unknown, cut, strict=True)
+        ]
+        lengths = iter(self._counter.count_whole([piece for own in pieces for piece in own]))
+        for text, own in zip(unknown, pieces, strict=True):
+            self._known[text] = tuple(Text(piece, next(lengths)) for piece in own)
+        return [self._known[text] for text in texts]
+
+    def mean(self, vectors: Sequence[np.ndarray]) -> np.ndarray:
+        """The vector of a text, given those of its chunks."""
+        found: np.ndarray = mean_vector(np.stack(vectors), normalise=self._normalise)[0]
+        return found
+
+    def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        """One vector per text."""
+        chunks = self.chunks(batch)
+        found = iter(self.alone.vectors([chunk for own in chunks for chunk in own]))
+        return [self.mean([next(found) for _ in own]) for own in chunks]
+
+    def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
+        raise UnsupportedModel("the mean of chunks has no token embeddings: omit it, or omit retention.")
+
+    def key(self, text: Text) -> bytes:
+        """Where the vector of a text is stored: it depends on the chunks and on nothing else."""
+        (own,) = self.chunks([text])
+        return _hash("mean of chunks", str(self._normalise), *(self.alone.key(chunk).hex() for chunk in own))
+
+    def span_key(self, text: Text) -> bytes:
+        raise UnsupportedModel("the mean of chunks has no token embeddings: omit it, or omit retention.")
+
+
+def identity_of(model: Encodes) -> str | None:
+    """What an object says that decides its vectors; None if it does not, and its vectors are not kept."""
+    found = getattr(model, "identity", None)
+    return found if isinstance(found, str) and found else None
 
 
 def refuse_other_spaces(model: SentenceTransformer) -> None:
@@ -152,7 +226,7 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
         )
 
 
-def _identity_of(module: CalibratedTransformer) -> dict[str, Any]:
+def _calibration_identity(module: CalibratedTransformer) -> dict[str, Any]:
     """What decides a calibrated module's numbers, besides its weights."""
     # Equal shares beside others were computed in another way before; all other vectors stored then are found.
     renewed = {"equal": "1/m"} if module.calibration.reserves_equal(module.site.pooling) else {}
@@ -198,5 +272,5 @@ def _hash(*parts: str) -> bytes:
     return digest.digest()
 
 
-Encoder = ModelEncoder | ObjectEncoder
+Encoder = ModelEncoder | ObjectEncoder | ChunkEncoder
 """Embeds batches of texts, and knows under which keys the results are stored."""

@@ -8,7 +8,8 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.encoder import ChunkEncoder, Encoder, ObjectEncoder, Text
+from fairspan.encoding.parallel import in_parallel
 from fairspan.encoding.store import Store
 from fairspan.errors import EncodingError, FairspanError
 
@@ -16,6 +17,8 @@ from fairspan.errors import EncodingError, FairspanError
 _TAIL = 30
 # Two passes over the same tokens differ by rounding only, here with room for half precision.
 _SAME = 1e-6
+# Texts whose chunks are read from the store at once.
+_AT_ONCE = 1000
 
 Computed = TypeVar("Computed")
 Progress = Callable[[int], None]
@@ -32,8 +35,10 @@ class Tally:
     halved: int = 0
 
 
-def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[list[int]]:
     """Numbers of texts in batches, longest first, of at most `budget` tokens with padding; one text at least.
+
+    A batch has at most `most` texts.
 
     Which texts share a batch depends on the lengths alone, and every batch is stored as a whole: an interrupted run
     forms the missing batches again and computes the same vectors to the last bit. Where other runs stored a part of a
@@ -46,6 +51,7 @@ def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
         if room == 0:
             made.append([])
             room = max(1, budget // max(1, lengths[number]))
+            room = room if most is None else min(room, most)
         made[-1].append(number)
         room -= 1
     return made
@@ -54,17 +60,58 @@ def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
 def fill(
     encoder: Encoder, texts: Sequence[Text], store: Store, *, budget: int, tally: Tally, progress: Progress
 ) -> None:
-    """Embed every text that the store has no vector for. Each batch is stored before the next one begins."""
+    """Embed every text that the store has no vector for. Each batch is stored as soon as it is there."""
+    if isinstance(encoder, ChunkEncoder):
+        _fill_means(encoder, texts, store, budget=budget, tally=tally, progress=progress)
+        return
     different = list({(text.text, text.spans, text.borders): text for text in texts}.values())
     progress(sum(text.length for text in texts) - sum(text.length for text in different))
     absent = store.missing([key for text in different for key in _keys(encoder, text)])
-    for batch in batches([text.length for text in different], budget):
+    most, at_once = (encoder.most, encoder.at_once) if isinstance(encoder, ObjectEncoder) else (None, 1)
+    waiting = []
+    for batch in batches([text.length for text in different], budget, most):
         members = [different[number] for number in batch]
         wanted = [text for text in members if any(key in absent for key in _keys(encoder, text))]
         tally.found += len(members) - len(wanted)
         progress(sum(t.length for t in members) - sum(t.length for t in wanted))
-        if wanted:
+        if wanted and at_once > 1:
+            waiting.append(wanted)
+        elif wanted:
             _embed(encoder, wanted, store, tally, progress)
+    for part, results in in_parallel(lambda part: embed(encoder, part, tally), waiting, at_once):
+        _keep(part, results, store, tally, progress)
+
+
+def _fill_means(
+    encoder: ChunkEncoder, texts: Sequence[Text], store: Store, *, budget: int, tally: Tally, progress: Progress
+) -> None:
+    """Embed the chunks of every text, and store their means beside them."""
+    chunks = dict(zip(texts, encoder.chunks(texts), strict=True))
+    absent = store.missing([encoder.key(text) for text in chunks])
+    wanted = [text for text in chunks if encoder.key(text) in absent]
+    tally.found += len(chunks) - len(wanted)
+    tokens = sum(text.length for text in wanted)
+    progress(sum(text.length for text in texts) - tokens)
+    pieces = [chunk for text in wanted for chunk in chunks[text]]
+    scaled = _in_proportion(progress, tokens, sum(piece.length for piece in pieces))
+    fill(encoder.alone, pieces, store, budget=budget, tally=tally, progress=scaled)
+    for start in range(0, len(wanted), _AT_ONCE):
+        part = wanted[start : start + _AT_ONCE]
+        found = store.get(encoder.alone.key(chunk) for text in part for chunk in chunks[text])
+        vectors = {text: [found[encoder.alone.key(chunk)] for chunk in chunks[text]] for text in part}
+        store.put({encoder.key(text): encoder.mean(own) for text, own in vectors.items()})
+
+
+def _in_proportion(progress: Progress, tokens: int, of: int) -> Progress:
+    """Reports `tokens` in the time in which it is told of so many others."""
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        before, done = done, done + more
+        progress(tokens * done // max(1, of) - tokens * before // max(1, of))
+
+    return advance
 
 
 def embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> list[dict[bytes, np.ndarray]]:
@@ -82,6 +129,10 @@ def embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> list[dict[by
             f"one text of {batch[0].length} tokens does not fit into memory ({error}): use shorter documents or a "
             f"smaller model. {_kept(tally)}"
         ) from None
+    except EncodingError as error:
+        # Most often a server that stopped answering, while other requests may still be answered.
+        kept = " What was answered is in the store: the same command continues from there." if tally.computed else ""
+        raise EncodingError(error.message + kept) from None
     except FairspanError:
         raise
     except Exception as error:
@@ -92,9 +143,9 @@ def embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> list[dict[by
         ) from error
 
 
-def refuse_unread_end(encoder: Encoder, longest: Text, tally: Tally) -> None:
+def refuse_unread_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | None = None) -> None:
     """Raise if the vector of a text stays the same when its last words are gone."""
-    if not reads_to_end(encoder, longest, tally):
+    if not reads_to_end(encoder, longest, tally, store):
         raise EncodingError(
             f"the model does not read its longest document ({len(longest.text)} characters) to the end: the vector "
             "stays the same without the last words. Raise the limit of the model or its tokenizer, or use shorter "
@@ -102,10 +153,13 @@ def refuse_unread_end(encoder: Encoder, longest: Text, tally: Tally) -> None:
         )
 
 
-def reads_to_end(encoder: Encoder, longest: Text, tally: Tally) -> bool:
+def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | None = None) -> bool:
     """Whether the vector of a text changes when its last words are gone.
 
     Tokenizers, services and wrappers may cut texts without saying so, and this is the only sign of it.
+
+    Args:
+        store: where vectors are looked for and kept, for a model that should not be asked twice.
 
     Raises:
         EncodingError: if the vectors are no numbers, all zero, or the same for any text.
@@ -113,8 +167,12 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally) -> bool:
 
     def vector_of(words: str) -> np.ndarray:
         text = Text(words, longest.length)
-        (found,) = embed(encoder, [text], tally)
-        _refuse_unusable([text], [found], tally)
+        found = {} if store is None else store.get([encoder.key(text)])
+        if not found:
+            (found,) = embed(encoder, [text], tally)
+            _refuse_unusable([text], [found], tally)
+            if store is not None:
+                store.put(found)
         return np.asarray(found[encoder.key(text)], dtype=np.float64)
 
     without = longest.text[:-_TAIL].rstrip()
@@ -147,11 +205,18 @@ def _embed(encoder: Encoder, batch: Sequence[Text], store: Store, tally: Tally, 
             middle = (len(part) + 1) // 2
             waiting[:0] = part[:middle], part[middle:]
             continue
-        store.put({key: vector for result in results if _usable(result) for key, vector in result.items()})
-        _refuse_unusable(part, results, tally)
-        tally.computed += len(part)
-        tally.computed_tokens += sum(text.length for text in part)
-        progress(sum(text.length for text in part))
+        _keep(part, results, store, tally, progress)
+
+
+def _keep(
+    part: Sequence[Text], results: Sequence[dict[bytes, np.ndarray]], store: Store, tally: Tally, progress: Progress
+) -> None:
+    """Store what is usable of a batch, and raise if something is not."""
+    store.put({key: vector for result in results if _usable(result) for key, vector in result.items()})
+    _refuse_unusable(part, results, tally)
+    tally.computed += len(part)
+    tally.computed_tokens += sum(text.length for text in part)
+    progress(sum(text.length for text in part))
 
 
 class OutOfMemory(Exception):  # noqa: N818 - whoever forms batches halves the batch

@@ -14,9 +14,11 @@ class Text:
         spans: characters of the parts whose contextual vectors are wanted as well (late chunking).
         borders: the characters at which its segments begin, where they are known; an encoder with segment baskets
             makes each of them a basket.
+        language: by whose rules it is cut into sentences, where that is asked for; those of English if it is empty.
     """
 
     text: str
     length: int
     spans: tuple[Span, ...] = ()
     borders: tuple[int, ...] = ()
+    language: str = ""

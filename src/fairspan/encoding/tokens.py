@@ -90,15 +90,19 @@ class ModelTokens:
 
 
 class Characters:
-    """Counts characters, for a model that shows no tokenizer."""
+    """Counts characters, for a model that shows no tokenizer, where `prompt` is put before every text."""
 
     unit = "characters"
     window: int | None = None
 
+    def __init__(self, prompt: str = "") -> None:
+        self.prompt = prompt
+
     def count(self, texts: Sequence[str]) -> list[int]:
         return [len(text) for text in texts]
 
-    count_whole = count
+    def count_whole(self, texts: Sequence[str]) -> list[int]:
+        return [len(self.prompt) + len(text) for text in texts]
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         return [text[:length].rstrip() for text in texts]
@@ -108,7 +112,7 @@ def counter_of(
     model: SentenceTransformer, prompt: str = "", *, side: Side = "document", window: int | None = None
 ) -> ModelTokens | Characters:
     """What counts for a model: its own tokens, or characters where it has no tokenizer that shows them."""
-    return ModelTokens(model, prompt, side=side, window=window) if _shows_tokens(model) else Characters()
+    return ModelTokens(model, prompt, side=side, window=window) if _shows_tokens(model) else Characters(prompt)
 
 
 def window_of(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairspan.design.lengths import TokenCounter
+from fairspan.encoding.chunks import chunk_documents, mean_vector, unit, windows
 from fairspan.encoding.text import Text
-from fairspan.retrieval.chunks import chunk_documents, windows
 from fairspan.retrieval.task import Passage, Span
 
 INDEXES = {
@@ -51,7 +51,10 @@ def plan_index(
     Where a document is longer than the model reads, its whole vector is that of its beginning; chunks cover all.
     """
     if kind == "whole":
-        whole = {one.id: (Text(one.text, lengths[one.id], borders=_borders(one)),) for one in documents}
+        whole = {
+            one.id: (Text(one.text, lengths[one.id], borders=_borders(one), language=one.language),)
+            for one in documents
+        }
         return IndexPlan(kind, whole)
     chunked = chunk_documents(documents, counter, chunk_tokens)
     if kind.startswith("chunk"):
@@ -79,11 +82,10 @@ def plan_index(
 def assemble(kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *, normalise: bool) -> Vectors:
     """An index from the stored vectors of each document's texts, in which vectors of spans share one row."""
     own = [np.concatenate([vector.reshape(-1, dimension) for vector in vectors]) for vectors in found]
-    if normalise:
-        own = [_unit(vectors) for vectors in own]
     if kind.endswith("mean"):
-        own = [vectors.mean(axis=0, keepdims=True, dtype=np.float64).astype(np.float32) for vectors in own]
-        own = [_unit(vectors) for vectors in own] if normalise else own
+        own = [mean_vector(vectors, normalise=normalise) for vectors in own]
+    elif normalise:
+        own = [unit(vectors) for vectors in own]
     counts = [len(vectors) for vectors in own]
     owners = None if max(counts) == 1 else np.repeat(np.arange(len(own)), counts)
     return Vectors(np.concatenate(own), owners)
@@ -91,9 +93,3 @@ def assemble(kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *
 
 def _borders(document: Passage) -> tuple[int, ...]:
     return tuple(start for start, _ in document.spans)
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    unit: np.ndarray = (vectors / np.maximum(lengths, 1e-30)).astype(np.float32)
-    return unit

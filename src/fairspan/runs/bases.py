@@ -1,7 +1,7 @@
 """`Treated`: a model under one treatment, with the encoders of documents, of segments alone and of queries."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,16 +9,20 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
+from fairspan.encoding.encoder import ChunkEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
+from fairspan.encoding.tokens import Characters, counter_of
 from fairspan.model.last_two import last_two
 from fairspan.model.whitening import fit_whitening, whiten
 from fairspan.runs.fit_part import FitPart
 
 Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
 """[texts, dimension], the vectors of texts to fit on."""
+
+CHUNK_CHARACTERS = 4 * CHUNK_TOKENS
+"""A chunk's length for a model without a tokenizer: English has about four characters per token."""
 
 
 def embed_through(store: Store, *, budget: int, tally: Tally, progress: Callable[[int], None]) -> Embed:
@@ -41,12 +45,14 @@ class Treated:
         model: what is calibrated: the plain model, or the baseline made of it.
         fingerprint: what the keys of its vectors begin with.
         prompts: by side.
+        normalise: whether chunks and their mean are set to length 1, as a model that compares by cosine wants it.
     """
 
     model: SentenceTransformer | Encodes
     fingerprint: str
     treatment: Treatment
     prompts: Mapping[str, str]
+    normalise: bool = True
 
     @cached_property
     def documents(self) -> Encoder:
@@ -62,20 +68,34 @@ class Treated:
         return self._encoder(self.treatment.for_queries, side="query")
 
     def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
+        whole = self._whole(calibration, side)
+        if side == "query" or not self.treatment.chunks:
+            return whole
+        prompt = self.prompts[side]
+        if isinstance(self.model, SentenceTransformer):
+            counter, size = counter_of(self.model, prompt), self.treatment.chunk_size()
+        else:
+            counter, size = Characters(prompt), self.treatment.chunk_size(CHUNK_CHARACTERS)
+        return ChunkEncoder(whole, counter, size, normalise=self.normalise)
+
+    def _whole(self, calibration: Calibration, side: Side) -> ModelEncoder | ObjectEncoder:
         if not isinstance(self.model, SentenceTransformer):
-            return ObjectEncoder(self.model)
+            return ObjectEncoder(self.model, self.prompts[side], side)
         by_segments = side == "document" and self.treatment.by_segments and calibration.acts
         known = {"prompt": self.prompts[side], "fingerprint": self.fingerprint}
         return ModelEncoder(self.model, calibration, **known, side=side, by_segments=by_segments)
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
-    """The plain model, or the treatment's baseline; a whitening is fitted on `fit`, embedded as documents are."""
+    """The plain model, or the treatment's baseline; a whitening is fitted on `fit`, embedded as documents are.
+
+    Chunks are embedded by the plain model, so that their vectors are those of an index of chunks.
+    """
     treatment, fingerprint = plain.treatment, f"{plain.fingerprint} {plain.treatment.baseline}"
     if treatment.whitens:
         whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.dimensions)
         made = whiten(plain.model, whitening)
-        return Treated(made, f"{fingerprint} {whitening.fingerprint}", treatment, plain.prompts)
+        return replace(plain, model=made, fingerprint=f"{fingerprint} {whitening.fingerprint}")
     if treatment.baseline == "last2avg":
-        return Treated(last_two(plain.model), fingerprint, treatment, plain.prompts)
+        return replace(plain, model=last_two(plain.model), fingerprint=fingerprint)
     return plain

@@ -12,9 +12,9 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.design.lengths import TokenCounter
+from fairspan.encoding.chunks import chunk_documents, room_of
 from fairspan.encoding.encoder import Text
 from fairspan.errors import CorpusError
-from fairspan.retrieval.chunks import chunk_documents
 from fairspan.retrieval.task import Passage
 
 # The longest text to fit on. Longer segments are cut into several at the ends of sentences.
@@ -118,8 +118,8 @@ def _cut(segments: Sequence[Segment], counter: TokenCounter) -> list[str]:
     """Each different text once, in an order that does not depend on how the corpus is stored."""
     ordered = sorted(segments, key=lambda segment: (segment.id, segment.language))
     passages = [Passage(segment.id, segment.text, segment.language) for segment in ordered]
-    room = _TOKENS if counter.window is None else counter.window - counter.count_whole([""])[0]
-    chunks = chunk_documents(passages, counter, min(_TOKENS, room))
+    room = room_of(counter)
+    chunks = chunk_documents(passages, counter, _TOKENS if room is None else min(_TOKENS, room))
     cut = (passage.text[slice(*span)] for passage, spans in zip(passages, chunks, strict=True) for span in spans)
     return list(dict.fromkeys(cut))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fairspan import __version__
+from fairspan.encoding.endpoint import Endpoint
 from fairspan.errors import FairspanError
 from fairspan.model.source import DEFAULT_MODEL, PACKAGE
 from fairspan.report.view import View
@@ -37,20 +38,22 @@ class Spec(Protocol):
 def request_of(verb: str, spec: Spec, model: Any, **loading: Any) -> str | None:
     """A hash of what decides a result; None if that cannot be known without reading it.
 
-    Of files it takes names, sizes and times, of a model on the hub the files of its snapshot. What it does not know
-    are objects, code that comes with a model, and datasets on the hub.
+    Of files it takes names, sizes and times, of a model on the hub the files of its snapshot, of an object its
+    `identity`. What it does not know are objects without one, code that comes with a model, and datasets on the hub.
 
     Args:
         loading: `name`, `window`, `device`, `dtype` and `trust_remote_code`.
     """
-    if not isinstance(model, str | None) or loading.get("trust_remote_code"):
+    identity = getattr(model, "identity", None)
+    if not (isinstance(model, str | None) or isinstance(identity, str)) or loading.get("trust_remote_code"):
         return None
     asked = spec.to_dict()
     # A tuning has a table for each of its tasks.
     tables = [asked, *asked.get("tasks", ()), *asked.get("guards", ())]
     sources = [value for table in tables for name in _READ if isinstance(value := table.get(name), str)]
     try:
-        states = [_model_state(model or DEFAULT_MODEL), *(_source_state(source) for source in sources)]
+        known = identity or _model_state(model or DEFAULT_MODEL)
+        states = [known, *(_source_state(source) for source in sources)]
     except OSError:
         return None
     if None in states:
@@ -58,19 +61,22 @@ def request_of(verb: str, spec: Spec, model: Any, **loading: Any) -> str | None:
     given = {name: value for name, value in loading.items() if value}
     # Which device and dtype a model gets by default depends on the machine.
     machine = [platform.node(), platform.machine(), os.environ.get("CUDA_VISIBLE_DEVICES")]
-    known = [__version__, library_versions(), machine, verb, model or DEFAULT_MODEL, given, asked, states]
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+    decisive = [__version__, library_versions(), machine, verb, named(model), given, asked, states]
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def answer(
-    request: str | None, model: str | None, out: Path | str | None, show: Callable[[RunLog], View]
-) -> RunLog | None:
+def named(model: Any) -> str:
+    """What logs call a model that was not given a name."""
+    if isinstance(model, str | None):
+        return model or DEFAULT_MODEL
+    return model.model if isinstance(model, Endpoint) else type(model).__name__
+
+
+def answer(request: str | None, model: Any, out: Path | str | None, show: Callable[[RunLog], View]) -> RunLog | None:
     """The complete log that was written for this very request, if it is there."""
     if request is None:
         return None
-    for folder in (
-        [Path(out)] if out is not None else sorted(DEFAULT_RUNS.glob(f"{slug(model or DEFAULT_MODEL)}-????????"))
-    ):
+    for folder in [Path(out)] if out is not None else sorted(DEFAULT_RUNS.glob(f"{slug(named(model))}-????????")):
         # What cannot be read is for the run itself to report.
         with suppress(FairspanError):
             header = read_header(folder)

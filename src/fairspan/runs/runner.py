@@ -3,9 +3,9 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import Encoder, Text
-from fairspan.encoding.fill import Tally, fill, refuse_unread_end
+from fairspan.encoding.encoder import ChunkEncoder, Encoder, Text
+from fairspan.encoding.endpoint import Endpoint
+from fairspan.encoding.fill import Tally, fill, reads_to_end, refuse_unread_end
 from fairspan.encoding.store import Store, default_store
 from fairspan.errors import DesignError, LogError
 from fairspan.report.view import View
@@ -24,6 +25,7 @@ from fairspan.runs.folder import header_file, locked
 from fairspan.runs.log import LogWriter, RunLog, read_header, read_log, rewrite_header
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.request import DEFAULT_RUNS, Spec, answer, slug
+from fairspan.runs.sending import Pair, plan_sending
 from fairspan.runs.subject import Subject
 
 
@@ -110,12 +112,34 @@ class Run:
         found = self.store.get(keys)
         return [found[key] for key in keys]
 
-    def prove_whole(self, encoder: Encoder, texts: Sequence[Text]) -> None:
-        """Raise if the model does not read the longest of the texts that fit its window to the end."""
+    def announce(self, pairs: Iterable[Pair]) -> None:
+        """Say what is going to be sent to an endpoint, if the model is one."""
+        if isinstance(self.subject.model, Endpoint):
+            found = plan_sending(self.subject.model, pairs, self.store, budget=self.budget, tally=self.tally)
+            self.header["sending"] = asdict(found)
+            self.progress.stage(found.words)
+
+    def prove_whole(self, encoder: Encoder, texts: Sequence[Text], *, may_cut: bool = False) -> None:
+        """Raise if the model does not read the longest of the texts that fit its window to the end.
+
+        Of an endpoint that `may_cut` texts it is noted instead. What it answers is kept.
+        """
+        if isinstance(encoder, ChunkEncoder):
+            texts, encoder = [chunk for own in encoder.chunks(texts) for chunk in own], encoder.alone
         fitting = (text for text in texts if encoder.window is None or text.length <= encoder.window)
         longest = max(fitting, key=lambda text: text.length, default=None)
-        if longest is not None and self.store.missing([encoder.key(longest)]):
-            refuse_unread_end(encoder, longest, self.tally)
+        if longest is None:
+            return
+        if not isinstance(self.subject.model, Endpoint):
+            if self.store.missing([encoder.key(longest)]):
+                refuse_unread_end(encoder, longest, self.tally)
+        elif not may_cut:
+            refuse_unread_end(encoder, longest, self.tally, self.store)
+        elif not reads_to_end(encoder, longest, self.tally, self.store):
+            self.note(
+                f"the endpoint does not read the longest document ({len(longest.text):,} characters) to the end: the "
+                "vectors of such documents are those of their beginning"
+            )
 
 
 def run_study(
@@ -153,6 +177,7 @@ def _measured(
         with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
             run = Run(prepared, writer, store, budget, tally, progress)
             measure(run)
+            _note_answers(run, fresh=options.fresh)
     except BaseException as error:
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         # Where the disk is full the header cannot be written either; the first error is the one to report.
@@ -166,6 +191,18 @@ def _measured(
         writer.header["notes"].append(note)
     writer.finish("partial" if run.partial else "complete", timings=_timings(tally, started))
     return RunLog(folder, writer.header, writer.rows, show)
+
+
+def _note_answers(run: Run, *, fresh: bool) -> None:
+    """What became known of an endpoint while it was measured."""
+    if not isinstance(run.subject.model, Endpoint):
+        return
+    run.header["model"] = run.subject.description
+    names = run.subject.model.received.models
+    if len(names) > 1:
+        run.note(f"the answers of the endpoint name several models: {', '.join(names)}")
+    if fresh and not run.tally.computed:
+        run.note("all vectors came from the store: name another store to ask the endpoint again")
 
 
 def _header(prepared: Prepared, name: str) -> Mapping[str, Any]:

@@ -29,6 +29,7 @@ class Searching:
         metrics: what every query is scored with.
         chunk_tokens: length of the longest chunk, in indexes of chunks.
         with_ranks: whether there are rows for the rank of every document that answers a query.
+        may_cut: whether a model that reads only the beginning of long documents is measured as it is.
     """
 
     subject: Subject
@@ -36,6 +37,7 @@ class Searching:
     metrics: tuple[str, ...]
     chunk_tokens: int
     with_ranks: bool = True
+    may_cut: bool = False
 
     @cached_property
     def clusters(self) -> dict[str, int]:
@@ -71,7 +73,7 @@ class Searching:
 
     def index_and_search(self, run: Run, treated: Treated, plan: IndexPlan) -> tuple[pl.DataFrame, dict[str, Any]]:
         """Embed what an index holds, search it, and say what it costs."""
-        run.prove_whole(treated.documents, plan.flat)
+        run.prove_whole(treated.documents, plan.flat, may_cut=self.may_cut)
         computed, started = run.tally.computed_tokens, time.monotonic()
         run.fill(treated.documents, plan.flat)
         computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
@@ -122,8 +124,13 @@ def measure_tasks(
     default such documents are left out there, and cut elsewhere.
     """
     documents, queries = subject.counters["document"], subject.counters["query"]
-    how = too_long or ("leave-out" if tasks[0].evidence else "cut")
+    how = too_long or usual_way(tasks[0])
     return tuple(measure_task(task, documents, queries, too_long=how) for task in tasks)
+
+
+def usual_way(task: RetrievalTask) -> str:
+    """What becomes of documents that the model does not read whole, unless somebody says."""
+    return "leave-out" if task.evidence else "cut"
 
 
 def refuse_similarity(subject: Subject, indexes: Sequence[str] = ("whole",)) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -11,9 +12,11 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.calibration.treatment import Treatment
+from fairspan.calibration.treatment import CLOSED_TREATMENTS, DEFAULT_TREATMENTS, Treatment
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.encoder import Encodes
+from fairspan.encoding.chunks import room_of
+from fairspan.encoding.encoder import Encodes, identity_of
+from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.fingerprint import fingerprint
@@ -25,6 +28,7 @@ from fairspan.model.whitening import refuse_truncated
 from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.progress import Progress, Silent
+from fairspan.runs.request import named
 
 Texts = Literal["documents", "segments", "queries"]
 _SIDES: dict[Side, Texts] = {"document": "documents", "query": "queries"}
@@ -61,18 +65,23 @@ class Subject:
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """Of the weights; None for an object of which nothing is known, whose vectors are not kept."""
-        return fingerprint(self.model) if self.is_open else None
+        """Of the weights, or of an object's `identity`; None for one that has none, whose vectors are not kept."""
+        if self.is_open:
+            return fingerprint(self.model)
+        identity = identity_of(self.model)
+        return None if identity is None else hashlib.sha256(identity.encode()).hexdigest()
 
     @cached_property
     def counters(self) -> Mapping[str, TokenCounter]:
         """What counts the tokens of each side, prompt included."""
         if not self.is_open:
-            return dict.fromkeys(self.prompts, Characters())
+            return {side: Characters(prompt) for side, prompt in self.prompts.items()}
         found: dict[str, TokenCounter] = {}
         for side, texts in _SIDES.items():
-            windows = [one for one in (self.window(treatment, texts) for treatment in self.treatments) if one]
-            window = (min if self.whole else max)(windows, default=None)
+            windows = [self.window(treatment, texts) for treatment in self.treatments]
+            # What is read chunk by chunk has no limit of its own.
+            limits = [one or self.asked for one in windows]
+            window = (min if self.whole else max)((one for one in limits if one), default=None)
             found[side] = counter_of(self.model, self.prompts[side], side=side, window=window)
         return found
 
@@ -113,6 +122,8 @@ class Subject:
     def description(self) -> dict[str, Any]:
         """What a log says of it."""
         known = {"name": self.name, "fingerprint": self.fingerprint}
+        if isinstance(self.model, Endpoint):
+            return {**known, "prompts": dict(self.prompts), **self.model.description}
         if not isinstance(self.model, SentenceTransformer):
             return known
         parameters = list(self.model.parameters())
@@ -128,24 +139,22 @@ class Subject:
         }
 
     def budget(self, batch_tokens: int | None) -> int:
-        """Tokens in a batch, padding included."""
+        """Tokens in a batch, padding included; for an endpoint characters, as many as one request has at most."""
+        remote = isinstance(self.model, Endpoint)
         if batch_tokens is None:
-            return 65536 if getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda" else 4096
+            on_gpu = getattr(getattr(self.model, "device", None), "type", "cpu") == "cuda"
+            return BATCH_CHARACTERS if remote else 65536 if on_gpu else 4096
         require_whole("batch_tokens", batch_tokens)
-        return batch_tokens
+        return min(batch_tokens, BATCH_CHARACTERS) if remote else batch_tokens
 
     def with_prompts(self, document: str | None, query: str | None = None) -> Subject:
         """The same with these prompts; None keeps the model's own."""
         given = {side: text for side, text in (("document", document), ("query", query)) if text is not None}
-        if not self.is_open and any(given.values()):
-            raise UnsupportedModel(
-                f"{type(self.model).__name__} takes texts without a prompt: put the prompt before them yourself."
-            )
         return replace(self, prompts={**self.prompts, **given}) if given else self
 
     def window(self, treatment: Treatment, texts: Texts = "documents") -> int | None:
         """How many tokens of a text are read under a treatment; None if nothing is known of a limit."""
-        if not self.is_open:
+        if not self.is_open or (treatment.chunks and texts != "queries"):
             return None
         calibration: Calibration = getattr(treatment, f"for_{texts}")
         return window_of(self.model, calibration, "query" if texts == "queries" else "document")
@@ -188,17 +197,34 @@ class Subject:
                     last_two(self.model)
                 if treatment.whitens:
                     refuse_truncated(self.model)
-                if treatment.whitens and treatment in on_tokens:
+                if (treatment.whitens or treatment.chunks) and treatment in on_tokens:
                     raise UnsupportedModel(
                         f"vectors of {treatment.name} are not comparable with token vectors: omit it, or omit "
                         "retention and late chunks."
                     )
+                if treatment.chunks:
+                    self._refuse_chunks(treatment, beyond)
             return
-        left = [*(treatment.name for treatment in treatments if treatment.acts), *beyond]
+        inside = [one.name for one in treatments if one.calibration.acts or not (one.chunks or one.baseline is None)]
+        left = [*inside, *beyond]
         if left:
             raise UnsupportedModel(
-                f"{type(self.model).__name__} is not a SentenceTransformer and can only be measured as it is: omit "
+                f"{type(self.model).__name__} is not a SentenceTransformer: it gives vectors and no access to its "
+                f"attention and tokens, so that only {' and '.join(CLOSED_TREATMENTS)} can be measured: omit "
                 f"{', '.join(left)}."
+            )
+
+    def _refuse_chunks(self, treatment: Treatment, beyond: Sequence[str]) -> None:
+        if "attention" in beyond:
+            raise UnsupportedModel(
+                f"{treatment.name} reads a document in several passes, which have no attention in common: omit it, "
+                "or omit attention."
+            )
+        room = room_of(counter_of(self.model, self.prompts["document"]))
+        if room is not None and treatment.chunk_size() > room:
+            raise DesignError(
+                f"{treatment.name} has chunks of {treatment.chunk_size()} tokens, and the model reads {room} of a "
+                f"text: use chunk-mean-{room} or shorter chunks."
             )
 
     def under(
@@ -206,7 +232,13 @@ class Subject:
     ) -> Treated:
         """The model under a treatment; `embed` embeds what it is fitted on. Weights are hashed for `lasting` keys."""
         known = (self.fingerprint or "") if lasting else ""
-        return treat(Treated(self.model, known, treatment, self.prompts), fit=fit or FitPart(), embed=embed)
+        plain = Treated(self.model, known, treatment, self.prompts, self.similarity == "cosine")
+        return treat(plain, fit=fit or FitPart(), embed=embed)
+
+
+def default_treatments(model: AnyModel) -> tuple[str, ...]:
+    """What is compared unless somebody says."""
+    return DEFAULT_TREATMENTS if isinstance(model, SentenceTransformer | str | None) else CLOSED_TREATMENTS
 
 
 def open_subject(
@@ -231,7 +263,7 @@ def open_subject(
             raise UnsupportedModel(
                 f"{kind} has no encode(list[str]): give a SentenceTransformer or an object with it."
             )
-        return Subject(name or kind, model, {"document": "", "query": ""})
+        return Subject(name or named(model), model, {"document": "", "query": ""})
     prompts = {"document": prompt_of(model, "document"), "query": prompt_of(model, "query")}
     return Subject(name or _name_of(model), model, prompts, asked, limit=limit)
 

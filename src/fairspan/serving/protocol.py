@@ -180,7 +180,7 @@ def _read_inputs(given: Mapping[str, Any], most: int) -> tuple[list[str] | list[
             wrong = next((token for token in one if not _is_int(token)), None)
             if wrong is not None:
                 raise _wrong("input", f"{where} must hold token ids, got {_kind(wrong)}.", "invalid_type")
-        elif not one.isascii() and any("\ud800" <= letter <= "\udfff" for letter in one):
+        elif isinstance(one, str) and not one.isascii() and any("\ud800" <= letter <= "\udfff" for letter in one):
             raise _wrong("input", f"{where} holds half of a surrogate pair, which is no text.")
     return inputs, are_ids
 

@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from fairspan.encoding.endpoint import Endpoint
 from fairspan.errors import DesignError
 
 _SHIPPED = files("fairspan.studies.audit") / "configs"
@@ -17,7 +18,7 @@ _LOADING = ("window", "device", "dtype", "trust_remote_code")
 class PlannedAudit:
     """One model with what is to be measured of it."""
 
-    model: str | None
+    model: Endpoint | str | None
     loading: Mapping[str, Any]
     fields: Mapping[str, Any]
 

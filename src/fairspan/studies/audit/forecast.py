@@ -1,8 +1,12 @@
 """What an audit would do, without doing it: sets, documents, tokens and time."""
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+from fairspan.calibration.treatment import Treatment
+from fairspan.runs.bases import Treated
+from fairspan.runs.sending import Sending, forecast_sending
 from fairspan.runs.speed import on_trial, tokens_per_second
 from fairspan.studies.audit.family import by_family
 from fairspan.studies.audit.prepare import Prepared
@@ -26,7 +30,9 @@ class Forecast:
     Attributes:
         segments: different segments, each embedded alone once per treatment.
         tokens: over all treatments, segments included, and what a treatment is fitted on.
-        seconds: predicted from a short trial on this machine.
+        unit: what `tokens` are: "tokens", or "characters" for a model without a tokenizer.
+        seconds: predicted from a short trial on this machine; None for an endpoint.
+        sending: what would be sent to an endpoint.
     """
 
     families: tuple[Family, ...]
@@ -34,20 +40,29 @@ class Forecast:
     segments: int
     documents: int
     tokens: int
-    seconds: float
+    unit: str
+    seconds: float | None
+    sending: Sending | None
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def forecast(prepared: Prepared) -> Forecast:
-    """Count what a run would embed, and time a small part of it."""
+def forecast(prepared: Prepared, store: Path | str | None = None) -> Forecast:
+    """Count what a run would embed, and time a small part of it; or send a few texts to an endpoint and keep them."""
     segments, documents = prepared.texts()
     own, treatments = sum(text.length for text in segments + documents), prepared.spec.treatments
     tokens = [own + (prepared.fit.tokens if treatment.whitens else 0) for treatment in treatments]
-    on_documents = [on_trial(prepared.subject, treatment, prepared.fit).documents for treatment in treatments]
-    speeds = [tokens_per_second(encoder, documents) for encoder in on_documents]
+
+    def under(treatment: Treatment) -> Treated:
+        return on_trial(prepared.subject, treatment, prepared.fit)
+
+    sending = forecast_sending(prepared.subject, prepared.embedded(under), store)
+    seconds = None
+    if sending is None:
+        speeds = [tokens_per_second(under(treatment).documents, documents) for treatment in treatments]
+        seconds = sum(count / speed for count, speed in zip(tokens, speeds, strict=True))
     return Forecast(
         families=tuple(
             Family(n, plan, len({d.set for d in members}), len(members), sum(d.length for d in members))
@@ -57,6 +72,8 @@ def forecast(prepared: Prepared) -> Forecast:
         segments=len(segments),
         documents=len(documents),
         tokens=sum(tokens),
-        seconds=sum(count / speed for count, speed in zip(tokens, speeds, strict=True)),
+        unit=prepared.subject.counter.unit,
+        seconds=seconds,
+        sending=sending,
         notes=(*prepared.header["notes"], *prepared.fit.notes),
     )

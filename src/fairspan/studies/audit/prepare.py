@@ -1,14 +1,17 @@
 """`Prepared`: an audit with every document built and nothing embedded yet."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
-from fairspan.encoding.encoder import Text, refuse_other_spaces
+from fairspan.encoding.encoder import Encoder, Text, refuse_other_spaces
 from fairspan.errors import DesignError
+from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
 from fairspan.runs.runner import run_name
@@ -70,13 +73,28 @@ class Prepared:
         """The segments and the documents that every treatment has to embed."""
         alone = list(self.documents.segments.values())
         lengths = self.subject.counter.count_whole(alone)
-        segments = [Text(text, length) for text, length in zip(alone, lengths, strict=True)]
+        languages = [language for _, language in self.documents.segments]
+        segments = [Text(*one[:2], language=one[2]) for one in zip(alone, lengths, languages, strict=True)]
         wants_spans = "retention" in self.spec.measures
         documents = [
-            Text(one.text, one.length, one.spans if wants_spans else (), tuple(start for start, _ in one.spans))
+            Text(
+                one.text,
+                one.length,
+                one.spans if wants_spans else (),
+                tuple(start for start, _ in one.spans),
+                one.keys[0][1],
+            )
             for one in self.documents.documents
         ]
         return segments, documents
+
+    def embedded(self, under: Callable[[Treatment], Treated]) -> Iterator[tuple[Encoder, Sequence[Text]]]:
+        """Everything that is embedded, treatment by treatment, with what embeds it."""
+        segments, documents = self.texts()
+        for treatment in self.spec.treatments:
+            treated = under(treatment)
+            yield treated.segments, segments
+            yield treated.documents, documents
 
 
 def prepare(subject: Subject, spec: AuditSpec, progress: Progress | None = None) -> Prepared:

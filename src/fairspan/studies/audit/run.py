@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment
+from fairspan.calibration.treatment import AnyTreatment
 from fairspan.design.design import Design
 from fairspan.design.documents import Document
 from fairspan.encoding.attention_rows import attention_rows
@@ -19,7 +19,7 @@ from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.request import request_of
 from fairspan.runs.rows import position_rows
 from fairspan.runs.runner import Run, RunOptions, run_study
-from fairspan.runs.subject import AnyModel, open_subject
+from fairspan.runs.subject import AnyModel, default_treatments, open_subject
 from fairspan.stats.cosines import representation, retention
 from fairspan.studies.audit.family import by_family
 from fairspan.studies.audit.prepare import Prepared, prepare
@@ -36,7 +36,7 @@ def audit(
     corpus: str = "sample",
     languages: Sequence[str] | None = None,
     mixed: str | Sequence[str] = (),
-    treatments: Sequence[AnyTreatment] = DEFAULT_TREATMENTS,
+    treatments: Sequence[AnyTreatment] | None = None,
     measures: Sequence[str] = ("representation",),
     design: Design | str = "latin",
     sizes: Sequence[int] = (4,),
@@ -69,12 +69,14 @@ def audit(
     """Measure how well each position, language and length is represented, before and after calibration.
 
     Args:
-        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, for representation without
-            treatments, any object with `encode(list[str])`.
+        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, for representation, an
+            `Endpoint` or any object with `encode(list[str])`, under the treatments "none" and "chunk-mean". Vectors
+            of an object are kept if it has an `identity`: text that names everything that decides them.
         corpus: "sample", a folder, a file or the name of a dataset.
         languages: monolingual plans; by default English if the corpus has it, otherwise its first language.
         mixed: plans such as "de:en" (the first segment German, all later ones English), or "all".
         treatments: what is compared: names of presets such as "none" and "paper", calibrations, or tables of fields.
+            By default "none" and "tiles", or "none" and "chunk-mean" for a model that is not a SentenceTransformer.
         measures: of "representation", "retention" and "attention".
         design: how each set is ordered: "latin", "permutations" or "williams"; or a whole `Design`.
         sizes: numbers of segments per document.
@@ -101,7 +103,7 @@ def audit(
         out: the run's folder; by default one in `fairspan-runs` that belongs to this model and these settings, so
             that the same call finds what it left.
         store: the file that keeps every vector; by default one in the user's cache folder.
-        batch_tokens: number of tokens in a batch, padding included.
+        batch_tokens: number of tokens in a batch, padding included; of characters for an `Endpoint`.
         fresh: measure again although the folder holds a complete run.
         progress: True for a bar, False for none, or an object that shows it.
 
@@ -113,7 +115,7 @@ def audit(
         corpus=corpus,
         languages=languages,
         mixed=mixed,
-        treatments=treatments,
+        treatments=default_treatments(model) if treatments is None else treatments,
         measures=measures,
         design=design,
         sizes=sizes,
@@ -153,6 +155,7 @@ def _measure(prepared: Prepared, run: Run) -> None:
     treatments = prepared.spec.treatments
     fitted = sum(treatment.whitens for treatment in treatments)
     own = sum(text.length for text in segments + documents)
+    run.announce(prepared.embedded(run.under))
     run.progress.start(len(treatments) * own + fitted * prepared.fit.tokens)
     for treatment in treatments:
         run.progress.stage(treatment.name)

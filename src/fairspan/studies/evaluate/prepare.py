@@ -1,15 +1,18 @@
 """`PreparedEvaluation`: an evaluation with every query and document at hand and nothing embedded yet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairspan.calibration.treatment import Treatment
+from fairspan.encoding.encoder import Encoder, Text
 from fairspan.errors import TaskError
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES
+from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity
+from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity, usual_way
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.spec import EvaluationSpec
@@ -26,7 +29,18 @@ class PreparedEvaluation:
 
     @property
     def searching(self) -> Searching:
-        return Searching(self.subject, self.tasks, self.spec.metrics, self.spec.chunk_tokens)
+        way = self.spec.too_long or self.spec.source.too_long or usual_way(self.tasks[0].task)
+        return Searching(self.subject, self.tasks, self.spec.metrics, self.spec.chunk_tokens, may_cut=way == "cut")
+
+    def embedded(self, under: Callable[[Treatment], Treated]) -> Iterator[tuple[Encoder, Sequence[Text]]]:
+        """Everything that is embedded, treatment by treatment, with what embeds it."""
+        searching = self.searching
+        plans = {index: searching.plan(index) for index in self.spec.indexes}
+        for treatment in self.spec.measured:
+            treated = under(treatment)
+            yield treated.queries, searching.queries()
+            for index in self.spec.indexes_of(treatment):
+                yield treated.documents, plans[index].flat
 
     @property
     def decisive(self) -> list[Any]:

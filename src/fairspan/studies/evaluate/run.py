@@ -15,7 +15,7 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.request import fields_of_study, request_of
 from fairspan.runs.runner import Run, RunOptions, run_study
-from fairspan.runs.subject import AnyModel, open_subject
+from fairspan.runs.subject import AnyModel, default_treatments, open_subject
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
 from fairspan.studies.evaluate.run_mteb import evaluate_mteb
 from fairspan.studies.evaluate.spec import DEFAULT_METRICS, make_evaluation
@@ -77,11 +77,11 @@ def evaluate(
     """Search a collection with the unmodified model and under each treatment.
 
     Args:
-        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, without treatments, any
-            object with `encode(list[str])`.
+        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or an `Endpoint` or any object
+            with `encode(list[str])`, under the treatments "none" and "chunk-mean".
         task: "pages", "passages", the folder or file of a collection, "beir:FOLDER" or "mteb:NAME".
-        treatments: what is compared, as in `audit`; the first is what the others are compared with. By default
-            "none" and "tiles", or "none" alone with a grid of temperatures.
+        treatments: what is compared, as in `audit`; the first is what the others are compared with. By default as
+            in `audit`, or "none" alone with a grid of temperatures.
         temperature_grid: measure the first treatment also with every pair of these as the temperatures of queries
             and documents; 1 belongs to every grid.
         documents_only: measure every treatment also with queries as the plain model embeds them.
@@ -117,6 +117,8 @@ def evaluate(
         The log, with one row for each query, metric, treatment and index; `fairspan.studies.evaluate.summary` makes
         statistics of it.
     """
+    if treatments is None and temperature_grid is None:
+        treatments = default_treatments(model)
     given = dict(locals())
     shown, spec = as_progress(progress), make_evaluation(**fields_of_study(given))
     loading = Loading(window, device, dtype, trust_remote_code)
@@ -148,6 +150,7 @@ class _Search:
         measured = self.spec.measured
         tokens = {one.name: sum(plans[index].tokens for index in self.spec.indexes_of(one)) for one in measured}
         fitted = sum(treatment.whitens for treatment in measured) * self.prepared.fit.tokens
+        run.announce(self.prepared.embedded(self._under))
         run.progress.start(len(measured) * sum(text.length for text in queries) + sum(tokens.values()) + fitted)
         for treatment in measured:
             run.progress.stage(f"{treatment.name}: queries")

@@ -147,5 +147,8 @@ def _refuse(spec: EvaluationSpec) -> None:
     by_segments = [treatment.name for treatment in spec.treatments if treatment.by_segments]
     if by_segments:
         raise TaskError(f"mteb does not support segments: omit {', '.join(by_segments)}.")
+    chunked = [treatment.name for treatment in spec.treatments if treatment.chunks]
+    if chunked:
+        raise TaskError(f"mteb embeds whole documents: omit {', '.join(chunked)}, or read the task as a BEIR folder.")
     if spec.prompt is not None or spec.query_prompt is not None:
         raise TaskError("mteb takes the prompts that the model has: set model.prompts, and omit prompt.")

@@ -12,7 +12,7 @@ from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, Tre
 from fairspan.corpus.marked_text import NAMES
 from fairspan.encoding.attention_profile import by_segment
 from fairspan.encoding.attention_rows import attention_rows
-from fairspan.encoding.encoder import Encoder, Encodes, ObjectEncoder, Text, refuse_other_spaces
+from fairspan.encoding.encoder import Encoder, ObjectEncoder, Text, refuse_other_spaces
 from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, EncodingError, UnsupportedModel, require_whole
@@ -67,6 +67,9 @@ def inspect(
     fitted = [treatment.name for treatment in chosen if treatment.whitens]
     if fitted:
         raise DesignError(f"{fitted[0]} is fitted on a corpus, and this is one document: run an audit.")
+    chunked = [treatment.name for treatment in chosen if treatment.chunks]
+    if chunked:
+        raise DesignError(f"{chunked[0]} has no single pass over a document to inspect: run an audit.")
     loading = Loading(window, device, dtype, trust_remote_code)
     if parts is not None:
         require_whole("parts", parts, least=2)
@@ -100,7 +103,8 @@ def look_through(
             readings = [look.under(one, shown) for one in treated]
             notes = tuple(look.notes)
         else:
-            readings, notes = _unmodified(subject.model, lens, [one.treatment for one in treated], embed)
+            encoder = ObjectEncoder(subject.model, subject.prompts["document"])
+            readings, notes = _unmodified(encoder, lens, [one.treatment for one in treated], embed)
     finally:
         shown.stop()
     return Inspection(
@@ -199,10 +203,10 @@ class _Look:
 
 
 def _unmodified(
-    model: Encodes, lens: Lens, treatments: Sequence[Treatment], embed: Embed
+    encoder: Encoder, lens: Lens, treatments: Sequence[Treatment], embed: Embed
 ) -> tuple[list[Reading], tuple[str, ...]]:
     """Any object that embeds: nothing is known of its inside."""
-    encoder, notes = ObjectEncoder(model), []
+    notes = []
     whole = Text(lens.text, lens.length)
     if not reads_to_end(encoder, whole, Tally()):
         notes.append("the vector stays the same without the last words: the model does not read all of this text")

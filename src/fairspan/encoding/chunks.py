@@ -1,19 +1,30 @@
-"""Chunks of documents: runs of whole sentences, and the windows in which they are read."""
+"""Chunks of documents: runs of whole sentences, the windows in which they are read, and the mean of their vectors."""
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
-from fairspan.corpus.sentences import sentences
+import numpy as np
+
+from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import TaskError
-from fairspan.retrieval.task import Passage, Span
 
 
-def chunk_documents(documents: Sequence[Passage], counter: TokenCounter, size: int) -> list[list[Span]]:
+class Written(Protocol):
+    """What can be cut into sentences."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def language(self) -> str: ...
+
+
+def chunk_documents(documents: Sequence[Written], counter: TokenCounter, size: int) -> list[list[Span]]:
     """The characters of every document's chunks: as many whole sentences as fit into `size` tokens.
 
     A sentence that is longer than a chunk is cut between tokens. Together the chunks hold every sentence.
     """
-    room = _room(counter)
+    room = room_of(counter)
     if size < 1 or (room is not None and size > room):
         limit = "" if room is None else f" and at most {room}, which is what the model reads"
         raise TaskError(f"[[chunk_tokens]] must be at least 1{limit}, got {size}.")
@@ -36,14 +47,28 @@ def windows(chunks: Sequence[Span], lengths: Sequence[int], counter: TokenCounte
     fit.
     """
     # One token more for the white space between chunks.
-    return _grouped(zip(chunks, lengths, strict=True), _room(counter), between=1)
+    return _grouped(zip(chunks, lengths, strict=True), room_of(counter), between=1)
 
 
-def _room(counter: TokenCounter) -> int | None:
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Vectors [V, d] at length 1."""
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    made: np.ndarray = (vectors / np.maximum(lengths, 1e-30)).astype(np.float32)
+    return made
+
+
+def mean_vector(vectors: np.ndarray, *, normalise: bool) -> np.ndarray:
+    """[1, d], the mean of the vectors [V, d] of a document's chunks; `normalise` sets these and it to length 1."""
+    mean = (unit(vectors) if normalise else vectors).mean(axis=0, keepdims=True, dtype=np.float64).astype(np.float32)
+    return unit(mean) if normalise else mean
+
+
+def room_of(counter: TokenCounter) -> int | None:
+    """How many tokens of its own a text may have to be read whole; None if nothing is known of a limit."""
     return None if counter.window is None else counter.window - counter.count_whole([""])[0]
 
 
-def _read(document: Passage, spans: Sequence[Span]) -> list[str]:
+def _read(document: Written, spans: Sequence[Span]) -> list[str]:
     """Each sentence with the white space before it, which is read too where sentences are put together."""
     ends = [spans[0][0], *(end for _, end in spans)] if spans else []
     return [document.text[before:end] for before, (_, end) in zip(ends, spans, strict=False)]

@@ -1,0 +1,353 @@
+"""Audits and evaluations of a model behind an endpoint: in Python, on the command line, stopped and resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fairspan
+from fairspan import EncodingError, Endpoint, UnsupportedModel
+from fairspan.encoding.store import Store
+from fairspan.runs.sending import Sending
+from tests.commands import Commands, Run, files_in
+from tests.embedding_server import Server, Words, embed, says, serving
+from tests.verbs import Recorder, write_articles
+
+AUDIT: dict[str, Any] = {"sizes": [2], "sets": 4, "progress": False}
+EVALUATE: dict[str, Any] = {"size": 2, "sets": 5, "metrics": ["mrr"], "progress": False}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as told:
+        yield told
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
+    return str(write_articles(tmp_path / "corpus"))
+
+
+def values(log: fairspan.RunLog) -> pl.DataFrame:
+    return log.rows.drop("run", "model")
+
+
+@pytest.mark.parametrize("verb", ["audit", "evaluate"])
+def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: str) -> None:
+    """To the last bit, because JSON writes every float32 exactly; under both treatments, with prompts."""
+    asked = AUDIT if verb == "audit" else EVALUATE
+    asked = {**asked, "corpus": corpus, "prompt": "w1 ", **({} if verb == "audit" else {"query_prompt": "w2 "})}
+    measure = getattr(fairspan, verb)
+    near = measure(Words(), **asked, out="near")
+    far = measure(Endpoint(server.url, "words"), **asked, out="far")
+    assert values(near).equals(values(far))
+    assert set(far.rows["treatment"]) == {"none", "chunk-mean"}
+    assert far.header["token_unit"] == "characters"
+    assert all(text.startswith(("w1 ", "w2 ")) for text in server.texts)
+    assert server.twice == 0, "not even the texts of the first request and of the test for cut texts"
+    described = far.header["model"]
+    assert (described["name"], described["endpoint"], described["answers_name"]) == ("words", server.url, ["words"])
+    assert described["requests"] == len(server.bodies)
+    assert described["prompt_tokens"] == sum(len(text.split()) for text in server.texts)
+
+
+def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
+    """The same call finds its log; another study, and another prompt, finds what it shares with it in the store."""
+    endpoint = Endpoint(server.url, "words")
+    log = fairspan.audit(endpoint, corpus=corpus, **AUDIT)
+    sent = len(server.texts)
+    assert log.header["sending"]["stored"] == 0
+    assert log.header["sending"]["texts"] <= sent <= log.header["sending"]["texts"] + 4, "and a few without their end"
+    again = fairspan.audit(Endpoint(server.url + "/", "words", concurrency=1), corpus=corpus, **AUDIT)
+    assert (again.folder, len(server.texts)) == (log.folder, sent)
+    changed = fairspan.audit(endpoint, corpus=corpus, **AUDIT, margin=0.05)
+    assert len(server.texts) == sent
+    assert changed.header["sending"] == {**changed.header["sending"], "texts": 0, "tokens": 0}
+    assert changed.header["timings"]["texts_computed"] == 0
+    fairspan.audit(endpoint, corpus=corpus, **{**AUDIT, "sets": 5})
+    assert server.twice == 1, "to see whether the model is still the same"
+    assert len(server.texts) > sent
+    fresh = fairspan.audit(endpoint, corpus=corpus, **AUDIT, fresh=True)
+    assert "all vectors came from the store" in fresh.header["notes"][-1]
+    now = len(server.texts)
+    fairspan.audit(endpoint, corpus=corpus, **AUDIT, fresh=True, store="other.db")
+    assert len(server.texts) == now + sent, "another store is how to ask again"
+
+
+def test_objects_without_an_identity_are_not_kept(corpus: str) -> None:
+    class Counting(Words):
+        asked = 0
+
+        def encode(self, sentences: list[str], /) -> np.ndarray:
+            self.asked += len(sentences)
+            return embed(sentences)
+
+    class Named(Counting):
+        identity = "words, version 1"
+
+    for model, grows in ((Counting(), True), (Named(), False)):
+        fairspan.audit(model, corpus=corpus, **AUDIT, out=f"first-{grows}")
+        before = model.asked
+        fairspan.audit(model, corpus=corpus, **AUDIT, out=f"second-{grows}")
+        assert (model.asked > before) == grows
+
+
+def test_the_key_is_in_no_file(server: Server, corpus: str, tmp_path: Path) -> None:
+    server.key = "sk-very-secret"
+    log = fairspan.audit(Endpoint(server.url, "words", api_key="sk-very-secret"), corpus=corpus, **AUDIT)
+    assert log.header["status"] == "complete"
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) > 5
+    assert not [file for file in files if b"sk-very-secret" in file.read_bytes()]
+    with pytest.raises(EncodingError, match="refuses the key"):
+        fairspan.audit(Endpoint(server.url, "words", api_key="sk-wrong-one"), corpus=corpus, **AUDIT, seed=1, out="x")
+    assert b"sk-wrong-one" not in b"".join(file.read_bytes() for file in Path("x").iterdir())
+    assert json.loads(Path("x/run.json").read_text())["status"] == "failed"
+
+
+def test_a_server_that_cuts_texts_is_found_out(server: Server, corpus: str) -> None:
+    """An audit is refused, and again when it is asked for again; under chunks that fit it is measured."""
+    server.cut = 400
+    for _ in range(2):
+        with pytest.raises(EncodingError, match=r"does not read its longest document .* to the end"):
+            fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT)
+    log = fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT, treatments=["chunk-mean-350"])
+    assert log.header["status"] == "complete"
+    server.cut = 100
+    with pytest.raises(EncodingError, match="does not read its longest document"):
+        fairspan.audit(
+            Endpoint(server.url, "words"), corpus=corpus, **AUDIT, treatments=["chunk-mean-300"], store="other"
+        )
+
+
+def test_a_collection_whose_documents_are_cut_is_measured_so(server: Server, corpus: str, tmp_path: Path) -> None:
+    """As the index behind the endpoint holds them; the log says so."""
+    task = tmp_path / "task"
+    (task / "qrels").mkdir(parents=True)
+    articles = [json.loads(line) for line in Path(corpus, "en.jsonl").read_text().splitlines()]
+    documents = [{"_id": one["id"], "title": "", "text": one["text"]} for one in articles]
+    queries = [{"_id": f"q{one['id']}", "text": one["title"]} for one in articles]
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        (task / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judged = "".join(f"q{one['id']}\t{one['id']}\t1\n" for one in articles)
+    (task / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    server.cut = 100
+    asked: dict[str, Any] = {"metrics": ["mrr"], "treatments": ["none", "chunk-mean-90"], "progress": False}
+    log = fairspan.evaluate(Endpoint(server.url, "words"), f"beir:{task}", **asked)
+    (note,) = [note for note in log.header["notes"] if "to the end" in note]
+    assert note.startswith("the endpoint does not read the longest document (")
+    with pytest.raises(EncodingError, match="to the end"):
+        fairspan.evaluate(Endpoint(server.url, "words"), f"beir:{task}", **asked, too_long="leave-out")
+
+
+def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
+    names = iter(["words-1"] * 3 + ["words-2"] * 1000)
+    server.change = lambda answer: {**answer, "model": next(names)}
+    log = fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT)
+    assert "the answers of the endpoint name several models: words-1, words-2" in log.header["notes"]
+    assert log.header["model"]["answers_name"] == ["words-1", "words-2"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"treatments": ["none", "tiles"]},
+            "no access to its attention and tokens, so that only none and chunk-mean can be measured: omit tiles.",
+        ),
+        ({"treatments": ["whitening", "paper"]}, "omit whitening, paper."),
+        ({"treatments": ["chunk-mean+temperature=0.8"]}, "omit chunk-mean+temperature=0.8."),
+        ({"measures": ["representation", "retention"]}, "omit retention."),
+    ],
+)
+def test_what_an_endpoint_cannot_have_is_refused_before_it_is_asked(
+    server: Server, corpus: str, asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UnsupportedModel) as caught:
+        fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT, **asked)
+    assert said in str(caught.value)
+    assert server.bodies == []
+
+
+def test_studies_of_the_inside_are_refused(server: Server, corpus: str) -> None:
+    endpoint = Endpoint(server.url, "words")
+    for attempt in (
+        lambda: fairspan.collapse(endpoint, corpus=corpus, progress=False),
+        lambda: fairspan.tune(endpoint, corpus=corpus, progress=False),
+        lambda: fairspan.evaluate(endpoint, "mteb:SciFact", progress=False),
+        lambda: fairspan.evaluate(endpoint, corpus=corpus, indexes=["late-max"], progress=False),
+    ):
+        with pytest.raises(UnsupportedModel, match="Endpoint"):
+            attempt()
+    assert server.bodies == []
+
+
+def test_what_is_going_to_be_sent(server: Server, corpus: str) -> None:
+    """Counted by hand: three words in nine characters for a token each; a first request, then the rest."""
+    shown = Recorder()
+    log = fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **{**AUDIT, "progress": shown})
+    found = log.header["sending"]
+    line = next(stage for stage in shown.stages if "to send" in stage)
+    assert line.startswith(f"{found['texts']:,} texts to send, {found['characters']:,} characters, about ")
+    assert "estimated from a first small request" in line
+    assert shown.stages.index(line) < shown.stages.index("none")
+    actual = sum(len(text.split()) for text in server.texts)
+    # A few texts more are sent, without their end; words of the sample are as long as those of the rest, nearly.
+    assert found["tokens"] == pytest.approx(actual, rel=0.15)
+    assert len(server.bodies[0]["input"]) <= 8
+    assert sum(map(len, server.bodies[0]["input"])) <= 8000
+
+
+def test_words_of_a_forecast() -> None:
+    assert Sending(0, 0, 0, None, 12).words == "nothing to send; 12 texts are in the store"
+    assert Sending(3, 4000, 1234, 3.24, 0).words == (
+        "3 texts to send, 4,000 characters, about 1,200 tokens (estimated from a first small request, 3.2 characters "
+        "per token)"
+    )
+    assert "about 1,000 tokens (assuming 4 characters per token" in Sending(3, 4000, 1000, None, 0).words
+
+
+def test_a_server_that_counts_no_tokens(server: Server, corpus: str) -> None:
+    server.counts_tokens = False
+    log = fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT)
+    found = log.header["sending"]
+    assert (found["characters_per_token"], found["tokens"]) == (None, round(found["characters"] / 4))
+    assert log.header["model"]["prompt_tokens"] is None
+
+
+# The command line.
+
+
+def typed(verb: str, server: Server, *more: str) -> list[str]:
+    own = ["--sizes", "2", "--sets", "4"] if verb == "audit" else ["--size", "2", "--sets", "5", "--metrics", "mrr"]
+    return [verb, "--endpoint", server.url, "--model", "words", "--corpus", "corpus", *own, *more]
+
+
+@pytest.mark.parametrize("verb", ["audit", "evaluate"])
+def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -> None:
+    """A forecast that sends one request; the run, which says what it sends; the log, found again in both ways."""
+    asked = typed(verb, server)
+    forecast = run(*asked, "--dry-run")
+    assert forecast.code == 0, forecast.err
+    assert "characters per token" in forecast.out
+    assert "on this machine" not in forecast.out
+    assert len(server.bodies) == 1
+    found = json.loads(run(*asked, "--dry-run", "--json").out)
+    first, second, same = (len(body["input"]) for body in server.bodies)
+    assert same == 1, "to see whether the model is still the same"
+    assert found["sending"]["stored"] == first, "what was sent for the forecast is kept"
+    assert (found["model"], found["seconds"]) == ("words", None)
+    said = run(*asked)
+    assert said.code == 0, said.err
+    assert f"{found['sending']['texts'] - second:,} texts to send" in said.err.replace("\n", " ")
+    assert server.twice == 2
+    sent = len(server.bodies)
+    assert run(*asked).code == 0
+    options = AUDIT if verb == "audit" else EVALUATE
+    getattr(fairspan, verb)(Endpoint(server.url, "words"), corpus="corpus", **options)
+    assert len(server.bodies) == sent
+
+
+def test_an_evaluation_takes_its_task_first(server: Server, corpus: str, run: Run) -> None:
+    said = run(*typed("evaluate", server, "passages")[:7], "passages", "--sets", "5", "--dry-run")
+    assert said.code == 0, said.err
+    run(*typed("evaluate", server), "some-model", "pages").is_one_line(
+        "MODEL 'some-model' and --endpoint are two models: omit one of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["audit", "m", "--endpoint", "http://127.0.0.1:9/v1", "--model", "x"], "MODEL 'm' and --endpoint are two"),
+        (["audit", "--endpoint", "localhost:8000", "--model", "x"], "begins with http:// or https://"),
+        (["audit", "--endpoint", "http://localhost:8000"], "needs the name of a model: give it with --model"),
+        (["audit", "--model", "x"], "--model is for a model behind an --endpoint"),
+        (["evaluate", "--concurrency", "3"], "--concurrency is for a model behind an --endpoint"),
+        (["audit", "--endpoint", "http://h", "--model", "x", "--body", "{"], "--body takes a JSON object, got '{'"),
+        (["audit", "--endpoint", "http://h", "--model", "x", "--body", "[]"], "--body must be a JSON object"),
+        (["audit", "--endpoint", "http://h", "--model", "x", "--api-key-env", "NO_KEY"], "NO_KEY is not set"),
+        (["audit", "--endpoint", "http://h", "--model", "x", "--device", "cpu"], "--device is for a model that is"),
+        (
+            ["audit", "--endpoint", "http://h", "--model", "x", "--treatments", "tiles"],
+            "can be measured: omit tiles.",
+        ),
+        (["audit", "--endpoint", "http://h", "--model", "x", "--concurrency", "0"], "--concurrency must be a whole"),
+        (["evaluate", "--endpoint", "http://h", "--model", "x", "mteb:SciFact"], "mteb needs a SentenceTransformer"),
+    ],
+)
+def test_mistakes_on_the_command_line(corpus: str, run: Run, words: list[str], said: str) -> None:
+    run(*words).is_one_line(said)
+
+
+def test_a_host_that_does_not_answer(corpus: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as told:
+        pass
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    run(*typed("audit", told)).is_one_line("does not answer (connection refused): check the address")
+
+
+def test_a_server_that_stops_answering_loses_nothing(server: Server, corpus: str, run: Run) -> None:
+    server.script.extend([server.answer] * 5 + [says(403)] * 9)
+    run(*typed("audit", server, "--concurrency", "1")).is_one_line("What was answered is in the store")
+    server.script.clear()
+    assert run(*typed("audit", server)).code == 0
+    assert server.twice <= 32, "the texts of the request that was refused"
+
+
+def test_killed_and_resumed(server: Server, corpus: str, commands: Commands, tmp_path: Path) -> None:
+    """At three moments: what was under way is sent again, at most, and the rows are those of a run in one go."""
+    whole = fairspan.audit(Endpoint(server.url, "words"), corpus="corpus", **AUDIT, out="whole", store="whole.db")
+    server.bodies.clear()
+    server.wait = 0.02
+    asked = [
+        *typed("audit", server, "--concurrency", "2", "--batch-tokens", "700"),
+        "--out",
+        "run",
+        "--store",
+        "kept.db",
+    ]
+    for moment in (3, 8, 14):
+        started = commands.start(tmp_path, *asked)
+        end = time.monotonic() + 120
+        while len(server.bodies) < moment:
+            assert time.monotonic() < end, f"{len(server.bodies)} requests"
+            time.sleep(0.002)
+        started.signal(signal.SIGKILL)
+        assert started.wait().code == -signal.SIGKILL
+    longest = max(len(body["input"]) for body in server.bodies)
+    assert commands.start(tmp_path, *asked).wait().code == 0
+    assert 0 < server.twice <= 3 * 3 * longest, "two requests under way, and one answered but not stored"
+    log = fairspan.read_log(tmp_path / "run")
+    assert values(log).equals(values(whole))
+    assert files_in(tmp_path / "run") == files_in(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_real_model_behind_an_endpoint(minilm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """all-MiniLM-L6-v2 wrapped in a server and as an object: the same rows but for texts in other company."""
+    monkeypatch.setattr("tests.embedding_server.embed", lambda texts: minilm.encode(list(texts), batch_size=1))
+
+    class Wrapped:
+        def encode(self, sentences: list[str], /) -> np.ndarray:
+            return np.asarray(minilm.encode(sentences, batch_size=1))
+
+    asked: dict[str, Any] = {"sets": 6, "sizes": [3], "progress": False, "store": tmp_path / "store.db"}
+    with serving() as server:
+        far = fairspan.audit(Endpoint(server.url, "words"), **asked, out=tmp_path / "far")
+    near = fairspan.audit(Wrapped(), **asked, out=tmp_path / "near")
+    difference = np.abs(far.rows["value"].to_numpy() - near.rows["value"].to_numpy())
+    assert difference.max() < 1e-6, "one text at a time, so that only rounding in other threads differs"
+    with Store(tmp_path / "store.db") as store:
+        assert store.get([]) == {}
