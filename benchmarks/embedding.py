@@ -1,10 +1,10 @@
 """`fairspan.embed` against the bare model, the pipeline alone, and the memory of a million rows.
 
-    python -m benchmarks.embedding speed [--texts 4000] [--device cuda] [--dtype float16] [--rounds 3]
+    python -m benchmarks.embedding speed [--model NAME] [--texts 4000] [--device cuda] [--dtype float16] [--rounds 3]
     python -m benchmarks.embedding pipeline [--texts 100000]
     python -m benchmarks.embedding memory [--texts 1000000]
 
-`speed`: all-MiniLM-L6-v2 on texts of mixed lengths. The bare side gets the texts as a list in memory, sorted by their
+`speed`: a model on texts of mixed lengths. The bare side gets the texts as a list in memory, sorted by their
 tokens, and is `model.encode_document` at the fastest of three batch sizes and of one that gives it the tokens per
 batch that `embed` takes. The other side reads JSONL and writes Parquet, timed from the moment the model is ready.
 They run in turn, and the figure is the median of the ratios of a round.
@@ -80,7 +80,7 @@ def embed(model: SentenceTransformer, file: Path, **options: Any) -> tuple[float
 
 
 def measure_speed(given: argparse.Namespace) -> None:
-    model = load_model(None, Loading(device=given.device, dtype=given.dtype))
+    model = load_model(given.model, Loading(device=given.device, dtype=given.dtype))
     texts = mixed_texts(given.texts, 500)
     lengths = [one.read for one in DirectEncoder(model).read(texts)]
     order = sorted(range(len(texts)), key=lambda number: -lengths[number])
@@ -179,6 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["speed", "pipeline", "memory"])
     parser.add_argument("--texts", type=int, help="number of rows")
+    parser.add_argument("--model", help="for speed; default: all-MiniLM-L6-v2")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", help="default: float32 on a CPU, the weights' own elsewhere")
     parser.add_argument("--batch-tokens", type=int)
