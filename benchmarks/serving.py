@@ -194,7 +194,7 @@ def main() -> None:
     for name in ("device", "dtype", "preset"):
         if getattr(chosen, name):
             words += [f"--{name}", getattr(chosen, name)]
-    os.environ["PYTHONPATH"] = str(ROOT / "src")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     loaded = load_model(chosen.model, Loading(device=chosen.device, dtype=chosen.dtype))
     model = calibrate_if_asked(loaded, Calibration.preset(chosen.preset) if chosen.preset else None, None)
     encoder = DirectEncoder(model)
