@@ -207,7 +207,7 @@ def test_cards_follow_the_document_of_the_closest_segment() -> None:
     where = "Segment 2 “two” of A is closest to the query"
     assert before.sentences == (
         f"{where}: cosine 0.700 with the segment alone, 0.100 with the vector of the whole document.",
-        "none never sees this segment: the vector has nothing of it.",
+        "The model never sees this segment: the vector has nothing of it.",
         "First is B with 0.300.",
     )
     assert len(after.sentences) == 1
@@ -217,7 +217,7 @@ def test_one_document_has_no_rank() -> None:
     match = Match(0.1, 1, (0.2, 0.7), ("seen", "cut"))
     [card] = Search("why?", ("A",), (("one", "two"),), {"none": (match,)}).cards
     assert (card.badge, card.tone) == ("cosine 0.100", "plain")
-    assert card.sentences[1] == "none sees only a part of this segment."
+    assert card.sentences[1] == "The model sees only a part of this segment."
 
 
 def test_the_table_is_in_the_order_that_is_found_after() -> None:
@@ -465,7 +465,7 @@ def test_a_query_shows_what_it_finds_before_and_after(browser: Any, address: str
             assert closest.get_attribute("data-place") == str(own[2].closest)
             assert f"{max(own[2].segments):.3f}" in closest.locator("[data-asked]").inner_text()
         # Another document has its own closest segment; an edited one has none.
-        page.get_by_label("Document 1", exact=True).check()
+        page.get_by_role("radio", name="Document 1").check()
         show(page)
         assert page.locator(".segment.closest").count() == 2
         page.locator("#text").fill(documents[0].text + " w3")
@@ -480,7 +480,7 @@ def test_files_are_chosen_and_dropped(browser: Any, address: str, tmp_path: Path
     broken.write_bytes(b"caf\xe9")
     with visited(browser, address) as page:
         page.locator("[data-files]").set_input_files(chosen)
-        page.get_by_label("page.json").wait_for()
+        page.get_by_role("radio", name="page.json").wait_for()
         show(page)
         assert page.locator(".segment[data-treatment='0'] .title").all_inner_texts() == ["First", "Second"]
         page.locator("[data-files]").set_input_files(broken)
@@ -494,7 +494,7 @@ def test_files_are_chosen_and_dropped(browser: Any, address: str, tmp_path: Path
             }""",
             f"# One\n\n{words(3)}\n\n# Two\n\n{words(4)}",
         )
-        page.get_by_label("dropped.md").wait_for()
+        page.get_by_role("radio", name="dropped.md").wait_for()
         show(page)
         assert page.locator(".segment[data-treatment='1'] .title").all_inner_texts() == ["One", "Two"]
         assert page.locator("[data-error]").is_hidden()
@@ -530,11 +530,18 @@ def test_mistakes_are_shown_and_the_page_goes_on(browser: Any, address: str) -> 
         button.click()
         page.get_by_text("The server does not answer.").wait_for()
         page.unroute("**/page/inspect")
-        held = threading.Event()
-        page.route("**/page/inspect", lambda route: (held.set(), time.sleep(0.2), route.continue_()))
+        page.locator("#text").evaluate("(box) => { box.value = 'w1 '.repeat(700_000); }")
+        page.locator("#text").dispatch_event("input")
         button.click()
+        page.get_by_text("The documents have more than 2.0 MB").wait_for()
+        page.locator("#text").fill(text(0, 20))
+        held: list[Any] = []
+        page.route("**/page/inspect", lambda route: held.append(route))
+        with page.expect_request("**/page/inspect"):
+            button.click()
         assert page.locator(".status").inner_text() == "Reading…"
         assert button.is_disabled()
+        held[0].continue_()
         page.locator(".pairs").wait_for()
         assert button.is_enabled()
         assert page.locator("[data-error]").is_hidden()

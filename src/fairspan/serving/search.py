@@ -92,9 +92,9 @@ class Search:
         said = [where]
         match found.status[nearest]:
             case "never seen":
-                said.append(f"{treatment} never sees this segment: the vector has nothing of it.")
+                said.append("The model never sees this segment: the vector has nothing of it.")
             case "cut":
-                said.append(f"{treatment} sees only a part of this segment.")
+                said.append("The model sees only a part of this segment.")
         if found.rank > 1:
             first = next(place for place, one in enumerate(own) if one.rank == 1)
             said.append(f"First is {self.documents[first]} with {number(own[first].cosine)}.")

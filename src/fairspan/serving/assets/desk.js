@@ -9,6 +9,8 @@
   let documents = examples.map((example) => ({ ...example, borders: "auto", html: "" }));
   let chosen = 0, made = 0, cosines = [], busy = false;
 
+  const size = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+
   // --- the server
 
   const KEY = "fairspan-key";
@@ -32,9 +34,12 @@
   const ask = async (path, body) => {
     const held = sessionStorage.getItem(KEY);
     const headers = { "Content-Type": "application/json", ...(held && { Authorization: `Bearer ${held}` }) };
+    const content = body && JSON.stringify(body);
+    // A server that refuses a body while it is being sent is not heard.
+    if (content && new Blob([content]).size > mostBytes) throw new Error(`The documents have more than ${size(mostBytes)}: use shorter or fewer ones.`);
     let reply;
     try {
-      reply = await fetch(path, { headers, ...(body && { method: "POST", body: JSON.stringify(body) }) });
+      reply = await fetch(path, { headers, ...(content && { method: "POST", body: content }) });
     } catch {
       throw new Error("The server does not answer.");
     }
@@ -153,7 +158,6 @@
     put(shown, "");
     if (cosines.length) forgetSearch();
   };
-  const size = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
   const read = async (chosenFiles) => {
     complain("");
     for (const file of chosenFiles) {
