@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 import fairspan
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.serving.limits import Limits
 from fairspan.serving.protocol import Names, Refusal
-from tests.tiny import words
+from tests.tiny import tiny_tokenizer, words
 
 pytest.importorskip("starlette", reason="needs fairspan[serve]")
 from starlette.responses import PlainTextResponse
@@ -232,6 +233,17 @@ def test_tiles_read_on(make_tiny: MakeTiny) -> None:
         info = client.get("/info").json()
         assert info["max_tokens"] == {"document": 1500, "query": 1500}
         assert (info["calibration"]["tile_size"], info["calibration_in_words"][:18]) == (64, "tiles of 64 tokens")
+
+
+def test_a_model_that_takes_no_ids_is_given_texts() -> None:
+    static = SentenceTransformer(
+        modules=[StaticEmbedding(tiny_tokenizer()._tokenizer, embedding_dim=8)], device="cpu"
+    )
+    with serving(static) as client:
+        np.testing.assert_allclose(vectors_of(ask(client, TEXTS)), static.encode(TEXTS), **ROUNDING)
+        refused(ask(client, [5, 6]), 400, "does not take token ids: send texts", "input", "invalid_token")
+        info = client.get("/info").json()
+        assert (info["takes_token_ids"], info["max_tokens"]) == (False, {"document": None, "query": None})
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ class Batcher:
                 loop.call_soon_threadsafe(_finish, future, result)
 
         with self._changed:
-            self._refuse_if_closed()
+            self.refuse_if_full(0)
             self._calls.append(run)
             self._changed.notify()
         return await future
@@ -169,9 +169,7 @@ class Batcher:
         loop, now = asyncio.get_running_loop(), time.monotonic()
         job = _Job(encoder, loop.create_future(), loop, len(texts), tokens, now, now)
         with self._changed:
-            self._refuse_if_closed()
-            if self._tokens and self._tokens + tokens > self.room:
-                raise QueueFull(self._seconds_until(tokens))
+            self.refuse_if_full(tokens)
             self._tokens += tokens
             self._jobs.add(job)
             waiting = self._waiting.setdefault(encoder, [])
@@ -184,12 +182,11 @@ class Batcher:
             if not job.future.done() or job.future.cancelled():
                 self._forget(job)
 
-    def _refuse_if_closed(self) -> None:
-        if self._closed:
-            raise QueueFull(1.0)
-
-    def _seconds_until(self, tokens: int) -> float:
-        return (self._tokens + tokens - self.room) / self.speed if self.speed else 1.0
+    def refuse_if_full(self, tokens: int) -> None:
+        """Raise `QueueFull` if so many tokens cannot be taken now."""
+        over = self._tokens + tokens - self.room
+        if self._closed or (self._tokens and over > 0):
+            raise QueueFull(over / self.speed if self.speed else 1.0)
 
     def _forget(self, job: _Job) -> None:
         """Take a request's texts out of the queue; those in the model are finished for nothing."""

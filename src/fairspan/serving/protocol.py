@@ -170,9 +170,10 @@ def _read_inputs(given: Mapping[str, Any], most: int) -> tuple[list[str] | list[
     inputs: list[Any] = [found] if _is_int(found[0]) else found
     if len(inputs) > most:
         raise too_large(f"'input' has {len(inputs):,} texts; a request may have {most:,}.", "input")
+    kind: Any = list if are_ids else str
     for index, one in enumerate(inputs):
         where = f"'input[{index}]'" if len(inputs) > 1 else "'input'"
-        if type(one) is not (list if are_ids else str):
+        if not isinstance(one, kind):
             raise _wrong("input", f"{where} is {_kind(one)} among others: 'input' must be {_INPUT}.", "invalid_type")
         if not one:
             raise _wrong("input", f"{where} is empty.", "empty_string" if not are_ids else "empty_array")

@@ -155,6 +155,14 @@ class Service:
             Refusal: if there are none.
         """
         self._check_dimensions(asked)
+        try:
+            # Before its texts are tokenised for nothing; one at least will be a token.
+            self.batcher.refuse_if_full(1)
+            return await self._embed(asked)
+        except QueueFull as error:
+            raise _busy(error.seconds) from None
+
+    async def _embed(self, asked: Asked) -> Embedded:
         encoder = await self._encoder_of(asked)
         with self.batcher.coming():
             texts = await self._read(encoder, asked)
@@ -168,8 +176,6 @@ class Service:
             )
         try:
             vectors = await self.batcher.vectors(encoder, texts)
-        except QueueFull as error:
-            raise _busy(error.seconds) from None
         except PassFailed as error:
             raise _failed(error, texts[error.index]) from None
         self.metrics.truncated.inc(len(truncated))
