@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fairspan.cli.checking import require_folder
 from fairspan.cli.options import (
     AsJson,
     BatchTokens,
@@ -66,6 +67,7 @@ def embed(
     given = typed(context, "model", "input", "out", "preset", "calibration")
     progress = EmbeddingProgress()
     with running(None, progress=progress):
+        require_folder(out)
         request = as_request(model, input, out, calibration=chosen_calibration(typed(context)), **given)
         result = request.answer()
         if result is None:

@@ -24,9 +24,9 @@ from fairspan.embedding.manifest import (
 )
 from fairspan.embedding.progress import Meter, RowProgress, as_row_progress
 from fairspan.embedding.shards import Record, explained, read_ids, read_records, remove_partial, write_rejected
-from fairspan.embedding.source import Input, open_input
+from fairspan.embedding.source import Input, Place, Rejected, open_input
 from fairspan.embedding.spec import ROWS_PER_SHARD, EmbedSpec
-from fairspan.embedding.unit import UNUSABLE, SeenIds, Unit, missing_units, stopped
+from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
 from fairspan.errors import CorpusError, DesignError, FairspanError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
 from fairspan.runs.folder import locked
@@ -56,7 +56,7 @@ class Embedding:
 
     def scan(self) -> pl.LazyFrame:
         """All rows: id, vector, tokens, truncated."""
-        return pl.scan_parquet(self.folder / "part-*.parquet")
+        return pl.scan_parquet(sorted(self.folder.glob("part-*.parquet")), glob=False)
 
     def to_dict(self) -> dict[str, Any]:
         return {"folder": str(self.folder), **self.manifest}
@@ -138,7 +138,8 @@ def as_request(
     """The keywords of `embed`, checked; `fields` are those of `EmbedSpec`."""
     devices = as_devices(device)
     spec = EmbedSpec(**fields)
-    return Request(model, str(input), Path(out), spec, devices, dtype, trust_remote_code, batch_tokens, strict)
+    source = open_input(str(input), spec.fields)
+    return Request(model, source, Path(out), spec, devices, dtype, trust_remote_code, batch_tokens, strict)
 
 
 def as_devices(given: str | Sequence[str] | None) -> tuple[str | None, ...]:
@@ -154,7 +155,7 @@ class Request:
     """What was asked for, checked as far as that goes without loading a model."""
 
     model: SentenceTransformer | str | None
-    input: str
+    source: Input
     out: Path
     spec: EmbedSpec
     devices: tuple[str | None, ...]
@@ -172,9 +173,11 @@ class Request:
             find_model(self.name)
         elif len(self.devices) > 1:
             raise DesignError("several devices need a model that is given by its name or folder: each loads its own.")
-        place, folder = Path(self.input).absolute(), self.out.absolute()
+        place, folder = Path(self.source.name).absolute(), self.out.absolute()
         if place == folder or place in folder.parents:
-            raise DesignError(f"{self.out} is in the input {self.input} and would change it: choose another folder.")
+            raise DesignError(
+                f"{self.out} is in the input {self.source.name} and would change it: choose another folder."
+            )
 
     @property
     def name(self) -> str | None:
@@ -183,9 +186,6 @@ class Request:
 
     def loading(self, device: str | None) -> Loading:
         return Loading(None, device, self.dtype, self.trust_remote_code)
-
-    def source(self) -> Input:
-        return open_input(self.input, self.spec.fields)
 
     def answer(self) -> Embedding | None:
         """What is there already, if it is complete; nothing is loaded for that.
@@ -196,47 +196,47 @@ class Request:
         manifest = read_manifest(self.out)
         if manifest is None:
             return None
-        refuse_other(self.out, manifest, self.spec, self.source())
+        refuse_other(self.out, manifest, self.spec, self.source)
         done = manifest["status"] == "complete" and manifest["model"] == self.name
         return Embedding(self.out, manifest) if done else None
 
     def run(self, shown: RowProgress) -> Embedding:
         """Embed what is missing."""
-        source = self.source()
         with locked(self.out, "or choose another folder", explained):
             remove_partial(self.out)
             records = read_records(self.out)
             try:
-                manifest = self._compute(source, records, shown)
+                manifest = self._compute(records, shown)
+            except BaseException:
+                with suppress(FairspanError):  # of two reasons to stop, the first is reported
+                    write_rejected(self.out, records)
+                raise
             finally:
                 shown.stop()
-                if records:
-                    with suppress(FairspanError):  # of two reasons to stop, the first is reported
-                        write_rejected(self.out, _in_order(records))
             if not records:
-                raise CorpusError(f"{self.input} holds no rows.")
-            write_rejected(self.out, _in_order(records))
+                raise CorpusError(f"{self.source.name} holds no rows.")
+            write_rejected(self.out, records)
             manifest |= {"status": "complete", "finished": now(), "summary": summary_of(records.values())}
             write_manifest(self.out, manifest)
         return Embedding(self.out, manifest)
 
-    def _compute(self, source: Input, records: dict[int, Record], shown: RowProgress) -> dict[str, Any]:
+    def _compute(self, records: dict[int, Record], shown: RowProgress) -> dict[str, Any]:
         """Write the missing shards, and add them to the records; returns the manifest."""
         manifest = read_manifest(self.out)
         if manifest is not None:
-            refuse_other(self.out, manifest, self.spec, source)
+            refuse_other(self.out, manifest, self.spec, self.source)
         shown.stage(f"loading {self.name}" if self.name is not None else "preparing")
         engine = self._engine()
         try:
             if manifest is None:
-                manifest = new_manifest(engine.name, self.spec, source, engine.identity)
+                manifest = new_manifest(engine.name, self.spec, self.source, engine.identity)
                 write_manifest(self.out, manifest)
             else:
                 refuse_other_model(self.out, manifest, engine.identity)
             shown.stage("embedding")
             finished = sum(one.end.done - one.start.done for one in records.values())
-            meter = Meter(shown, max(0, source.total - finished), sum(one.rows for one in records.values()))
-            units = self._units(source, dict(records))
+            meter = Meter(shown, max(0, self.source.total - finished), sum(one.rows for one in records.values()))
+            units = self._units({number: one.end for number, one in records.items()})
             for record in engine.embed(units, self.out, strict=self.strict, advance=meter.advance):
                 records[record.number] = record
                 meter.finish(record.rows)
@@ -254,25 +254,19 @@ class Request:
 
         return open_encoder(self.model, self.spec, self.loading(self.devices[0]), self.batch_tokens)
 
-    def _units(self, source: Input, finished: Mapping[int, Record]) -> Iterator[Unit]:
+    def _units(self, finished: Mapping[int, Place]) -> Iterator[Unit]:
         """The missing units, with the second row of an id rejected."""
-        ends = {number: record.end for number, record in finished.items()}
         seen = SeenIds()
-        for number, record in finished.items():
+        for number in finished:
             seen.add(read_ids(self.out, number))
-            seen.add(one.id for one in record.rejected if one.id is not None and one.reason.startswith(UNUSABLE))
-        for unit in missing_units(source, ends, self.spec.rows_per_shard):
+        for unit in missing_units(self.source, finished, self.spec.rows_per_shard):
             checked = seen.without_seen(unit)
             if checked.rejected and self.strict:
-                raise stopped(checked.rejected[0])
+                raise stopped(min(checked.rejected, key=Rejected.place))
             if unit.number == 0 and not checked.rows:
                 bad = checked.rejected[0]
                 raise CorpusError(
-                    f"none of the first {len(checked.rejected):,} rows of {self.input} can be embedded; {bad.file}, "
-                    f"row {bad.row}: {bad.reason}"
+                    f"none of the first {len(checked.rejected):,} rows of {self.source.name} can be embedded; "
+                    f"{bad.file}, row {bad.row}: {bad.reason}"
                 )
             yield checked
-
-
-def _in_order(records: Mapping[int, Record]) -> list[Record]:
-    return [records[number] for number in sorted(records)]
