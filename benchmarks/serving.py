@@ -166,12 +166,13 @@ def soak(port: int, pid: int, texts: list[str], window: int, seconds: float) -> 
     wrong = [(expected[number], status) for number, status, _ in found["done"] if status != expected[number]]
     deserved = sum(expected[number] != 200 for number, _, _ in found["done"])
     taken = np.array([took for number, status, took in found["done"] if status == 200])
-    tenth = len(levels) // 10
-    first, last = statistics.median(levels[tenth : 2 * tenth + 1]), statistics.median(levels[-tenth - 1 :])
+    tenths = [statistics.median(part.tolist()) for part in np.array_split(levels, 10) if len(part)]
+    first, last = tenths[1], tenths[-1]
     print(
         f"soak of {found['seconds']:.0f} s: {len(found['done']):,} requests, {deserved:,} of them bad; "
         f"{len(wrong)} replies other than expected {sorted(set(wrong)) or ''}\n"
-        f"  memory {first:,.0f} MB after a tenth, {last:,.0f} MB at the end: {last / first - 1:+.1%} (target ±5 %)\n"
+        f"  memory by tenths of the time: {' '.join(f'{one:.0f}' for one in tenths)} MB; from the second to the last "
+        f"{last / first - 1:+.1%} (target ±5 %)\n"
         f"  latency p50 {np.percentile(taken, 50) * 1000:.0f} ms, p99 {np.percentile(taken, 99) * 1000:.0f} ms",
         flush=True,
     )
