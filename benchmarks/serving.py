@@ -7,7 +7,7 @@
    texts per request of --inputs.
 2. Latency: one short query at a time, over `model.encode_query`.
 3. With --soak: so many seconds of mixed requests of 16 clients, 2 % of them bad ones. Errors that were not deserved,
-   the server's memory after a tenth of the time and at the end, latencies.
+   the server's memory by tenths of the time, latencies.
 
 The clients run in a process of their own, which imports nothing heavy. While the bare model runs, the server idles.
 """
