@@ -7,7 +7,7 @@
    texts per request of --inputs.
 2. Latency: one short query at a time, over `model.encode_query`.
 3. With --soak: so many seconds of mixed requests of 16 clients, 2 % of them bad ones. Errors that were not deserved,
-   the server's memory after a tenth of the time and at the end, latencies.
+   the server's memory by tenths of the time, latencies.
 
 The clients run in a process of their own, which imports nothing heavy. While the bare model runs, the server idles.
 """
@@ -166,12 +166,13 @@ def soak(port: int, pid: int, texts: list[str], window: int, seconds: float) -> 
     wrong = [(expected[number], status) for number, status, _ in found["done"] if status != expected[number]]
     deserved = sum(expected[number] != 200 for number, _, _ in found["done"])
     taken = np.array([took for number, status, took in found["done"] if status == 200])
-    tenth = len(levels) // 10
-    first, last = statistics.median(levels[tenth : 2 * tenth + 1]), statistics.median(levels[-tenth - 1 :])
+    tenths = [statistics.median(part.tolist()) for part in np.array_split(levels, 10) if len(part)]
+    first, last = tenths[1], tenths[-1]
     print(
         f"soak of {found['seconds']:.0f} s: {len(found['done']):,} requests, {deserved:,} of them bad; "
         f"{len(wrong)} replies other than expected {sorted(set(wrong)) or ''}\n"
-        f"  memory {first:,.0f} MB after a tenth, {last:,.0f} MB at the end: {last / first - 1:+.1%} (target ±5 %)\n"
+        f"  memory by tenths of the time: {' '.join(f'{one:.0f}' for one in tenths)} MB; from the second to the last "
+        f"{last / first - 1:+.1%} (target ±5 %)\n"
         f"  latency p50 {np.percentile(taken, 50) * 1000:.0f} ms, p99 {np.percentile(taken, 99) * 1000:.0f} ms",
         flush=True,
     )

@@ -277,9 +277,9 @@ class Batcher:
                 if not job.missing and job in self._jobs:
                     self._end(job)
                     finished.append(job)
-        for job in finished:
-            assert job.vectors is not None
-            job.loop.call_soon_threadsafe(_finish, job.future, job.vectors)
+        # One wake-up of the event loop for all of them.
+        for loop in {job.loop for job in finished}:
+            loop.call_soon_threadsafe(_finish_all, [job for job in finished if job.loop is loop])
 
     def _retry(self, batch: list[_Waiting], error: Exception) -> None:
         """Halves of a batch that failed, until the text that fails is alone: others are not to suffer for it."""
@@ -322,6 +322,12 @@ def _length(one: _Waiting) -> int:
 
 def _served(job: _Job) -> float:
     return job.served
+
+
+def _finish_all(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        assert job.vectors is not None
+        _finish(job.future, job.vectors)
 
 
 def _finish(future: asyncio.Future[Result], result: Result) -> None:
