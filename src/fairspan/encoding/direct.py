@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.util import batch_to_device
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairspan.calibration.temperature import Side
 from fairspan.encoding.tokens import counter_of, prompt_of, window_of
@@ -182,10 +184,17 @@ class DirectEncoder:
         features: dict[str, Any] = {**self._constant, _IDS: torch.from_numpy(ids), _MASK: torch.from_numpy(mask)}
         if self._types:
             features[_TYPES] = torch.zeros_like(features[_IDS])
-        with torch.inference_mode():
+        with torch.inference_mode(), _attention_of(self.model.device):
             given = batch_to_device(features, self.model.device)
             found: Tensor = self.model(given, task=self.side)["sentence_embedding"]
         return found if self.model.truncate_dim is None else found[..., : self.model.truncate_dim]
+
+
+def _attention_of(device: torch.device) -> AbstractContextManager[None]:
+    """On a GPU, attention without cuDNN, which prepares every new shape of a batch for longer than a pass takes."""
+    if device.type != "cuda":
+        return nullcontext()
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def usable(vectors: np.ndarray) -> np.ndarray:
