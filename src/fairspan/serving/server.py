@@ -77,7 +77,8 @@ def run(app: Starlette, service: Service, bound: socket.socket) -> bool:
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     server = _Server(config, service)
-    asyncio.run(server.serve(sockets=[bound]))
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(server.serve(sockets=[bound]))
     return server.drained
 
 
