@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import MPNetConfig, PretrainedConfig
 from transformers.masking_utils import bidirectional_mask_function, create_bidirectional_mask
 from transformers.models.mpnet import modeling_mpnet
@@ -17,6 +17,7 @@ from transformers.models.mpnet import modeling_mpnet
 import fairspan
 from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.interface import NAME
+from fairspan.model.graph import _without_prompt
 from tests.tiny import words
 
 SOURCE = Path(fairspan.__file__).parent
@@ -24,6 +25,7 @@ SOURCE = Path(fairspan.__file__).parent
 PRIVATE = {
     "attention/all_rows.py": {"_scaled_dot_product_flash_attention_for_cpu"},
     "attention/mpnet.py": {"_attn_implementation"},
+    "model/graph.py": {"_exclude_prompt_from_mask"},
     "model/saved.py": {"_load_with_module_classes"},
     # Documented under this name.
     "serving/server.py": {"_exit"},
@@ -48,6 +50,18 @@ def test_no_other_private_attribute_is_used() -> None:
         private |= {node.arg for node in some if isinstance(node, ast.keyword) and (node.arg or "").startswith("_")}
         foreign = {one for one in private if not one.startswith("__")} - on_self - own
         assert foreign == PRIVATE.get(name, set()), f"{name}: use a public equivalent, or list and test it here"
+
+
+def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
+    """`model.graph` puts one in its place that can be traced. The first text is padded, the second all prompt."""
+    exclude = getattr(Pooling, "_exclude_prompt_from_mask", None)
+    assert exclude is not None, (
+        "Pooling._exclude_prompt_from_mask is gone. fairspan.model.graph replaces it in the copy that is exported, "
+        "since it looks at the values of a mask: see whether Pooling.forward can be traced as it is."
+    )
+    for mask in ([[0, 0, 1, 1, 1], [0, 0, 0, 1, 1]], [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]):
+        given = torch.tensor(mask)
+        assert torch.equal(_without_prompt(given, 2), exclude(given, 2))
 
 
 def test_sentence_transformers_loads_with_given_module_classes() -> None:

@@ -6,7 +6,7 @@ It gives the same numbers as the fast paths, whose geometry it shares and agains
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import CONTENT, Baskets
+from fairspan.attention.baskets import CONTENT, Baskets, runs
 from fairspan.attention.bias import additive
 from fairspan.attention.plan import BasketRule, LayerInputs
 from fairspan.attention.shares import SpecialShares, basket_shares, target_shares
@@ -143,8 +143,11 @@ def _in_baskets(
 def _keys_of_baskets(baskets: Baskets, special: SpecialShares, length: int) -> tuple[Tensor, Tensor]:
     """[N, M, W], the keys of each slot, and which of them are there."""
     assert baskets.size is not None
-    # The slots of special tokens are left out only if both are empty: shares count from the first slot.
-    first = CONTENT if special == SpecialShares() else 0
-    step = torch.arange(baskets.size, device=baskets.start.device)
-    index = (baskets.start[:, first:, None] + step).clamp(max=length - 1)
-    return index, step < baskets.length[:, first:, None]
+    start, count = baskets.start, baskets.length
+    if special == SpecialShares():
+        # Without the empty slots of special tokens, in a form whose number of slots is one symbol.
+        offset = torch.arange(runs(length, baskets.size)[0], device=start.device) * baskets.size
+        start = start[:, CONTENT : CONTENT + 1] + offset
+        count = (baskets.content[:, None] - offset).clamp(min=0, max=baskets.size)
+    step = torch.arange(baskets.size, device=start.device)
+    return (start[..., None] + step).clamp(max=length - 1), step < count[..., None]
