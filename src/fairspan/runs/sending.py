@@ -70,13 +70,15 @@ def plan_sending(endpoint: Endpoint, pairs: Iterable[Pair], store: Store, *, bud
     absent = store.missing(wanted)
     missing = [one for key, one in wanted.items() if key in absent]
     characters = sum(text.length for _, text in missing)
-    if missing and endpoint.received.tokens is None:
+    first = endpoint.received.tokens is None
+    if missing and len(missing) < len(wanted):
+        # Before anything else is stored, so that the store never has vectors of two models under one name.
+        stored = [one for key, one in wanted.items() if key not in absent]
+        _refuse_changed(*min(stored, key=lambda one: one[1].length), store)
+    if missing and first:
         encoder = missing[0][0]
         sample = _some([text for one, text in missing if one is encoder])
         fill(encoder, sample, store, budget=budget, tally=tally, progress=lambda tokens: None)
-    if missing and len(missing) < len(wanted):
-        stored = [one for key, one in wanted.items() if key not in absent]
-        _refuse_changed(*min(stored, key=lambda one: one[1].length), store)
     received = endpoint.received
     measured = received.characters / received.tokens if received.tokens else None
     tokens = round(characters / (measured or _USUAL))
