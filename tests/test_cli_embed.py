@@ -62,7 +62,7 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
     run(*typed(place, "--strict")).is_one_line("documents.jsonl, row 71: not JSON (Expecting value, character 1).")
     run(*typed(place, "--strict")).is_one_line("Without --strict such rows go to rejected.jsonl.")
     run(*typed(place, "--vectors", "int8")).is_one_line("--vectors is float32 or float16, got 'int8'.")
-    run(*typed(place, "--side", "both")).is_one_line("--side is document or query, got 'both'.")
+    run(*typed(place, "--side", "both")).is_one_line("--side is query or document, got 'both'.")
     run(*typed(place, "--rows-per-shard", "0")).is_one_line("--rows-per-shard must be a whole number of at least 1")
     run(*typed(place, "--batch-tokens", "0")).is_one_line("--batch-tokens must be a whole number of at least 1")
     run(*typed(place, "--device", "cpu,gpu")).is_one_line("there is no device 'gpu'")
@@ -124,11 +124,6 @@ def test_progress_says_what_remains() -> None:
     progress.count(10, 100)
     assert progress.line(progress._began + 1) == "embedding: 10 rows, 100 tokens/s …"
     progress.stop()
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    return Commands(tmp_path_factory.mktemp("logs"))
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
