@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -81,10 +81,12 @@ def write_shard(folder: Path, record: Record, rows: pl.DataFrame) -> None:
         )
 
 
-def read_records(folder: Path) -> dict[int, Record]:
-    """What the shards of a folder say of their units."""
+def read_records(folder: Path, without: Container[str] = ()) -> dict[int, Record]:
+    """What the shards of a folder say of their units; `without` names shards that need not be read."""
     found = {}
     for file in sorted(folder.glob("part-*.parquet")):
+        if file.name in without:
+            continue
         try:
             record = Record.from_json(pl.read_parquet_metadata(file)[_FOOTER])
         except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
