@@ -73,6 +73,8 @@ class Place:
         ]
         for name, rows in (("documents", documents), ("queries", queries)):
             (questions / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        many = "".join(json.dumps({"id": n, "text": words(3 + n % 60, n)}) + "\n" for n in range(2000))
+        (folder / "many.jsonl").write_text(many)
         (folder / "page.txt").write_text("\n\n".join(words(20, n) + "." for n in range(4)))
         for name, content in BROKEN_FILES.items():
             (folder / f"{name}.jsonl").write_bytes(content)
@@ -95,6 +97,7 @@ def base_commands() -> dict[str, list[str]]:
         "questions": ["evaluate", "model", "questions", "--treatments", "none,paper", "--store", "store.sqlite"],
         "inspect": ["inspect", "model", "page.txt", "--treatments", "none,paper"],
         "calibrate": ["calibrate", "model", "calibrated"],
+        "embed": ["embed", "model", "many.jsonl", "vectors", "--rows-per-shard", "50"],
         "report": ["report", "run-audit", "--out", "page.html"],
         "compare": ["compare", "run-audit"],
         "corpus check": ["corpus", "check", "corpus"],
@@ -122,11 +125,14 @@ def bad_commands() -> Iterator[list[str]]:
         yield [*_without(base_commands()["collapse"], "--labelled"), "--labelled", file]
         yield ["evaluate", "model", file]
         yield ["report", file]
+        yield ["embed", "model", file, f"vectors-{name}"]
+        yield ["embed", "model", file, f"strict-{name}", "--strict"]
     for model in ("", "nope", "corpus", "page.txt", "/dev/null", "sentence-transformers/nope", "run-audit"):
         yield ["audit", model, *audit[2:]]
         yield ["evaluate", model, *evaluate[2:]]
         yield ["inspect", model, *inspect[2:]]
         yield ["calibrate", model, "somewhere"]
+        yield ["embed", model, "many.jsonl", "somewhere"]
     for task in (
         "",
         "nope",
@@ -147,6 +153,7 @@ def bad_commands() -> Iterator[list[str]]:
         yield ["compare", "run-audit", run]
     for out in ("corpus", "model", "page.txt", "page.txt/x", "/proc/x", "/dev/null"):
         yield ["calibrate", "model", out]
+        yield ["embed", "model", "many.jsonl", out]
         yield [*audit, "--out", out]
 
 
@@ -193,7 +200,7 @@ def try_kills(place: Place, count: int, seed: int) -> None:
     """Kill at a random moment; the same command then ends with the same rows, and nothing half-written is left."""
     rng = random.Random(seed)
     found: Counter[str] = Counter()
-    verbs = [*MEASURING, "report", "calibrate"]
+    verbs = [*MEASURING, "report", "calibrate", "embed"]
     for number in range(count):
         name = verbs[number % len(verbs)]
         typed = base_commands()[name]
@@ -204,6 +211,8 @@ def try_kills(place: Place, count: int, seed: int) -> None:
             typed = [*_without(typed, "--out")[: 3 if name == "calibrate" else 2], "--out", target]
             if name == "calibrate":
                 typed = [*typed[:2], target]
+            if name == "embed":
+                typed = _embedding(target)
         started = place.commands.start(place.folder, *typed)
         time.sleep(rng.uniform(0, _seconds(place, name)))
         started.signal(signal.SIGKILL)
@@ -216,6 +225,11 @@ def try_kills(place: Place, count: int, seed: int) -> None:
     print(f"{count} kills: {dict(sorted(found.items()))}")
 
 
+def _embedding(out: str) -> list[str]:
+    typed = base_commands()["embed"]
+    return [*typed[:3], out, *typed[4:]]
+
+
 _TIMES: dict[str, float] = {}
 
 
@@ -226,9 +240,11 @@ def _seconds(place: Place, name: str) -> float:
         if name in MEASURING:
             typed = [*_without(typed, "--store"), "--store", f"whole-{name}.sqlite", "--out", f"whole-{name}"]
         else:
-            typed = {"report": ["report", "run-audit", "--out", "whole.html"]}.get(
-                name, ["calibrate", "model", "whole"]
-            )
+            typed = {
+                "report": ["report", "run-audit", "--out", "whole.html"],
+                "calibrate": ["calibrate", "model", "whole"],
+                "embed": _embedding("whole-embed"),
+            }[name]
         ended = place.run(typed)
         assert ended.code == 0, ended.stderr
         _TIMES[name] = time.monotonic() - began
@@ -249,6 +265,9 @@ def _check(place: Place, name: str, number: int, again: Ended) -> str:
         return "same" if target.read_bytes() == (folder / "whole.html").read_bytes() else "OTHER PAGE"
     if name == "calibrate":
         return "same" if _files(target) == _files(folder / "whole") else "OTHER FOLDER"
+    if name == "embed":
+        first, second = (pl.read_parquet(out / "part-*.parquet") for out in (target, folder / "whole-embed"))
+        return "same" if first.equals(second) else "OTHER VECTORS"
     assert_sound(folder / f"killed-{number}.sqlite")
     first, second = (pl.read_parquet(run / "rows.parquet").drop("run") for run in (target, folder / f"whole-{name}"))
     return "same" if first.equals(second) else "OTHER ROWS"

@@ -111,11 +111,11 @@ class EmbeddingProgress(TerminalProgress):
             self._bar.update(self._task, description=self._counts(time.monotonic()))
 
     def line(self, now: float) -> str:
-        """Such as "embedding: 81,920 rows, 35,000 tokens/s, 31 % of the input, about 4 min left …"."""
+        """Such as "embedding: 81,920 rows, 35,000 tokens/s, 31 % done, about 4 min left …"."""
         if self._task is None:
             return super().line(now)
         left = super().line(now).partition(" tokens")[2]
-        share = f", {self._done / self._total:.0%} of the input" if self._total else ""
+        share = f", {100 * self._done / self._total:.0f} % done" if self._total else ""
         return f"{self._counts(now)}{share}{left if self._total else ' …'}"
 
     def _counts(self, now: float) -> str:

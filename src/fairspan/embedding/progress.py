@@ -9,10 +9,13 @@ from fairspan.runs.progress import Progress, Silent, TqdmProgress
 
 
 class RowProgress(Progress, Protocol):
-    """Whoever shows it; `start` and `advance` count bytes or rows of the input, and a total of 0 is not known."""
+    """Whoever shows it.
+
+    `start` and `advance` count bytes or rows of the input that are left to do; a total of 0 is not known.
+    """
 
     def count(self, rows: int, tokens: int) -> None:
-        """So many rows are written and so many tokens read in this call."""
+        """So many rows are on disk, and so many tokens were read since `start`."""
 
 
 class SilentRows(Silent):
@@ -47,11 +50,10 @@ def as_row_progress(given: bool | RowProgress) -> RowProgress:
 class Meter:
     """Adds up what was done, for whoever shows it."""
 
-    def __init__(self, shown: RowProgress, total: int, done: int, rows: int) -> None:
+    def __init__(self, shown: RowProgress, total: int, rows: int) -> None:
         self._shown, self._rows, self._tokens = shown, rows, 0
         self._amount, self._said = 0.0, 0
         shown.start(total)
-        shown.advance(done)
 
     def advance(self, tokens: int, amount: float) -> None:
         """So many tokens were read, for so much of the input."""

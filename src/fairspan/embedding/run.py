@@ -290,7 +290,7 @@ class Request:
                 refuse_other_model(self.out, manifest, engine.identity)
             shown.stage("embedding")
             finished = sum(one.end.done - one.start.done for one in records.values())
-            meter = Meter(shown, source.total, finished, sum(one.rows for one in records.values()))
+            meter = Meter(shown, max(0, source.total - finished), sum(one.rows for one in records.values()))
             if isinstance(engine, RayEngine):
                 if manifest["status"] != "complete":
                     engine.embed(source, records, meter)

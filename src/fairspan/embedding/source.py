@@ -15,7 +15,7 @@ import polars as pl
 
 from fairspan.corpus.jsonl import decode, parse_line
 from fairspan.corpus.rows import Fault, missing_field
-from fairspan.corpus.segment import describe
+from fairspan.corpus.segment import describe, require_text
 from fairspan.errors import CorpusError
 
 LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -76,31 +76,27 @@ class Fields:
 
     def row(self, file: str, number: int, fields: Mapping[str, Any]) -> Row | Rejected:
         """The text and the id of a record, or what is wrong with them."""
-        name = self.id or "id"
-        given = fields.get(name)
-        known = str(given) if _is_id(given) else None
+        name, known = self.id or "id", None
+        try:
+            known = self._id(file, number, name, fields)
+            if self.text not in fields:
+                raise CorpusError(missing_field(self.text, fields))
+            require_text(self.text, fields[self.text])
+        except CorpusError as error:
+            return Rejected(file, number, known, error.message)
+        return Row(file, number, known, fields[self.text])
 
-        def rejected(reason: str) -> Rejected:
-            return Rejected(file, number, known, reason)
-
-        if known is None:
-            if name in fields:
-                return rejected(f"'{name}' must be text or a whole number, got {describe(given)}.")
-            if self.id is not None:
-                return rejected(missing_field(name, fields))
-            known = f"{file}#{number}"
-        if not _is_unicode(known):
-            return Rejected(file, number, None, f"'{name}' holds half of a surrogate pair, which is no text.")
-        if self.text not in fields:
-            return rejected(missing_field(self.text, fields))
-        text = fields[self.text]
-        if not isinstance(text, str):
-            return rejected(f"'{self.text}' must be text, got {describe(text)}.")
-        if not text or text.isspace():
-            return rejected(f"'{self.text}' is empty.")
-        if not _is_unicode(text):
-            return rejected(f"'{self.text}' holds half of a surrogate pair, which is no text.")
-        return Row(file, number, known, text)
+    def _id(self, file: str, number: int, name: str, fields: Mapping[str, Any]) -> str:
+        if name not in fields:
+            if self.id is None:
+                return f"{file}#{number}"
+            raise CorpusError(missing_field(name, fields))
+        given = fields[name]
+        if isinstance(given, bool) or not isinstance(given, int | str):
+            raise CorpusError(f"'{name}' must be text or a whole number, got {describe(given)}.")
+        if isinstance(given, str):
+            require_text(name, given)
+        return str(given)
 
 
 class Input(Protocol):
@@ -243,17 +239,3 @@ def _in_folder(folder: Path) -> dict[str, Path]:
         if found:
             return found
     raise CorpusError(f"{folder} holds no file that ends in {', '.join((*LINES, *ROWS, *TEXTS))}.")
-
-
-def _is_id(given: object) -> bool:
-    return (isinstance(given, str) and bool(given)) or (isinstance(given, int) and not isinstance(given, bool))
-
-
-def _is_unicode(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

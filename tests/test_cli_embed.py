@@ -1,0 +1,222 @@
+"""`fairspan embed`: what it prints, its mistakes in one line, kills at any moment, and several processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import fairspan
+from fairspan.cli.embed import EmbeddingProgress
+from fairspan.errors import EncodingError
+from tests.commands import Commands, Run
+from tests.tiny import words
+
+ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def place(make_tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model and documents, some of them bad."""
+    place = tmp_path_factory.mktemp("place")
+    make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
+    lines = [json.dumps({"id": number, "text": words(3 + number % 90, number)}) for number in range(ROWS)]
+    lines[70:70] = ["not json", json.dumps({"id": 3, "text": "w1"})]
+    (place / "documents.jsonl").write_text("\n".join(lines))
+    return place
+
+
+def typed(place: Path, *more: str | Path, out: str | Path = "out") -> list[str | Path]:
+    return ["embed", place / "model", place / "documents.jsonl", out, "--rows-per-shard", "16", *more]
+
+
+def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
+    first = run(*typed(place, "--max-seq-length", "64"))
+    assert first.code == 0, first.err
+    tokens = sum(min(64, 5 + number % 90) for number in range(ROWS))
+    assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens.\n"
+    cut = sum(5 + number % 90 > 64 for number in range(ROWS))
+    assert f"note: {cut} texts are longer than the 64 tokens read of them." in first.err
+    assert "note: 2 rows were rejected: see out/rejected.jsonl." in first.err
+    again = run(*typed(place, "--max-seq-length", "64", "--json"))
+    assert "out is complete: nothing was left to embed." in again.err
+    said = json.loads(again.out)
+    assert said == {"folder": "out", **json.loads((tmp_path / "out" / "fairspan-embed.json").read_text())}
+    assert said["status"] == "complete"
+
+
+def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x").write_text("x")
+    run(*typed(place, "--strict")).is_one_line("documents.jsonl, row 71: not JSON (Expecting value, character 1).")
+    run(*typed(place, "--strict")).is_one_line("Without --strict such rows go to rejected.jsonl.")
+    run(*typed(place, "--vectors", "int8")).is_one_line("--vectors is float32 or float16, got 'int8'.")
+    run(*typed(place, "--side", "both")).is_one_line("--side is document or query, got 'both'.")
+    run(*typed(place, "--rows-per-shard", "0")).is_one_line("--rows-per-shard must be a whole number of at least 1")
+    run(*typed(place, "--batch-tokens", "0")).is_one_line("--batch-tokens must be a whole number of at least 1")
+    run(*typed(place, "--device", "cpu,gpu")).is_one_line("there is no device 'gpu'")
+    run(*typed(place, "--preset", "nice")).is_one_line("nice")
+    run(*typed(place, out="file")).is_one_line("file cannot be written: it is not a folder.")
+    run(*typed(place, out="file/out")).is_one_line("file/out cannot be written")
+    run(*typed(place, out="mine")).is_one_line("mine is not empty and was not made by embed")
+    run(*typed(place, out=place / "model")).is_one_line("is not empty and was not made by embed")
+    run("embed", place, place / "documents.jsonl", "out").is_one_line("it has neither modules.json nor config.json")
+    run("embed", place / "model", tmp_path / "mine", "out").is_one_line("mine holds no file that ends in .jsonl")
+
+
+def test_a_second_process_is_told(run: Run, place: Path, tmp_path: Path) -> None:
+    from filelock import FileLock
+
+    (tmp_path / "out").mkdir()
+    with FileLock(tmp_path / "out" / ".lock"):
+        run(*typed(place)).is_one_line(
+            "another process is writing out: wait until it has finished, or choose another"
+        )
+
+
+def test_an_interrupt_keeps_what_is_written(
+    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairspan.embedding import encoder
+
+    made = encoder.embed_units
+
+    def interrupted(*given: Any, **options: Any) -> Iterator[Any]:
+        for number, record in enumerate(made(*given, **options)):
+            yield record
+            if number == 5:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(encoder, "embed_units", interrupted)
+        ended = run(*typed(place))
+    assert (ended.code, ended.out) == (130, "")
+    assert "interrupted. What was computed is kept: the same command continues" in ended.last
+    assert (tmp_path / "out" / "rejected.jsonl").read_text().count("\n") == 2
+    assert run(*typed(place)).code == 0
+    assert pl.read_parquet(tmp_path / "out" / "part-*.parquet")["id"].to_list() == [str(n) for n in range(ROWS)]
+
+
+def test_progress_says_what_remains() -> None:
+    """A tenth of what was to do in ten seconds leaves a minute and a half."""
+    progress = EmbeddingProgress()
+    progress.stage("embedding")
+    assert progress.line(0.0) == "embedding …"
+    progress.start(1000)
+    now = progress._began
+    progress.advance(100)
+    progress.count(4096, 20_000)
+    said = progress.line(now + 10)
+    progress.stop()
+    assert said.startswith("embedding: 4,096 rows, 2,000 tokens/s, 10 % done, about 90 s left")
+    progress.start(0)
+    progress.count(10, 100)
+    assert progress.line(progress._began + 1) == "embedding: 10 rows, 100 tokens/s …"
+    progress.stop()
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(tmp_path_factory.mktemp("logs"))
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_it_ends_with_the_same(
+    commands: Commands, place: Path, tmp_path: Path, kills: int
+) -> None:
+    """Each time a new folder is begun and killed once or twice; the last call ends with the same bits and lists."""
+    began = time.monotonic()
+    assert commands.start(tmp_path, *typed(place, out="whole")).wait().code == 0
+    seconds = time.monotonic() - began
+    whole = pl.read_parquet(tmp_path / "whole" / "part-*.parquet")
+    assert whole["id"].to_list() == [str(number) for number in range(ROWS)]
+    rng, in_the_middle = random.Random(kills), 0
+    for number in range(kills):
+        out = f"killed-{number}"
+        for _ in range(1 + number % 2):
+            started = commands.start(tmp_path, *typed(place, out=out))
+            time.sleep(rng.uniform(0, seconds))
+            started.signal(signal.SIGKILL)
+            started.wait()
+        in_the_middle += 0 < len(list((tmp_path / out).glob("part-*"))) < 26
+        ended = commands.start(tmp_path, *typed(place, out=out)).wait()
+        assert ended.code == 0, ended.stderr
+        assert pl.read_parquet(tmp_path / out / "part-*.parquet").equals(whole)
+        names = sorted(file.name for file in (tmp_path / out).iterdir())
+        assert names == sorted(file.name for file in (tmp_path / "whole").iterdir())
+        assert (tmp_path / out / "rejected.jsonl").read_text() == (tmp_path / "whole" / "rejected.jsonl").read_text()
+    assert in_the_middle or kills < 20
+
+
+def test_a_full_disk(commands: Commands, place: Path, tmp_path: Path) -> None:
+    """On a file system of 96 KiB; the same command goes on when it is larger."""
+    out = tmp_path / "out"
+    out.mkdir()
+    mount = shutil.which("mount")
+    if (
+        os.getuid()
+        or mount is None
+        or subprocess.run(
+            [mount, "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(out)], capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        ended = commands.start(tmp_path, *typed(place)).wait()
+        ended.failed_in_one_line("out cannot be written", "the same command continues from there")
+        there = sorted(out.glob("part-*"))
+        assert 0 < len(there) < 26
+        assert pl.read_parquet(there)["id"].to_list() == [str(n) for n in range(sum(map(_rows, there)))]
+        subprocess.run([mount, "-o", "remount,size=4m", str(out)], check=True)
+        assert commands.start(tmp_path, *typed(place)).wait().code == 0
+        assert pl.read_parquet(out / "part-*.parquet")["id"].to_list() == [str(number) for number in range(ROWS)]
+    finally:
+        subprocess.run(["umount", str(out)], check=True)
+
+
+def _rows(file: Path) -> int:
+    return len(pl.read_parquet(file))
+
+
+@pytest.mark.slow
+def test_two_processes_write_what_one_writes(place: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"rows_per_shard": 16, "progress": False}
+    model, documents = str(place / "model"), place / "documents.jsonl"
+    one = fairspan.embed(model, documents, tmp_path / "one", device="cpu", **given)
+    two = fairspan.embed(model, documents, tmp_path / "two", device="cpu,cpu", **given)
+    assert two.scan().collect().equals(one.scan().collect())
+    assert two.summary | {"seconds": 0} == one.summary | {"seconds": 0}
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_one_line(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairspan.embedding.workers import Workers
+
+    given: dict[str, Any] = {"rows_per_shard": 16, "progress": False}
+    model, documents = str(place / "model"), place / "documents.jsonl"
+    advance = Workers._next
+
+    def killed(self: Workers, number: int) -> tuple[str, Any]:
+        kind, said = advance(self, number)
+        if kind == "done" and said.number == 4:
+            self._processes[0].kill()
+        return kind, said
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workers, "_next", killed)
+        with pytest.raises(EncodingError, match="the process for cpu was killed by signal 9, perhaps"):
+            fairspan.embed(model, documents, tmp_path / "two", device="cpu,cpu", **given)
+    assert 0 < len(list((tmp_path / "two").glob("part-*"))) < 26
+    done = fairspan.embed(model, documents, tmp_path / "two", device="cpu", **given)
+    assert done.scan().collect()["id"].to_list() == [str(number) for number in range(ROWS)]

@@ -1,0 +1,434 @@
+"""`embed`: every row of any input once, in its order, with the vectors that the model itself gives."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.embedding import source, unit
+from fairspan.embedding.unit import SeenIds, Unit
+from fairspan.errors import CorpusError, DesignError, LogError
+from tests.commands import forbid_encoding
+from tests.tiny import words
+
+MakeTiny = Callable[..., SentenceTransformer]
+# Sums of a few hundred float32 products in another order; the vectors are of length 1 or a few.
+ROUNDING = {"rtol": 1e-4, "atol": 2e-6}
+TEXTS = {f"d{number}": words(2 + 7 * number % 50, number) for number in range(40)}
+
+
+@pytest.fixture(scope="module")
+def model(make_tiny: MakeTiny) -> SentenceTransformer:
+    return make_tiny("bert", "mean")
+
+
+def write(file: Path, rows: Iterable[Mapping[str, Any]] | None = None) -> Path:
+    """Rows as a file of the kind that its name says."""
+    rows = [{"id": id, "text": text} for id, text in TEXTS.items()] if rows is None else list(rows)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".parquet":
+        pl.DataFrame(rows).write_parquet(file, row_group_size=7)
+        return file
+    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    file.write_bytes(gzip.compress(lines) if file.suffix == ".gz" else lines)
+    return file
+
+
+def embed(model: Any, given: Path | str, out: Path, **options: Any) -> fairspan.Embedding:
+    return fairspan.embed(model, given, out, progress=False, **{"rows_per_shard": 16, **options})
+
+
+def rejected(out: Path) -> list[tuple[str, int, str | None, str]]:
+    lines = (out / "rejected.jsonl").read_text(encoding="utf-8").splitlines()
+    return [tuple(json.loads(line).values()) for line in lines]  # type: ignore[misc]
+
+
+def check_all(result: fairspan.Embedding, model: SentenceTransformer) -> None:
+    """Every text once, in the order of the input, and its vector that of the model."""
+    found = result.scan().collect()
+    assert found["id"].to_list() == list(TEXTS)
+    np.testing.assert_allclose(found["vector"].to_numpy(), model.encode_document(list(TEXTS.values())), **ROUNDING)
+    assert found["tokens"].to_list() == [2 + len(text.split()) for text in TEXTS.values()]
+    assert not found["truncated"].any()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.ndjson", "a.parquet"])
+def test_every_kind_of_file(model: SentenceTransformer, tmp_path: Path, name: str) -> None:
+    result = embed(model, write(tmp_path / name), tmp_path / "out")
+    check_all(result, model)
+    assert [file.name for file in sorted((tmp_path / "out").glob("part-*"))] == [
+        f"part-0000{number}.parquet" for number in range(3)
+    ]
+    done = result.summary
+    assert (done["rows"], done["rejected"], done["truncated"], done["shards"]) == (40, 0, 0, 3)
+    assert done["tokens"] == sum(2 + len(text.split()) for text in TEXTS.values())
+    assert (tmp_path / "out" / "rejected.jsonl").read_text() == ""
+
+
+def test_a_folder_of_files_in_the_order_of_their_names(model: SentenceTransformer, tmp_path: Path) -> None:
+    """One unit may hold rows of several files."""
+    rows = [{"id": id, "text": text} for id, text in TEXTS.items()]
+    write(tmp_path / "in" / "b" / "0.parquet", rows[5:30])
+    write(tmp_path / "in" / "a.jsonl", rows[:5])
+    write(tmp_path / "in" / "c.jsonl.gz", rows[30:])
+    write(tmp_path / "in" / ".hidden" / "c.jsonl", rows[30:])
+    (tmp_path / "in" / "README.md").write_text("About these files.")
+    check_all(embed(model, tmp_path / "in", tmp_path / "out"), model)
+
+
+def test_a_folder_of_texts(model: SentenceTransformer, tmp_path: Path) -> None:
+    for id, text in {"b/2.txt": "w2 w3", "a.md": "w1", "b/1.txt": "w7\nw8"}.items():
+        (tmp_path / "in" / id).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / id).write_text(text)
+    (tmp_path / "in" / "bad.txt").write_bytes(b"w1 \xff w2")
+    (tmp_path / "in" / "empty.txt").write_bytes(b"\n")
+    found = embed(model, tmp_path / "in", tmp_path / "out").scan().collect()
+    assert found["id"].to_list() == ["a.md", "b/1.txt", "b/2.txt"]
+    expected = model.encode_document(["w1", "w7\nw8", "w2 w3"])
+    np.testing.assert_allclose(found["vector"].to_numpy(), expected, **ROUNDING)
+    assert rejected(tmp_path / "out") == [
+        ("bad.txt", 1, "bad.txt", "byte 4 (0xff) is not UTF-8. Save the file as UTF-8."),
+        ("empty.txt", 1, "empty.txt", "'text' is empty."),
+    ]
+
+
+def test_a_dataset_is_streamed(model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    rows = [{"id": id, "text": text} for id, text in TEXTS.items()]
+    write(tmp_path / "wiki" / "train.parquet", rows)
+    write(tmp_path / "wiki" / "test.parquet", rows[:3])
+    described = [{"split": name, "path": f"{name}.parquet"} for name in ("train", "test")]
+    header = json.dumps([{"config_name": "default", "data_files": described}])
+    (tmp_path / "wiki" / "README.md").write_text(f"---\nconfigs: {header}\n---\n")
+    name = f"{tmp_path / 'wiki'}:train"
+    check_all(embed(model, name, tmp_path / "out"), model)
+    (tmp_path / "out" / "part-00001.parquet").unlink()
+    (tmp_path / "out" / "part-00002.parquet").unlink()
+    _begin_again(tmp_path / "out")
+    check_all(embed(model, name, tmp_path / "out"), model)
+    with pytest.raises(CorpusError, match=r"has no split 'dev'\. Splits there: train, test"):
+        embed(model, f"{tmp_path / 'wiki'}:dev", tmp_path / "other")
+
+
+def _begin_again(out: Path) -> None:
+    """As if the run had been killed before its end."""
+    file = out / "fairspan-embed.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "status": "incomplete", "summary": None}))
+
+
+def test_what_it_is_made_of(model: SentenceTransformer, tmp_path: Path) -> None:
+    """Calibration, window, side, prompt, float16 and other fields; long texts are marked."""
+    model.prompts = {"query": "w1 ", "document": "w2 w3 "}
+    try:
+        rows = [{"key": 7, "body": words(5)}, {"key": 8, "body": words(90, 1)}]
+        options = {"calibration": "tiles", "max_seq_length": 64, "side": "query", "vectors": "float16"}
+        result = embed(
+            model, write(tmp_path / "a.jsonl", rows), tmp_path / "out", text_field="body", id_field="key", **options
+        )
+        fair = fairspan.calibrate(model, "tiles", max_seq_length=64)
+        expected = fair.encode_query([row["body"] for row in rows])
+    finally:
+        model.prompts = {}
+    found = result.scan().collect()
+    assert found.schema == {
+        "id": pl.String,
+        "vector": pl.Array(pl.Float16, 32),
+        "tokens": pl.Int32,
+        "truncated": pl.Boolean,
+    }
+    assert found["id"].to_list() == ["7", "8"]
+    # Half precision keeps 11 bits.
+    np.testing.assert_allclose(found["vector"].to_numpy().astype(np.float32), expected, rtol=2**-10, atol=1e-5)
+    assert found["tokens"].to_list() == [8, 93]
+    assert found["truncated"].to_list() == [False, True]
+    assert result.summary["truncated"] == 1
+    assert result.summary["tokens"] == 8 + 64
+    encoder = result.manifest["encoder"]
+    assert (encoder["window"], encoder["prompt"], encoder["dimension"]) == (64, "w1 ", 32)
+
+
+BAD = [
+    ('{"id": "a", "text": "w1"}', None),
+    ("hello", "not JSON"),
+    ('{"id": "b"}', "there is no field 'text'"),
+    ('{"id": "c", "text": null}', "'text' must be text"),
+    ('{"id": "d", "text": 7}', "'text' must be text"),
+    ('{"id": "e", "text": "  "}', "'text' is empty"),
+    ('{"id": "f", "text": "w1 \\ud800"}', "lone surrogate"),
+    ('{"id": "a", "text": "w2"}', "the id 'a' was already used"),
+    ('{"id": 1.5, "text": "w2"}', "'id' must be text or a whole number"),
+    ('{"id": "", "text": "w2"}', "'id' is empty"),
+    ("[1, 2]", "not an object"),
+    ("", None),
+    ('{"text": "w3"}', None),
+    ('{"id": "e", "text": "w4"}', None),
+]
+
+
+def test_bad_rows_are_listed_with_their_place(model: SentenceTransformer, tmp_path: Path) -> None:
+    lines = [line.encode() for line, _ in BAD] + [b'{"id": "g", "text": "\xff"}']
+    (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
+    result = embed(model, tmp_path / "a.jsonl", tmp_path / "out", rows_per_shard=4)
+    # A row without an id is called by its place; a row that was rejected does not take its id away.
+    assert result.scan().collect()["id"].to_list() == ["a", "a.jsonl#13", "e"]
+    found = rejected(tmp_path / "out")
+    expected = [(number, reason) for number, (_, reason) in enumerate(BAD, start=1) if reason]
+    assert [row for _, row, _, _ in found] == [number for number, _ in expected] + [15]
+    for (_, _, _, said), (_, reason) in zip(found, expected, strict=False):
+        assert str(reason) in said
+    assert "is not UTF-8" in found[-1][3]
+    assert [id for _, _, id, _ in found[:4]] == [None, "b", "c", "d"]
+    assert result.summary["rejected"] == len(found) == 11
+
+
+def test_strict_stops_at_the_first(model: SentenceTransformer, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("\n".join(line for line, _ in BAD))
+    with pytest.raises(CorpusError, match=r"^a\.jsonl, row 2: not JSON .* Without strict=True such rows go"):
+        embed(model, tmp_path / "a.jsonl", tmp_path / "out", strict=True)
+    assert not list((tmp_path / "out").glob("part-*"))
+
+
+def test_a_vector_that_is_no_number_is_rejected(
+    make_tiny: MakeTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairspan.encoding.direct import DirectEncoder
+
+    computed = DirectEncoder.vectors
+
+    def vectors(self: DirectEncoder, batch: Any) -> np.ndarray:
+        found = computed(self, batch)
+        for row, text in zip(found, batch, strict=True):
+            row[...] = np.where("w5" in text.text.split(), np.nan, row) * (0 if text.text == "w6" else 1)
+        return found
+
+    monkeypatch.setattr(DirectEncoder, "vectors", vectors)
+    rows = [
+        {"id": "a", "text": "w5"},
+        {"id": "b", "text": "w6"},
+        {"id": "c", "text": "w7"},
+        {"id": "a", "text": "w8"},
+    ]
+    given = write(tmp_path / "a.jsonl", rows)
+    result = embed(make_tiny("bert", "mean"), given, tmp_path / "out", rows_per_shard=2)
+    assert result.scan().collect()["id"].to_list() == ["c"]
+    assert [reason for *_, reason in rejected(tmp_path / "out")] == [
+        "the model's vector holds NaN, infinity or what float32 cannot hold.",
+        "the model's vector is all zero.",
+        "the id 'a' was already used.",
+    ]
+    with pytest.raises(CorpusError, match=r"a\.jsonl, row 1: the model's vector holds NaN"):
+        embed(make_tiny("bert", "mean"), given, tmp_path / "other", strict=True)
+
+
+def test_a_run_goes_on_where_it_ended(
+    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only missing units are embedded, and only they are read; the bits are the same."""
+    given = write(tmp_path / "a.jsonl", [{"id": "d0", "text": "w1"}, *_rows(), {"id": "d9", "text": "w2"}])
+    whole = embed(model, given, tmp_path / "whole", rows_per_shard=8)
+    begun = embed(model, given, tmp_path / "begun", rows_per_shard=8)
+    for number in (1, 3, 5):
+        (tmp_path / "begun" / f"part-{number:05}.parquet").unlink()
+    (tmp_path / "begun" / ".part-00001.parquet.99").write_bytes(b"half")
+    _begin_again(tmp_path / "begun")
+    read: list[int] = []
+    parsed = source.parse_line
+
+    def counted(number: int, line: bytes) -> Any:
+        read.append(number)
+        return parsed(number, line)
+
+    monkeypatch.setattr(source, "parse_line", counted)
+    again = embed(model, given, tmp_path / "begun", rows_per_shard=8)
+    assert read == [*range(9, 17), *range(25, 33), *range(41, 43)]
+    assert again.scan().collect().equals(whole.scan().collect())
+    assert again.summary | {"seconds": 0} == whole.summary | {"seconds": 0} == begun.summary | {"seconds": 0}
+    first, second = ((tmp_path / name / "rejected.jsonl").read_text() for name in ("whole", "begun"))
+    assert first == second
+    assert [id for _, _, id, _ in rejected(tmp_path / "whole")] == ["d0", "d9"]
+    assert not list((tmp_path / "begun").glob(".part*"))
+    with monkeypatch.context() as patch:
+        forbid_encoding(patch)
+        assert embed(model, given, tmp_path / "begun", rows_per_shard=8).summary == again.summary
+
+
+def _rows() -> list[dict[str, Any]]:
+    return [{"id": id, "text": text} for id, text in TEXTS.items()]
+
+
+def test_long_texts_make_shorter_units(
+    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit, "_CHARACTERS", 300)
+    result = embed(model, write(tmp_path / "a.jsonl"), tmp_path / "out", rows_per_shard=1000)
+    check_all(result, model)
+    sizes = [len(pl.read_parquet(file)) for file in sorted((tmp_path / "out").glob("part-*"))]
+    assert len(sizes) > 5
+    ends = np.cumsum(sizes)
+    lengths = [len(text) for text in TEXTS.values()]
+    for start, end in zip([0, *ends[:-2]], ends[:-1], strict=True):
+        assert sum(lengths[start : end - 1]) < 300 <= sum(lengths[start:end])
+
+
+def test_long_lines_are_passed_over(
+    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_LONGEST_LINE", 64)
+    lines = [{"id": "a", "text": "w1"}, {"id": "b", "text": words(60)}, {"id": "c", "text": "w2"}]
+    result = embed(model, write(tmp_path / "a.jsonl", lines), tmp_path / "out", rows_per_shard=2)
+    assert result.scan().collect()["id"].to_list() == ["a", "c"]
+    assert rejected(tmp_path / "out") == [("a.jsonl", 2, None, "the line is longer than 0 MiB.")]
+
+
+def test_memory_that_runs_out_halves_the_batch(
+    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fairspan.encoding.direct import DirectEncoder
+
+    computed = DirectEncoder.vectors
+
+    def vectors(self: DirectEncoder, batch: Any) -> np.ndarray:
+        if len(batch) > 3:
+            raise MemoryError
+        return computed(self, batch)
+
+    monkeypatch.setattr(DirectEncoder, "vectors", vectors)
+    check_all(embed(model, write(tmp_path / "a.jsonl"), tmp_path / "out"), model)
+
+
+def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
+    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, written = write(tmp_path / "a.jsonl"), pl.DataFrame.write_parquet
+
+    def full(self: pl.DataFrame, file: Any, **options: Any) -> None:
+        if "part-00001" in str(file):
+            Path(file).write_bytes(b"PAR1 and not much more")
+            raise OSError(28, "No space left on device")
+        written(self, file, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.DataFrame, "write_parquet", full)
+        with pytest.raises(LogError, match=r"out cannot be written \(No space left on device\): make room"):
+            embed(model, given, tmp_path / "out")
+    kept = {file.name for file in (tmp_path / "out").iterdir()}
+    assert kept == {".lock", "fairspan-embed.json", "part-00000.parquet", "rejected.jsonl"}
+    check_all(embed(model, given, tmp_path / "out"), model)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vectors": "float16"}, 'with another vectors: "float32" there, and "float16" now'),
+        ({"side": "query"}, "another side"),
+        ({"calibration": "paper"}, "another calibration: null there"),
+        ({"rows_per_shard": 8}, "another rows_per_shard: 16 there, and 8 now"),
+        ({"text_field": "id"}, "another text_field"),
+    ],
+)
+def test_a_folder_belongs_to_its_options(
+    model: SentenceTransformer, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    given = write(tmp_path / "a.jsonl")
+    embed(model, given, tmp_path / "out")
+    with pytest.raises(LogError, match=said):
+        embed(model, given, tmp_path / "out", **changes)
+
+
+def test_a_folder_belongs_to_its_model_and_input(
+    model: SentenceTransformer, make_tiny: MakeTiny, tmp_path: Path
+) -> None:
+    given, out = write(tmp_path / "a.jsonl"), tmp_path / "out"
+    embed(model, given, out)
+    with pytest.raises(LogError, match="out holds vectors of another model: its fingerprint is"):
+        embed(make_tiny("bert", "cls"), given, out)
+    write(given, _rows()[:-1])
+    with pytest.raises(LogError, match=r"or .*a\.jsonl was changed since \(1 file, [\d,]+ bytes then, 1 file, "):
+        embed(model, given, out)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(LogError, match=r"mine is not empty and was not made by embed \(it holds notes\.txt\)"):
+        embed(model, given, tmp_path / "mine")
+    with pytest.raises(DesignError, match="is in the input"):
+        embed(model, tmp_path, tmp_path / "new")
+    (out / "part-00001.parquet").write_bytes(b"PAR1")
+    _begin_again(out)
+    with pytest.raises(LogError, match=r"was changed since"):
+        embed(model, given, out)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.jsonl", b"", r"a\.jsonl holds no rows"),
+        ("a.jsonl", b'{"id": "a"}\n', r"none of the first 1 rows of .* row 1: there is no field 'text'"),
+        ("a.parquet", b"PAR1", "cannot be read as Parquet"),
+        ("a.txt", b"w1", r"is no input: its name must end in \.jsonl"),
+        ("a.jsonl.gz", b"\x1f\x8b\x08", "the gzip file is damaged or cut off after line 0"),
+    ],
+)
+def test_inputs_that_cannot_be_read(
+    model: SentenceTransformer, tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CorpusError, match=said):
+        embed(model, tmp_path / name, tmp_path / "out")
+
+
+def test_a_column_that_is_not_there(model: SentenceTransformer, tmp_path: Path) -> None:
+    given = write(tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match=r"a\.parquet has no column 'body'\. Columns there: id, text"):
+        embed(model, given, tmp_path / "out", text_field="body")
+
+
+def test_seen_ids_are_found_again() -> None:
+    """Against a set, over units of random ids."""
+    rng, known, seen = np.random.default_rng(0), set[str](), SeenIds()
+    place = source.Place()
+    for number in range(30):
+        ids = [str(one) for one in rng.integers(0, 2000, size=int(rng.integers(0, 90)))]
+        rows = [source.Row("f", row, id, "w1") for row, id in enumerate(ids, start=1)]
+        new = list(dict.fromkeys(id for id in ids if id not in known))
+        found = seen.without_seen(Unit(number, place, place, rows, []))
+        assert [row.id for row in found.rows] == new
+        assert len(found.rejected) == len(ids) - len(new)
+        known.update(ids)
+
+
+def test_other_libraries_read_the_shards(model: SentenceTransformer, tmp_path: Path) -> None:
+    for kind in ("float32", "float16"):
+        result = embed(model, write(tmp_path / "a.jsonl"), tmp_path / kind, vectors=kind)
+        expected = result.scan().collect()["vector"].to_numpy()
+        files = str(tmp_path / kind / "part-*.parquet")
+        _check_duckdb(files, expected)
+        _check_arrow(tmp_path / kind, expected)
+
+
+def _check_duckdb(files: str, expected: np.ndarray) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    query = f"select id, vector::FLOAT[32] as vector, tokens, truncated from '{files}'"
+    found = duckdb.sql(query).fetchnumpy()
+    assert list(found["id"]) == list(TEXTS)
+    np.testing.assert_array_equal(np.stack(found["vector"]), expected.astype(np.float32))
+
+
+def _check_arrow(folder: Path, expected: np.ndarray) -> None:
+    dataset = pytest.importorskip("pyarrow.dataset")
+    table = dataset.dataset(sorted(map(str, folder.glob("part-*.parquet")))).to_table()
+    assert table.column("id").to_pylist() == list(TEXTS)
+    flat = table.column("vector").combine_chunks().flatten().to_numpy()
+    np.testing.assert_array_equal(flat.reshape(expected.shape), expected)
+    lancedb = pytest.importorskip("lancedb")
+    stored = lancedb.connect(folder.parent / f"{folder.name}.lance").create_table("documents", data=table)
+    found = stored.search(expected[3].astype(np.float32)).limit(1).to_list()
+    assert found[0]["id"] == "d3"
