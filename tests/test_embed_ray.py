@@ -36,7 +36,7 @@ def cluster() -> Iterator[str]:
     ray = ray_library()
     ray.init(
         address="local",
-        num_cpus=6,
+        num_cpus=5,
         object_store_memory=200 << 20,
         include_dashboard=False,
         log_to_driver=False,
@@ -227,6 +227,6 @@ def test_strict_stops_at_a_bad_row(
 def test_more_actors_than_the_cluster_has_room_for(
     cluster: str, documents: Path, save_tiny: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """Of six CPUs, four read and write."""
+    """Of five CPUs, three read and write."""
     with pytest.raises(DesignError, match="enough for 2 actors"):
         embed(str(save_tiny()), documents, tmp_path / "out", engine="ray", actors=3, device="cpu", progress=False)

@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -31,8 +31,10 @@ _BLOCK_BYTES = 16 << 20
 _STORE_BYTES = 1 << 30
 # Reserved by the actor that leaves out what is done; more where the numbers of the rows need more.
 _FILTER_BYTES = 64 << 20
-# CPUs for the tasks beside the actors: one reads, one cuts blocks, one leaves out what is done, one writes.
-_BESIDE = 4
+# CPUs for the tasks beside the actors: one cuts blocks, one leaves out what is done, one is shared by reading and
+# writing. With fewer a resumed run would wait for ever.
+_BESIDE = 3
+_SHARED = 0.4
 _PATIENCE = 5.0
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_LOG_LEVEL": "ERROR"}
 _LOOK = 1.0
@@ -132,6 +134,7 @@ class RayEngine:
         checkpoint = open_checkpoint(self._asked.out)
         records.clear()
         records.update(read_records(checkpoint.folder))
+        known = set(records)
         start, before = done_from_start(records.values())
         checked = partial(self._asked.checked, finished=before)
         most = self._asked.spec.rows_per_shard
@@ -141,7 +144,7 @@ class RayEngine:
             size=self._actors, max_concurrent_calls_per_actor=2, enable_true_multi_threading=True
         )
         with self._settings(checkpoint), _explained(), _watching(checkpoint.folder, records, meter):
-            rows = data.read_datasource(Rows(source, start, most, checked), num_cpus=0.5, override_num_blocks=1)
+            rows = data.read_datasource(Rows(source, start, most, checked), num_cpus=_SHARED, override_num_blocks=1)
             rows.repartition(target_num_rows_per_block=most).map_batches(
                 Embedder,
                 fn_constructor_args=(self._job, self._cpus, self.identity, self._asked.strict),
@@ -149,10 +152,10 @@ class RayEngine:
                 batch_format="pyarrow",
                 compute=pool,
                 **self._needs,
-            ).write_datasink(shards, ray_remote_args={"num_cpus": 0.5})
+            ).write_datasink(shards, ray_remote_args={"num_cpus": _SHARED})
         checkpoint.remove_uncommitted()
-        known = set(records)
-        records.update(read_records(checkpoint.folder, {shard_name(number) for number in known}))
+        records.clear()
+        records.update(read_records(checkpoint.folder))
         found = sum(one.rows + len(one.rejected) for number, one in records.items() if number not in known)
         if found != shards.written:
             raise EncodingError(
@@ -237,17 +240,17 @@ def _without_stderr() -> Iterator[None]:
 
 
 @contextmanager
-def _watching(folder: Path, known: dict[int, Record], meter: Meter) -> Iterator[None]:
-    """Report new shards as they appear."""
+def _watching(folder: Path, records: dict[int, Record], meter: Meter) -> Iterator[None]:
+    """Report new shards as they appear, and add them to the records."""
     over = threading.Event()
 
     def look() -> None:
-        seen = {shard_name(number) for number in known}
         while not over.wait(_LOOK):
-            for record in read_records(folder, seen).values():
-                seen.add(shard_name(record.number))
-                meter.advance(record.tokens, record.end.done - record.start.done)
-                meter.finish(record.rows)
+            with suppress(FairspanError):  # what is wrong with a shard is said when all are read
+                for number, record in read_records(folder, {shard_name(number) for number in records}).items():
+                    records[number] = record
+                    meter.advance(record.tokens, record.end.done - record.start.done)
+                    meter.finish(record.rows)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -263,11 +266,7 @@ def _explained() -> Iterator[None]:
     """What an actor or a task raised, in one line."""
     try:
         yield
-    except FairspanError as error:
-        raise _cause(error) or error from None
     except Exception as error:
-        if not type(error).__module__.startswith("ray."):
-            raise
         found = _cause(error)
         if found is not None:
             raise found from None
