@@ -119,7 +119,7 @@ def test_progress_says_what_remains() -> None:
     progress.count(4096, 20_000)
     said = progress.line(now + 10)
     progress.stop()
-    assert said.startswith("embedding: 4,096 rows, 2,000 tokens/s, 10 % done, about 90 s left")
+    assert said.startswith("embedding: 4,096 rows, 2,000 tokens/s, 10 % done, about 2 min left")
     progress.start(0)
     progress.count(10, 100)
     assert progress.line(progress._began + 1) == "embedding: 10 rows, 100 tokens/s …"

@@ -227,7 +227,7 @@ def test_a_vector_that_is_no_number_is_rejected(
         "the id 'a' was already used.",
     ]
     with pytest.raises(CorpusError, match=r"a\.jsonl, row 1: the model's vector holds NaN"):
-        embed(make_tiny("bert", "mean"), given, tmp_path / "other", strict=True)
+        embed(make_tiny("bert", "mean"), given, tmp_path / "other", rows_per_shard=2, strict=True)
 
 
 def test_a_run_goes_on_where_it_ended(

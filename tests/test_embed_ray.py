@@ -68,7 +68,8 @@ def assert_same(made: Path, expected: Path) -> None:
     assert found.drop("vector").equals(wanted.drop("vector"))
     difference = np.abs(found["vector"].to_numpy() - wanted["vector"].to_numpy()).max()
     assert difference <= 1e-5 * np.abs(wanted["vector"].to_numpy()).max()
-    assert (made / "rejected.jsonl").read_bytes() == (expected / "rejected.jsonl").read_bytes()
+    rejected = [(folder / "rejected.jsonl").read_bytes().splitlines() for folder in (made, expected)]
+    assert sorted(rejected[0]) == sorted(rejected[1])
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def on_one_machine(documents: Path, save_tiny: Callable[..., Path], tmp_path_fac
 
 
 def record(number: int, start: int, end: int) -> Record:
-    return Record(number, Place(0, start), Place(0, end), end - start, 0, 0, 0.0, [])
+    return Record(number, Place(0, start), Place(0, end), end - start, 0, 0, 0.0, 0, [])
 
 
 def test_rows_are_done_up_to_the_first_gap() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fairspan.cli.checking import require_folder
 from fairspan.cli.options import (
     AsJson,
     BatchTokens,
@@ -18,7 +19,6 @@ from fairspan.cli.options import (
     typed,
 )
 from fairspan.cli.showing import TerminalProgress, running, say_loading
-from fairspan.embedding.spec import ROWS_PER_SHARD
 
 
 @shared(CalibrationOptions)
@@ -37,7 +37,7 @@ def embed(
     text_field: str = option("Field or column of the text.", default="text"),
     id_field: str | None = option("Field or column of the id. Default: id, or else the file and the row."),
     vectors: str = option("float32 or float16, as vectors are stored.", default="float32"),
-    rows_per_shard: int = option("Number of rows per shard; fewer for very long texts.", default=ROWS_PER_SHARD),
+    rows_per_shard: int | None = option("Number of rows per shard; fewer for very long texts. Default: 8192."),
     batch_tokens: BatchTokens = None,
     strict: bool = option(
         "Stop at the first row that cannot be embedded, in place of listing it in rejected.jsonl.",
@@ -73,6 +73,7 @@ def embed(
     given = typed(context, "model", "input", "out", "preset", "calibration")
     progress = EmbeddingProgress()
     with running(None, progress=progress):
+        require_folder(out)
         request = as_request(model, input, out, calibration=chosen_calibration(typed(context)), **given)
         result = request.answer()
         if result is None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from fairspan.embedding.ahead import ahead
-from fairspan.embedding.shards import VECTORS, Record, table, write_shard
+from fairspan.embedding.shards import UNUSABLE, VECTORS, Record, table, write_shard
 from fairspan.embedding.source import Rejected, Row
-from fairspan.embedding.unit import UNUSABLE, Unit, stopped
+from fairspan.embedding.unit import Unit, stopped
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import OutOfMemory, batches, within_memory
 from fairspan.errors import EncodingError, FairspanError
@@ -60,7 +60,7 @@ def embed_texts(
             vectors[numbers] = found
         if advance is not None:
             done = sum(read[number] for number in numbers)
-            advance(done, done / whole)
+            advance(done, done / max(1, whole))
     tokens = np.array([one.length for one in texts], dtype=np.int32)
     truncated = np.array([one.cut for one in texts], dtype=bool)
     return Embedded(vectors, tokens, truncated, usable(vectors))
@@ -116,13 +116,14 @@ def _write(
         truncated=int((good & cut).sum()),
         tokens=tokens,
         seconds=round(seconds, 3),
-        rejected=[*unit.rejected, *bad],
+        refused=len(unit.rejected) + len(bad),
+        rejected=sorted([*unit.rejected, *bad], key=Rejected.place),
     )
     ids = [row.id for row, is_good in zip(unit.rows, good, strict=True) if is_good]
     whole = good.all()
     vectors = embedded.vectors if whole else embedded.vectors[good]
     write_shard(folder, record, table(ids, vectors, embedded.tokens[good], cut[good], dtype))
-    return record
+    return replace(record, rejected=())
 
 
 def unusable_rows(rows: Sequence[Row], embedded: Embedded, dtype: str) -> list[Rejected]:

@@ -76,7 +76,7 @@ def summary_of(records: Iterable[Record]) -> dict[str, Any]:
     tokens, seconds = sum(one.tokens for one in every), sum(one.seconds for one in every)
     return {
         "rows": sum(one.rows for one in every),
-        "rejected": sum(len(one.rejected) for one in every),
+        "rejected": sum(one.refused for one in every),
         "truncated": sum(one.truncated for one in every),
         "tokens": tokens,
         "shards": len(every),

@@ -32,7 +32,7 @@ class TqdmRows(TqdmProgress):
 
         self.stop()
         self._began = time.monotonic()
-        self._bar = tqdm(total=total or None, desc=self._stage, unit="B", unit_scale=True, leave=False)
+        self._bar = tqdm(total=total or None, desc=self._stage, unit="", unit_scale=True, leave=False)
 
     def count(self, rows: int, tokens: int) -> None:
         if self._bar is not None:

@@ -207,6 +207,7 @@ class Shards(BlockBasedFileDatasink):
             truncated=int(cut_off.sum()),
             tokens=int(block["read"].to_numpy().sum()),
             seconds=round(float(block["seconds"].to_numpy().sum()), 3),
+            refused=len(rejected),
             rejected=rejected,
         )
         vectors = _array(keep["vector"]) if len(keep) else np.zeros((0, block["vector"].type.list_size), np.float32)

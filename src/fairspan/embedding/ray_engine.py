@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from fairspan.embedding.ray_checkpoint import Checkpoint, done_from_start, open_checkpoint
 from fairspan.embedding.shards import Record, read_records, shard_name
-from fairspan.embedding.source import Input
 from fairspan.errors import DesignError, EncodingError, FairspanError, MissingExtra, require_whole
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class RayEngine:
             self.close()
             raise
 
-    def embed(self, source: Input, records: dict[int, Record], meter: Meter) -> None:
+    def embed(self, records: dict[int, Record], meter: Meter) -> None:
         """Write shards of the rows that are missing, and add them to the records."""
         from fairspan.embedding.ray_blocks import Embedder, Rows, Shards
 
@@ -136,7 +135,7 @@ class RayEngine:
         records.update(read_records(checkpoint.folder))
         known = set(records)
         start, before = done_from_start(records.values())
-        checked = partial(self._asked.checked, finished=before)
+        checked = partial(self._asked.checked, finished=[record.number for record in before])
         most = self._asked.spec.rows_per_shard
         shards = Shards(checkpoint, self._asked.spec.vectors, list(records.values()))
         data = import_module("ray.data")
@@ -144,7 +143,9 @@ class RayEngine:
             size=self._actors, max_concurrent_calls_per_actor=2, enable_true_multi_threading=True
         )
         with self._settings(checkpoint), _explained(), _watching(checkpoint.folder, records, meter):
-            rows = data.read_datasource(Rows(source, start, most, checked), num_cpus=_SHARED, override_num_blocks=1)
+            rows = data.read_datasource(
+                Rows(self._asked.source, start, most, checked), num_cpus=_SHARED, override_num_blocks=1
+            )
             rows.repartition(target_num_rows_per_block=most).map_batches(
                 Embedder,
                 fn_constructor_args=(self._job, self._cpus, self.identity, self._asked.strict),
@@ -156,7 +157,7 @@ class RayEngine:
         checkpoint.remove_uncommitted()
         records.clear()
         records.update(read_records(checkpoint.folder))
-        found = sum(one.rows + len(one.rejected) for number, one in records.items() if number not in known)
+        found = sum(one.rows + one.refused for number, one in records.items() if number not in known)
         if found != shards.written:
             raise EncodingError(
                 f"{shards.written:,} rows were written, and {checkpoint.folder} has {found:,} of them here: every "

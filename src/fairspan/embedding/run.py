@@ -27,9 +27,9 @@ from fairspan.embedding.progress import Meter, RowProgress, as_row_progress
 from fairspan.embedding.ray_checkpoint import remove_checkpoint
 from fairspan.embedding.ray_engine import Cluster, RayEngine
 from fairspan.embedding.shards import Record, explained, read_ids, read_records, remove_partial, write_rejected
-from fairspan.embedding.source import Input, open_input
+from fairspan.embedding.source import Input, Place, Rejected, open_input
 from fairspan.embedding.spec import ENGINES, ROWS_PER_SHARD, EmbedSpec
-from fairspan.embedding.unit import UNUSABLE, SeenIds, Unit, missing_units, stopped
+from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
 from fairspan.errors import CorpusError, DesignError, FairspanError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
 from fairspan.runs.folder import locked
@@ -59,7 +59,7 @@ class Embedding:
 
     def scan(self) -> pl.LazyFrame:
         """All rows: id, vector, tokens, truncated."""
-        return pl.scan_parquet(self.folder / "part-*.parquet")
+        return pl.scan_parquet(sorted(self.folder.glob("part-*.parquet")), glob=False)
 
     def to_dict(self) -> dict[str, Any]:
         return {"folder": str(self.folder), **self.manifest}
@@ -157,7 +157,8 @@ def as_request(
     if cluster is not None:
         model, input, out = (_seen_from_anywhere(one) for one in (model, input, out))
     loading = (dtype, trust_remote_code, batch_tokens)
-    return Request(model, str(input), Path(out), spec, devices, *loading, strict, cluster)
+    source = open_input(str(input), spec.fields)
+    return Request(model, source, Path(out), spec, devices, *loading, strict, cluster)
 
 
 def _seen_from_anywhere(given: Any) -> Any:
@@ -191,7 +192,7 @@ class Request:
     """What was asked for, checked as far as that goes without loading a model."""
 
     model: SentenceTransformer | str | None
-    input: str
+    source: Input
     out: Path
     spec: EmbedSpec
     devices: tuple[str | None, ...]
@@ -216,9 +217,11 @@ class Request:
             raise DesignError("several devices need a model that is given by its name or folder: each loads its own.")
         if self.cluster is not None and self.devices not in ((None,), ("cpu",), ("cuda",)):
             raise DesignError("[[device]] is cpu or cuda with [[engine=ray]]: set how many with [[actors]].")
-        place, folder = Path(self.input).absolute(), self.out.absolute()
+        place, folder = Path(self.source.name).absolute(), self.out.absolute()
         if place == folder or place in folder.parents:
-            raise DesignError(f"{self.out} is in the input {self.input} and would change it: choose another folder.")
+            raise DesignError(
+                f"{self.out} is in the input {self.source.name} and would change it: choose another folder."
+            )
 
     @property
     def name(self) -> str | None:
@@ -232,16 +235,13 @@ class Request:
     def loading(self, device: str | None) -> Loading:
         return Loading(None, device, self.dtype, self.trust_remote_code)
 
-    def source(self) -> Input:
-        return open_input(self.input, self.spec.fields)
-
     def answer(self) -> Embedding | None:
         """What is there already, if it is complete; nothing is loaded for that.
 
         Raises:
             LogError: if the folder was made otherwise, or by something else.
         """
-        manifest = self._begun(None)
+        manifest = self._begun()
         if manifest is None:
             return None
         done = manifest["status"] == "complete" and manifest["model"] == self.name
@@ -249,53 +249,54 @@ class Request:
 
     def run(self, shown: RowProgress) -> Embedding:
         """Embed what is missing."""
-        source = self.source()
         with locked(self.out, "or choose another folder", explained):
             remove_partial(self.out)
             records = read_records(self.out)
             try:
-                manifest = self._compute(source, records, shown)
+                manifest = self._compute(records, shown)
+            except BaseException:
+                with suppress(FairspanError):  # of two reasons to stop, the first is reported
+                    write_rejected(self.out, records)
+                raise
             finally:
                 shown.stop()
-                if records:
-                    with suppress(FairspanError):  # of two reasons to stop, the first is reported
-                        write_rejected(self.out, _in_order(records))
             if not records:
-                raise CorpusError(f"{self.input} holds no rows.")
-            write_rejected(self.out, _in_order(records))
+                raise CorpusError(f"{self.source.name} holds no rows.")
+            write_rejected(self.out, records)
             manifest |= {"status": "complete", "finished": now(), "summary": summary_of(records.values())}
             write_manifest(self.out, manifest)
             if self.cluster is not None:
                 remove_checkpoint(self.out)
         return Embedding(self.out, manifest)
 
-    def _begun(self, source: Input | None) -> dict[str, Any] | None:
+    def _begun(self) -> dict[str, Any] | None:
         """The manifest of an earlier call that asked for the same."""
         manifest = read_manifest(self.out)
         if manifest is not None:
-            refuse_other(self.out, manifest, self.spec, source or self.source())
+            refuse_other(self.out, manifest, self.spec, self.source)
             refuse_other_engine(self.out, manifest, self.engine)
         return manifest
 
-    def _compute(self, source: Input, records: dict[int, Record], shown: RowProgress) -> dict[str, Any]:
+    def _compute(self, records: dict[int, Record], shown: RowProgress) -> dict[str, Any]:
         """Write the missing shards, and add them to the records; returns the manifest."""
-        manifest = self._begun(source)
+        manifest = self._begun()
         shown.stage(f"loading {self.name}" if self.name is not None else "preparing")
         engine = self._engine() if self.cluster is None else RayEngine(self.cluster, self)
         try:
             if manifest is None:
-                manifest = new_manifest(self.engine, engine.name, self.spec, source, engine.identity)
+                manifest = new_manifest(self.engine, engine.name, self.spec, self.source, engine.identity)
                 write_manifest(self.out, manifest)
             else:
                 refuse_other_model(self.out, manifest, engine.identity)
+            if manifest["status"] == "complete" and "ray" in (self.engine, manifest["engine"]):
+                return manifest  # the engines number their shards differently
             shown.stage("embedding")
             finished = sum(one.end.done - one.start.done for one in records.values())
-            meter = Meter(shown, max(0, source.total - finished), sum(one.rows for one in records.values()))
+            meter = Meter(shown, max(0, self.source.total - finished), sum(one.rows for one in records.values()))
             if isinstance(engine, RayEngine):
-                if manifest["status"] != "complete":
-                    engine.embed(source, records, meter)
+                engine.embed(records, meter)
                 return manifest
-            units = self._units(source, dict(records))
+            units = self._units({number: one.end for number, one in records.items()})
             for record in engine.embed(units, self.out, strict=self.strict, advance=meter.advance):
                 records[record.number] = record
                 meter.finish(record.rows)
@@ -313,28 +314,22 @@ class Request:
 
         return open_encoder(self.model, self.spec, self.loading(self.devices[0]), self.batch_tokens)
 
-    def _units(self, source: Input, finished: Mapping[int, Record]) -> Iterator[Unit]:
-        ends = {number: record.end for number, record in finished.items()}
-        return self.checked(missing_units(source, ends, self.spec.rows_per_shard), finished.values())
+    def _units(self, finished: Mapping[int, Place]) -> Iterator[Unit]:
+        return self.checked(missing_units(self.source, finished, self.spec.rows_per_shard), finished)
 
-    def checked(self, units: Iterable[Unit], finished: Iterable[Record]) -> Iterator[Unit]:
+    def checked(self, units: Iterable[Unit], finished: Iterable[int]) -> Iterator[Unit]:
         """The units with the second row of an id rejected; the ids of finished shards count as well."""
         seen = SeenIds()
-        for record in finished:
-            seen.add(read_ids(self.out, record.number))
-            seen.add(one.id for one in record.rejected if one.id is not None and one.reason.startswith(UNUSABLE))
+        for number in finished:
+            seen.add(read_ids(self.out, number))
         for unit in units:
             checked = seen.without_seen(unit)
             if checked.rejected and self.strict:
-                raise stopped(checked.rejected[0])
+                raise stopped(min(checked.rejected, key=Rejected.place))
             if unit.number == 0 and not checked.rows:
                 bad = checked.rejected[0]
                 raise CorpusError(
-                    f"none of the first {len(checked.rejected):,} rows of {self.input} can be embedded; {bad.file}, "
-                    f"row {bad.row}: {bad.reason}"
+                    f"none of the first {len(checked.rejected):,} rows of {self.source.name} can be embedded; "
+                    f"{bad.file}, row {bad.row}: {bad.reason}"
                 )
             yield checked
-
-
-def _in_order(records: Mapping[int, Record]) -> list[Record]:
-    return sorted(records.values(), key=lambda record: record.start)

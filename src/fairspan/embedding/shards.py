@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from fairspan.runs.folder import write_whole
 VECTORS = {"float32": (np.float32, pl.Float32), "float16": (np.float16, pl.Float16)}
 REJECTED = "rejected.jsonl"
 _FOOTER = "fairspan"
+UNUSABLE = "the model's vector"
+"""What the reason begins with where a row was rejected for its vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Record:
         truncated: those of them that are longer than the model reads.
         tokens: what the model read, prompts and special tokens included.
         seconds: that the model took.
+        refused: rows without a vector.
+        rejected: those rows, in the order of the input; empty in memory, where only the shard has them.
     """
 
     number: int
@@ -39,6 +43,7 @@ class Record:
     truncated: int
     tokens: int
     seconds: float
+    refused: int
     rejected: Sequence[Rejected]
 
     def to_json(self) -> str:
@@ -83,37 +88,38 @@ def write_shard(folder: Path, record: Record, rows: pl.DataFrame) -> None:
 
 def read_records(folder: Path, without: Container[str] = ()) -> dict[int, Record]:
     """What the shards of a folder say of their units; `without` names shards that need not be read."""
-    found = {}
-    for file in sorted(folder.glob("part-*.parquet")):
-        if file.name in without:
-            continue
-        try:
-            record = Record.from_json(pl.read_parquet_metadata(file)[_FOOTER])
-        except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise LogError(
-                f"{file} is not as it was written ({reason}): remove it, and the same command makes it anew."
-            ) from None
-        found[record.number] = record
-    return found
+    files = (file for file in sorted(folder.glob("part-*.parquet")) if file.name not in without)
+    found = (_read_record(file) for file in files)
+    return {record.number: replace(record, rejected=()) for record in found}
+
+
+def _read_record(file: Path) -> Record:
+    try:
+        return Record.from_json(pl.read_parquet_metadata(file)[_FOOTER])
+    except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise LogError(
+            f"{file} is not as it was written ({reason}): remove it, and the same command makes it anew."
+        ) from None
 
 
 def read_ids(folder: Path, number: int) -> list[str]:
-    ids: list[str] = pl.read_parquet(folder / shard_name(number), columns=["id"], glob=False)["id"].to_list()
-    return ids
+    """The ids of a unit that no other row can have: also of rows that were embedded and then rejected."""
+    file = folder / shard_name(number)
+    ids: list[str] = pl.read_parquet(file, columns=["id"], glob=False)["id"].to_list()
+    bad = (one for one in _read_record(file).rejected if one.reason.startswith(UNUSABLE))
+    return [*ids, *(one.id for one in bad if one.id is not None)]
 
 
-def write_rejected(folder: Path, records: Iterable[Record]) -> None:
+def write_rejected(folder: Path, records: Mapping[int, Record]) -> None:
     """All rejected rows, in the order of the input."""
-    lines = (
-        json.dumps(asdict(one), ensure_ascii=False) + "\n"
-        for record in records
-        for one in sorted(record.rejected, key=lambda one: (one.file, one.row))
-    )
 
     def write(file: Path) -> None:
         with file.open("w", encoding="utf-8", errors="backslashreplace") as opened:
-            opened.writelines(lines)
+            refused = (record for record in records.values() if record.refused)
+            for record in sorted(refused, key=lambda record: record.start):
+                for one in _read_record(folder / shard_name(record.number)).rejected:
+                    opened.write(json.dumps(asdict(one), ensure_ascii=False) + "\n")
 
     with explained(folder):
         write_whole(folder / REJECTED, write)

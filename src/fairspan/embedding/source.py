@@ -62,6 +62,10 @@ class Rejected:
     id: str | None
     reason: str
 
+    def place(self) -> tuple[str, int]:
+        """Grows in the order of the input."""
+        return self.file, self.row
+
 
 Item = tuple[Row | Rejected, Place]
 """A row, and the place after it."""

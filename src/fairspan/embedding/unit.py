@@ -13,8 +13,6 @@ from fairspan.errors import CorpusError
 
 # Of texts in a unit, so that long documents do not fill the memory: 2 to 6 million tokens.
 _CHARACTERS = 16 << 20
-UNUSABLE = "the model's vector"
-"""What the reason begins with where a row was rejected for its vector."""
 
 
 @dataclass(frozen=True, slots=True)
