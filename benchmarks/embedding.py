@@ -3,6 +3,7 @@
     python -m benchmarks.embedding speed [--model NAME] [--texts 4000] [--device cuda] [--dtype float16] [--rounds 3]
     python -m benchmarks.embedding pipeline [--texts 100000]
     python -m benchmarks.embedding memory [--texts 1000000]
+    python -m benchmarks.embedding ray [--texts 12000] [--rounds 3]
 
 `speed`: a model on texts of mixed lengths. The bare side gets the texts as a list in memory, sorted by their
 tokens, and is `model.encode_document` at the fastest of three batch sizes and of one that gives it the tokens per
@@ -13,6 +14,9 @@ They run in turn, and the figure is the median of the ratios of a round.
 
 `memory`: short rows through a model of one layer, in a process of its own; the most memory it takes above what it has
 after the model has embedded its first batch.
+
+`ray`: two actors of a local Ray cluster against two processes (`device="cpu,cpu"`) on the same rows, in turn. Both
+are timed from the moment when a sixth of the shards is written, so that starting them does not count.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ import fairspan
 from benchmarks.measure import time_side_by_side
 from benchmarks.models import Shape, random_model
 from fairspan.embedding.progress import SilentRows
+from fairspan.embedding.shards import read_records, shard_name
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.model.loading import Loading, load_model
 
@@ -172,6 +177,35 @@ def measure_memory(given: argparse.Namespace) -> None:
     )
 
 
+def measure_ray(given: argparse.Namespace) -> None:
+    engines: dict[str, dict[str, Any]] = {
+        "two processes": {"device": "cpu,cpu"},
+        "two actors of Ray": {"engine": "ray", "actors": 2, "device": "cpu"},
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in engines}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.jsonl"
+        write_rows(file, mixed_texts(given.texts, 500))
+        for number in range(given.rounds):
+            for name, options in engines.items():
+                out = Path(folder) / f"{name} {number}"
+                fairspan.embed(None, file, out, rows_per_shard=max(1, given.texts // 60), progress=False, **options)
+                speeds[name].append(_speed_once_started(out))
+    for name, found in speeds.items():
+        print(f"{name}: {float(np.median(found)):,.0f} tokens/s")
+    ratios = sorted(ray / plain for plain, ray in zip(*speeds.values(), strict=True))
+    print(f"ratio of speeds: {float(np.median(ratios)):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})")
+
+
+def _speed_once_started(out: Path) -> float:
+    """Tokens per second from when a sixth of the shards was written to when the last one was."""
+    written = sorted(
+        ((out / shard_name(number)).stat().st_mtime, record.tokens) for number, record in read_records(out).items()
+    )
+    first = len(written) // 6
+    return sum(tokens for _, tokens in written[first + 1 :]) / (written[-1][0] - written[first][0])
+
+
 def _resident() -> int:
     """Bytes in memory of this process."""
     statm = Path("/proc/self/statm")
@@ -182,7 +216,7 @@ def _resident() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "pipeline", "memory"])
+    parser.add_argument("what", choices=["speed", "pipeline", "memory", "ray"])
     parser.add_argument("--texts", type=int, help="number of rows")
     parser.add_argument("--model", help="for speed; default: all-MiniLM-L6-v2")
     parser.add_argument("--device", default="cpu")
@@ -191,8 +225,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     transformers.logging.disable_progress_bar()
-    given.texts = given.texts or {"speed": 4000, "pipeline": 100_000, "memory": 1_000_000}[given.what]
-    {"speed": measure_speed, "pipeline": measure_pipeline, "memory": measure_memory}[given.what](given)
+    texts, measure = {
+        "speed": (4000, measure_speed),
+        "pipeline": (100_000, measure_pipeline),
+        "memory": (1_000_000, measure_memory),
+        "ray": (12_000, measure_ray),
+    }[given.what]
+    given.texts = given.texts or texts
+    measure(given)
 
 
 if __name__ == "__main__":

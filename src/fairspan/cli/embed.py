@@ -47,6 +47,11 @@ def embed(
     device: str | None = option("cpu, cuda or mps; several such as cuda:0,cuda:1 get one process each."),
     dtype: str | None = LoadingOptions.dtype,
     trust_remote_code: bool = LoadingOptions.trust_remote_code,
+    engine: str = option("local for this machine, or ray for the actors of a Ray cluster.", default="local"),
+    address: str | None = option(
+        "A running Ray cluster, as auto or host:port. Default: Ray starts on this machine, and ends with the command."
+    ),
+    actors: int | None = option("Number of Ray actors. Default: one per GPU of the cluster, or one per four CPUs."),
     as_json: AsJson = False,
 ) -> None:
     """Embed a corpus of any size into Parquet files with id, vector, tokens and truncated.
@@ -60,6 +65,8 @@ def embed(
         fairspan embed BAAI/bge-m3 documents/ vectors --preset tiles --max-seq-length 32768 --vectors float16
 
         fairspan embed BAAI/bge-m3 wikimedia/wikipedia:20231101.en:train vectors --device cuda:0,cuda:1
+
+        fairspan embed BAAI/bge-m3 /shared/documents /shared/vectors --engine ray --address auto
     """
     from fairspan.embedding.run import as_request
 

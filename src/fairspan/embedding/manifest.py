@@ -52,10 +52,13 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         write_whole(folder / MANIFEST, lambda file: file.write_text(text, "utf-8", "backslashreplace"))
 
 
-def new_manifest(model: str, spec: EmbedSpec, source: Input, encoder: Mapping[str, Any]) -> dict[str, Any]:
+def new_manifest(
+    engine: str, model: str, spec: EmbedSpec, source: Input, encoder: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "status": "incomplete",
+        "engine": engine,
         "model": model,
         "encoder": dict(encoder),
         "spec": spec.to_dict(),
@@ -103,6 +106,14 @@ def _size(identity: Mapping[str, Any]) -> str:
     if "bytes" in identity:
         return f"{identity['files']:,} {'file' if identity['files'] == 1 else 'files'}, {identity['bytes']:,} bytes"
     return f"{identity.get('dataset')}:{identity.get('split')}, {identity.get('rows')} rows"
+
+
+def refuse_other_engine(folder: Path, manifest: Mapping[str, Any], engine: str) -> None:
+    """Raise if an incomplete folder was begun by another engine: each has its own way to know what is missing."""
+    if manifest["status"] != "complete" and manifest["engine"] != engine:
+        raise LogError(
+            f"{folder} was begun with [[engine={manifest['engine']}]]: continue with that, or choose another folder."
+        )
 
 
 def refuse_other_model(folder: Path, manifest: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,17 @@ from fairspan.embedding.manifest import (
     now,
     read_manifest,
     refuse_other,
+    refuse_other_engine,
     refuse_other_model,
     summary_of,
     write_manifest,
 )
 from fairspan.embedding.progress import Meter, RowProgress, as_row_progress
+from fairspan.embedding.ray_checkpoint import remove_checkpoint
+from fairspan.embedding.ray_engine import Cluster, RayEngine
 from fairspan.embedding.shards import Record, explained, read_ids, read_records, remove_partial, write_rejected
 from fairspan.embedding.source import Input, Place, Rejected, open_input
-from fairspan.embedding.spec import ROWS_PER_SHARD, EmbedSpec
+from fairspan.embedding.spec import ENGINES, ROWS_PER_SHARD, EmbedSpec
 from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
 from fairspan.errors import CorpusError, DesignError, FairspanError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
@@ -80,6 +83,9 @@ def embed(
     dtype: str | None = None,
     trust_remote_code: bool = False,
     strict: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    actors: int | None = None,
     progress: bool | RowProgress = True,
 ) -> Embedding:
     """Embed every row of an input into Parquet shards with the columns id, vector, tokens and truncated.
@@ -101,6 +107,9 @@ def embed(
         batch_tokens: tokens in a batch, padding included.
         device: one or several, such as "cuda:0,cuda:1"; each of several gets a process of its own.
         strict: stop at the first row that cannot be embedded. By default such rows go to `rejected.jsonl`.
+        engine: "local" for this machine, or "ray" for the actors of a Ray cluster.
+        address: of a Ray cluster that is running, "auto" or host:port; by default Ray starts on this machine.
+        actors: how many load the model; by default one per GPU of the cluster, or one per four CPUs.
     """
     asked = as_request(
         model,
@@ -119,6 +128,9 @@ def embed(
         dtype=dtype,
         trust_remote_code=trust_remote_code,
         strict=strict,
+        engine=engine,
+        address=address,
+        actors=actors,
     )
     return asked.answer() or asked.run(as_row_progress(progress))
 
@@ -133,13 +145,38 @@ def as_request(
     dtype: str | None = None,
     trust_remote_code: bool = False,
     strict: bool = False,
+    engine: str = "local",
+    address: str | None = None,
+    actors: int | None = None,
     **fields: Any,
 ) -> Request:
     """The keywords of `embed`, checked; `fields` are those of `EmbedSpec`."""
     devices = as_devices(device)
     spec = EmbedSpec(**fields)
+    cluster = as_cluster(engine, address, actors)
+    if cluster is not None:
+        model, input, out = (_seen_from_anywhere(one) for one in (model, input, out))
+    loading = (dtype, trust_remote_code, batch_tokens)
     source = open_input(str(input), spec.fields)
-    return Request(model, source, Path(out), spec, devices, dtype, trust_remote_code, batch_tokens, strict)
+    return Request(model, source, Path(out), spec, devices, *loading, strict, cluster)
+
+
+def _seen_from_anywhere(given: Any) -> Any:
+    """A path that does not depend on where a process runs; what is no path stays as it is."""
+    is_path = isinstance(given, Path) or (isinstance(given, str) and Path(given).exists())
+    return str(Path(given).absolute()) if is_path else given
+
+
+def as_cluster(engine: str, address: str | None, actors: int | None) -> Cluster | None:
+    """Where actors run; None for an engine without them."""
+    if engine not in ENGINES:
+        raise DesignError(f"[[engine]] is {' or '.join(ENGINES)}, got {engine!r}.")
+    if engine == "ray":
+        return Cluster(address, actors)
+    for name, value in {"address": address, "actors": actors}.items():
+        if value is not None:
+            raise DesignError(f"[[{name}]] is for [[engine=ray]].")
+    return None
 
 
 def as_devices(given: str | Sequence[str] | None) -> tuple[str | None, ...]:
@@ -163,6 +200,7 @@ class Request:
     trust_remote_code: bool
     batch_tokens: int | None
     strict: bool
+    cluster: Cluster | None = None
 
     def __post_init__(self) -> None:
         for device in self.devices:
@@ -171,8 +209,14 @@ class Request:
             require_whole("batch_tokens", self.batch_tokens)
         if self.name is not None:
             find_model(self.name)
+        elif self.cluster is not None:
+            raise DesignError(
+                "[[engine=ray]] needs a model that is given by its name or folder: every actor loads its own."
+            )
         elif len(self.devices) > 1:
             raise DesignError("several devices need a model that is given by its name or folder: each loads its own.")
+        if self.cluster is not None and self.devices not in ((None,), ("cpu",), ("cuda",)):
+            raise DesignError("[[device]] is cpu or cuda with [[engine=ray]]: set how many with [[actors]].")
         place, folder = Path(self.source.name).absolute(), self.out.absolute()
         if place == folder or place in folder.parents:
             raise DesignError(
@@ -184,6 +228,10 @@ class Request:
         """None for a model that is loaded already."""
         return self.model or DEFAULT_MODEL if isinstance(self.model, str | None) else None
 
+    @property
+    def engine(self) -> str:
+        return "local" if self.cluster is None else "ray"
+
     def loading(self, device: str | None) -> Loading:
         return Loading(None, device, self.dtype, self.trust_remote_code)
 
@@ -193,10 +241,9 @@ class Request:
         Raises:
             LogError: if the folder was made otherwise, or by something else.
         """
-        manifest = read_manifest(self.out)
+        manifest = self._begun()
         if manifest is None:
             return None
-        refuse_other(self.out, manifest, self.spec, self.source)
         done = manifest["status"] == "complete" and manifest["model"] == self.name
         return Embedding(self.out, manifest) if done else None
 
@@ -218,24 +265,37 @@ class Request:
             write_rejected(self.out, records)
             manifest |= {"status": "complete", "finished": now(), "summary": summary_of(records.values())}
             write_manifest(self.out, manifest)
+            if self.cluster is not None:
+                remove_checkpoint(self.out)
         return Embedding(self.out, manifest)
 
-    def _compute(self, records: dict[int, Record], shown: RowProgress) -> dict[str, Any]:
-        """Write the missing shards, and add them to the records; returns the manifest."""
+    def _begun(self) -> dict[str, Any] | None:
+        """The manifest of an earlier call that asked for the same."""
         manifest = read_manifest(self.out)
         if manifest is not None:
             refuse_other(self.out, manifest, self.spec, self.source)
+            refuse_other_engine(self.out, manifest, self.engine)
+        return manifest
+
+    def _compute(self, records: dict[int, Record], shown: RowProgress) -> dict[str, Any]:
+        """Write the missing shards, and add them to the records; returns the manifest."""
+        manifest = self._begun()
         shown.stage(f"loading {self.name}" if self.name is not None else "preparing")
-        engine = self._engine()
+        engine = self._engine() if self.cluster is None else RayEngine(self.cluster, self)
         try:
             if manifest is None:
-                manifest = new_manifest(engine.name, self.spec, self.source, engine.identity)
+                manifest = new_manifest(self.engine, engine.name, self.spec, self.source, engine.identity)
                 write_manifest(self.out, manifest)
             else:
                 refuse_other_model(self.out, manifest, engine.identity)
+            if manifest["status"] == "complete" and "ray" in (self.engine, manifest["engine"]):
+                return manifest  # the engines number their shards differently
             shown.stage("embedding")
             finished = sum(one.end.done - one.start.done for one in records.values())
             meter = Meter(shown, max(0, self.source.total - finished), sum(one.rows for one in records.values()))
+            if isinstance(engine, RayEngine):
+                engine.embed(records, meter)
+                return manifest
             units = self._units({number: one.end for number, one in records.items()})
             for record in engine.embed(units, self.out, strict=self.strict, advance=meter.advance):
                 records[record.number] = record
@@ -255,11 +315,14 @@ class Request:
         return open_encoder(self.model, self.spec, self.loading(self.devices[0]), self.batch_tokens)
 
     def _units(self, finished: Mapping[int, Place]) -> Iterator[Unit]:
-        """The missing units, with the second row of an id rejected."""
+        return self.checked(missing_units(self.source, finished, self.spec.rows_per_shard), finished)
+
+    def checked(self, units: Iterable[Unit], finished: Iterable[int]) -> Iterator[Unit]:
+        """The units with the second row of an id rejected; the ids of finished shards count as well."""
         seen = SeenIds()
         for number in finished:
             seen.add(read_ids(self.out, number))
-        for unit in missing_units(self.source, finished, self.spec.rows_per_shard):
+        for unit in units:
             checked = seen.without_seen(unit)
             if checked.rejected and self.strict:
                 raise stopped(min(checked.rejected, key=Rejected.place))

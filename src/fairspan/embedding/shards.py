@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -86,9 +86,10 @@ def write_shard(folder: Path, record: Record, rows: pl.DataFrame) -> None:
         )
 
 
-def read_records(folder: Path) -> dict[int, Record]:
-    """What the shards of a folder say of their units."""
-    found = (_read_record(file) for file in sorted(folder.glob("part-*.parquet")))
+def read_records(folder: Path, without: Container[str] = ()) -> dict[int, Record]:
+    """What the shards of a folder say of their units; `without` names shards that need not be read."""
+    files = (file for file in sorted(folder.glob("part-*.parquet")) if file.name not in without)
+    found = (_read_record(file) for file in files)
     return {record.number: replace(record, rejected=()) for record in found}
 
 
@@ -115,8 +116,9 @@ def write_rejected(folder: Path, records: Mapping[int, Record]) -> None:
 
     def write(file: Path) -> None:
         with file.open("w", encoding="utf-8", errors="backslashreplace") as opened:
-            for number in sorted(number for number, record in records.items() if record.refused):
-                for one in _read_record(folder / shard_name(number)).rejected:
+            refused = (record for record in records.values() if record.refused)
+            for record in sorted(refused, key=lambda record: record.start):
+                for one in _read_record(folder / shard_name(record.number)).rejected:
                     opened.write(json.dumps(asdict(one), ensure_ascii=False) + "\n")
 
     with explained(folder):

@@ -12,6 +12,7 @@ from fairspan.embedding.source import Fields
 from fairspan.errors import DesignError, require_whole
 
 ROWS_PER_SHARD = 8192
+ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True, slots=True)
