@@ -24,6 +24,8 @@ from tests.browser import chromium
 pytest.importorskip("starlette", reason="needs starlette")
 
 from fairspan.serving import page as pages
+from fairspan.serving.app import make_app
+from fairspan.serving.service import Service
 
 RULE = "\n\n---\n\n"
 # Two processes over the same tokens in other batches: float32 rounding of vectors of length 1.
@@ -238,22 +240,13 @@ async def call(work: Callable[[], Any]) -> Any:
 
 
 def app_of(desk: Desk, key: str | None = None) -> Any:
-    """The page alone, with the key asked for as the server does."""
+    """The page alone, or with a key as part of a server."""
     from starlette.applications import Starlette
-    from starlette.responses import JSONResponse
 
-    app = Starlette(routes=pages.page_routes(desk, call))
     if key is None:
-        return app
-
-    async def guarded(scope: Any, receive: Any, send: Any) -> None:
-        given = dict(scope["headers"]).get(b"authorization")
-        if scope["path"] != "/" and given != f"Bearer {key}".encode():
-            refused = JSONResponse({"error": {"message": "a key is needed."}}, 401)
-            return await refused(scope, receive, send)
-        return await app(scope, receive, send)
-
-    return guarded
+        return Starlette(routes=pages.page_routes(desk, call))
+    service = Service(desk.subject.model, name="tiny-bert")
+    return make_app(service, key=key, routes=pages.page_routes(desk, service.batcher.call))
 
 
 @pytest.fixture
@@ -262,6 +255,22 @@ def client(desk: Desk) -> Any:
     from starlette.testclient import TestClient
 
     return TestClient(app_of(desk))
+
+
+def test_the_page_of_a_server(desk: Desk) -> None:
+    pytest.importorskip("httpx", reason="needs httpx")
+    from starlette.testclient import TestClient
+
+    app, key = app_of(desk, "secret"), {"Authorization": "Bearer secret"}
+    asked = {"query": words(3), "documents": [{"name": "a", "text": text(0, 20)}]}
+    with TestClient(app) as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/page/about").status_code == 401
+        assert client.get("/page/about", headers=key).json()["model"] == "tiny-bert"
+        assert "rank" not in client.post("/page/find", json=asked, headers=key).json()["html"]
+        app.state.service.batcher.close()
+        refused = client.post("/page/find", json=asked, headers=key)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
 
 
 def test_the_page_holds_nothing_of_the_model(client: Any) -> None:
@@ -360,7 +369,7 @@ def listening(app: Any) -> Iterator[str]:
     """The address of a server in a thread."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until = time.monotonic() + 20

@@ -17,9 +17,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fairspan.serving.batcher import QueueFull
 from fairspan.serving.metrics import CONTENT_TYPE
 from fairspan.serving.protocol import Asked, Refusal, make_reply, read_request, too_large
-from fairspan.serving.service import Embedded, Service, off_loop
+from fairspan.serving.service import Embedded, Service, busy, off_loop
 
 _log = logging.getLogger("fairspan.serving")
 # Whoever watches a server has no key, and a page has to be there before it can ask for one.
@@ -59,7 +60,7 @@ def make_app(service: Service, *, key: str | None = None, routes: Sequence[BaseR
             *routes,
         ],
         middleware=[] if key is None else [Middleware(_Guard, key=key)],
-        exception_handlers={HTTPException: _not_there, Exception: _went_wrong},
+        exception_handlers={HTTPException: _not_there, QueueFull: _full, Exception: _went_wrong},
         lifespan=lifespan,
     )
     app.state.service = service
@@ -195,6 +196,13 @@ async def _not_there(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     refusal = Refusal(error.status_code, f"{request.method} {request.url.path}: {error.detail}.")
     return JSONResponse(refusal.body, error.status_code, error.headers)
+
+
+async def _full(request: Request, error: Exception) -> Response:
+    """For routes that ask the model directly."""
+    assert isinstance(error, QueueFull)
+    refusal = busy(error.seconds)
+    return JSONResponse(refusal.body, refusal.status, refusal.headers)
 
 
 async def _went_wrong(request: Request, error: Exception) -> Response:

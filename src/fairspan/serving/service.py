@@ -160,7 +160,7 @@ class Service:
             self.batcher.refuse_if_full(1)
             return await self._embed(asked)
         except QueueFull as error:
-            raise _busy(error.seconds) from None
+            raise busy(error.seconds) from None
 
     async def _embed(self, asked: Asked) -> Embedded:
         encoder = await self._encoder_of(asked)
@@ -323,7 +323,7 @@ def _read_ids(encoder: DirectEncoder, index: int, ids: Any) -> ReadText:
         raise Refusal(400, f"'input[{index}]': {error}", param="input", code="invalid_token") from None
 
 
-def _busy(seconds: float) -> Refusal:
+def busy(seconds: float) -> Refusal:
     wait = max(1, math.ceil(seconds))
     return Refusal(
         429,
