@@ -79,6 +79,8 @@ def serve(
     with bind(host, port) as bound:
         find_model(model)
         typer.echo(f"loading {model} …", err=True)
+        # oneDNN keeps what it made for each of the last 1,024 shapes; with ever new batches, memory would grow.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
