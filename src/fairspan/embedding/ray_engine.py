@@ -137,12 +137,12 @@ class RayEngine:
         start, before = done_from_start(records.values())
         checked = partial(self._asked.checked, finished=[record.number for record in before])
         most = self._asked.spec.rows_per_shard
-        shards = Shards(checkpoint, self._asked.spec.vectors, list(records.values()))
         data = import_module("ray.data")
         pool = data.ActorPoolStrategy(
             size=self._actors, max_concurrent_calls_per_actor=2, enable_true_multi_threading=True
         )
         with self._settings(checkpoint), _explained(), _watching(checkpoint.folder, records, meter):
+            shards = Shards(checkpoint, self._asked.spec.vectors, list(records.values()))
             rows = data.read_datasource(
                 Rows(self._asked.source, start, most, checked), num_cpus=_SHARED, override_num_blocks=1
             )
