@@ -284,6 +284,6 @@ def _cause(error: BaseException) -> FairspanError | None:
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, FairspanError) and not isinstance(seen, ray.exceptions.RayTaskError):
-            return seen
+            return type(seen)(seen.message.partition("\n")[0])  # Ray adds lines about its retries
         seen = getattr(seen, "cause", None) or seen.__cause__
     return None
