@@ -35,7 +35,7 @@ _FILTER_BYTES = 64 << 20
 _BESIDE = 3
 _SHARED = 0.4
 _PATIENCE = 5.0
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_LOG_LEVEL": "ERROR"}
+_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_LOG_LEVEL": "CRITICAL"}
 _LOOK = 1.0
 
 
@@ -284,6 +284,6 @@ def _cause(error: BaseException) -> FairspanError | None:
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, FairspanError) and not isinstance(seen, ray.exceptions.RayTaskError):
-            return seen
+            return type(seen)(seen.message.partition("\n")[0])  # Ray adds lines about its retries
         seen = getattr(seen, "cause", None) or seen.__cause__
     return None
