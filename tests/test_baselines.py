@@ -396,13 +396,16 @@ def test_other_treatments_are_written_as_they_were(name: str) -> None:
     [
         (
             "whitenig",
-            "begin with paper, retrieval, retrieval-2026-06, tempscale, tiles, none, whitening, last2avg or",
+            "tempscale, tiles, none, whitening, last2avg, chunk-mean or a name",
         ),
         ("whitening-0", "there is no treatment 'whitening-0'"),
         ("last2avg-3", "there is no treatment 'last2avg-3'"),
         ("whitening+dimensions=3", "no field 'dimensions'"),
         ("whitening+baskets=segments", "has neither baskets nor tiles"),
-        ({"name": "mine", "baseline": "flow"}, "one of whitening, last2avg, or as in whitening-256, got 'flow'"),
+        (
+            {"name": "mine", "baseline": "flow"},
+            "last2avg, chunk-mean, or as in whitening-256, got 'flow'",
+        ),
         ({"name": "mine", "baseline": 3}, "got 3"),
         ({"name": "none", "baseline": "whitening"}, "'none' has no baseline 'whitening': give it another name"),
         ({"name": "whitening", "baseline": "last2avg"}, "'whitening' has no baseline 'last2avg'"),

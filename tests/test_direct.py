@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -20,13 +21,19 @@ TEXTS = [words(3), words(170, 1), words(40, 2), ""]
 ROUNDING = {"rtol": 1e-4, "atol": 2e-6}
 
 
+@pytest.fixture
+def make_own(make_tiny: MakeTiny) -> MakeTiny:
+    """Models that a test may change."""
+    return lambda *kind, **options: copy.deepcopy(make_tiny(*kind, **options))
+
+
 @pytest.mark.parametrize("architecture", mostly_slow(["bert", "modernbert", "qwen3", "t5", "mpnet", "distilbert"]))
 @pytest.mark.parametrize("preset", ["none", "tiles", "paper"])
 @pytest.mark.parametrize("padding_side", ["right", "left"])
 def test_vectors_are_those_of_the_model(
-    make_tiny: MakeTiny, architecture: str, preset: str, padding_side: str
+    make_own: MakeTiny, architecture: str, preset: str, padding_side: str
 ) -> None:
-    model = make_tiny(architecture, "mean", padding_side=padding_side)
+    model = make_own(architecture, "mean", padding_side=padding_side)
     model.prompts = {"query": "w1 w2 ", "document": "w7 "}
     fair = fairspan.calibrate(model, preset, sides="document") if preset != "none" else model
     for side, encode in (("document", fair.encode_document), ("query", fair.encode_query)):
@@ -35,8 +42,8 @@ def test_vectors_are_those_of_the_model(
         np.testing.assert_allclose(encoder.vectors(encoder.read(TEXTS)), encode(TEXTS, batch_size=4), **ROUNDING)
 
 
-def test_lengths_and_what_is_cut(make_tiny: MakeTiny) -> None:
-    model = make_tiny("bert", "cls")
+def test_lengths_and_what_is_cut(make_own: MakeTiny) -> None:
+    model = make_own("bert", "cls")
     model.max_seq_length = 20
     model.prompts = {"document": "w7 w8 "}
     encoder = DirectEncoder(model)
@@ -47,8 +54,8 @@ def test_lengths_and_what_is_cut(make_tiny: MakeTiny) -> None:
     np.testing.assert_allclose(encoder.vectors([long])[0], model.encode_document(words(100)), **ROUNDING)
 
 
-def test_cutting_on_the_left(make_tiny: MakeTiny) -> None:
-    model = make_tiny("bert", "cls")
+def test_cutting_on_the_left(make_own: MakeTiny) -> None:
+    model = make_own("bert", "cls")
     model.max_seq_length = 20
     model.tokenizer.truncation_side = "left"
     encoder = DirectEncoder(model)
@@ -57,15 +64,15 @@ def test_cutting_on_the_left(make_tiny: MakeTiny) -> None:
     )
 
 
-def test_a_tiled_model_reads_on(make_tiny: MakeTiny) -> None:
-    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles", max_seq_length=1500)
+def test_a_tiled_model_reads_on(make_own: MakeTiny) -> None:
+    fair = fairspan.calibrate(make_own("bert", "mean"), "tiles", max_seq_length=1500)
     encoder = DirectEncoder(fair)
     (read,) = encoder.read([words(1400)])
     assert (read.length, read.cut, encoder.window) == (1402, False, 1500)
 
 
-def test_ids_with_and_without_special_tokens_and_prompt(make_tiny: MakeTiny) -> None:
-    model = make_tiny("bert", "mean")
+def test_ids_with_and_without_special_tokens_and_prompt(make_own: MakeTiny) -> None:
+    model = make_own("bert", "mean")
     model.prompts = {"document": "w7 "}
     encoder = DirectEncoder(model)
     whole = model.tokenizer("w1 w2 w3")["input_ids"]
@@ -75,8 +82,8 @@ def test_ids_with_and_without_special_tokens_and_prompt(make_tiny: MakeTiny) -> 
 
 
 @pytest.mark.parametrize("foreign", [95, -1, 10**9])
-def test_foreign_ids_are_refused(make_tiny: MakeTiny, foreign: int) -> None:
-    encoder = DirectEncoder(make_tiny("bert", "mean"))
+def test_foreign_ids_are_refused(make_own: MakeTiny, foreign: int) -> None:
+    encoder = DirectEncoder(make_own("bert", "mean"))
     assert encoder.vocabulary == 95
     with pytest.raises(EncodingError, match=f"token id {foreign} is not in the model's vocabulary of 95"):
         encoder.read_ids([5, foreign])
@@ -92,8 +99,8 @@ def test_a_model_without_a_transformer_is_given_texts() -> None:
         encoder.read_ids([5])
 
 
-def test_a_router_is_given_texts(make_tiny: MakeTiny) -> None:
-    sides = [make_tiny("bert", "mean"), make_tiny("roberta", "mean")]
+def test_a_router_is_given_texts(make_own: MakeTiny) -> None:
+    sides = [make_own("bert", "mean"), make_own("roberta", "mean")]
     router = Router.for_query_document(query_modules=list(sides[0]), document_modules=list(sides[1]))
     model = SentenceTransformer(modules=[router], device="cpu")
     for side, encode in (("query", model.encode_query), ("document", model.encode_document)):
@@ -102,8 +109,8 @@ def test_a_router_is_given_texts(make_tiny: MakeTiny) -> None:
         np.testing.assert_array_equal(encoder.vectors(encoder.read(["w1 w2"])), encode(["w1 w2"]))
 
 
-def test_a_shorter_dimension_of_the_model_is_kept(make_tiny: MakeTiny) -> None:
-    model = make_tiny("bert", "mean")
+def test_a_shorter_dimension_of_the_model_is_kept(make_own: MakeTiny) -> None:
+    model = make_own("bert", "mean")
     model.truncate_dim = 8
     encoder = DirectEncoder(model)
     assert encoder.takes_ids

@@ -53,7 +53,9 @@ def test_a_list(value: object) -> None:
 
 def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None:
     option = re.compile(r"(?<![\w-])--[a-z]{3}|in Python,")
-    files = [file for file in SOURCE.rglob("*.py") if file.relative_to(SOURCE).parts[0] not in ("cli", "published")]
+    # What a server says is for its clients, and names the options that it was started with.
+    rooms = ("cli", "published", "serving")
+    files = [file for file in SOURCE.rglob("*.py") if file.relative_to(SOURCE).parts[0] not in rooms]
     found = [
         f"{file.name}: {line.strip()}"
         for file in files

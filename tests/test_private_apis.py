@@ -25,9 +25,10 @@ SOURCE = Path(fairspan.__file__).parent
 PRIVATE = {
     "attention/all_rows.py": {"_scaled_dot_product_flash_attention_for_cpu"},
     "attention/mpnet.py": {"_attn_implementation"},
+    # Documented under this name.
+    "embedding/workers.py": {"_exit"},
     "model/graph.py": {"_exclude_prompt_from_mask"},
     "model/saved.py": {"_load_with_module_classes"},
-    # Documented under this name.
     "serving/server.py": {"_exit"},
 }
 

@@ -96,7 +96,7 @@ def _refuse_unreachable(address: str) -> None:
 
 def _not_there(address: str, reason: str) -> DesignError:
     return DesignError(
-        f"there is no Ray cluster at {address} ({reason}): start one with 'ray start --head', or omit [[address]] to "
+        f"there is no Ray cluster at {address} ({reason}): start one with 'ray start', or omit [[address]] to "
         "use this machine."
     )
 

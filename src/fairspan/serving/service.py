@@ -320,7 +320,7 @@ def _read_ids(encoder: DirectEncoder, index: int, ids: Any) -> ReadText:
     try:
         return encoder.read_ids(ids)
     except EncodingError as error:
-        raise Refusal(400, f"'input[{index}]': {error}", param="input", code="invalid_token") from None
+        raise Refusal(400, f"'input[{index}]': {error.message}", param="input", code="invalid_token") from None
 
 
 def busy(seconds: float) -> Refusal:
