@@ -25,6 +25,8 @@ from fairspan.errors import CorpusError, DesignError, LogError, MissingExtra
 from tests.tiny import words
 
 ROWS = 120
+# Ray is slow to start where there are few cores, and a stalled run must end.
+SECONDS = 400
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +203,8 @@ def test_killed_drivers_leave_every_row_once(
     command += [str(documents), str(out), "--rows-per-shard", "10", "--engine", "ray", "--address", cluster]
     for shards in (1, 5):
         driver = subprocess.Popen([*command, "--actors", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        while driver.poll() is None and len(list(out.glob("part-*.parquet"))) < shards:
+        until = time.monotonic() + SECONDS
+        while driver.poll() is None and len(list(out.glob("part-*.parquet"))) < shards and time.monotonic() < until:
             time.sleep(0.02)
         assert driver.poll() is None, driver.communicate()[1].decode()
         os.kill(driver.pid, signal.SIGKILL)
@@ -210,7 +213,8 @@ def test_killed_drivers_leave_every_row_once(
     assert (manifest["status"], manifest["engine"]) == ("incomplete", "ray")
     with pytest.raises(LogError, match="begun with engine"):
         embed(str(save_tiny()), documents, out, rows_per_shard=10, progress=False)
-    done = subprocess.run([*command, "--actors", "1", "--json"], capture_output=True, text=True, check=True)
+    last = [*command, "--actors", "1", "--json"]
+    done = subprocess.run(last, capture_output=True, text=True, check=True, timeout=SECONDS)
     assert json.loads(done.stdout)["summary"]["rows"] == ROWS - 4
     assert "ray" not in done.stderr.lower()
     assert_same(out, on_one_machine)
