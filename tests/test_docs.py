@@ -17,10 +17,14 @@ import fairspan.corpus.corpus
 import fairspan.corpus.marked_text
 import fairspan.corpus.sentences
 import fairspan.design.parts
+import fairspan.embedding.encoder
+import fairspan.embedding.run
 import fairspan.model.build
+import fairspan.model.export
 import fairspan.model.saved
 import fairspan.model.segments
 import fairspan.serving.batcher
+import fairspan.serving.service
 import fairspan.stats.equivalence
 import fairspan.stats.loss
 import fairspan.studies.audit.run
