@@ -60,7 +60,7 @@ class Workers:
             )
 
     def embed(self, units: Iterable[Unit], folder: Path, *, strict: bool, advance: Advance) -> Iterator[Record]:
-        """Hand out units as long as there are any; yields what was written, as it comes."""
+        """Send units to the processes; yields the record of each shard when it is written."""
         for pipe in self._pipes:
             pipe.send((folder, strict))
         waiting, at_work = iter(units), [0] * len(self._pipes)

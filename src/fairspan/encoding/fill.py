@@ -103,7 +103,7 @@ def _fill_means(
 
 
 def _in_proportion(progress: Progress, tokens: int, of: int) -> Progress:
-    """Reports `tokens` in the time in which it is told of so many others."""
+    """Scales progress over `of` tokens to progress over `tokens`."""
     done = 0
 
     def advance(more: int) -> None:

@@ -42,7 +42,7 @@ def export(
         side: the graph gives the vectors of `encode_document`, or of `encode_query`. The side's prompt has to be put
             before every text: it is in OUT.json, and its length is known to the graph.
         name: what OUT.json calls the model.
-        stage: is told what begins.
+        stage: called with the name of each stage when it begins.
 
     Returns:
         What OUT.json holds.

@@ -147,7 +147,7 @@ async def _unless_gone(request: Request, service: Service, asked: Asked) -> Embe
 
 
 async def _read_body(request: Request, most: int) -> bytes:
-    """The body, which is counted as it comes."""
+    """The body, refused as soon as it is too large."""
     refusal = too_large(f"The body is larger than {most:,} bytes, which is what this server takes.")
     refusal.headers["Connection"] = "close"
     announced = request.headers.get("content-length", "")

@@ -25,8 +25,8 @@ _SUFFIXES: dict[str, Side] = {"-query": "query", "-document": "document"}
 _INPUT = "a string, a list of strings, a list of token ids, or a list of such lists"
 
 
-class Refusal(Exception):  # noqa: N818 - what a client is told, and not always the server's error
-    """A request that is not answered with vectors, as the client is told."""
+class Refusal(Exception):  # noqa: N818 - a reply to the client, often not an error of the server
+    """A request that gets no vectors: the status, headers and body of the reply."""
 
     def __init__(
         self,
