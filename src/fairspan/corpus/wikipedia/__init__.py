@@ -1,0 +1,1 @@
+"""Comparable corpora from Wikipedia's dumps."""

@@ -1,0 +1,27 @@
+"""`Page`: one page of a Wikipedia, as its dump has it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a dump says of a page before its text is cleaned.
+
+    Attributes:
+        page_id: its number in its wiki.
+        title: with spaces, as a reader sees it.
+        revision: the number of the revision; None where the dump does not say.
+        kind: "article", "redirect", "disambiguation", "list" or "other", which is any page that is not an article.
+        item: the Wikidata item, such as "Q42", where the dump names it.
+        size: bytes of its source, a cheap bound on how long its text can be.
+        clean: makes its plain text; called only for pages that are wanted, because cleaning is what costs.
+    """
+
+    page_id: int
+    title: str
+    revision: int | None
+    kind: str
+    item: str | None
+    size: int
+    clean: Callable[[], str]
