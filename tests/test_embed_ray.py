@@ -26,7 +26,7 @@ from tests.tiny import words
 
 ROWS = 120
 # Ray is slow to start where there are few cores, and a stalled run must end.
-SECONDS = 400
+SECONDS = 900
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,6 @@ def test_same_rows_and_vectors_as_on_one_machine(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif((os.cpu_count() or 1) < 4, reason="failed once on two CPUs; the cause is not known")
 def test_killed_drivers_leave_every_row_once(
     cluster: str, documents: Path, on_one_machine: Path, save_tiny: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
         fairspan.export(fair, out)
 
 
+@pytest.mark.slow
 def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     """Baskets of the pooled row, and a prompt that the text's reader has to put before it."""
     model = small(make_tiny, "xlm-roberta", "cls", layers=1)

@@ -645,6 +645,7 @@ def random_search() -> tuple[dict[str, dict[str, int]], dict[str, dict[str, floa
     return relevant, found
 
 
+@pytest.mark.slow
 def test_the_stand_in_against_ranx() -> None:
     """Scores without ties, whose order ranx leaves to chance."""
     if find_spec("ranx") is None:
