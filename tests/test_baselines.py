@@ -725,7 +725,7 @@ def test_progress_ends_at_what_it_announced(prepared: Prepared, corpus: str, tmp
     for folder in ("computed", "found"):
         counted = Counted()
         run(prepared, RunOptions(out=tmp_path / folder, store=tmp_path / "s.sqlite", progress=counted))
-        assert counted.done == counted.total == own + 2 * prepared.fit.tokens
+        assert counted.done == counted.total == own + sum(map(prepared.fit.tokens, prepared.spec.treatments))
     counted = Counted()
     options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 6, "editions": 1, "treatments": SEARCHED}
     evaluate(

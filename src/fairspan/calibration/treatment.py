@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, as_calibration
+from fairspan.calibration.language_method import LanguageMethod
 from fairspan.errors import CalibrationError, DesignError, FairspanError, require_list
 
 DEFAULT_TREATMENTS = ("none", "tiles")
@@ -40,6 +41,9 @@ class Treatment:
     keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents. With
     "chunk-mean" the vector of a document is the mean of those of its chunks, of which "chunk-mean-64" have at most 64
     tokens; queries are embedded whole."""
+    languages: str | None = None
+    """How what vectors say about their language is taken away (`LanguageMethod`), such as "subspace". There is one
+    fit for both sides, on texts that are embedded as documents under the rest of the treatment."""
 
     def __post_init__(self) -> None:
         if self.by_segments and not (self.calibration.strength > 0 or self.calibration.tile_size is not None):
@@ -53,15 +57,27 @@ class Treatment:
             )
         if self.by_segments and self.chunks:
             raise CalibrationError(f"the treatment {self.name!r} embeds chunks, which have no segments: omit one.")
+        if self.languages is not None:
+            LanguageMethod.read(self.languages)
 
     @property
     def acts(self) -> bool:
         """Whether anything is different from the plain model."""
-        return self.calibration.acts or self.baseline is not None
+        return self.calibration.acts or self.baseline is not None or self.languages is not None
 
     @property
     def whitens(self) -> bool:
         return self.baseline is not None and self.baseline.startswith("whitening")
+
+    @property
+    def fitted(self) -> bool:
+        """Whether something is fitted on texts that are never tested."""
+        return self.whitens or self.languages is not None
+
+    @property
+    def uncorrected(self) -> Treatment:
+        """The same without a correction of languages, which is made of its vectors."""
+        return replace(self, languages=None)
 
     @property
     def dimensions(self) -> int | None:
@@ -98,16 +114,18 @@ class Treatment:
 
     def to_dict(self) -> dict[str, Any]:
         # Named only where there is one, so that runs without keep their names.
-        baseline = {} if self.baseline is None else {"baseline": self.baseline}
+        optional = {"baseline": self.baseline, "languages": self.languages}
+        named = {field: value for field, value in optional.items() if value is not None}
         calibration, baskets = self.calibration.to_dict(), "segments" if self.by_segments else "tokens"
-        return {"name": self.name, "calibration": calibration, "baskets": baskets, **baseline}
+        return {"name": self.name, "calibration": calibration, "baskets": baskets, **named}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Treatment:
         """Read what `to_dict` wrote."""
         calibration = Calibration.from_dict(values["calibration"])
         by_segments = values.get("baskets") == "segments"
-        return cls(str(values["name"]), calibration, by_segments, values.get("baseline"))
+        name, baseline, languages = str(values["name"]), values.get("baseline"), values.get("languages")
+        return cls(name, calibration, by_segments, baseline, languages)
 
 
 AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
@@ -121,6 +139,7 @@ def as_treatment(given: AnyTreatment) -> Treatment:
     fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
     is a basket, with "tiles+tiles=segments" a tile. "whitening", "whitening-256", "last2avg", "chunk-mean" and
     "chunk-mean-64" are baselines with no calibration; fields give them one: "whitening+temperature=0.8".
+    "tiles+languages=subspace" and "none+languages=centre" take away what vectors say about their language.
 
     >>> as_treatment("128-last").calibration.layers
     'last'
@@ -135,10 +154,11 @@ def as_treatment(given: AnyTreatment) -> Treatment:
         case str():
             base, *changes = (part.strip() for part in given.split("+"))
             fields = dict(_parse_change(part) for part in changes)
-            cut = _take_cut(fields)
+            cut, languages = _take_cut(fields), fields.pop("languages", None)
             baseline = base if _is_baseline(base) else None
             calibration = (PRESETS["none"] if baseline else _base(base, given)).but(**fields)
-            return Treatment(given.strip(), calibration, bool(_by_segments(cut, given, calibration)), baseline)
+            by_segments = bool(_by_segments(cut, given, calibration))
+            return Treatment(given.strip(), calibration, by_segments, baseline, languages)
         case Mapping():
             return _from_table(given)
     raise CalibrationError(f"a treatment is a name such as 'none' or 'paper', or a Calibration, got {given!r}.")
@@ -188,7 +208,7 @@ def _parse_change(part: str) -> tuple[str, Any]:
 
 def _from_table(table: Mapping[str, Any]) -> Treatment:
     fields = dict(table)
-    cut, baseline = _take_cut(fields), fields.pop("baseline", None)
+    cut, baseline, languages = _take_cut(fields), fields.pop("baseline", None), fields.pop("languages", None)
     name, preset = fields.pop("name", None), fields.pop("preset", None)
     if not isinstance(name, str) or not name.strip():
         raise CalibrationError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
@@ -198,18 +218,20 @@ def _from_table(table: Mapping[str, Any]) -> Treatment:
     if known and baseline not in (None, own):
         raise CalibrationError(f"the treatment {name!r} has no baseline {baseline!r}: give it another name.")
     baseline = baseline or own
-    if preset is None and (known or not (fields or baseline)):
+    if preset is None and (known or not (fields or baseline or languages)):
         named_so = as_treatment(name)
         calibration = named_so.calibration.but(**fields)
         by_segments = _by_segments(cut, name, calibration)
-        return Treatment(name, calibration, named_so.by_segments if by_segments is None else by_segments, baseline)
-    calibration = as_calibration("none" if preset is None and baseline else preset, **fields)
-    return Treatment(name, calibration, bool(_by_segments(cut, name, calibration)), baseline)
+        by_segments = named_so.by_segments if by_segments is None else by_segments
+        return Treatment(name, calibration, by_segments, baseline, languages or named_so.languages)
+    alone = preset is None and (baseline or (languages and not fields))
+    calibration = as_calibration("none" if alone else preset, **fields)
+    return Treatment(name, calibration, bool(_by_segments(cut, name, calibration)), baseline, languages)
 
 
 def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
     """Raise if a corpus to fit on was named, and no treatment is fitted."""
-    if fit_corpus is not None and not any(treatment.whitens for treatment in treatments):
+    if fit_corpus is not None and not any(treatment.fitted for treatment in treatments):
         raise DesignError("no treatment is fitted, so [[fit_corpus]] would do nothing: omit one of them.")
 
 

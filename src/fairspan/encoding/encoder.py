@@ -1,6 +1,5 @@
 """`Encoder`: texts → vectors, by a SentenceTransformer or any object with `encode(list[str])`, whole or in chunks."""
 
-import hashlib
 import json
 import warnings
 from collections.abc import Sequence
@@ -16,8 +15,10 @@ from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_documents, mean_vector
+from fairspan.encoding.corrected import CorrectedEncoder
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.text import Text as Text
+from fairspan.encoding.text import key_of
 from fairspan.encoding.tokens import ModelTokens, tokens_of_spans, window_of
 from fairspan.encoding.window import cutting
 from fairspan.errors import EncodingError, UnsupportedModel
@@ -88,11 +89,11 @@ class ModelEncoder:
 
     def key(self, text: Text) -> bytes:
         """Where the vector of a text is stored."""
-        return _hash(self._identity, text.text, *self._details(text))
+        return key_of(self._identity, text.text, *self._details(text))
 
     def span_key(self, text: Text) -> bytes:
         """Where the vectors of its spans are stored."""
-        return _hash(self._identity, text.text, json.dumps(text.spans), *self._details(text))
+        return key_of(self._identity, text.text, json.dumps(text.spans), *self._details(text))
 
     def _details(self, text: Text) -> list[str]:
         """What else decides a vector: the segments, and where the model stops reading a text that is too long."""
@@ -147,10 +148,10 @@ class ObjectEncoder:
         )
 
     def key(self, text: Text) -> bytes:
-        return _hash(self._identity, self._prompt + text.text)
+        return key_of(self._identity, self._prompt + text.text)
 
     def span_key(self, text: Text) -> bytes:
-        return _hash(self._identity, self._prompt + text.text, json.dumps(text.spans))
+        return key_of(self._identity, self._prompt + text.text, json.dumps(text.spans))
 
 
 class ChunkEncoder:
@@ -199,7 +200,7 @@ class ChunkEncoder:
     def key(self, text: Text) -> bytes:
         """Where the vector of a text is stored: it depends on the chunks and on nothing else."""
         (own,) = self.chunks([text])
-        return _hash("mean of chunks", str(self._normalise), *(self.alone.key(chunk).hex() for chunk in own))
+        return key_of("mean of chunks", str(self._normalise), *(self.alone.key(chunk).hex() for chunk in own))
 
     def span_key(self, text: Text) -> bytes:
         raise UnsupportedModel("the mean of chunks has no token embeddings: omit it, or omit retention.")
@@ -263,14 +264,5 @@ def _span_vectors(text: Text, offsets: np.ndarray, tokens: torch.Tensor) -> np.n
     return stacked.float().cpu().numpy()
 
 
-def _hash(*parts: str) -> bytes:
-    digest = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode()
-        digest.update(len(encoded).to_bytes(8, "little"))
-        digest.update(encoded)
-    return digest.digest()
-
-
-Encoder = ModelEncoder | ObjectEncoder | ChunkEncoder
+Encoder = ModelEncoder | ObjectEncoder | ChunkEncoder | CorrectedEncoder
 """Embeds batches of texts, and knows under which keys the results are stored."""

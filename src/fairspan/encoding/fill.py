@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from fairspan.encoding.corrected import CorrectedEncoder
 from fairspan.encoding.encoder import ChunkEncoder, Encoder, ObjectEncoder, Text
 from fairspan.encoding.parallel import in_parallel
 from fairspan.encoding.store import Store
@@ -64,6 +65,10 @@ def fill(
     if isinstance(encoder, ChunkEncoder):
         _fill_means(encoder, texts, store, budget=budget, tally=tally, progress=progress)
         return
+    if isinstance(encoder, CorrectedEncoder):
+        fill(encoder.alone, texts, store, budget=budget, tally=tally, progress=progress)
+        _correct(encoder, texts, store)
+        return
     different = list({(text.text, text.spans, text.borders): text for text in texts}.values())
     progress(sum(text.length for text in texts) - sum(text.length for text in different))
     absent = store.missing([key for text in different for key in _keys(encoder, text)])
@@ -100,6 +105,18 @@ def _fill_means(
         found = store.get(encoder.alone.key(chunk) for text in part for chunk in chunks[text])
         vectors = {text: [found[encoder.alone.key(chunk)] for chunk in chunks[text]] for text in part}
         store.put({encoder.key(text): encoder.mean(own) for text, own in vectors.items()})
+
+
+def _correct(encoder: CorrectedEncoder, texts: Sequence[Text], store: Store) -> None:
+    """Store the corrected vectors of texts beside those that they are made of."""
+    keys = {encoder.key(text): text for text in texts}
+    absent = store.missing(keys)
+    wanted = [(key, text) for key, text in keys.items() if key in absent]
+    for start in range(0, len(wanted), _AT_ONCE):
+        names, part = zip(*wanted[start : start + _AT_ONCE], strict=True)
+        found = store.get(encoder.alone.key(text) for text in part)
+        corrected = encoder.correct(part, [found[encoder.alone.key(text)] for text in part])
+        store.put(dict(zip(names, corrected, strict=True)))
 
 
 def _in_proportion(progress: Progress, tokens: int, of: int) -> Progress:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_documents, mean_vector, unit, windows
-from fairspan.encoding.text import Text
+from fairspan.encoding.text import Text, shares
 from fairspan.retrieval.task import Passage, Span
 
 INDEXES = {
@@ -52,7 +52,15 @@ def plan_index(
     """
     if kind == "whole":
         whole = {
-            one.id: (Text(one.text, lengths[one.id], borders=_borders(one), language=one.language),)
+            one.id: (
+                Text(
+                    one.text,
+                    lengths[one.id],
+                    borders=_borders(one),
+                    language=one.language,
+                    languages=_languages(one, (0, len(one.text)), counter),
+                ),
+            )
             for one in documents
         }
         return IndexPlan(kind, whole)
@@ -60,8 +68,13 @@ def plan_index(
     if kind.startswith("chunk"):
         pieces = [[one.text[slice(*span)] for span in spans] for one, spans in zip(documents, chunked, strict=True)]
         counts = iter(counter.count_whole([piece for own in pieces for piece in own]))
-        texts = [tuple(Text(piece, next(counts)) for piece in own) for own in pieces]
-        return IndexPlan(kind, {one.id: own for one, own in zip(documents, texts, strict=True)})
+        texts = {
+            one.id: tuple(
+                Text(one.text[slice(*span)], next(counts), languages=_languages(one, span, counter)) for span in spans
+            )
+            for one, spans in zip(documents, chunked, strict=True)
+        }
+        return IndexPlan(kind, texts)
     read: dict[str, list[tuple[str, tuple[Span, ...], tuple[int, ...]]]] = {}
     for one, chunks in zip(documents, chunked, strict=True):
         if counter.window is None or lengths[one.id] <= counter.window:
@@ -89,6 +102,16 @@ def assemble(kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *
     counts = [len(vectors) for vectors in own]
     owners = None if max(counts) == 1 else np.repeat(np.arange(len(own)), counts)
     return Vectors(np.concatenate(own), owners)
+
+
+def _languages(document: Passage, part: Span, counter: TokenCounter) -> tuple[tuple[str, float], ...]:
+    """The languages of a part of a document, each with its share of the tokens."""
+    if not document.languages:
+        return ((document.language, 1.0),) if document.language else ()
+    start, end = part
+    clipped = [(max(start, first), min(end, last)) for first, last in document.spans]
+    tokens = counter.count([document.text[first:last] if first < last else "" for first, last in clipped])
+    return shares(zip(document.languages, tokens, strict=True))
 
 
 def _borders(document: Passage) -> tuple[int, ...]:

@@ -10,10 +10,19 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
-from fairspan.encoding.encoder import ChunkEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.corrected import CorrectedEncoder
+from fairspan.encoding.encoder import (
+    ChunkEncoder,
+    Encoder,
+    Encodes,
+    ModelEncoder,
+    ObjectEncoder,
+    Text,
+)
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of
+from fairspan.model.languages import LanguageCorrection, fit_correction
 from fairspan.model.last_two import last_two
 from fairspan.model.whitening import fit_whitening, whiten
 from fairspan.runs.fit_part import FitPart
@@ -46,6 +55,7 @@ class Treated:
         fingerprint: what the keys of its vectors begin with.
         prompts: by side.
         normalise: whether chunks and their mean are set to length 1, as a model that compares by cosine wants it.
+        correction: of what vectors say about their language; the same on both sides.
     """
 
     model: SentenceTransformer | Encodes
@@ -53,6 +63,7 @@ class Treated:
     treatment: Treatment
     prompts: Mapping[str, str]
     normalise: bool = True
+    correction: LanguageCorrection | None = None
 
     @cached_property
     def documents(self) -> Encoder:
@@ -68,6 +79,10 @@ class Treated:
         return self._encoder(self.treatment.for_queries, side="query")
 
     def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
+        found = self._uncorrected(calibration, side)
+        return found if self.correction is None else CorrectedEncoder(found, self.correction)
+
+    def _uncorrected(self, calibration: Calibration, side: Side) -> ModelEncoder | ObjectEncoder | ChunkEncoder:
         whole = self._whole(calibration, side)
         if side == "query" or not self.treatment.chunks:
             return whole
@@ -87,6 +102,19 @@ class Treated:
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
+    """The model under its treatment: a whitening and a correction of languages are fitted on `fit`."""
+    base = _baseline(plain, fit, embed)
+    if plain.treatment.languages is None:
+        return base
+    vectors = embed(base.documents, fit.parallel)
+    by_language = {
+        language: vectors[[text.language == language for text in fit.parallel]] for language in fit.languages
+    }
+    made = fit_correction(plain.treatment.languages, by_language, normalise=plain.normalise)
+    return replace(base, correction=made)
+
+
+def _baseline(plain: Treated, fit: FitPart, embed: Embed) -> Treated:
     """The plain model, or the treatment's baseline; a whitening is fitted on `fit`, embedded as documents are.
 
     Chunks are embedded by the plain model, so that their vectors are those of an index of chunks.

@@ -1,12 +1,12 @@
-"""`FitPart`: texts that a whitening is fitted on, none of which is tested."""
+"""`FitPart`: texts that a whitening or a correction of languages is fitted on, none of which is tested."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
@@ -15,37 +15,53 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_documents, room_of
 from fairspan.encoding.encoder import Text
 from fairspan.errors import CorpusError
+from fairspan.model.languages import pivot_of
 from fairspan.retrieval.task import Passage
 
 # The longest text to fit on. Longer segments are cut into several at the ends of sentences.
-_TOKENS = 128
+_TOKENS, _CHARACTERS = 128, 512
 # Texts for each dimension. With fewer, what is whitened is the accident of the draw; more would change little.
 _LEAST, _MOST = 2, 10
+# Texts of each language for a correction. All languages have the same ones, so that their differences have a small
+# error where each mean still has a large one.
+LEAST_PARALLEL, MOST_PARALLEL = 20, 500
 # Two texts that share so many characters from the beginning of one of them are parts of one text.
 _HEAD = 40
 
 
 @dataclass(frozen=True, slots=True)
 class FitPart:
-    """Texts to fit on; there are none where no treatment is fitted."""
+    """Texts to fit on; there are none where no treatment is fitted.
+
+    Attributes:
+        texts: what a whitening is fitted on.
+        parallel: what corrections of languages are fitted on: the same texts in each of `languages`, in one order.
+    """
 
     texts: tuple[Text, ...] = ()
     notes: tuple[str, ...] = ()
+    parallel: tuple[Text, ...] = ()
 
     @property
-    def tokens(self) -> int:
-        return sum(text.length for text in self.texts)
+    def languages(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text.language for text in self.parallel))
+
+    def tokens(self, treatment: Treatment) -> int:
+        """Of what a treatment is fitted on."""
+        whitened = self.texts if treatment.whitens else ()
+        return sum(text.length for text in (*whitened, *(self.parallel if treatment.languages else ())))
 
     @property
     def decisive(self) -> list[str]:
         """What of it decides a result: nothing where there are no texts."""
-        listed = json.dumps([text.text for text in self.texts]).encode()
-        return [sha256(listed).hexdigest()] if self.texts else []
+        listed: list[Any] = [[text.text for text in self.texts]] if self.texts else []
+        listed += [[[text.language, text.text] for text in self.parallel]] if self.parallel else []
+        return [sha256(json.dumps(one).encode()).hexdigest() for one in listed]
 
 
 def choose_fit_part(
     treatments: Sequence[Treatment],
-    model: SentenceTransformer,
+    model: Any,
     counter: TokenCounter,
     source: str | None,
     languages: Sequence[str] | None,
@@ -53,30 +69,101 @@ def choose_fit_part(
     *,
     seed: int,
 ) -> FitPart:
-    """What the whitenings among `treatments` are fitted on.
+    """What the whitenings and the corrections of languages among `treatments` are fitted on.
 
     A segment of the corpus is omitted in all its languages if in any of them it begins in a tested text, or a tested
     text begins in it. What remains is cut into texts of at most 128 tokens.
 
     Args:
+        model: of which a whitening has the dimensions.
         source: the corpus to take texts from.
+        languages: those to read of it; None for all.
         tested: every text that is measured, queries included.
 
     Raises:
-        CorpusError: if there is no corpus, or it leaves fewer than two texts per dimension.
+        CorpusError: if there is no corpus, or it leaves too few texts or languages.
     """
-    fitted = [treatment for treatment in treatments if treatment.whitens]
-    if not fitted:
+    whitened = [treatment for treatment in treatments if treatment.whitens]
+    corrected = [treatment for treatment in treatments if treatment.languages is not None]
+    if not (whitened or corrected):
         return FitPart()
     if source is None:
         raise CorpusError(
-            f"{fitted[0].name} is fitted on texts that are never tested, and this task has none to spare: name a "
-            "corpus of other texts with [[fit_corpus=]]."
+            f"{(whitened or corrected)[0].name} is fitted on texts that are never tested, and this task has none to "
+            "spare: name a corpus of other texts with [[fit_corpus=]]."
         )
     corpus = Corpus.read(source, languages, partial=True)
+    left = untested(corpus, tested)
+    texts, notes = _to_whiten(whitened, model, counter, corpus, left, seed) if whitened else ((), ())
+    if not corrected:
+        return FitPart(texts, notes)
+    name = corrected[0].name
+    parallel = choose_parallel(name, left, corpus, counter, seed=seed)
+    return FitPart(texts, (*notes, *_parallel_notes(corrected, parallel, corpus)), parallel)
+
+
+def untested(corpus: Corpus, tested: Iterable[str]) -> list[Segment]:
+    """The segments of a corpus that share no text with what is tested, in any of their languages."""
     seen = overlaps([segment.text for segment in corpus.segments], tested)
     gone = {segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested}
-    texts = _cut([segment for segment in corpus.segments if segment.id not in gone], counter)
+    return [segment for segment in corpus.segments if segment.id not in gone]
+
+
+def choose_parallel(
+    name: str, segments: Sequence[Segment], corpus: Corpus, counter: TokenCounter, *, seed: int
+) -> tuple[Text, ...]:
+    """The same texts in every language of a corpus, language by language, for the correction of that name.
+
+    Every segment is cut into texts of at most 128 tokens. Of each id as many of them are kept, from the beginning, as
+    it has in all languages, so that languages differ in nothing else; of all these, at most 500 are drawn.
+    """
+    languages = corpus.languages
+    if len(languages) < 2:
+        raise CorpusError(
+            f"{name} needs at least two languages to be fitted on, and there is only {languages[0]!r} of "
+            f"{corpus.name}: name more with [[languages=]], or another corpus with [[fit_corpus=]]."
+        )
+    pieces = dict(zip([(one.id, one.language) for one in segments], _pieces(segments, counter), strict=True))
+    ids = sorted({one.id for one in segments})
+    shared = {id: min(len(pieces.get((id, language), ())) for language in languages) for id in ids}
+    places = [(id, number) for id in ids for number in range(shared[id])]
+    if len(places) < LEAST_PARALLEL:
+        raise CorpusError(
+            f"{name} needs {LEAST_PARALLEL} texts that all of {', '.join(languages)} have, and {corpus.name} has "
+            f"{len(places)} that are not tested: add texts, test fewer, or name another corpus with [[fit_corpus=]]."
+        )
+    if len(places) > MOST_PARALLEL:
+        drawn = np.random.default_rng(seed).choice(len(places), MOST_PARALLEL, replace=False)
+        places = [places[number] for number in sorted(drawn)]
+    spoken = [language for language in languages for _ in places]
+    texts = [pieces[id, language][number] for language in languages for id, number in places]
+    lengths = counter.count_whole(texts)
+    return tuple(
+        Text(text, length, language=language) for text, length, language in zip(texts, lengths, spoken, strict=True)
+    )
+
+
+def _parallel_notes(corrected: Sequence[Treatment], parallel: Sequence[Text], corpus: Corpus) -> tuple[str, ...]:
+    languages = corpus.languages
+    names = ", ".join(one.name for one in corrected)
+    note = (
+        f"{names}: fitted on {len(parallel) // len(languages)} texts of {corpus.name}, the same in each of "
+        f"{', '.join(languages)}, that are not tested"
+    )
+    shifts = any(one.languages == "shift" for one in corrected)
+    return (note, *([f"shift moves languages to {pivot_of(languages)}"] if shifts else []))
+
+
+def _to_whiten(
+    fitted: Sequence[Treatment],
+    model: Any,
+    counter: TokenCounter,
+    corpus: Corpus,
+    segments: Sequence[Segment],
+    seed: int,
+) -> tuple[tuple[Text, ...], tuple[str, ...]]:
+    """What whitenings are fitted on, and a note."""
+    texts = _cut(segments, counter)
     width = int(model.get_embedding_dimension() or 0)
     for treatment in fitted:
         _refuse_few(treatment, width, len(texts), corpus.name)
@@ -87,7 +174,7 @@ def choose_fit_part(
     note = (
         f"{', '.join(one.name for one in fitted)}: fitted on {len(texts)} texts of {corpus.name} that are not tested"
     )
-    return FitPart(tuple(Text(text, length) for text, length in zip(texts, lengths, strict=True)), (note,))
+    return tuple(Text(text, length) for text, length in zip(texts, lengths, strict=True)), (note,)
 
 
 def overlaps(texts: Sequence[str], tested: Iterable[str]) -> list[bool]:
@@ -117,11 +204,15 @@ def _found(heads: Collection[str], texts: Iterable[str]) -> set[str]:
 def _cut(segments: Sequence[Segment], counter: TokenCounter) -> list[str]:
     """Each different text once, in an order that does not depend on how the corpus is stored."""
     ordered = sorted(segments, key=lambda segment: (segment.id, segment.language))
-    passages = [Passage(segment.id, segment.text, segment.language) for segment in ordered]
-    room = room_of(counter)
-    chunks = chunk_documents(passages, counter, _TOKENS if room is None else min(_TOKENS, room))
-    cut = (passage.text[slice(*span)] for passage, spans in zip(passages, chunks, strict=True) for span in spans)
-    return list(dict.fromkeys(cut))
+    return list(dict.fromkeys(text for own in _pieces(ordered, counter) for text in own))
+
+
+def _pieces(segments: Sequence[Segment], counter: TokenCounter) -> list[list[str]]:
+    """Every segment in texts of whole sentences."""
+    passages = [Passage(segment.id, segment.text, segment.language) for segment in segments]
+    room, most = room_of(counter), _TOKENS if counter.unit == "tokens" else _CHARACTERS
+    chunks = chunk_documents(passages, counter, most if room is None else min(most, room))
+    return [[one.text[slice(*span)] for span in spans] for one, spans in zip(passages, chunks, strict=True)]
 
 
 def _refuse_few(treatment: Treatment, width: int, count: int, corpus: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
+from fairspan.encoding.corrected import CorrectedEncoder
 from fairspan.encoding.encoder import ChunkEncoder, Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill, reads_to_end, refuse_unread_end
@@ -106,6 +107,10 @@ class Run:
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed what the store does not have."""
+        if isinstance(encoder, CorrectedEncoder) and (untouched := encoder.untouched(texts)):
+            self.note(
+                f"{encoder.correction.method}: texts that it leaves as they are, wholly or in part: {untouched}"
+            )
         fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
@@ -124,6 +129,8 @@ class Run:
 
         Of an endpoint that `may_cut` texts it is noted instead. What it answers is kept.
         """
+        if isinstance(encoder, CorrectedEncoder):
+            encoder = encoder.alone
         if isinstance(encoder, ChunkEncoder):
             texts, encoder = [chunk for own in encoder.chunks(texts) for chunk in own], encoder.alone
         fitting = (text for text in texts if encoder.window is None or text.length <= encoder.window)

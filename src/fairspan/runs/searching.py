@@ -14,7 +14,7 @@ from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble, plan_index
 from fairspan.retrieval.measured import MeasuredTask, measure_task
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.search import ranks, search
-from fairspan.retrieval.task import Passage, RetrievalTask
+from fairspan.retrieval.task import Passage, Query, RetrievalTask
 from fairspan.runs.bases import Treated
 from fairspan.runs.runner import Run
 from fairspan.runs.search_rows import DEPTH, rank_rows, relevant_pairs, search_rows
@@ -52,8 +52,8 @@ class Searching:
 
     def queries(self) -> list[Text]:
         """Every different query."""
-        texts = {query.text: one.query_lengths[query.id] for one in self.tasks for query in one.task.queries}
-        return [Text(text, length) for text, length in texts.items()]
+        texts = (_query(one, query) for one in self.tasks for query in one.task.queries)
+        return list(dict.fromkeys(texts))
 
     def lengths(self) -> dict[str, list[int]]:
         """Of documents and queries, and how far a document has to be read for a query's evidence to be seen."""
@@ -101,7 +101,7 @@ class Searching:
         # Of equal scores the later id comes first, as in trec_eval.
         names = sorted((document.id for document in task.documents), reverse=True)
         index = _index(run, names, plan, treated.documents, normalise=cosine)
-        texts = [Text(query.text, measured.query_lengths[query.id]) for query in task.queries]
+        texts = [_query(measured, query) for query in task.queries]
         asked = run.read([treated.queries.key(text) for text in texts])
         queries = assemble("whole", [[vector] for vector in asked], len(asked[0]), normalise=cosine)
         depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.metrics)])
@@ -145,6 +145,10 @@ def refuse_similarity(subject: Subject, indexes: Sequence[str] = ("whole",)) -> 
             raise UnsupportedModel(
                 "late chunks have no length of their own, and this model compares by inner product."
             )
+
+
+def _query(measured: MeasuredTask, query: Query) -> Text:
+    return Text(query.text, measured.query_lengths[query.id], language=query.language)
 
 
 def _index(run: Run, names: Sequence[str], plan: IndexPlan, encoder: Encoder, *, normalise: bool) -> Vectors:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fairspan.encoding.corrected import CorrectedEncoder
 from fairspan.encoding.encoder import ChunkEncoder, Encoder, ObjectEncoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill
@@ -63,6 +64,8 @@ def plan_sending(endpoint: Endpoint, pairs: Iterable[Pair], store: Store, *, bud
     wanted: dict[bytes, tuple[ObjectEncoder, Text]] = {}
     for encoder, texts in pairs:
         own = texts
+        if isinstance(encoder, CorrectedEncoder):
+            encoder = encoder.alone
         if isinstance(encoder, ChunkEncoder):
             own, encoder = [chunk for chunks in encoder.chunks(texts) for chunk in chunks], encoder.alone
         if isinstance(encoder, ObjectEncoder):

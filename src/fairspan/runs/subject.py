@@ -197,7 +197,7 @@ class Subject:
                     last_two(self.model)
                 if treatment.whitens:
                     refuse_truncated(self.model)
-                if (treatment.whitens or treatment.chunks) and treatment in on_tokens:
+                if (treatment.fitted or treatment.chunks) and treatment in on_tokens:
                     raise UnsupportedModel(
                         f"vectors of {treatment.name} are not comparable with token vectors: omit it, or omit "
                         "retention and late chunks."

@@ -53,7 +53,7 @@ def forecast(prepared: Prepared, store: Path | str | None = None) -> Forecast:
     """Count what a run would embed, and time a small part of it; or send a few texts to an endpoint and keep them."""
     segments, documents = prepared.texts()
     own, treatments = sum(text.length for text in segments + documents), prepared.spec.treatments
-    tokens = [own + (prepared.fit.tokens if treatment.whitens else 0) for treatment in treatments]
+    tokens = [own + prepared.fit.tokens(treatment) for treatment in treatments]
 
     def under(treatment: Treatment) -> Treated:
         return on_trial(prepared.subject, treatment, prepared.fit)

@@ -10,6 +10,7 @@ from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
 from fairspan.encoding.encoder import Encoder, Text, refuse_other_spaces
+from fairspan.encoding.text import shares
 from fairspan.errors import DesignError
 from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart, choose_fit_part
@@ -75,6 +76,7 @@ class Prepared:
         lengths = self.subject.counter.count_whole(alone)
         languages = [language for _, language in self.documents.segments]
         segments = [Text(*one[:2], language=one[2]) for one in zip(alone, lengths, languages, strict=True)]
+        tokens = dict(zip(self.documents.segments, self.subject.counter.count(alone), strict=True))
         wants_spans = "retention" in self.spec.measures
         documents = [
             Text(
@@ -83,6 +85,7 @@ class Prepared:
                 one.spans if wants_spans else (),
                 tuple(start for start, _ in one.spans),
                 one.keys[0][1],
+                shares((key[1], tokens[key]) for key in one.keys),
             )
             for one in self.documents.documents
         ]
@@ -92,7 +95,10 @@ class Prepared:
         """Everything that is embedded, treatment by treatment, with what embeds it."""
         segments, documents = self.texts()
         for treatment in self.spec.treatments:
-            treated = under(treatment)
+            # A correction is of the vectors of the same treatment without it.
+            treated = under(treatment.uncorrected)
+            if treatment.languages:
+                yield treated.documents, self.fit.parallel
             yield treated.segments, segments
             yield treated.documents, documents
 

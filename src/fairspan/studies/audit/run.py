@@ -89,7 +89,8 @@ def audit(
         too_long: what to do with sets that are longer than any treatment reads: "redraw" or "error".
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: put before every text; by default the model's own document prompt.
-        fit_corpus: what whitening is fitted on; by default what `corpus` has in no document.
+        fit_corpus: what whitening and corrections of languages are fitted on; by default what `corpus` has in no
+            document.
         attention_documents: number of documents of each size and plan whose attention is read.
         margin: differences from position 1 below it count as fair.
         inference: how intervals are made: "auto", "cr1", "z", "cr2", "cr3", "wild" or "two-way".
@@ -153,10 +154,10 @@ def run(prepared: Prepared, options: RunOptions) -> RunLog:
 def _measure(prepared: Prepared, run: Run) -> None:
     segments, documents = prepared.texts()
     treatments = prepared.spec.treatments
-    fitted = sum(treatment.whitens for treatment in treatments)
+    fitted = sum(prepared.fit.tokens(treatment) for treatment in treatments)
     own = sum(text.length for text in segments + documents)
     run.announce(prepared.embedded(run.under))
-    run.progress.start(len(treatments) * own + fitted * prepared.fit.tokens)
+    run.progress.start(len(treatments) * own + fitted)
     for treatment in treatments:
         run.progress.stage(treatment.name)
         treated = run.under(treatment)

@@ -54,7 +54,7 @@ def forecast(prepared: PreparedCollapse) -> Forecast:
     arms, inside = [], None
     for treatment in prepared.spec.treatments:
         treated = on_trial(prepared.subject, treatment, prepared.fit)
-        tokens = sum(text.length for text in texts) + (prepared.fit.tokens if treatment.whitens else 0)
+        tokens = sum(text.length for text in texts) + prepared.fit.tokens(treatment)
         seconds = tokens / tokens_per_second(treated.documents, texts[: len(cut)])
         if treatment.baseline is None and prepared.spec.spectra:
             inside = _spectra_seconds(prepared, treated.documents.model) if inside is None else inside

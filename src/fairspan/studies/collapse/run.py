@@ -139,9 +139,9 @@ class _Study:
     def measure(self) -> None:
         run, cuts = self.run, self.prepared.cuts
         own = sum(text.length for text in self.texts + self.probes + self.tested)
-        inside, fit = sum(one.tokens for one in self.chosen), self.prepared.fit.tokens
+        inside, fit = sum(one.tokens for one in self.chosen), self.prepared.fit
         run.progress.start(
-            sum(own + (0 if one.baseline else inside) + (fit if one.whitens else 0) for one in self.spec.treatments)
+            sum(own + (0 if one.baseline else inside) + fit.tokens(one) for one in self.spec.treatments)
         )
         for treatment in self.spec.treatments:
             run.add(self._under(treatment))

@@ -63,6 +63,8 @@ class CollapseSpec:
                 raise DesignError(f"{WORDS!r} is the name of the word-embedding control: rename the treatment.")
             if treatment.by_segments:
                 raise DesignError(f"{treatment.name} makes segments baskets, and these texts have none: omit it.")
+            if treatment.languages is not None:
+                raise DesignError(f"{treatment.name} corrects languages, and these texts are in one: omit it.")
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:

@@ -70,7 +70,7 @@ def forecast(prepared: PreparedEvaluation, store: Path | str | None = None) -> F
     arms, done = [], set[bytes]()
     for treatment in spec.measured:
         treated = under(treatment)
-        tokens = prepared.fit.tokens if treatment.whitens else 0
+        tokens = prepared.fit.tokens(treatment)
         # As in a run: a late chunk's pass gives the whole document's vector as well.
         indexes = sorted(spec.indexes_of(treatment), key=lambda name: not name.startswith("late"))
         embedded = [(treated.queries, queries), *((treated.documents, plans[index].flat) for index in indexes)]

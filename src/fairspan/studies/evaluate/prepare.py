@@ -9,6 +9,7 @@ from fairspan.encoding.encoder import Encoder, Text
 from fairspan.errors import TaskError
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES
+from fairspan.retrieval.task import RetrievalTask
 from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.progress import Progress, Silent
@@ -37,7 +38,10 @@ class PreparedEvaluation:
         searching = self.searching
         plans = {index: searching.plan(index) for index in self.spec.indexes}
         for treatment in self.spec.measured:
-            treated = under(treatment)
+            # A correction is of the vectors of the same treatment without it.
+            treated = under(treatment.uncorrected)
+            if treatment.languages:
+                yield treated.documents, self.fit.parallel
             yield treated.queries, searching.queries()
             for index in self.spec.indexes_of(treatment):
                 yield treated.documents, plans[index].flat
@@ -91,18 +95,23 @@ def prepare_evaluation(
 
 
 def _fit_part(spec: EvaluationSpec, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
-    if not any(treatment.whitens for treatment in spec.treatments):
+    if not any(treatment.fitted for treatment in spec.treatments):
         return FitPart()
     source, languages = spec.fit_corpus, spec.fit_languages
     if spec.task == PAGES:
         source = source or spec.corpus
-        languages = tuple(dict.fromkeys(language for one in tasks for language in (one.task.lead, one.task.later)))
+        languages = tuple(dict.fromkeys(language for one in tasks for language in _spoken(one.task)))
     tested = {query.text for one in tasks for query in one.task.queries}
     for document in {document for one in tasks for document in one.task.documents}:
         # A page has the beginning of a segment, and the corpus has its end as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
     model, seed = subject.model, spec.design.seed
     return choose_fit_part(spec.treatments, model, subject.counter, source, languages, tested, seed=seed)
+
+
+def _spoken(task: RetrievalTask) -> list[str]:
+    """The languages of pages and of the queries that ask for them."""
+    return [task.lead, task.later, *(query.language for query in task.queries)]
 
 
 def _refuse_unknown_segments(spec: EvaluationSpec, tasks: Sequence[MeasuredTask]) -> None:

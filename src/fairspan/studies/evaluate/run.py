@@ -107,8 +107,8 @@ def evaluate(
             "error"; by default "shorten" for passages, "leave-out" if positions are known otherwise, else "cut".
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
-        fit_corpus: what whitening is fitted on; by default what the corpus of pages has on no page. Collections need
-            one.
+        fit_corpus: what whitening and corrections of languages are fitted on; by default what the corpus of pages has
+            on no page. Collections need one.
         seed: of pages and intervals.
         name, window, device, dtype, trust_remote_code: as in `audit`.
         out, store, batch_tokens, fresh, progress: as in `audit`.
@@ -140,7 +140,7 @@ class _Search:
     def __init__(self, prepared: PreparedEvaluation, run: Run) -> None:
         self.prepared, self.spec, self.run = prepared, prepared.spec, run
         self.searching = prepared.searching
-        self.treated: dict[str, Treated] = {}
+        self.treated: dict[Treatment, Treated] = {}
 
     def measure(self) -> None:
         run = self.run
@@ -149,7 +149,7 @@ class _Search:
         plans.setdefault("whole", self.searching.plan("whole"))
         measured = self.spec.measured
         tokens = {one.name: sum(plans[index].tokens for index in self.spec.indexes_of(one)) for one in measured}
-        fitted = sum(treatment.whitens for treatment in measured) * self.prepared.fit.tokens
+        fitted = sum(self.prepared.fit.tokens(treatment) for treatment in measured)
         run.announce(self.prepared.embedded(self._under))
         run.progress.start(len(measured) * sum(text.length for text in queries) + sum(tokens.values()) + fitted)
         for treatment in measured:
@@ -169,9 +169,9 @@ class _Search:
                 run.add(rows)
 
     def _under(self, treatment: Treatment) -> Treated:
-        if treatment.name not in self.treated:
-            self.treated[treatment.name] = self.run.under(treatment)
-        return self.treated[treatment.name]
+        if treatment not in self.treated:
+            self.treated[treatment] = self.run.under(treatment)
+        return self.treated[treatment]
 
     def _same_queries(self, queries: Sequence[Text], one: Treated, other: Treated) -> bool:
         """Whether two treatments embed all queries equally, up to rounding."""

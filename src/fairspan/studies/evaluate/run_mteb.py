@@ -150,5 +150,11 @@ def _refuse(spec: EvaluationSpec) -> None:
     chunked = [treatment.name for treatment in spec.treatments if treatment.chunks]
     if chunked:
         raise TaskError(f"mteb embeds whole documents: omit {', '.join(chunked)}, or read the task as a BEIR folder.")
+    corrected = [treatment.name for treatment in spec.treatments if treatment.languages]
+    if corrected:
+        raise TaskError(
+            f"mteb does not say which language a text is in: omit {', '.join(corrected)}, or read the task as a BEIR "
+            "folder."
+        )
     if spec.prompt is not None or spec.query_prompt is not None:
         raise TaskError("mteb takes the prompts that the model has: set model.prompts, and omit prompt.")

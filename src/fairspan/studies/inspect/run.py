@@ -64,7 +64,7 @@ def inspect(
     """
     shown = as_progress(progress)
     chosen = as_treatments(treatments)
-    fitted = [treatment.name for treatment in chosen if treatment.whitens]
+    fitted = [treatment.name for treatment in chosen if treatment.fitted]
     if fitted:
         raise DesignError(f"{fitted[0]} is fitted on a corpus, and this is one document: run an audit.")
     chunked = [treatment.name for treatment in chosen if treatment.chunks]
