@@ -156,7 +156,7 @@ def test_many_families_at_the_margin_are_rarely_biased(runs: int, monkeypatch: p
 
     Up to three standard errors of such a share. Judged one by one, each is in 2.5 %: 1 − 0.975³⁶ = 60 % of runs.
     """
-    monkeypatch.setattr("fairspan.stats.equivalence.sets_needed", lambda *_, **__: None)
+    monkeypatch.setattr("fairspan.stats.equivalence.further_sets", lambda *_, **__: None)
     rng = np.random.default_rng(0)
     together = alone = 0
     for _ in range(runs):
@@ -171,7 +171,7 @@ def test_many_families_at_the_margin_are_rarely_biased(runs: int, monkeypatch: p
 
 def test_a_clear_bias_is_found_among_many_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 36 families one is 0.07 apart: ten errors of 0.005 beyond the margin, of which p < 0.05/72 takes 3.5."""
-    monkeypatch.setattr("fairspan.stats.equivalence.sets_needed", lambda *_, **__: None)
+    monkeypatch.setattr("fairspan.stats.equivalence.further_sets", lambda *_, **__: None)
     rng = np.random.default_rng(1)
     for _ in range(20):
         found = verdicts([(paired(0.07 if place == 7 else 0.0, rng), 1) for place in range(FAMILIES)])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats, require_level
+from fairspan.stats.contrasts import Robust
 from fairspan.stats.distributions import holm, t_quantile
 from fairspan.stats.positions import PositionEffects, difference_weights
 
@@ -21,8 +22,26 @@ NODES = 4000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """What is judged together: J differences, each a row of weights[J, K] on the coefficients of a clustered fit.
+
+    Attributes:
+        sets: how many the fit has seen.
+    """
+
+    robust: Robust
+    weights: Floats
+    sets: int
+
+    @property
+    def estimate(self) -> Floats:
+        found: Floats = self.weights @ self.robust.clustered.coefficients
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Equivalence:
-    """Both tests of later positions against an earlier one; arrays of shape [J], for positions 2…n J = n − 1.
+    """Both tests of each difference; arrays of shape [J], for positions 2…n against the first J = n − 1.
 
     Attributes:
         estimate: the difference.
@@ -35,6 +54,26 @@ class Equivalence:
     estimate: Floats
     p_fair: Floats
     p_beyond: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the data say about the differences of one family.
+
+    Attributes:
+        kind: of all of them together.
+        kinds: of each of them.
+        worst: which of them is largest, among the significant ones if biased.
+        estimate, low, high, sets_needed: as in `Verdict`.
+    """
+
+    kind: Kind
+    kinds: tuple[Kind, ...]
+    worst: int
+    estimate: float
+    low: float
+    high: float
+    sets_needed: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +112,51 @@ class Verdict:
         if self.kind == "fair":
             return f"fair within ±{self.margin:g}" + (f" from position {self.against} on" if self.against > 1 else "")
         if self.kind == "biased":
-            digits = self._digits()
+            size, ends = numbers_beside(self.margin, self.estimate, self.low, self.high)
             word = "less" if self.estimate < 0 else "more"
-            low, high = (f"{end:.{digits}f}".replace("-", "−") for end in (self.low, self.high))
-            return (
-                f"biased: position {self.position} is {abs(self.estimate):.{digits}f} {word} {self.measure} than "
-                f"position {self.against} [{low}, {high}]"
-            )
-        if self.sets_needed is None:
-            return (
-                f"inconclusive: position {self.position} is too close to the margin of ±{self.margin:g}; no "
-                "realistic number of sets would decide"
-            )
-        sets = "set" if self.sets_needed == 1 else "sets"
-        return f"inconclusive: about {round_up(self.sets_needed)} more {sets} would decide"
+            than = f"{word} {self.measure} than position {self.against}"
+            return f"biased: position {self.position} is {size} {than} {ends}"
+        return undecided(f"position {self.position} is", self.margin, self.sets_needed)
 
-    def _digits(self) -> int:
-        """Two decimals, three for small differences, more where rounding would put a number onto the margin."""
-        numbers = [abs(number) for number in (self.estimate, self.low, self.high)]
-        digits = 2 if numbers[0] >= 0.05 else 3
-        while digits < 6 and any(
-            round(number, digits) == round(self.margin, digits) and number != self.margin for number in numbers
-        ):
-            digits += 1
-        return digits
+
+def numbers_beside(margin: float, estimate: float, low: float, high: float) -> tuple[str, str]:
+    """The size of a difference and its interval in words.
+
+    Two decimals, three for small differences, more where rounding would put a number onto the margin.
+    """
+    sizes = [abs(number) for number in (estimate, low, high)]
+    digits = 2 if sizes[0] >= 0.05 else 3
+    while digits < 6 and any(round(size, digits) == round(margin, digits) and size != margin for size in sizes):
+        digits += 1
+    ends = ", ".join(f"{end:.{digits}f}".replace("-", "−") for end in (low, high))
+    return f"{sizes[0]:.{digits}f}", f"[{ends}]"
+
+
+def undecided(subject: str, margin: float, sets_needed: int | None) -> str:
+    """What would decide, or that nothing realistic would; `subject` has its verb."""
+    if sets_needed is None:
+        close = f"{subject} too close to the margin of ±{margin:g}"
+        return f"inconclusive: {close}; no realistic number of sets would decide"
+    sets = "set" if sets_needed == 1 else "sets"
+    return f"inconclusive: about {round_up(sets_needed)} more {sets} would decide"
 
 
 def equivalence(effects: PositionEffects, margin: float = 0.02, against: int = 1) -> Equivalence:
     """Test every later position against one, for equivalence and for bias."""
+    return _tests(_positions(effects, against), margin)
+
+
+def _positions(effects: PositionEffects, against: int) -> Compared:
+    return Compared(effects.robust, difference_weights(effects.n, against), effects.clusters)
+
+
+def _tests(compared: Compared, margin: float) -> Equivalence:
     if not margin > 0:
         raise StatisticsError(f"margin must be more than 0, got {margin}: no finite sample shows an exact equality.")
-    weights = difference_weights(effects.n, against)
-    below_floor, above_floor = effects.robust.tails(weights, -margin)
-    below_roof, above_roof = effects.robust.tails(weights, margin)
+    below_floor, above_floor = compared.robust.tails(compared.weights, -margin)
+    below_roof, above_roof = compared.robust.tails(compared.weights, margin)
     beyond = np.minimum(1, 2 * np.minimum(below_floor, above_roof))
-    return Equivalence(weights @ effects.estimate, p_fair=np.maximum(above_floor, below_roof), p_beyond=beyond)
+    return Equivalence(compared.estimate, p_fair=np.maximum(above_floor, below_roof), p_beyond=beyond)
 
 
 def verdict(
@@ -135,52 +184,56 @@ def verdicts(
     Args:
         families: the effects of each, and the position that later ones are compared with.
     """
-    require_level(level)
     if measure not in MEASURES:
         raise StatisticsError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
-    tests = [equivalence(effects, margin, against) for effects, against in families]
+    decided = decide([_positions(effects, against) for effects, against in families], margin, level)
+    return [
+        Verdict(
+            kind=one.kind,
+            margin=margin,
+            position=against + one.worst + 1,
+            estimate=one.estimate,
+            low=one.low,
+            high=one.high,
+            sets_needed=one.sets_needed,
+            measure=measure,
+            against=against,
+        )
+        for (_, against), one in zip(families, decided, strict=True)
+    ]
+
+
+def decide(families: Sequence[Compared], margin: float = 0.02, level: float = 0.95) -> list[Decision]:
+    """Fair, biased or inconclusive, of families of differences that are judged together, as `verdicts` explains."""
+    require_level(level)
+    tests = [_tests(one, margin) for one in families]
     ends = np.cumsum([len(test.p_beyond) for test in tests])
     corrected = np.split(holm(np.concatenate([test.p_beyond for test in tests])), ends[:-1])
     significant = [p_values < 1 - level for p_values in corrected]
     # Holm's next step is over what is not yet rejected.
     left = int(ends[-1]) - sum(int(found.sum()) for found in significant)
     return [
-        _verdict(effects, against, test, found, left, margin, level, measure)
-        for (effects, against), test, found in zip(families, tests, significant, strict=True)
+        _decision(one, test, found, left, margin, level)
+        for one, test, found in zip(families, tests, significant, strict=True)
     ]
 
 
-def _verdict(
-    effects: PositionEffects,
-    against: int,
-    tests: Equivalence,
-    significant: NDArray[np.bool_],
-    left: int,
-    margin: float,
-    level: float,
-    measure: str,
-) -> Verdict:
-    """The verdict on one family, of whose comparisons those are significant; `left` are not, in all families."""
-    kind: Kind = "inconclusive"
-    if significant.any():
-        kind = "biased"
-    elif (tests.p_fair < 1 - level).all():
-        kind = "fair"
+def _decision(
+    compared: Compared, tests: Equivalence, significant: NDArray[np.bool_], left: int, margin: float, level: float
+) -> Decision:
+    """The decision on one family, of whose differences those are significant; `left` are not, in all families."""
+    inside = tests.p_fair < 1 - level
+    kinds: list[Kind] = [
+        "biased" if out else "fair" if within else "inconclusive"
+        for out, within in zip(significant, inside, strict=True)
+    ]
+    kind: Kind = "biased" if "biased" in kinds else "fair" if inside.all() else "inconclusive"
     size = np.where(significant | (kind != "biased"), np.abs(tests.estimate), -1.0)
     worst = int(size.argmax())
-    differences = effects.differences(level, against)
-    undecided = kind == "inconclusive"
-    return Verdict(
-        kind=kind,
-        margin=margin,
-        position=against + worst + 1,
-        estimate=float(differences.estimate[worst]),
-        low=float(differences.low[worst]),
-        high=float(differences.high[worst]),
-        sets_needed=sets_needed(effects, margin, level, against=against, comparisons=left) if undecided else None,
-        measure=measure,
-        against=against,
-    )
+    found = compared.robust.contrasts(compared.weights, level)
+    needed = further_sets(compared, margin, level, comparisons=left) if kind == "inconclusive" else None
+    estimate, low, high = (float(values[worst]) for values in (found.estimate, found.low, found.high))
+    return Decision(kind, tuple(kinds), worst, estimate, low, high, needed)
 
 
 def sets_needed(
@@ -191,17 +244,24 @@ def sets_needed(
     against: int = 1,
     comparisons: int | None = None,
 ) -> int | None:
+    """Further sets for the decision that the estimates of positions point to, as `further_sets` counts them."""
+    return further_sets(_positions(effects, against), margin, level, comparisons=comparisons)
+
+
+def further_sets(
+    compared: Compared, margin: float, level: float = 0.95, *, comparisons: int | None = None
+) -> int | None:
     """Further sets for the decision the estimates point to, at 80 % power, if the estimates are the truth.
 
     Errors shrink with the square root of the number of sets, which takes new sets to be like those seen. The chance
     of a decision over all comparisons at once has no closed form, so it is integrated over 4000 fixed points.
 
     Args:
-        comparisons: how many are corrected for; by default those of these effects.
+        comparisons: how many are corrected for; by default those of this family.
     """
-    seen, weights = effects.clusters, difference_weights(effects.n, against)
-    estimate, covariance = weights @ effects.estimate, weights @ effects.covariance @ weights.T
-    freedom_seen = effects.robust.degrees_of_freedom(weights)
+    seen, weights = compared.sets, compared.weights
+    estimate, covariance = compared.estimate, weights @ compared.robust.covariance @ weights.T
+    freedom_seen = compared.robust.degrees_of_freedom(weights)
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((NODES, len(weights))) @ _square_root(covariance)
     error_noise = rng.standard_normal((NODES, 1))

@@ -80,11 +80,11 @@ class JointModel:
 
     def contrast(self, first: Cell, second: Cell) -> Contrast:
         """First cell minus second at the same length: ((3, "en"), (3, "de")) is English against German at 3."""
-        return self.robust.contrast(self._cell(first) - self._cell(second), self.level)
+        return self.robust.contrast(self.cell_weights(first) - self.cell_weights(second), self.level)
 
     def mean(self, cell: Cell) -> Contrast:
         """The mean of one cell at the mean log length."""
-        return self.robust.contrast(self._cell(cell), self.level)
+        return self.robust.contrast(self.cell_weights(cell), self.level)
 
     def slope(self) -> Contrast:
         """The change of value with one unit of log(tokens)."""
@@ -124,7 +124,9 @@ class JointModel:
             pairs = list(zip(row, cells[0], others, strict=True))
             found = [(one, base, other) for one, base, other in pairs if {one, base} <= set(self.cells)]
             if found:
-                weights[name] = np.mean([self._cell(one) - self._cell(base) for one, base, _ in found], axis=0)
+                weights[name] = np.mean(
+                    [self.cell_weights(one) - self.cell_weights(base) for one, base, _ in found], axis=0
+                )
                 over.append(tuple(other for *_, other in found))
         if not weights:
             beside = " in the same company" if len(self.companies) > 1 else ""
@@ -134,7 +136,8 @@ class JointModel:
         refused = tuple(name for name in names[1:] if name not in weights)
         return AveragedEffect(tuple(weights), names[0], tuple(over), contrasts, test, refused)
 
-    def _cell(self, cell: Cell) -> Floats:
+    def cell_weights(self, cell: Cell) -> Floats:
+        """The weights [K] of the mean of one cell on the coefficients."""
         position, language, *company = cell
         wanted = (position, language, company[0] if company else "")
         if wanted in self.cells:

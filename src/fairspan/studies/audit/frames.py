@@ -15,6 +15,7 @@ from fairspan.stats.positions import PositionEffects, difference_weights, marker
 from fairspan.studies.audit.attention import attention_frame
 from fairspan.studies.audit.comparison import Comparison, compare_sides
 from fairspan.studies.audit.family import FAMILY, PLAN
+from fairspan.studies.audit.languages import Spoken
 from fairspan.studies.audit.summary import Cell, Joint, Summary
 from fairspan.studies.audit.words import POSITION_MEASURES
 
@@ -35,6 +36,9 @@ def frames_of(summary: Summary) -> dict[str, pl.DataFrame]:
         "coefficients": _frame(record for cell in cells for record in _coefficients(model, cell)),
         "means": means if cells else bare_means(summary.log),
         "unevenness": _frame(record for cell in cells for record in _unevenness(model, cell)),
+        "language_verdicts": _language_verdicts(summary),
+        "languages": _frame(record for one in summary.languages for record in _pairs(model, one)),
+        "roles": _frame(record for one in summary.languages for record in _roles(model, one)),
         "joint": _frame(record for joint in summary.joint for record in _joint_records(model, joint)),
         "attention": attention_frame(summary.log),
         "changes": change_frame(_changes(summary)),
@@ -52,6 +56,17 @@ def verdict_frame(summary: Summary) -> pl.DataFrame:
             kind, sentence = summary.kind(measure, name), summary.sentence(measure, name)
             rows.append((summary.log.model, measure, name, kind, sentence))
     return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
+
+
+def _language_verdicts(summary: Summary) -> pl.DataFrame:
+    """The same for languages, where two of them lead each other."""
+    found = [
+        (summary.log.model, measure, name, *verdict)
+        for measure in summary.measures
+        for name in summary.treatments(measure)
+        if (verdict := summary.language_verdict(measure, name)) is not None
+    ]
+    return pl.DataFrame(found, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
 
 
 def bare_means(log: RunLog) -> pl.DataFrame:
@@ -196,6 +211,60 @@ def _unevenness(model: str, cell: Cell) -> Iterator[Record]:
     joint = cell.effects.robust.joint(difference_weights(cell.n, first))
     tests = {"gini_p": cell.secondary.gini_p, "joint_p": joint.p_value}
     yield {**_labels(model, cell), "from_position": first, **ends, **tests, "verdict": cell.kind}
+
+
+def _spoken_labels(model: str, one: Spoken) -> Record:
+    sizes = {"sets": 0 if one.effects is None else one.effects.sets, "documents": one.documents}
+    return {"model": model, "measure": one.measure, "treatment": one.treatment, "n": one.n, **sizes}
+
+
+def _pairs(model: str, one: Spoken) -> Iterator[Record]:
+    """The difference of every two languages that lead each other: over all positions, at the first and later."""
+    if one.effects is None or one.verdict is None:
+        return
+    overall = one.effects.differences()
+    lead, later = one.effects.differences("lead"), one.effects.differences("later")
+    for place, (language, against) in enumerate(one.effects.pairs):
+        ends = {
+            f"{role}_{name}": float(getattr(found, name)[place])
+            for role, found in (("lead", lead), ("later", later))
+            for name in ("estimate", "low", "high")
+        }
+        yield {
+            **_spoken_labels(model, one),
+            "language": language,
+            "against": against,
+            "margin": one.verdict.margin,
+            "verdict": one.verdict.kinds[place],
+            **_contrast(overall, place),
+            **ends,
+            "same_length": one.same_length,
+            "inference": one.effects.model.inference,
+        }
+
+
+def _roles(model: str, one: Spoken) -> Iterator[Record]:
+    """What each language has where it leads and where it follows, and the other languages of the same documents."""
+    if one.plain is None:
+        return
+    for language in one.plain.languages:
+        for role in ("lead", "later"):
+            found = one.plain.role(language, role)
+            if found is None:
+                continue
+            ends = {
+                f"{what}_{name}": float(getattr(getattr(found, what), name))
+                for what in ("own", "others", "gap")
+                for name in ("estimate", "low", "high")
+            }
+            yield {
+                **_spoken_labels(model, one),
+                "language": language,
+                "role": role,
+                "beside": ", ".join(found.beside),
+                **ends,
+                "inference": one.plain.model.inference,
+            }
 
 
 def _joint_records(model: str, joint: Joint) -> Iterator[Record]:

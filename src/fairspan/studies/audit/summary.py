@@ -17,6 +17,7 @@ from fairspan.stats.equivalence import Verdict, verdicts
 from fairspan.stats.joint import JointModel, joint_model
 from fairspan.stats.positions import PositionEffects, position_effects
 from fairspan.studies.audit.family import COMPANIES, COMPANY, FAMILY, Family, with_codes
+from fairspan.studies.audit.languages import Spoken, kind_of, language_notes, languages_of, sentence_of
 from fairspan.studies.audit.words import POSITION_MEASURES
 
 _WORST = ("biased", "inconclusive", "fair")
@@ -71,12 +72,14 @@ class Summary:
     """The statistics of one run.
 
     Attributes:
+        languages: of mixed documents, by size.
         refused: why there are none; empty if there are.
     """
 
     log: RunLog
     cells: tuple[Cell, ...]
     joint: tuple[Joint, ...]
+    languages: tuple[Spoken, ...] = ()
     refused: str = ""
 
     @property
@@ -85,7 +88,9 @@ class Summary:
         if self.refused:
             return [*self.log.notes, f"means only, no intervals and no verdicts: {self.refused}"]
         lengths = dict.fromkeys(one.model.no_slope for one in self.joint if one.model is not None)
-        return [*self.log.notes, *filter(None, [self._mixed_note(), *lengths, self._shared_note()])]
+        spoken = dict.fromkeys(language for cell in self.cells for language in (cell.lead, cell.later))
+        languages = language_notes(self.languages, list(spoken))
+        return [*self.log.notes, *filter(None, [self._mixed_note(), *languages, *lengths, self._shared_note()])]
 
     def _mixed_note(self) -> str:
         if not any(cell.mixed for cell in self.cells):
@@ -106,6 +111,15 @@ class Summary:
 
     def of(self, measure: str, treatment: str) -> list[Cell]:
         return [cell for cell in self.cells if (cell.measure, cell.treatment) == (measure, treatment)]
+
+    def spoken(self, measure: str, treatment: str) -> list[Spoken]:
+        return [one for one in self.languages if (one.measure, one.treatment) == (measure, treatment)]
+
+    def language_verdict(self, measure: str, treatment: str) -> tuple[str, str] | None:
+        """The verdict on languages under a treatment, and the same in one line; None where none are compared."""
+        found = self.spoken(measure, treatment)
+        kind = kind_of(found)
+        return (kind, sentence_of(found)) if kind else None
 
     @property
     def measures(self) -> list[str]:
@@ -199,7 +213,8 @@ def summarize(log: RunLog, *, inference: str | None = None, margin: float | None
     groups = rows.select("measure", "treatment", "n").unique(maintain_order=True).rows()
     several = rows["language"].n_unique() > 1
     joint = [_joint(rows, group, inference, seed) for group in groups] if several else []
-    return Summary(log, tuple(_judged(cells, margin)), tuple(joint))
+    spoken = languages_of(rows, inference, seed, margin, (_LEAST_DRAWS, _DRAWS))
+    return Summary(log, tuple(_judged(cells, margin)), tuple(joint), spoken)
 
 
 def summarize_or_say_why(log: RunLog) -> Summary:
@@ -207,7 +222,7 @@ def summarize_or_say_why(log: RunLog) -> Summary:
     try:
         return summarize(log)
     except StatisticsError as error:
-        return Summary(log, (), (), str(error))
+        return Summary(log, (), (), refused=str(error))
 
 
 def _position_rows(log: RunLog) -> pl.DataFrame:

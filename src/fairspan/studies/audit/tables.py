@@ -139,6 +139,95 @@ def paired_layout(
     return Table(name, title, ("n", ""), tuple(columns.values()), rows, frame, 1, notes=tuple(notes))
 
 
+def language_tables(frames: Frames, measure: str, model: str) -> list[Table]:
+    """Differences between languages in mixed documents, and each language where it leads and where it follows."""
+    found = []
+    if "languages" in frames and len(pairs := frames["languages"].filter(pl.col("measure") == measure)):
+        found.append(_pair_table(pairs, measure, model))
+    if "roles" in frames and len(roles := frames["roles"].filter(pl.col("measure") == measure)):
+        found.append(_role_table(roles, measure, model))
+    return found
+
+
+def _pair_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
+    """Languages that lead each other: the first minus the second."""
+    frame = _in_order(frame, "n", "language", "against", "treatment")
+    rows = []
+    for one in frame.iter_rows(named=True):
+        numbers = [Cell(interval(one, name), "+.3f") for name in ("", "lead_", "later_")]
+        heads = (str(one["n"]), pair_name(one), one["treatment"])
+        rows.append(row(*heads, cells=[*numbers, _verdict(one["verdict"])]))
+    names = ("all positions [95 %]", "position 1 [95 %]", "later [95 %]")
+    length = "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
+    notes = (
+        f"the first language minus the second, in documents of just these two in both orders, {length}",
+        f"verdict: on the mean over all positions within ±{frame['margin'][0]:g}",
+    )
+    return Table(
+        f"{measure}-languages",
+        f"Differences of {measure} between languages in mixed documents ({model_name(model)})",
+        ("n", "languages", "treatment"),
+        (*(Column(name) for name in names), Column("verdict", align="left")),
+        tuple(rows),
+        frame,
+        grouped=2,
+        notes=notes,
+        brief=True,
+    )
+
+
+def _role_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
+    """IRF's comparison: documents that begin in a language, beside those that begin in another and go on in it."""
+    frame = _in_order(frame, "n", "language", "treatment")
+    found = {(one["n"], one["language"], one["treatment"], one["role"]): one for one in frame.iter_rows(named=True)}
+    rows = []
+    for key in dict.fromkeys(key[:3] for key in found):
+        lead, later = (found.get((*key, role), dict[str, Any]()) for role in ("lead", "later"))
+        cells: list[Cell | str | None] = [
+            *(Cell(lead.get(f"{name}_estimate")) for name in ("own", "others")),
+            _ends(lead),
+            *(Cell(later.get(f"{name}_estimate")) for name in ("others", "own")),
+            _ends(later),
+        ]
+        rows.append(row(str(key[0]), *key[1:], cells=cells))
+    leads, follows = "language leads", "language follows"
+    columns = (
+        Column("it at 1", leads),
+        Column("others later", leads),
+        Column("1 − later [95 %]", leads),
+        Column("others at 1", follows),
+        Column("it later", follows),
+        Column("1 − later [95 %]", follows),
+    )
+    notes = (
+        "leads: it is at position 1, and later positions are in another language; follows: the other way round",
+        "means over the other languages, at the lengths that segments have; later: the mean of positions 2 to n",
+    )
+    return Table(
+        f"{measure}-roles",
+        f"{measure.capitalize()} of each language as lead and as later language ({model_name(model)})",
+        ("n", "language", "treatment"),
+        columns,
+        tuple(rows),
+        frame,
+        grouped=2,
+        notes=notes,
+    )
+
+
+def _ends(role: dict[str, Any]) -> Cell:
+    return Cell(interval(role, "gap_"), "+.3f") if role else Cell("")
+
+
+def pair_name(one: Mapping[str, Any]) -> str:
+    """Two languages of which the difference is told.
+
+    >>> pair_name({"language": "en", "against": "de"})
+    'en − de'
+    """
+    return f"{one['language']} − {one['against']}"
+
+
 def change_table(frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
     """The spread between positions before and after, on the same documents."""
     columns = {

@@ -19,6 +19,7 @@ from fairspan.studies.audit.tables import (
     attention_tables,
     change_table,
     coefficient_tables,
+    language_tables,
     reason,
     unevenness_table,
     values_of,
@@ -150,6 +151,7 @@ def _tables(frames: Frames, model: str, notes: Sequence[str]) -> list[Table]:
         if "unevenness" in frames and measure in values_of(frames["unevenness"], "measure"):
             found.append(unevenness_table(frames, measure, model))
         found += coefficient_tables(frames, measure, model)
+        found += language_tables(frames, measure, model)
     if "changes" in frames:
         found += [change_table(frames["changes"], measure) for measure in values_of(frames["changes"], "measure")]
     return found
