@@ -1,29 +1,28 @@
-"""`fairspan corpus check PATH`."""
+"""`fairspan corpus check PATH`, and `fairspan corpus build` beside it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairspan.cli.corpus_build import build
 from fairspan.cli.options import AsJson, option, print_json, whole_numbers, words
-from fairspan.errors import LoadError
 
 if TYPE_CHECKING:
     from fairspan.corpus.check import CorpusCheck
-    from fairspan.model.source import Source
+    from fairspan.model.tokenizer import ModelTokenizer
 
-CountTokens = Callable[[Sequence[str]], Sequence[int]]
-
-app = typer.Typer(help="Check corpora.", no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(help="Build and check corpora.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @app.callback()
 def root() -> None:
-    """Check corpora."""
+    """Build and check corpora."""
+
+
+app.command()(build)
 
 
 @app.command()
@@ -57,7 +56,9 @@ def check(
 
     wanted = None if languages is None else words(languages)
     corpus = Corpus.read(path, wanted, partial, id_field=id_field)
-    count, window = (_count_characters, None) if model is None else _token_counter(model)
+    tokenizer = None if model is None else _load(model)
+    count = _count_characters if tokenizer is None else tokenizer.count
+    window = None if tokenizer is None else tokenizer.window
     unit = "characters" if model is None else "tokens"
     found = check(corpus, count, whole_numbers("sizes", sizes), window, unit)
     if as_json:
@@ -66,48 +67,11 @@ def check(
         _show(found, model)
 
 
-def _token_counter(model: str) -> tuple[CountTokens, int | None]:
-    """How to count a model's tokens, and how many of them a document may have."""
-    from fairspan.model.source import Source, find_model
+def _load(model: str) -> ModelTokenizer:
+    from fairspan.model.tokenizer import load_tokenizer
 
     typer.echo(f"loading the tokenizer of {model} …", err=True)
-    source = Source(model) if Path(model).is_dir() else find_model(model)
-    tokenizer, folder = _tokenizer(model, source)
-    limit = source.window or _max_seq_length(source, folder) or tokenizer.model_max_length
-    window = limit - tokenizer.num_special_tokens_to_add() if limit < 10**9 else None
-
-    def count(texts: Sequence[str]) -> list[int]:
-        found = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)
-        return [len(ids) for ids in found["input_ids"]]
-
-    return count, window
-
-
-def _tokenizer(model: str, source: Source) -> tuple[Any, str]:
-    from transformers import AutoTokenizer
-
-    reasons = []
-    for folder in ("", "0_Transformer", "0_CalibratedTransformer"):
-        try:
-            return AutoTokenizer.from_pretrained(source.place, subfolder=folder), folder
-        except (OSError, ValueError, KeyError) as error:
-            reasons.append(str(error).strip().partition("\n")[0])
-    raise LoadError(f"the tokenizer of {model} could not be loaded: {reasons[0]}")
-
-
-def _max_seq_length(source: Source, folder: str) -> int | None:
-    """The limit that a SentenceTransformer sets below its tokenizer's."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
-
-    name, place = "sentence_bert_config.json", Path(source.place)
-    try:
-        local = place.is_dir()
-        file = place / folder / name if local else Path(hf_hub_download(source.place, name, subfolder=folder or None))
-        limit = json.loads(file.read_text(encoding="utf-8")).get("max_seq_length")
-    except (EntryNotFoundError, HfHubHTTPError, OSError):
-        return None
-    return limit if isinstance(limit, int) else None
+    return load_tokenizer(model)
 
 
 def _count_characters(texts: Sequence[str]) -> list[int]:

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fairspan.corpus.wikipedia.names import database
+from fairspan.errors import CorpusError
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -25,3 +28,13 @@ class Page:
     item: str | None
     size: int
     clean: Callable[[], str]
+
+
+def refuse_other_wiki(file: str, wiki: str, language: str) -> None:
+    """Raise unless `wiki`, the database that a dump names, is the Wikipedia of the language; "" says nothing."""
+    wanted = database(language)
+    if wiki and wiki != wanted and database(wiki.removesuffix("wiki")) != wanted:
+        raise CorpusError(
+            f"{file} is a dump of {wiki}, and the Wikipedia of {language!r} is {wanted}. "
+            "Give each language the dump of its own Wikipedia."
+        )

@@ -1,0 +1,91 @@
+"""Rows of a table in an SQL dump, as mysqldump writes it for MediaWiki's tables."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from fairspan.corpus.wikipedia.stream import Stream
+from fairspan.errors import CorpusError
+
+Row = tuple[bytes | None, ...]
+
+# Text in quotes, or a number, NULL or 0x…, none of which has a quote, a bracket or a comma.
+_TEXT = rb"(?:_binary )?'[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*+'"
+_NUMBER = rb"[^',()`\s]++"
+_VALUE = rb"(?:" + _TEXT + rb"|" + _NUMBER + rb")"
+_ESCAPE = re.compile(rb"\\(.)|''", re.DOTALL)
+_ESCAPED = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"Z": b"\x1a"}
+
+
+def rows(
+    stream: Stream, table: str, columns: Sequence[str], only: tuple[str, Collection[str]] | None = None
+) -> Iterator[list[Row]]:
+    """The rows of a table, some thousand at a time, with the values of these columns.
+
+    Args:
+        only: a column of text and the values that it may have; other rows are skipped, which is much faster. All
+            columns before it must be numbers: then no text inside a row can be taken for a row.
+    """
+    pattern, order = None, []
+    block = b""
+    for block in stream.blocks():
+        if pattern is None:
+            start = block.find(f"INSERT INTO `{table}`".encode())
+            if start < 0:
+                raise CorpusError(f"{stream.path.name} is no dump of the table {table}: it has no such rows.")
+            names = _columns(block[:start], table, stream.path.name)
+            missing = [name for name in columns if name not in names]
+            if missing:
+                raise CorpusError(
+                    f"the table {table} in {stream.path.name} has no column {missing[0]}. Columns there: "
+                    f"{', '.join(names)}."
+                )
+            pattern, order = _row(names, columns, only), [sorted(columns, key=names.index).index(c) for c in columns]
+            block = block[start:]
+        # Line breaks inside texts are escaped, so this is another table.
+        own, other, _ = block.partition(b"\nCREATE TABLE ")
+        found = pattern.findall(own)
+        yield [tuple(_plain(values[place]) for place in order) for values in found]
+        if other:
+            return
+    last = block.rstrip().rpartition(b"\n")[2]
+    if not last.endswith((b";", b"*/")) and not last.startswith(b"--"):
+        raise CorpusError(f"{stream.path.name} is cut off: download it again, and run the same command.")
+
+
+def _columns(head: bytes, table: str, label: str) -> list[str]:
+    _, _, definition = head.partition(f"CREATE TABLE `{table}` (".encode())
+    names = re.findall(rb"^\s*`(\w+)` ", definition.partition(b"\n)")[0], re.MULTILINE)
+    if not names:
+        raise CorpusError(f"{label} does not define the table {table}: its columns are not known.")
+    return [name.decode() for name in names]
+
+
+def _row(names: Sequence[str], columns: Sequence[str], only: tuple[str, Collection[str]] | None) -> re.Pattern[bytes]:
+    parts = []
+    filtered = -1 if only is None else names.index(only[0])
+    for number, name in enumerate(names):
+        value = _NUMBER if number < filtered else _VALUE
+        if only is not None and name == only[0]:
+            choices = b"|".join(re.escape(choice.encode()) for choice in only[1])
+            value = rb"(?:_binary )?'(?:" + choices + rb")'"
+        parts.append(b"(" + value + b")" if name in columns else value)
+    return re.compile(rb"\(" + b",".join(parts) + rb"\)", re.DOTALL)
+
+
+def _plain(value: bytes) -> bytes | None:
+    """A value without its quotes and escapes.
+
+    >>> _plain(rb"'d\\'Arc'"), _plain(b"12"), _plain(b"NULL")
+    (b"d'Arc", b'12', None)
+    """
+    if value.endswith(b"'"):
+        text = value[value.index(b"'") + 1 : -1]
+        return _ESCAPE.sub(_unescaped, text) if b"\\" in text or b"'" in text else text
+    if value == b"NULL":
+        return None
+    return bytes.fromhex(value[2:].decode()) if value.startswith(b"0x") else value
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    letter = found[1]
+    return b"'" if letter is None else _ESCAPED.get(letter, letter)
