@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from fairspan.encoding.endpoint import Endpoint
     from fairspan.model.build import calibrate, encode_segments
     from fairspan.model.export import export
+    from fairspan.model.language_module import LanguageText, encode_languages
+    from fairspan.model.languages import LanguageCorrection
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
+    from fairspan.runs.language_fit import fit_languages
     from fairspan.runs.log import RunLog
     from fairspan.studies.audit.run import audit
     from fairspan.studies.collapse.run import collapse
@@ -57,6 +60,8 @@ __all__ = [
     "ExportError",
     "FairspanError",
     "Inspection",
+    "LanguageCorrection",
+    "LanguageText",
     "LengthSchedule",
     "LoadError",
     "LogError",
@@ -74,9 +79,11 @@ __all__ = [
     "calibrate",
     "collapse",
     "embed",
+    "encode_languages",
     "encode_segments",
     "evaluate",
     "export",
+    "fit_languages",
     "inspect",
     "load",
     "read_log",
@@ -103,6 +110,10 @@ _LAZY = {
     "load": "fairspan.model.saved",
     "SegmentedText": "fairspan.model.segments",
     "encode_segments": "fairspan.model.build",
+    "encode_languages": "fairspan.model.language_module",
+    "LanguageText": "fairspan.model.language_module",
+    "LanguageCorrection": "fairspan.model.languages",
+    "fit_languages": "fairspan.runs.language_fit",
 }
 
 

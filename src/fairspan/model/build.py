@@ -1,17 +1,22 @@
 """`calibrate`: a calibrated SentenceTransformer from a plain one; `encode_segments`: documents in known segments."""
 
 import copy
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
-from fairspan.calibration.calibration import Calibration, as_calibration
+from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
 from fairspan.calibration.file import read_if_file
 from fairspan.errors import FairspanError, SegmentError, UnsupportedModel
+from fairspan.model.fingerprint import fingerprint
+from fairspan.model.language_module import LanguageModule, language_modules, refuse_foreign_fit
+from fairspan.model.languages import LanguageCorrection
 from fairspan.model.segments import SegmentedText
 from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers, read_up_to, refuse_exported
 
@@ -23,6 +28,7 @@ def calibrate(
     calibration: Calibration | str | Path | Mapping[str, Any] | None = None,
     *,
     max_seq_length: int | None = None,
+    languages: LanguageCorrection | None = None,
     **fields: Any,
 ) -> SentenceTransformer:
     """A SentenceTransformer with calibrated attention, on the same weights as `model`, which stays as it is.
@@ -34,10 +40,11 @@ def calibrate(
             `calibration.json`. None means the fields alone, on top of the defaults.
         max_seq_length: the longest text to read, in tokens, in place of the model's own limit. Texts in tiles may be
             longer than the model has positions.
+        languages: what `fairspan.fit_languages` fitted on this model, in place of what the model may have of it.
         fields: fields of `Calibration` to change.
 
     Raises:
-        UnsupportedModel: if any promised layer cannot be calibrated.
+        UnsupportedModel: if any promised layer cannot be calibrated, or `languages` was fitted on another model.
         CalibrationError: if a field has a wrong value, or one that does not fit this model.
     """
     wanted = as_calibration(read_if_file(calibration), **fields)
@@ -61,7 +68,32 @@ def calibrate(
             module.on_model_ready(calibrated)
             if max_seq_length is not None:
                 read_up_to(module, max_seq_length)
+    if languages is not None:
+        _correct_languages(calibrated, languages)
+    for own in language_modules(calibrated):
+        _warn_of_another_calibration(own, wanted)
     return calibrated
+
+
+def _correct_languages(model: SentenceTransformer, fit: LanguageCorrection) -> None:
+    """Add a correction of languages as the last module, in place of one that is there."""
+    for name in [name for name, module in model.named_children() if isinstance(module, LanguageModule)]:
+        del model._modules[name]
+    refuse_foreign_fit(model, fit, fingerprint)
+    module = LanguageModule(fit).to(model.device, model.dtype or torch.float32)
+    model.add_module("languages", module)
+    module.on_model_ready(model)
+
+
+def _warn_of_another_calibration(module: LanguageModule, wanted: Calibration) -> None:
+    known = module.fitted_on.get("calibration")
+    fitted = PRESETS["none"] if known is None else Calibration.from_dict(known)
+    if "fingerprint" in module.fitted_on and fitted.on("document") != wanted.on("document"):
+        warnings.warn(
+            "the correction of languages was fitted under another calibration, under which vectors lie elsewhere: "
+            "fit it with fairspan.fit_languages(…, calibration=…).",
+            stacklevel=3,
+        )
 
 
 def calibrate_if_asked(

@@ -16,7 +16,7 @@ Shares = Sequence[tuple[str, float]]
 """The languages of a text with their shares of it, which sum to 1; empty where they are not known."""
 
 # Below it, of the length of a vector, a correction leaves nothing but rounding.
-_NOTHING = 1e-6
+NOTHING = 1e-6
 # Singular values below it, of the largest, are rounding: the means have no such direction.
 _NO_SPREAD = 1e-6
 
@@ -97,7 +97,7 @@ class LanguageCorrection:
         removed = self.removed(before, None if not self.needs_language else self.weights(shares))
         after = before - removed
         # A vector that loses everything says nothing but its language: it stays, rather than become rounding.
-        gone = np.linalg.norm(after, axis=1) <= _NOTHING * np.linalg.norm(before, axis=1)
+        gone = np.linalg.norm(after, axis=1) <= NOTHING * np.linalg.norm(before, axis=1)
         after[gone] = before[gone]
         return np.asarray(unit(after) if self.normalise else after, dtype=np.float32)
 

@@ -11,13 +11,18 @@ from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
 
 from fairspan.errors import FairspanError, LoadError
+from fairspan.model.language_module import LanguageModule
 from fairspan.model.source import find_model
 from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers
 
 _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 _DOWNLOADED = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model", "*.md"]
-# What modules.json names: today's reference, and the one of fairspan 0.1.
-_REFERENCES = tuple(f"fairspan.{room}.{CalibratedTransformer.__name__}" for room in ("model", "calibrated"))
+# What modules.json names: today's references, and the one of fairspan 0.1.
+_REFERENCES: dict[str, type] = {
+    "fairspan.model.CalibratedTransformer": CalibratedTransformer,
+    "fairspan.calibrated.CalibratedTransformer": CalibratedTransformer,
+    "fairspan.model.LanguageModule": LanguageModule,
+}
 
 
 def load(path: str | Path, **options: Any) -> SentenceTransformer:
@@ -44,9 +49,9 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
     _refuse_foreign_activations(folder)
     try:
         # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which
-        # would trust everything else in the folder as well; this one is handed the single class it needs.
+        # would trust everything else in the folder as well; this one is handed the classes it needs.
         model = SentenceTransformer._load_with_module_classes(
-            str(folder), dict.fromkeys(_REFERENCES, CalibratedTransformer), trust_remote_code=False, **options
+            str(folder), _REFERENCES, trust_remote_code=False, **options
         )
     except FairspanError:
         raise

@@ -19,6 +19,7 @@ from fairspan.attention.tiles import lay_tiles, reading
 from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.calibration.temperature import Side
 from fairspan.errors import CalibrationError, LoadError, SegmentError, UnsupportedModel, require_whole
+from fairspan.model.language_module import LANGUAGES
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
@@ -73,6 +74,8 @@ class CalibratedTransformer(Transformer):
     untiled_length: int | None
     """What the plain model reads, for a side without tiles, since `max_seq_length` may have been raised for them."""
     _pooling: tuple[PoolingSite]
+    name_languages: tuple[Callable[[Sequence[Any]], Any], ...] = ()
+    """What names the languages of texts, where the model's last module asks for them."""
 
     def __init__(
         self,
@@ -180,6 +183,9 @@ class CalibratedTransformer(Transformer):
         if not features:
             return features
         features[SIDE] = side
+        for name_languages in self.name_languages:
+            spoken = name_languages(inputs)
+            features |= {} if spoken is None else {LANGUAGES: spoken}
         if segmented:
             offsets = features.pop("offset_mapping")
             features[SEGMENTS] = segment_of_tokens(inputs, offsets, features["attention_mask"], prompt)
@@ -193,7 +199,7 @@ class CalibratedTransformer(Transformer):
         return _with_text(processing_kwargs, return_offsets_mapping=True)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
+        inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS, LANGUAGES)}
         # A Router does not always hand the task on to `preprocess`, but leaves it among the features.
         side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
         if not self.calibration.acts_on(side) or "input_ids" not in inputs:

@@ -108,9 +108,7 @@ class Run:
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed what the store does not have."""
         if isinstance(encoder, CorrectedEncoder) and (untouched := encoder.untouched(texts)):
-            self.note(
-                f"{encoder.correction.method}: texts that it leaves as they are, wholly or in part: {untouched}"
-            )
+            self.note(f"{encoder.correction.method}: texts left as they are, wholly or in part: {untouched}")
         fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:

@@ -134,7 +134,8 @@ class EvaluationSpec:
     @property
     def fit_languages(self) -> tuple[str, ...] | None:
         """Those to read of `fit_corpus` for a collection; None for all that it has."""
-        return self.languages or (None if self.language is None else (self.language,))
+        one = self.language is not None and not any(treatment.languages for treatment in self.treatments)
+        return self.languages or ((str(self.language),) if one else None)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form. `treatments` are those that are measured."""
