@@ -86,8 +86,8 @@ def sentence_of(found: Sequence[Spoken]) -> str:
             where = where if verdict.kind == "biased" else ""
             count = kinds.count(verdict.kind)
             said = said.replace(verdict.kind, f"{verdict.kind} in {count} of {len(kinds)} {what}{where}", 1)
-    same = "at the same position and length" if worst.same_length else "at the same position"
-    return "; ".join([f"{said}, {same}", *_missing(found)])
+    same = "compared at the same position" + (" and length" if worst.same_length else "")
+    return "; ".join([said, same, *_missing(found)])
 
 
 def language_notes(found: Sequence[Spoken], languages: Sequence[str]) -> list[str]:

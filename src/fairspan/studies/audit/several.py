@@ -8,7 +8,7 @@ from fairspan.report.view import Section
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Change, Side, pairs_to_compare
 from fairspan.stats.loss import LossKind, judge_loss
-from fairspan.studies.audit.charts import Shown, profile_section, switch_of
+from fairspan.studies.audit.charts import Shown, measure_sections, switch_of
 from fairspan.studies.audit.comparison import Comparison, compare_sides
 from fairspan.studies.audit.frames import change_frame, coefficient_change_frame
 from fairspan.studies.audit.tables import change_table, coefficient_change_table
@@ -68,4 +68,5 @@ def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], tuple
         positions = {name: frame for name, frame in log.view.frames.items() if name != "attention"}
         shown.append(Shown(log.model, positions, label))
     measures = dict.fromkeys(measure for one in shown for measure in one.measures)
-    return switch_of(shown), tuple(profile_section(shown, measure) for measure in measures)
+    sections = [section for measure in measures for section in measure_sections(shown, measure)]
+    return switch_of(shown), tuple(sections)

@@ -155,7 +155,7 @@ def _pair_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
     rows = []
     for one in frame.iter_rows(named=True):
         numbers = [Cell(interval(one, name), "+.3f") for name in ("", "lead_", "later_")]
-        heads = (str(one["n"]), pair_name(one), one["treatment"])
+        heads = (str(one["n"]), _pair_name(one), one["treatment"])
         rows.append(row(*heads, cells=[*numbers, _verdict(one["verdict"])]))
     names = ("all positions [95 %]", "position 1 [95 %]", "later [95 %]")
     length = "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
@@ -164,7 +164,7 @@ def _pair_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
         f"verdict: on the mean over all positions within ±{frame['margin'][0]:g}",
     )
     return Table(
-        f"{measure}-languages",
+        f"{measure}-language-differences",
         f"Differences of {measure} between languages in mixed documents ({model_name(model)})",
         ("n", "languages", "treatment"),
         (*(Column(name) for name in names), Column("verdict", align="left")),
@@ -204,7 +204,7 @@ def _role_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
         "means over the other languages, at the lengths that segments have; later: the mean of positions 2 to n",
     )
     return Table(
-        f"{measure}-roles",
+        f"{measure}-language-roles",
         f"{measure.capitalize()} of each language as lead and as later language ({model_name(model)})",
         ("n", "language", "treatment"),
         columns,
@@ -219,10 +219,10 @@ def _ends(role: dict[str, Any]) -> Cell:
     return Cell(interval(role, "gap_"), "+.3f") if role else Cell("")
 
 
-def pair_name(one: Mapping[str, Any]) -> str:
+def _pair_name(one: Mapping[str, Any]) -> str:
     """Two languages of which the difference is told.
 
-    >>> pair_name({"language": "en", "against": "de"})
+    >>> _pair_name({"language": "en", "against": "de"})
     'en − de'
     """
     return f"{one['language']} − {one['against']}"
