@@ -254,6 +254,31 @@ def coefficient_change_table(frame: pl.DataFrame, measure: str, *, brief: bool =
     return _paired_table(frame, measure, "coefficient-changes", title, columns, (MEANING, MIXED), brief=brief)
 
 
+def language_change_table(frame: pl.DataFrame, measure: str) -> Table:
+    """The difference of every two languages before and after, on the same documents."""
+    order = ("first_treatment", "second_treatment", "n", "language", "against")
+    frame = _in_order(frame.filter(pl.col("measure") == measure), *order)
+    rows = []
+    for one in frame.iter_rows(named=True):
+        heads = (_pair(one["first_treatment"], one["second_treatment"]), str(one["n"]), _pair_name(one))
+        numbers = [Cell(one[f"{side}_estimate"], "+.3f") for side in ("first", "second")]
+        changes = [Cell(interval(one, key), "+.3f") for key in ("change_", "absolute_change_")]
+        rows.append(row(*heads, cells=[*numbers, *changes]))
+    models = _pair(*(model_name(frame[f"{side}_model"][0]) for side in ("first", "second")))
+    names = ("before", "after", "change [95 %]", "change of size [95 %]")
+    return Table(
+        f"{measure}-language-changes",
+        f"Changes of differences of {measure} between languages, on the same mixed documents ({models})",
+        ("treatment", "n", "languages"),
+        tuple(Column(name) for name in names),
+        tuple(rows),
+        frame,
+        grouped=2,
+        notes=("change of size: of the difference without its sign; below 0 the languages come closer",),
+        brief=True,
+    )
+
+
 def _paired_table(
     frame: pl.DataFrame,
     measure: str,
