@@ -15,15 +15,20 @@ if TYPE_CHECKING:
     from fairspan.runs.sides import Change
 
 _CONDITIONS = {
-    "audit": ("biased", "worse", "inconclusive"),
+    "audit": (
+        *("biased", "worse", "inconclusive"),
+        *("language-biased", "language-worse", "language-inconclusive"),
+    ),
     "evaluate": ("worse", "inconclusive"),
-    "compare": ("worse", "inconclusive"),
+    "compare": ("worse", "inconclusive", "language-worse", "language-inconclusive"),
 }
+_WORSE = ("worse", "language-worse")
 FailIf = Annotated[
     str | None,
     typer.Option(
-        help="End with exit code 1 on any of these results: biased (audit only), worse, inconclusive. Of several "
-        "treatments, the first is the baseline and is not judged."
+        help="End with exit code 1 on any of these results: biased (audit only), worse, inconclusive; "
+        "language-biased, language-worse or language-inconclusive for languages in mixed documents of an audit. Of "
+        "several treatments, the first is the baseline and is not judged."
     ),
 ]
 
@@ -36,7 +41,7 @@ def read_conditions(verb: str, text: str | None, treatments: Sequence[str] | Non
     wrong = [word for word in given if word not in known]
     if wrong or not given:
         raise DesignError(f"[[fail_if]] takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}.")
-    if treatments is not None and len(treatments) < 2 and (verb != "audit" or "worse" in given):
+    if treatments is not None and len(treatments) < 2 and (verb != "audit" or {*_WORSE} & {*given}):
         raise DesignError(
             f"[[fail_if={','.join(given)}]] compares treatments with the first, and only "
             f"{', '.join(treatments) or 'none'} is named: name two."
@@ -54,9 +59,9 @@ def fail_on_runs(logs: Sequence[RunLog], conditions: Sequence[str]) -> None:
     for log in logs:
         if log.verb == "audit":
             found += _verdicts(log, conditions)
-        if log.verb != "audit" or "worse" in conditions:
-            # An audit is inconclusive by its own verdict.
-            meant = ["worse"] if log.verb == "audit" else conditions
+        # An audit is inconclusive by its own verdict.
+        meant = [one for one in conditions if one in _WORSE or log.verb != "audit"]
+        if meant:
             found += _reasons(changes(log), meant)
     _end(found)
 
@@ -68,16 +73,32 @@ def fail_on_changes(found: Sequence[Change], conditions: Sequence[str]) -> None:
 
 def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
     judged = log.measured[1:] or log.measured
-    verdicts = [one for one in log.verdicts.iter_rows(named=True) if one["treatment"] in judged]
-    if not verdicts:
-        raise StatisticsError(
-            f"the run {log.run} has no verdicts, which [[fail_if]] needs: {'; '.join(log.view.notes)}"
-        )
-    return [f"{one['treatment']}: {one['sentence']}" for one in verdicts if one["verdict"] in conditions]
+    found = []
+    for frame, prefix, about in (("verdicts", "", ""), ("language_verdicts", "language-", " on languages")):
+        meant = [one.removeprefix(prefix) for one in conditions if one.startswith("language-") == bool(prefix)]
+        # Without verdicts, what was not found must not look like what is not there.
+        needed = not prefix or meant
+        there = log.frame(frame).iter_rows(named=True) if frame in log.view.frames else ()
+        verdicts = [one for one in there if one["treatment"] in judged]
+        if needed and not verdicts:
+            notes = "; ".join(log.view.notes)
+            raise StatisticsError(f"the run {log.run} has no verdicts{about}, which [[fail_if]] needs: {notes}")
+        name = " on languages" if prefix else ""
+        found += [f"{one['treatment']}{name}: {one['sentence']}" for one in verdicts if one["verdict"] in meant]
+    return found
 
 
 def _reasons(found: Sequence[Change], conditions: Sequence[str]) -> list[str]:
-    return [f"{one.name}: {one.sentence}" for one in found if one.kind in conditions]
+    _require_changes(found, conditions)
+    return [f"{one.name}: {one.sentence}" for one in found if one.condition in conditions]
+
+
+def _require_changes(found: Sequence[Change], conditions: Sequence[str]) -> None:
+    if any(one.startswith("language-") for one in conditions) and not any(one.languages for one in found):
+        raise StatisticsError(
+            "no two languages are compared, which [[fail_if]] needs: mixed documents in both orders compare them "
+            "(mixed de:en,en:de)."
+        )
 
 
 def _end(reasons: Sequence[str]) -> None:

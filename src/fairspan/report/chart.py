@@ -100,6 +100,8 @@ class Chart:
         dashes: what dashed lines mean.
         fixed: the ends of the vertical axis, where several charts share them.
         brief: whether the terminal shows it as well.
+        dots: whether bars are drawn as dots, for differences of which 0 is not the foot.
+        band: values that count as none, shaded.
     """
 
     name: str
@@ -115,6 +117,8 @@ class Chart:
     dashes: str = "bound"
     fixed: Domain | None = None
     brief: bool = False
+    dots: bool = False
+    band: Domain | None = None
 
     @property
     def shown(self) -> list[Panel]:
@@ -126,7 +130,7 @@ class Chart:
         sharing = [panel] if panel.y_label else [one for one in self.panels if not one.y_label]
         if self.fixed is not None and not panel.y_label:
             return self.fixed
-        references = [one.reference for one in sharing if one.reference is not None]
+        references = [*(self.band or ()), *(one.reference for one in sharing if one.reference is not None)]
         return domain_of([one.series for one in sharing], zero=self.kind != "lines", others=references)
 
     def rows(self, panels: Sequence[Panel]) -> list[tuple[str, list[Panel]]]:
@@ -148,6 +152,8 @@ class Chart:
             "domain": [low, high],
             "ticks": [{"v": mark, "shown": tick_text(mark, marks, self.form)} for mark in marks],
             "reference": panel.reference,
+            "dots": self.dots,
+            "band": self.band,
             "strip": [{"v": size, "shown": size_text(size)} for size in panel.strip],
             "strip_label": self.strip_label,
             "strip_most": self.largest,

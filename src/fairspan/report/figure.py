@@ -135,12 +135,13 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
             continue
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
-        if bars:
+        if bars and not chart.dots:
             _draw_bars(axes, where + aside, room / len(solid) * 0.94, values, look, one.legend or one.name)
         else:
             # Lines keep their places; only the marks are a few points apart.
             shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
-            _draw_curve(axes, where + aside, values, look, one.legend or one.name, shift)
+            line = "none" if chart.dots else "-"
+            _draw_curve(axes, where + aside, values, look, one.legend or one.name, shift, line)
     low, high = chart.domain(panel)
     axes.set_ylim(low, high)
     marks = ticks(low, high)
@@ -157,6 +158,8 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
             axes.axhline(0, color=INK, linewidth=0.8, label="_zero")
     if panel.reference is not None:
         axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
+    if chart.band is not None:
+        axes.axhspan(*chart.band, color=PALE, alpha=0.5, linewidth=0, zorder=0, label="_band")
 
 
 def _looks(chart: Chart) -> dict[int, Look]:
@@ -167,12 +170,14 @@ def _looks(chart: Chart) -> dict[int, Look]:
     return {number: look_of(number if few or number < 0 else treated.index(number)) for number in numbers}
 
 
-def _draw_curve(axes: Any, where: np.ndarray, values: np.ndarray, look: Look, label: str, shift: float) -> None:
+def _draw_curve(
+    axes: Any, where: np.ndarray, values: np.ndarray, look: Look, label: str, shift: float, line: str
+) -> None:
     """Points with their intervals on a line; `shift` moves how they are drawn, not their data."""
     from matplotlib.transforms import ScaledTranslation
 
     marks = {"marker": look.marker, "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.4}
-    lines = {"color": look.colour, "linewidth": 1.4, "elinewidth": 0.9, "capsize": 2}
+    lines = {"color": look.colour, "linestyle": line, "linewidth": 1.4, "elinewidth": 0.9, "capsize": 2}
     container = axes.errorbar(where, values[0], yerr=_reach(values), label=label, **marks, **lines)
     if shift:
         moved = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)

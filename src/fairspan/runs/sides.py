@@ -29,13 +29,23 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changes from the first side to the second in one measure or metric, and whether it is a loss."""
+    """What changes from the first side to the second in one measure or metric, and whether it is a loss.
+
+    Attributes:
+        languages: whether it is about differences between languages.
+    """
 
     first: Side
     second: Side
     measure: str
     kind: LossKind
     numbers: str
+    languages: bool = False
+
+    @property
+    def condition(self) -> str:
+        """What a pipeline calls it."""
+        return f"language-{self.kind}" if self.languages else self.kind
 
     @property
     def name(self) -> str:
@@ -48,13 +58,14 @@ class Change:
     def sentence(self) -> str:
         return f"{self.kind}: {self.numbers}"
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str | None]:
         return {
             "first_run": self.first.log.run,
             "second_run": self.second.log.run,
             "first_treatment": self.first.treatment,
             "second_treatment": self.second.treatment,
             "measure": self.measure,
+            "about": "languages" if self.languages else None,
             "verdict": self.kind,
             "sentence": self.sentence,
         }

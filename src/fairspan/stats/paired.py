@@ -62,26 +62,24 @@ def compare(
         )
 
     effects = [effects_of(one), effects_of(two)]
-    change = effects_of(two - one)
+    change, sizes = effects_of(two - one), [effect.estimate[1:] for effect in effects]
     before, after = (position_sums(values, positions, sets).since(against) for values in (one, two))
     return PairedComparison(
         first=effects[0],
         second=effects[1],
         means=change.means,
         effects=change.differences(),
-        absolute=_absolute(effects[0], effects[1], change, effects_of(two + one)),
+        absolute=absolute_change(sizes[0], sizes[1], change.differences(), effects_of(two + one).differences()),
         spread=resample(before.beside(after), rng=rng, draws=draws, level=level).interval(change_of(spread)),
         joint=change.robust.joint(difference_weights(change.n, against)),
     )
 
 
-def _absolute(
-    first: PositionEffects, second: PositionEffects, change: PositionEffects, total: PositionEffects
-) -> Contrasts:
-    """|b| − |a| is ±(b − a) where the signs agree and ±(b + a) where they do not."""
-    sign = np.where(second.estimate[1:] < 0, -1.0, 1.0)
-    agree = sign == np.where(first.estimate[1:] < 0, -1.0, 1.0)
-    a, b = change.differences(), total.differences()
+def absolute_change(first: Floats, second: Floats, change: Contrasts, total: Contrasts) -> Contrasts:
+    """|b| − |a| of estimates a[J] and b[J]: ±(b − a) where the signs agree and ±(b + a) where they do not."""
+    sign = np.where(second < 0, -1.0, 1.0)
+    agree = sign == np.where(first < 0, -1.0, 1.0)
+    a, b = change, total
     estimate, error, freedom, p, low, high = (
         np.where(agree, getattr(a, name), getattr(b, name)) for name in Contrasts.__slots__
     )

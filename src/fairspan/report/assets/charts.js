@@ -71,6 +71,10 @@
 
   const drawFrame = (svg, chart) => {
     const axis = make(svg, "g", { class: "axis", "aria-hidden": "true" });
+    if (chart.band) {
+      const [low, high] = chart.band.map((value) => y(chart, value));
+      make(axis, "rect", { class: "band", x: LEFT, width: chart.width - LEFT - RIGHT, y: high, height: low - high });
+    }
     for (const tick of chart.ticks) {
       const at = y(chart, tick.v);
       make(axis, "line", { class: tick.v === 0 ? "zero" : "grid", x1: LEFT, x2: chart.width - RIGHT, y1: at, y2: at });
@@ -131,9 +135,14 @@
         const [foot, top] = [y(chart, 0), y(chart, point.v)];
         const group = make(bars, "g", { "data-mark": "", "data-series": series.name, "data-place": place,
           "data-value": point.v });
-        make(group, "rect", { class: "mark", x: left + width * 0.03, width: width * 0.94, y: Math.min(foot, top),
-          height: Math.max(0.5, Math.abs(foot - top)), fill: colour(series), rx: 1.5 });
-        whisker(group, chart, point, left + width / 2, {});
+        if (chart.dots) {
+          whisker(group, chart, point, left + width / 2, { style: `stroke: ${colour(series)}` });
+          make(group, "circle", { class: "mark", cx: left + width / 2, cy: top, r: 4, fill: colour(series) });
+        } else {
+          make(group, "rect", { class: "mark", x: left + width * 0.03, width: width * 0.94, y: Math.min(foot, top),
+            height: Math.max(0.5, Math.abs(foot - top)), fill: colour(series), rx: 1.5 });
+          whisker(group, chart, point, left + width / 2, {});
+        }
         tell(group, point.told);
         // Below the axis, the number stands below the bar.
         const down = point.v < 0;

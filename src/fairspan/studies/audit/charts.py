@@ -9,6 +9,7 @@ import polars as pl
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, domain_of, point
 from fairspan.report.text import finite, model_name, number, p_value, with_bounds
 from fairspan.report.view import Section
+from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.attention import AROUND, parts_around
 from fairspan.studies.audit.frames import interval
 from fairspan.studies.audit.words import ATTENTION_MEASURES, POSITION_MEASURES, AttentionWords
@@ -54,6 +55,12 @@ def switch_of(shown: Sequence[Shown]) -> tuple[str, ...]:
     return tuple(one.name(treatment) for one in shown for treatment in one.treatments)
 
 
+def measure_sections(shown: Sequence[Shown], measure: str) -> list[Section]:
+    """Positions, and languages where two lead each other."""
+    languages = language_section(shown, measure)
+    return [profile_section(shown, measure), *([] if languages is None else [languages])]
+
+
 def profile_section(shown: Sequence[Shown], measure: str) -> Section:
     """Profiles by size and language plan, and heat maps."""
     words = POSITION_MEASURES[measure]
@@ -80,6 +87,55 @@ def profile_section(shown: Sequence[Shown], measure: str) -> Section:
     )
     heats = [_heat_map(shown, measure, n, subtitle, several=len(sizes) > 1) for n in sizes]
     return Section(words.section, words.intro, charts, tuple(heat for heat in heats if heat is not None))
+
+
+def language_section(shown: Sequence[Shown], measure: str) -> Section | None:
+    """Each language of mixed documents against every other; None where no two lead each other."""
+    switch = switch_of(shown)
+    found: dict[tuple[int, str], dict[tuple[str, str], Point | None]] = {}
+    rows = [(one.name(row["treatment"]), row) for one in shown for row in one.of("languages", measure=measure)]
+    for name, row in rows:
+        both = (row["language"], row["against"])
+        for (language, other), sign in ((both, 1), (both[::-1], -1)):
+            low, high = sorted((sign * row["low"], sign * row["high"]))
+            ends = Interval(sign * row["estimate"], low, high)
+            told = f"{name}\n{language} against {other}: {with_bounds(ends, '+.3f')}\n{row['verdict']}"
+            found.setdefault((row["n"], language), {})[name, other] = point(ends, told)
+    if not rows:
+        return None
+    languages = list(dict.fromkeys(language for _, row in rows for language in (row["language"], row["against"])))
+    if len(languages) == 2:
+        # The other one would be its mirror.
+        found = {key: points for key, points in found.items() if key[1] == languages[0]}
+    panels = []
+    for (n, language), points in sorted(found.items(), key=lambda item: (item[0][0], languages.index(item[0][1]))):
+        others = [other for other in languages if any(other == one for _, one in points)]
+        series = [
+            Series(name, place, tuple(points.get((name, other)) for other in others))
+            for place, name in enumerate(switch)
+            if any(name == one for one, _ in points)
+        ]
+        panels.append(Panel(f"{language} against …", tuple(others), tuple(series), heading=f"{n} segments"))
+    margin = rows[0][1]["margin"]
+    chart = Chart(
+        name=f"{measure}-language-differences",
+        title=f"How much more each language is {POSITION_MEASURES[measure].done} than others in mixed documents",
+        caption=f"Difference of {measure} between two languages in documents of both, averaged over both orders, "
+        f"with 95 % intervals; shaded: within ±{margin:g}.",
+        kind="bars",
+        x_label="other language",
+        y_label=f"difference of {measure}",
+        panels=tuple(panels),
+        subtitle=" and ".join(dict.fromkeys(model_name(one.model) for one in shown)),
+        dots=True,
+        band=(-margin, margin),
+    )
+    intro = (
+        f"Dots show by how much a language is better {POSITION_MEASURES[measure].done} than another one in documents "
+        "of both, at the same position, averaged over the two orders, with 95 % intervals. Above 0 it is favoured. "
+        f"Differences in the shaded area, within ±{margin:g}, count as fair."
+    )
+    return Section(f"Which languages are better {POSITION_MEASURES[measure].done}", intro, (chart,))
 
 
 def attention_section(shown: Shown) -> Section:

@@ -13,7 +13,7 @@ from fairspan.stats.contrasts import Contrast, Contrasts
 from fairspan.stats.joint import AveragedEffect
 from fairspan.stats.positions import PositionEffects, difference_weights, marker
 from fairspan.studies.audit.attention import attention_frame
-from fairspan.studies.audit.comparison import Comparison, compare_sides
+from fairspan.studies.audit.comparison import Comparison, LanguageComparison, compare_sides
 from fairspan.studies.audit.family import FAMILY, PLAN
 from fairspan.studies.audit.languages import Spoken
 from fairspan.studies.audit.summary import Cell, Joint, Summary
@@ -131,6 +131,31 @@ def coefficient_change_frame(found: Sequence[Comparison]) -> pl.DataFrame:
     return _frame(records)
 
 
+def language_change_frame(found: Sequence[LanguageComparison]) -> pl.DataFrame:
+    """The difference of every two languages on both sides, with its change and that of its absolute value."""
+    records = []
+    for one in found:
+        before, after = one.before.differences(), one.after.differences()
+        for place, (language, against) in enumerate(one.before.pairs):
+            records.append(
+                {
+                    "measure": one.measure,
+                    **_two_sides(one.first, one.second),
+                    "n": one.n,
+                    "sets": one.before.sets,
+                    "documents": one.documents,
+                    "language": language,
+                    "against": against,
+                    "first_estimate": float(before.estimate[place]),
+                    "second_estimate": float(after.estimate[place]),
+                    **{f"change_{name}": value for name, value in _contrast(one.change, place).items()},
+                    **{f"absolute_change_{name}": value for name, value in _contrast(one.absolute, place).items()},
+                    "inference": one.after.model.inference,
+                }
+            )
+    return _frame(records)
+
+
 def symbol(position: int) -> str:
     """β0, β2, β3, …"""
     return f"β{0 if position == 1 else position}"
@@ -158,13 +183,16 @@ def _labels(model: str, cell: Cell) -> Record:
 
 
 def _sides(one: Comparison) -> Record:
-    named = {
+    sizes = {"sets": one.paired.second.clusters, "documents": one.documents}
+    return {"measure": one.measure, **_two_sides(one.first, one.second), **one.labels, **sizes}
+
+
+def _two_sides(first: Side, second: Side) -> Record:
+    return {
         f"{which}_{what}": value
-        for which, side in (("first", one.first), ("second", one.second))
+        for which, side in (("first", first), ("second", second))
         for what, value in (("run", side.log.run), ("model", side.log.model), ("treatment", side.treatment))
     }
-    sizes = {"sets": one.paired.second.clusters, "documents": one.documents}
-    return {"measure": one.measure, **named, **one.labels, **sizes}
 
 
 def _contrast(found: Contrasts | PositionEffects, place: int) -> Record:

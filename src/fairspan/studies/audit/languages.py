@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,9 @@ import polars as pl
 from fairspan.errors import StatisticsError
 from fairspan.stats.languages import LanguageEffects, LanguageVerdict, Plan, language_effects, language_verdicts
 from fairspan.studies.audit.words import POSITION_MEASURES
+
+MIXED = pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String)
+"""Rows of documents in two languages."""
 
 _WORST = ("biased", "inconclusive", "fair")
 
@@ -48,10 +52,10 @@ def languages_of(
     Args:
         draws: samples of a wild bootstrap, at least and for each comparison.
     """
-    mixed = rows.filter(pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String))
+    mixed = rows.filter(MIXED)
     groups = mixed.select("measure", "treatment", "n").unique(maintain_order=True).rows()
     parts = {group: mixed.filter(measure=group[0], treatment=group[1], n=group[2]) for group in groups}
-    plans = {group: _plans(part) for group, part in parts.items()}
+    plans = {group: plans_of(part) for group, part in parts.items()}
     pairs: Counter[tuple[str, str]] = Counter()
     for (measure, treatment, _), found in plans.items():
         pairs[measure, treatment] += sum(plan[::-1] in found for plan in found) // 2
@@ -86,8 +90,8 @@ def sentence_of(found: Sequence[Spoken]) -> str:
             where = where if verdict.kind == "biased" else ""
             count = kinds.count(verdict.kind)
             said = said.replace(verdict.kind, f"{verdict.kind} in {count} of {len(kinds)} {what}{where}", 1)
-    same = "at the same position and length" if worst.same_length else "at the same position"
-    return "; ".join([f"{said}, {same}", *_missing(found)])
+    same = "compared at the same position" + (" and length" if worst.same_length else "")
+    return "; ".join([said, same, *_missing(found)])
 
 
 def language_notes(found: Sequence[Spoken], languages: Sequence[str]) -> list[str]:
@@ -123,7 +127,7 @@ def _worst(found: Sequence[Spoken]) -> Spoken | None:
     return min((one for one in found if one.verdict is not None), key=rank, default=None)
 
 
-def _plans(rows: pl.DataFrame) -> list[Plan]:
+def plans_of(rows: pl.DataFrame) -> list[Plan]:
     found = rows.select(pl.col("lead", "later").cast(pl.String)).unique(maintain_order=True)
     return [(lead, later) for lead, later in found.rows()]
 
@@ -131,36 +135,45 @@ def _plans(rows: pl.DataFrame) -> list[Plan]:
 def _spoken(
     rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], inference: str, seed: int, draws: int
 ) -> Spoken:
-    codes = pl.DataFrame(
-        {"lead": [lead for lead, _ in plans], "later": [later for _, later in plans], "code": range(len(plans))}
-    )
-    numbered = rows.with_columns(pl.col("lead", "later").cast(pl.String)).join(
-        codes, on=["lead", "later"], how="left", maintain_order="left"
-    )
-    value, position, sets, segments, tokens, code = (
-        numbered[name].to_numpy() for name in ("value", "position", "set", "segment", "tokens", "code")
-    )
-
-    def fitted(lengths: np.ndarray | None) -> LanguageEffects:
-        return language_effects(
-            value,
-            position,
-            (code, plans),
-            sets,
-            lengths,
-            segments,
-            inference=inference,
-            rng=np.random.default_rng(seed),
-            draws=draws,
-        )
-
+    how: dict[str, Any] = {"inference": inference, "seed": seed, "draws": draws}
     documents = rows.height // group[2]
     try:
-        effects = fitted(tokens)
-        plain = effects if effects.model.no_slope else fitted(None)
+        effects = effects_of(rows, rows["value"].to_numpy(), plans, **how)
+        plain = effects
+        if not effects.model.no_slope:
+            plain = effects_of(rows, rows["value"].to_numpy(), plans, same_length=False, **how)
     except StatisticsError as error:
         return Spoken(*group, tuple(plans), None, None, None, documents, f"languages are not compared: {error}")
     return Spoken(*group, tuple(plans), effects, plain, None, documents)
+
+
+def effects_of(
+    rows: pl.DataFrame,
+    values: np.ndarray,
+    plans: Sequence[Plan],
+    *,
+    inference: str,
+    seed: int,
+    same_length: bool = True,
+    draws: int = 9999,
+) -> LanguageEffects:
+    """The languages of mixed documents by values[N] of their rows."""
+    leads, laters = ([plan[side] for plan in plans] for side in (0, 1))
+    codes = pl.DataFrame({"lead": leads, "later": laters, "code": range(len(plans))})
+    named = rows.select(pl.col("lead", "later").cast(pl.String))
+    code = named.join(codes, on=["lead", "later"], how="left", maintain_order="left")["code"].to_numpy()
+    position, sets, tokens, segments = (rows[name].to_numpy() for name in ("position", "set", "tokens", "segment"))
+    return language_effects(
+        values,
+        position,
+        (code, plans),
+        sets,
+        tokens if same_length else None,
+        segments,
+        inference=inference,
+        rng=np.random.default_rng(seed),
+        draws=draws,
+    )
 
 
 def _judged(spoken: Sequence[Spoken], margin: float) -> list[Spoken]:

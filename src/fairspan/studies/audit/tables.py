@@ -155,7 +155,7 @@ def _pair_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
     rows = []
     for one in frame.iter_rows(named=True):
         numbers = [Cell(interval(one, name), "+.3f") for name in ("", "lead_", "later_")]
-        heads = (str(one["n"]), pair_name(one), one["treatment"])
+        heads = (str(one["n"]), _pair_name(one), one["treatment"])
         rows.append(row(*heads, cells=[*numbers, _verdict(one["verdict"])]))
     names = ("all positions [95 %]", "position 1 [95 %]", "later [95 %]")
     length = "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
@@ -164,7 +164,7 @@ def _pair_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
         f"verdict: on the mean over all positions within ±{frame['margin'][0]:g}",
     )
     return Table(
-        f"{measure}-languages",
+        f"{measure}-language-differences",
         f"Differences of {measure} between languages in mixed documents ({model_name(model)})",
         ("n", "languages", "treatment"),
         (*(Column(name) for name in names), Column("verdict", align="left")),
@@ -204,7 +204,7 @@ def _role_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
         "means over the other languages, at the lengths that segments have; later: the mean of positions 2 to n",
     )
     return Table(
-        f"{measure}-roles",
+        f"{measure}-language-roles",
         f"{measure.capitalize()} of each language as lead and as later language ({model_name(model)})",
         ("n", "language", "treatment"),
         columns,
@@ -219,10 +219,10 @@ def _ends(role: dict[str, Any]) -> Cell:
     return Cell(interval(role, "gap_"), "+.3f") if role else Cell("")
 
 
-def pair_name(one: Mapping[str, Any]) -> str:
+def _pair_name(one: Mapping[str, Any]) -> str:
     """Two languages of which the difference is told.
 
-    >>> pair_name({"language": "en", "against": "de"})
+    >>> _pair_name({"language": "en", "against": "de"})
     'en − de'
     """
     return f"{one['language']} − {one['against']}"
@@ -252,6 +252,31 @@ def coefficient_change_table(frame: pl.DataFrame, measure: str, *, brief: bool =
     }
     title = f"Changes of the coefficients of {measure}"
     return _paired_table(frame, measure, "coefficient-changes", title, columns, (MEANING, MIXED), brief=brief)
+
+
+def language_change_table(frame: pl.DataFrame, measure: str) -> Table:
+    """The difference of every two languages before and after, on the same documents."""
+    order = ("first_treatment", "second_treatment", "n", "language", "against")
+    frame = _in_order(frame.filter(pl.col("measure") == measure), *order)
+    rows = []
+    for one in frame.iter_rows(named=True):
+        heads = (_pair(one["first_treatment"], one["second_treatment"]), str(one["n"]), _pair_name(one))
+        numbers = [Cell(one[f"{side}_estimate"], "+.3f") for side in ("first", "second")]
+        changes = [Cell(interval(one, key), "+.3f") for key in ("change_", "absolute_change_")]
+        rows.append(row(*heads, cells=[*numbers, *changes]))
+    models = _pair(*(model_name(frame[f"{side}_model"][0]) for side in ("first", "second")))
+    names = ("before", "after", "change [95 %]", "change of size [95 %]")
+    return Table(
+        f"{measure}-language-changes",
+        f"Changes of differences of {measure} between languages, on the same mixed documents ({models})",
+        ("treatment", "n", "languages"),
+        tuple(Column(name) for name in names),
+        tuple(rows),
+        frame,
+        grouped=2,
+        notes=("change of size: of the difference without its sign; below 0 the languages come closer",),
+        brief=True,
+    )
 
 
 def _paired_table(

@@ -10,7 +10,7 @@ from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
-from fairspan.studies.audit.charts import Shown, attention_section, profile_section, switch_of
+from fairspan.studies.audit.charts import Shown, attention_section, measure_sections, switch_of
 from fairspan.studies.audit.frames import frames_of, interval
 from fairspan.studies.audit.summary import summarize_or_say_why
 from fairspan.studies.audit.tables import (
@@ -48,13 +48,19 @@ METHODS = (
     ),
 )
 
+LANGUAGES = (
+    "Two languages are compared in documents of just these two, in both orders: at each position the one minus the "
+    "other, averaged over positions, at the same length of segments where lengths vary. They are judged as positions "
+    "are, with Holm's correction over all pairs of languages and all sizes of documents."
+)
+
 
 def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
     summary = summarize_or_say_why(log)
     frames = frames_of(summary)
     shown = Shown(log.model, frames)
-    sections = [profile_section([shown], measure) for measure in shown.measures]
+    sections = [section for measure in shown.measures for section in measure_sections([shown], measure)]
     tables = _tables(frames, log.model, summary.notes)
     if "attention" in frames:
         section = attention_section(shown)
@@ -75,7 +81,7 @@ def view_of(log: RunLog) -> View:
         notes=tuple(summary.notes),
         switch=switch_of([shown]),
         all_first=len(switch_of([shown])) <= FEW_BARS,
-        methods=METHODS,
+        methods=(*METHODS, *([LANGUAGES] if "languages" in frames else [])),
     )
 
 
@@ -104,6 +110,9 @@ def _cards(frames: Frames) -> tuple[Card, ...]:
         detail = f"spread between positions {_range(spreads)}, " if len(spreads) else ""
         detail += f"mean {_range(means)}"
         cards.append(Card(name, one["verdict"], TONES[one["verdict"]], (reason(one), detail)))
+    for one in frames.get("language_verdicts", pl.DataFrame()).iter_rows(named=True):
+        about = f"{one['measure']} by language" if several else "languages"
+        cards.append(Card(f"{one['treatment']} · {about}", one["verdict"], TONES[one["verdict"]], (reason(one),)))
     return tuple(cards)
 
 
