@@ -60,8 +60,11 @@ def plan_index(
     if kind.startswith("chunk"):
         pieces = [[one.text[slice(*span)] for span in spans] for one, spans in zip(documents, chunked, strict=True)]
         counts = iter(counter.count_whole([piece for own in pieces for piece in own]))
-        texts = [tuple(Text(piece, next(counts)) for piece in own) for own in pieces]
-        return IndexPlan(kind, {one.id: own for one, own in zip(documents, texts, strict=True)})
+        texts = {
+            one.id: tuple(Text(piece, next(counts), language=one.language) for piece in own)
+            for one, own in zip(documents, pieces, strict=True)
+        }
+        return IndexPlan(kind, texts)
     read: dict[str, list[tuple[str, tuple[Span, ...], tuple[int, ...]]]] = {}
     for one, chunks in zip(documents, chunked, strict=True):
         if counter.window is None or lengths[one.id] <= counter.window:
@@ -74,8 +77,10 @@ def plan_index(
             read[one.id].append((one.text[first:last], spans, ()))
     counts = iter(counter.count_whole([text for parts in read.values() for text, *_ in parts]))
     late = {}
-    for name, own in read.items():
-        late[name] = tuple(Text(text, next(counts), spans, borders) for text, spans, borders in own)
+    for one in documents:
+        late[one.id] = tuple(
+            Text(text, next(counts), spans, borders, one.language) for text, spans, borders in read[one.id]
+        )
     return IndexPlan(kind, late)
 
 

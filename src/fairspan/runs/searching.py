@@ -11,11 +11,13 @@ import polars as pl
 from fairspan.encoding.encoder import Encoder, Text, refuse_other_spaces
 from fairspan.errors import UnsupportedModel
 from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble, plan_index
+from fairspan.retrieval.languages import PARALLEL
 from fairspan.retrieval.measured import MeasuredTask, measure_task
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.search import ranks, search
-from fairspan.retrieval.task import Passage, RetrievalTask
+from fairspan.retrieval.task import Passage, Query, RetrievalTask
 from fairspan.runs.bases import Treated
+from fairspan.runs.language_rows import language_rows
 from fairspan.runs.runner import Run
 from fairspan.runs.search_rows import DEPTH, rank_rows, relevant_pairs, search_rows
 from fairspan.runs.subject import Subject
@@ -52,8 +54,8 @@ class Searching:
 
     def queries(self) -> list[Text]:
         """Every different query."""
-        texts = {query.text: one.query_lengths[query.id] for one in self.tasks for query in one.task.queries}
-        return [Text(text, length) for text, length in texts.items()]
+        every = ((one, query) for one in self.tasks for query in one.task.queries)
+        return list(dict.fromkeys(_text(one, query) for one, query in every))
 
     def lengths(self) -> dict[str, list[int]]:
         """Of documents and queries, and how far a document has to be read for a query's evidence to be seen."""
@@ -101,18 +103,25 @@ class Searching:
         # Of equal scores the later id comes first, as in trec_eval.
         names = sorted((document.id for document in task.documents), reverse=True)
         index = _index(run, names, plan, treated.documents, normalise=cosine)
-        texts = [Text(query.text, measured.query_lengths[query.id]) for query in task.queries]
-        asked = run.read([treated.queries.key(text) for text in texts])
+        asked = run.read([treated.queries.key(_text(measured, query)) for query in task.queries])
         queries = assemble("whole", [[vector] for vector in asked], len(asked[0]), normalise=cosine)
         depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.metrics)])
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
         label = {**run.label, "treatment": treated.treatment.name, "part": plan.kind}
+        size = len(index.vectors), index.vectors.nbytes
+        asked_for = relevant_pairs(measured, names)
+        if task.across == PARALLEL:
+            found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
+            return language_rows(measured, hits.numbers, names, asked_for, found, self.clusters, label), size
         rows = search_rows(measured, hits.numbers, names, self.metrics, self.clusters, label)
         if self.with_ranks:
-            asked_for = relevant_pairs(measured, names)
             found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
             rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
-        return rows, (len(index.vectors), index.vectors.nbytes)
+        return rows, size
+
+
+def _text(measured: MeasuredTask, query: Query) -> Text:
+    return Text(query.text, measured.query_lengths[query.id], language=query.language)
 
 
 def measure_tasks(
