@@ -112,7 +112,11 @@ def _answer(name: str, tasks: Sequence[MeasuredTask]) -> str:
 def _notes(
     spoken: Mapping[str, MeasuredTask], articles: Sequence[str], answers: Mapping[str, str]
 ) -> tuple[str, ...]:
-    notes = [f"{language}: {note}" for language, own in spoken.items() for note in own.task.notes]
+    said: dict[str, list[str]] = {}
+    for language, own in spoken.items():
+        for note in own.task.notes:
+            said.setdefault(note, []).append(language)
+    notes = [f"{', '.join(languages)}: {note}" for note, languages in said.items()]
     tasks = [own.task for own in spoken.values()]
     everything = {
         "questions": ({query.id for task in tasks for query in task.queries}, len(answers)),

@@ -106,9 +106,9 @@ def _fairness_table(found: Findings, languages: LanguageSummary) -> Table:
     """What each arm does within and across languages, and how alike languages are."""
     metric, rows = found.summary.metrics[0], []
     reciprocal = next((name for name in found.summary.metrics if name.startswith("mrr")), None)
-    measures = [f"{metric} within languages", f"{metric} across languages", f"{metric} gap of documents"]
+    measures = [f"{metric} within", f"{metric} across", f"{metric} gap"]
     if reciprocal is not None and reciprocal != metric:
-        measures += [f"{reciprocal} within languages", f"{reciprocal} across languages"]
+        measures += [f"{reciprocal} within", f"{reciprocal} across"]
     for measure in (*measures, OWN_RATIO, DISTANCE, PEER):
         for arm in found.summary.arms:
             figure = languages.of(arm, measure)
@@ -123,10 +123,10 @@ def _fairness_table(found: Findings, languages: LanguageSummary) -> Table:
         "within: query and document in the same language; gap: best minus weakest document language",
         f"{OWN_RATIO}: how much larger a document's rank is in another language than the query's, as a factor",
         f"{DISTANCE}: of the languages in the first {TOP} ranks from those of what is relevant, in total variation",
-        f"{PEER}: probability of equal expected rank, higher is fairer",
+        f"{_words(PEER)}: probability of equal expected rank, higher is fairer",
         *((TEST,) if len(found.summary.arms) > 1 else ()),
     )
-    columns = (Column("value [95 %]"), Column(CHANGE), Column("p"))
+    columns = (Column("value"), Column(CHANGE), Column("p"))
     title, frame = f"Within and across languages ({found.where})", found.frame("languages")
     heads = ("measure", ARMS)
     return Table("language-fairness", title, heads, columns, tuple(rows), frame, grouped=1, notes=notes, brief=True)
@@ -151,7 +151,7 @@ def _document_table(found: Findings, languages: LanguageSummary) -> Table:
     columns = (
         Column("mean [95 %]", metric),
         Column(CHANGE, metric),
-        Column("to own language", "rank ratio"),
+        Column("to the query's language", "rank ratio"),
         Column("to English", "rank ratio"),
         Column(f"share of the first {TOP}", "parallel"),
     )
@@ -161,7 +161,7 @@ def _document_table(found: Findings, languages: LanguageSummary) -> Table:
         found.frame("languages", pl.col("document_language") != ""),
     )
     heads = (ARMS, "document")
-    return Table("document-languages", title, heads, columns, tuple(rows), frame, grouped=1, notes=notes, brief=True)
+    return Table("document-languages", title, heads, columns, tuple(rows), frame, grouped=1, notes=notes)
 
 
 def _pair_table(found: Findings, languages: LanguageSummary) -> Table:
@@ -189,10 +189,14 @@ def _query_table(found: Findings, languages: LanguageSummary) -> Table:
         for name in languages.languages:
             figures = [languages.of(arm, measure, query=name) for measure in (metric, DISTANCE, PEER)]
             rows.append(row(str(arm), name, cells=[Cell(None if one is None else one.value) for one in figures]))
-    columns = tuple(Column(f"{name} [95 %]") for name in (metric, DISTANCE, PEER))
+    columns = tuple(Column(f"{name} [95 %]") for name in (metric, DISTANCE, _words(PEER)))
     frame = found.frame("languages", (pl.col("query_language") != "") & (pl.col("document_language") == ""))
     title = f"By language of the query ({found.where})"
     return Table("query-languages", title, (ARMS, "query"), columns, tuple(rows), frame, grouped=1)
+
+
+def _words(measure: str) -> str:
+    return "PEER" if measure == PEER else measure
 
 
 def _subtitle(found: Findings) -> str:

@@ -19,7 +19,7 @@ from fairspan.studies.evaluate.summary import RANK, Arm, languages_of, pair_code
 
 ENGLISH = "en"
 DISTANCE = "share distance"
-OWN_RATIO, ENGLISH_RATIO = "rank ratio to own language", "rank ratio to English"
+OWN_RATIO, ENGLISH_RATIO = "rank ratio", "rank ratio to en"
 SWAPS = 9999
 
 
@@ -87,10 +87,10 @@ def _questions(languages: Sequence[str], metrics: Sequence[str]) -> Iterator[tup
             [
                 *(_Asked(metric, grid.of_document(number), document=name) for number, name in numbered),
                 *(_Asked(metric, grid.of_query(number), query=name) for number, name in numbered),
-                _Asked(f"{metric} within languages", grid.within, tested=True),
-                _Asked(f"{metric} across languages", grid.across, tested=True),
-                _Asked(f"{metric} gap of documents", grid.document_gap, tested=True),
-                _Asked(f"{metric} weakest documents", grid.weakest_document, tested=True),
+                _Asked(f"{metric} within", grid.within, tested=True),
+                _Asked(f"{metric} across", grid.across, tested=True),
+                _Asked(f"{metric} gap", grid.document_gap, tested=True),
+                _Asked(f"{metric} weakest", grid.weakest_document, tested=True),
             ],
             False,
         )

@@ -24,9 +24,9 @@ ADVICE = (
 
 
 LANGUAGES = (
-    "Across languages, the advice looks at the weakest pair of languages in place of the weakest position. PEER is the "
-    "p value of the Kruskal–Wallis test that documents in all languages have the same expected rank, averaged over "
-    "queries; it is taken over the documents that do not answer the query. Rank ratios are of geometric means."
+    "Across languages, the advice looks at the weakest pair of languages in place of the weakest position. PEER is "
+    "the p value of the Kruskal–Wallis test that documents in all languages have the same expected rank, averaged "
+    "over queries; it is taken over the documents that do not answer the query. Rank ratios are of geometric means."
 )
 
 
