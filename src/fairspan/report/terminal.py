@@ -115,8 +115,7 @@ def heat_map(heat: HeatMap, width: int = 80) -> RenderableType:
             table.add_row(f"{name} ", *(_shaded(heat, cell, place) for cell in cells))
         maps.append(table)
     beside = Columns(maps, padding=(1, 3))
-    axes = f" ({heat.y_label} down, {heat.x_label} across)" if heat.y_label and heat.x_label else ""
-    return Group(Text(f"{heat.title}{axes}"), Text(""), beside)
+    return Group(Text(heat.caption), Text(""), beside)
 
 
 def _shaded(heat: HeatMap, cell: HeatCell | None, place: int) -> Text:

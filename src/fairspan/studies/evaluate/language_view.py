@@ -104,7 +104,7 @@ def _told(figure: LanguageFigure) -> str:
 
 def _fairness_table(found: Findings, languages: LanguageSummary) -> Table:
     """What each arm does within and across languages, and how alike languages are."""
-    metric, rows = found.summary.metrics[0], []
+    metric, rows, alone = found.summary.metrics[0], [], len(found.summary.arms) == 1
     reciprocal = next((name for name in found.summary.metrics if name.startswith("mrr")), None)
     measures = [f"{metric} within", f"{metric} across", f"{metric} gap"]
     if reciprocal is not None and reciprocal != metric:
@@ -116,17 +116,16 @@ def _fairness_table(found: Findings, languages: LanguageSummary) -> Table:
             factor = measure == OWN_RATIO
             change = None if figure.change is None else Cell(figure.change, ".2f" if factor else "+.3f", "×" * factor)
             p_value = None if figure.change is None else Cell(figure.p_value, "p")
-            rows.append(
-                row(measure, str(arm), cells=[Cell(figure.value, ".2f" if factor else ".3f"), change, p_value])
-            )
+            value = Cell(figure.value if alone else figure.value.estimate, ".2f" if factor else ".3f")
+            rows.append(row(_words(measure), str(arm), cells=[value] if alone else [value, change, p_value]))
     notes = (
         "within: query and document in the same language; gap: best minus weakest document language",
         f"{OWN_RATIO}: how much larger a document's rank is in another language than the query's, as a factor",
         f"{DISTANCE}: of the languages in the first {TOP} ranks from those of what is relevant, in total variation",
         f"{_words(PEER)}: probability of equal expected rank, higher is fairer",
-        *((TEST,) if len(found.summary.arms) > 1 else ()),
+        *(() if alone else (TEST,)),
     )
-    columns = (Column("value"), Column(CHANGE), Column("p"))
+    columns = (Column("value [95 %]"),) if alone else (Column("value"), Column(CHANGE), Column("p"))
     title, frame = f"Within and across languages ({found.where})", found.frame("languages")
     heads = ("measure", ARMS)
     return Table("language-fairness", title, heads, columns, tuple(rows), frame, grouped=1, notes=notes, brief=True)
