@@ -53,7 +53,7 @@ def check_evaluation(spec: EvaluationSpec) -> None:
     if spec.source.is_built:
         languages = languages_of(spec.source.read_corpus()[0])
     elif not spec.task.startswith(MTEB):
-        spec.source.read_collection()
+        spec.source.read_collections()
     if spec.fit_corpus is not None:
         Corpus.read(spec.fit_corpus, languages, partial=True)
 

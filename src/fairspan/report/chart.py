@@ -208,6 +208,8 @@ class HeatMap:
         rows: the name of each row, and its cells; None where nothing was measured.
         corner: what the rows are.
         entries: the names of the switch's entries, shown above them in print.
+        panels: whether a page shows all entries side by side, in place of the one that is switched to.
+        brief: whether the terminal shows it as well.
     """
 
     name: str
@@ -221,11 +223,13 @@ class HeatMap:
     subtitle: str = ""
     form: str = ".3f"
     entries: tuple[str, ...] = ()
+    panels: bool = False
+    brief: bool = False
 
     @property
     def switches(self) -> bool:
         """Whether its numbers depend on the switch."""
-        return any(len(cell.values) > 1 for _, cells in self.rows for cell in cells if cell)
+        return not self.panels and any(len(cell.values) > 1 for _, cells in self.rows for cell in cells if cell)
 
     @property
     def ends(self) -> Domain:

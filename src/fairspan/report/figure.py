@@ -279,7 +279,7 @@ def _write(axes: Any, text: str, right: float, place: float, colour: str = INK) 
 
 def _draw_heat(heat: HeatMap) -> Figure:
     """One panel for each entry of the switch, light for low numbers and dark for high ones."""
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
@@ -289,21 +289,22 @@ def _draw_heat(heat: HeatMap) -> Figure:
     down = -(-count // across)
     size = (max(6.4, side * across), 0.7 + (0.6 + 0.75 * len(heat.rows)) * down)
     figure = Figure(figsize=size, layout="constrained")
-    colours = LinearSegmentedColormap.from_list("levels", ["#fdf0cf", "#c9d6df", "#0b4f7d"])
+    # Even to the eye, also in grey and with any colour blindness.
+    colours = colormaps["cividis_r"]
     low, high = heat.ends
     for place, axes in enumerate(figure.subplots(down, across, squeeze=False).flat):
         if place >= count:
             axes.set_axis_off()
             continue
         values = [[_value(cell, place) for cell in cells] for _, cells in heat.rows]
-        axes.imshow(np.array(values), cmap=colours, vmin=low, vmax=high, aspect="auto")
+        image = axes.imshow(np.array(values), cmap=colours, vmin=low, vmax=high, aspect="auto")
         for row, (_, cells) in enumerate(heat.rows):
             for column, cell in enumerate(cells):
                 if cell is None:
                     continue
                 value = _value(cell, place)
                 # Where both inks have the same contrast.
-                ink = "white" if heat.level(value) > 0.8 else "#1a1a1a"
+                ink = "white" if heat.level(value) > 0.49 else "#1a1a1a"
                 shown = number(value, heat.form)
                 if cell.note:
                     _annotate(axes, shown, (column, row), 7, ink, fontweight="bold", fontsize=10)
@@ -324,6 +325,10 @@ def _draw_heat(heat: HeatMap) -> Figure:
         axes.spines[:].set_visible(False)
         axes.set_xlabel(heat.x_label)
         axes.set_ylabel(heat.y_label if place % across == 0 else "")
+    if heat.panels:
+        bar = figure.colorbar(image, ax=figure.axes, fraction=0.03, aspect=25)
+        bar.set_ticks([low, high], labels=[number(end, heat.form) for end in (low, high)])
+        bar.outline.set_visible(False)
     return _finish(figure, heat.title, heat.subtitle)
 
 

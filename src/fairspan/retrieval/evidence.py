@@ -37,6 +37,12 @@ def read_evidence(
         raise TaskError(error.message) from None
 
 
+def has_translations(path: str | Path) -> bool:
+    """Whether a task has the same questions in several languages, on the translations of a corpus."""
+    layout, files = _layout(Path(path).expanduser())
+    return layout == "positions" and sum(bool(stem) for stem in files) > 1
+
+
 def _read(path: Path, language: str | None, documents: Path | None, unit: str) -> RetrievalTask:
     if not path.exists():
         raise TaskError(f"there is no file or folder {str(path)!r}.")

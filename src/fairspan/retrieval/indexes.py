@@ -87,8 +87,10 @@ def plan_index(
             read[one.id].append((one.text[first:last], spans, ()))
     counts = iter(counter.count_whole([text for parts in read.values() for text, *_ in parts]))
     late = {}
-    for name, own in read.items():
-        late[name] = tuple(Text(text, next(counts), spans, borders) for text, spans, borders in own)
+    for one in documents:
+        late[one.id] = tuple(
+            Text(text, next(counts), spans, borders, one.language) for text, spans, borders in read[one.id]
+        )
     return IndexPlan(kind, late)
 
 

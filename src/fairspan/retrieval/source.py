@@ -1,6 +1,6 @@
 """`TaskSource`: what is searched, as a user names it: pages or passages of a corpus, or a collection."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
 from fairspan.errors import TaskError
 from fairspan.retrieval.beir import read_beir
-from fairspan.retrieval.evidence import read_evidence
+from fairspan.retrieval.evidence import has_translations, read_evidence
 from fairspan.retrieval.pages import PageQueries, build_pages
 from fairspan.retrieval.passages import build_passages
+from fairspan.retrieval.records import LAYOUTS
 from fairspan.retrieval.task import RetrievalTask
 
 PAGES, PASSAGES = "pages", "passages"
@@ -82,8 +83,16 @@ class TaskSource:
         for option, value in given.items():
             if value != {**_OF_COLLECTIONS, **_OF_PAGES}[option]:
                 raise TaskError(f"{why}, so [[{option}]] would do nothing: omit it.")
-        if not self.is_built and self.languages is not None and not self.fitted:
+        if self.is_built or self.languages is None or self.fitted:
+            return
+        if self.language is not None or self._is_elsewhere:
             raise TaskError(f"{why}, so [[languages]] would do nothing: omit it, or choose one with [[language]].")
+        if len(set(self.languages)) < 2 or len(set(self.languages)) < len(self.languages):
+            named = ", ".join(map(repr, self.languages)) or "none"
+            raise TaskError(
+                f"a search across languages needs at least two different [[languages]], got {named}: name more, or "
+                "choose one with [[language]]."
+            )
 
     @property
     def is_built(self) -> bool:
@@ -91,12 +100,20 @@ class TaskSource:
         return self.task in (PAGES, PASSAGES)
 
     @property
+    def _is_elsewhere(self) -> bool:
+        """Whether it is in a layout of its own, without translations."""
+        return self.task.startswith((BEIR, MTEB)) or (Path(self.task).expanduser() / "qrels").is_dir()
+
+    @property
     def too_long(self) -> str | None:
         """What becomes of documents that no treatment reads whole, unless somebody says; None for the usual."""
         return "shorten" if self.task == PASSAGES else None
 
     def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
-        """The indexes to search: one for each edition of pages, one for each language of passages, or one."""
+        """The indexes to search: one for each edition of pages, one for each language of passages, or one.
+
+        Of a collection in several languages there is one for each, which `combine_languages` makes indexes of.
+        """
         if self.task == PAGES:
             plans, corpus = self.read_corpus()
             return build_pages(corpus, plans, self.design, counter, self.queries)
@@ -111,7 +128,7 @@ class TaskSource:
             # "test" means mteb's own choice, which it is for most tasks.
             split = None if self.split == "test" else self.split
             return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
-        return (self.read_collection(),)
+        return self.read_collections()
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans of a task that is built from a corpus, and that corpus."""
@@ -119,6 +136,19 @@ class TaskSource:
         # Passages of one language need no translations.
         partial = self.partial or self.task == PASSAGES
         return choose_plans(self.corpus, self.languages, self.mixed, partial=partial, also=also)
+
+    def read_collections(self) -> tuple[RetrievalTask, ...]:
+        """A collection in each of several languages, or in one."""
+        path, languages = Path(self.task).expanduser(), self.languages or ()
+        # Otherwise these are the languages of the corpus to fit on.
+        several = len(languages) > 1 and self.language is None and not self._is_elsewhere and path.exists()
+        if not several or (self.fitted and not has_translations(path)):
+            return (self.read_collection(),)
+        if not has_translations(path):
+            raise TaskError(
+                f"{path.name} has no translations, so [[languages]] has no use here: that is {LAYOUTS[1]}."
+            )
+        return tuple(replace(self, languages=None, language=language).read_collection() for language in languages)
 
     def read_collection(self) -> RetrievalTask:
         """A collection of documents and queries."""

@@ -56,6 +56,8 @@ class RetrievalTask:
         edition: which of several indexes of the same queries this is, from 0.
         lead, later: the languages of a page's first segment and of its later ones; empty for other tasks.
         notes: what a reader of results should know about how the task came about.
+        across: "mixed" if every document is in one of several languages, "parallel" if it is there in all of them;
+            empty for other tasks.
     """
 
     name: str
@@ -67,6 +69,7 @@ class RetrievalTask:
     lead: str = ""
     later: str = ""
     notes: tuple[str, ...] = ()
+    across: str = ""
 
     def __post_init__(self) -> None:
         documents = {document.id: document for document in self.documents}

@@ -31,6 +31,8 @@ SCHEMA: dict[str, pl.DataType] = {
     "query": pl.String(),
     "query_tokens": pl.Int32(),
     "offset": pl.Int32(),
+    # Only of searches across languages, where `language` is that of the query and `segment` the question.
+    "document_language": pl.String(),
 }
 
 

@@ -1,10 +1,12 @@
 """Rows of a search: every metric of every query, with the position of its evidence."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from fairspan.retrieval.languages import MIXED
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import gains_of, parse_metric
 from fairspan.runs.rows import SCHEMA, as_rows
@@ -33,15 +35,29 @@ def search_rows(
     ]
     gains = gains_of(numbers, relevant)
     ideal = [list(found.values()) for found in relevant]
+    constant = query_columns(measured, clusters, label)
+    tables = []
+    for name in metrics:
+        metric = parse_metric(name)
+        values = metric(gains if metric.at is not None else gains[:, :DEPTH], ideal)
+        tables.append(as_rows({**constant, "measure": name, "value": values.tolist()}))
+    return pl.concat(tables)
+
+
+def query_columns(measured: MeasuredTask, clusters: Mapping[str, int], label: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of every query that do not depend on what was found."""
+    task, queries = measured.task, measured.task.queries
     wanted = [_wanted(task.relevant[query.id]) for query in queries]
     places = [measured.places.get(query.id) for query in queries]
-    constant = {
+    numbered = bool(task.lead or task.across)
+    spoken = {document.id: document.language for document in task.documents} if task.across == MIXED else {}
+    return {
         **label,
         "set": [clusters[query.cluster or query.id] for query in queries],
         "order": task.edition,
         "document": wanted,
         "position": [None if place is None else place.position for place in places],
-        "segment": [query.id.rsplit("/", 1)[0] if task.lead else None for query in queries],
+        "segment": [query.id.rsplit("/", 1)[0] if numbered else None for query in queries],
         "language": [query.language or None for query in queries],
         "lead": task.lead or None,
         "later": task.later or None,
@@ -50,13 +66,8 @@ def search_rows(
         "query": [query.id for query in queries],
         "query_tokens": [measured.query_lengths[query.id] for query in queries],
         "offset": [None if place is None else place.offset for place in places],
+        "document_language": [spoken.get(document) for document in wanted],
     }
-    tables = []
-    for name in metrics:
-        metric = parse_metric(name)
-        values = metric(gains if metric.at is not None else gains[:, :DEPTH], ideal)
-        tables.append(as_rows({**constant, "measure": name, "value": values.tolist()}))
-    return pl.concat(tables)
 
 
 def relevant_pairs(measured: MeasuredTask, documents: Sequence[str]) -> np.ndarray:

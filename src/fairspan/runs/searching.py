@@ -11,11 +11,13 @@ import polars as pl
 from fairspan.encoding.encoder import Encoder, Text, refuse_other_spaces
 from fairspan.errors import UnsupportedModel
 from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble, plan_index
+from fairspan.retrieval.languages import PARALLEL
 from fairspan.retrieval.measured import MeasuredTask, measure_task
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.search import ranks, search
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
 from fairspan.runs.bases import Treated
+from fairspan.runs.language_rows import language_rows
 from fairspan.runs.runner import Run
 from fairspan.runs.search_rows import DEPTH, rank_rows, relevant_pairs, search_rows
 from fairspan.runs.subject import Subject
@@ -107,12 +109,16 @@ class Searching:
         depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.metrics)])
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
         label = {**run.label, "treatment": treated.treatment.name, "part": plan.kind}
+        size = len(index.vectors), index.vectors.nbytes
+        asked_for = relevant_pairs(measured, names)
+        if task.across == PARALLEL:
+            found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
+            return language_rows(measured, hits.numbers, names, asked_for, found, self.clusters, label), size
         rows = search_rows(measured, hits.numbers, names, self.metrics, self.clusters, label)
         if self.with_ranks:
-            asked_for = relevant_pairs(measured, names)
             found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
             rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
-        return rows, (len(index.vectors), index.vectors.nbytes)
+        return rows, size
 
 
 def measure_tasks(

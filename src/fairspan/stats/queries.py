@@ -133,14 +133,14 @@ def query_change(
     numbers, why = _numbers(one)
     both = one.beside(two)
     overall, psi = change_of(column(0)), change_of(of_groups(shortfall))
-    p_value, p_psi = _swap_tests(both, [overall, psi], rng, swaps)
+    p_value, p_psi = swap_tests(both, [overall, psi], rng, swaps)
 
     def compared(measure: Statistic) -> Interval:
-        return _t_interval(both, change_of(of_groups(measure)), numbers, level, why)
+        return t_interval(both, change_of(of_groups(measure)), numbers, level, why)
 
     return QueryChange(
-        overall=_t_interval(both, overall, [0], level),
-        groups=tuple(_t_interval(both, change_of(column(number)), [number], level) for number in numbers),
+        overall=t_interval(both, overall, [0], level),
+        groups=tuple(t_interval(both, change_of(column(number)), [number], level) for number in numbers),
         psi=compared(shortfall),
         harmonic=compared(harmonic_mean),
         spread=compared(spread),
@@ -235,13 +235,13 @@ def of_groups(measure: Statistic) -> Statistic:
     return statistic
 
 
-def _t_interval(
+def t_interval(
     both: PositionSums, change: Statistic, columns: Sequence[int], level: float, undefined: str = ""
 ) -> Interval:
     return difference(both, change, columns, undefined).interval(level)
 
 
-def _swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int) -> list[float]:
+def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int) -> list[float]:
     """Two-sided p-values of changes of means[..., 2n] when the treatments' halves are swapped cluster by cluster."""
     require_some(swaps=swaps)
     clusters, n = len(both.sums), both.sums.shape[1] // 2

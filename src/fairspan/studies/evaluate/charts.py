@@ -33,7 +33,7 @@ def position_charts(found: Findings) -> list[Chart]:
     summary = found.summary
     whole = [arm for arm in summary.arms if arm.index == summary.baseline.index]
     others = [arm for arm in summary.arms if arm.index != summary.baseline.index]
-    if not any(result.groups for result in summary.results):
+    if found.languages is not None or not any(result.groups for result in summary.results):
         return []
     charts = [
         _by_position(found, whole, "search-by-position", "What is found, by position of the evidence", brief=True)

@@ -10,18 +10,19 @@ import polars as pl
 from fairspan.errors import LogError
 from fairspan.report.table import Cell, Column, Table, row
 from fairspan.report.text import with_bounds
+from fairspan.runs.language_rows import SHARE, TRANSLATION_RANK
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Change, pairs_to_compare
 from fairspan.stats.distributions import holm
 from fairspan.stats.loss import judge_loss
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate.findings import change_ends, ends
-from fairspan.studies.evaluate.summary import QUERY_KEYS, RANK, Arm, change_of, position_groups
+from fairspan.studies.evaluate.summary import QUERY_KEYS, RANK, Arm, change_of, languages_of, query_groups
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """One metric in one index: the second treatment minus the first, query by query, also by named positions."""
+    """One metric in one index: the second treatment minus the first, query by query, also by named groups of them."""
 
     treatments: tuple[str, str]
     index: str
@@ -34,7 +35,7 @@ class Paired:
 
 
 def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
-    """The paired changes over all queries and by position, as tables.
+    """The paired changes over all queries and by position or pair of languages, as tables.
 
     Args:
         second: another run on the same queries; without one, treatments of the first run are compared.
@@ -45,7 +46,7 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
     pairs = [(one.treatment, two.treatment) for one, two in pairs_to_compare(first, second, treatments)]
     found = [change for pair in pairs for change in compare_searches(first, other, pair)]
     changes = _change_table(first, other, found)
-    return [changes, *([_position_table(first, other, found)] if any(one.groups for one in found) else [])]
+    return [changes, *([_group_table(first, other, found)] if any(one.groups for one in found) else [])]
 
 
 def changes(
@@ -87,7 +88,7 @@ def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str])
     """Second minus first, on the queries that both runs asked of the same documents, index by index."""
     _refuse_other_pages(first, second)
     before, after = (
-        log.rows.filter(pl.col("measure") != RANK, treatment=treatment)
+        log.rows.filter(~pl.col("measure").is_in([RANK, SHARE, TRANSLATION_RANK]), treatment=treatment)
         for log, treatment in zip((first, second), treatments, strict=True)
     )
     # A page of the same name in another draw may have something else at the query's position.
@@ -101,7 +102,7 @@ def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str])
         )
     found = []
     for (metric, index), rows in joined.partition_by("measure", "part", as_dict=True, maintain_order=True).items():
-        names, groups = position_groups(rows)
+        names, groups = query_groups(rows, languages_of(first))
         change = change_of(rows, rows["value_second"].to_numpy(), groups, int(first.header["seed"]))
         found.append(Paired(treatments, str(index), str(metric), names if change.groups else (), change))
     return found
@@ -132,16 +133,19 @@ def _change_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Tab
     return Table("search-changes", title, heads, columns, tuple(rows), frame, grouped=1, brief=True)
 
 
-def _position_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
+def _group_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
     rows, records = [], list[dict[str, Any]]()
+    across = bool(languages_of(first))
+    group = "languages" if across else "position"
     for one in found:
         counts = one.change.counts.group_queries
         for name, count, change in zip(one.groups, counts, one.change.groups, strict=True):
             rows.append(row(str(one), one.metric, name, cells=[Cell(count, ",d"), Cell(change, "+.3f")]))
             named = _named(first, second, one)
-            records.append({**named, "position": name, "queries": count, **ends("change_", change)})
-    name, title = "search-changes-by-position", f"Changes by position of the evidence{_sides(first, second)}"
-    heads, columns = ("treatments", "metric", "position"), (Column("queries"), Column("change [95 %]"))
+            records.append({**named, group: name, "queries": count, **ends("change_", change)})
+    by = "languages of query and document" if across else "position of the evidence"
+    name, title = f"search-changes-by-{group}", f"Changes by {by}{_sides(first, second)}"
+    heads, columns = ("treatments", "metric", group), (Column("queries"), Column("change [95 %]"))
     return Table(name, title, heads, columns, tuple(rows), pl.DataFrame(records), grouped=2)
 
 

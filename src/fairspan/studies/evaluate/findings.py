@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
+from itertools import product
 from pathlib import PurePath
 from typing import Any
 
@@ -15,7 +16,16 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.windows import cut_words
 from fairspan.stats.bootstrap import Interval
 from fairspan.stats.queries import FEW_CLUSTERS, QueryChange, clusters_to_decide
-from fairspan.studies.evaluate.summary import Arm, LengthGroup, Result, RetrievalSummary, by_length, summarize_search
+from fairspan.studies.evaluate.languages import LanguageFigure, LanguageSummary, summarize_languages
+from fairspan.studies.evaluate.summary import (
+    Arm,
+    LengthGroup,
+    Result,
+    RetrievalSummary,
+    by_length,
+    languages_of,
+    summarize_search,
+)
 from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
 
 Record = dict[str, Any]
@@ -57,13 +67,15 @@ class Advice:
 class Findings:
     """What one evaluation found. The arms of a grid of temperatures are in `grid` and `frames` only.
 
-    `lengths` is empty where lengths are not known, or there is one cluster of queries only.
+    `lengths` is empty where lengths are not known, or there is one cluster of queries only. `languages` is None
+    unless several were searched across.
     """
 
     summary: RetrievalSummary
     advice: tuple[Advice, ...]
     lengths: tuple[LengthGroup, ...]
     grid: TemperatureGrid | None
+    languages: LanguageSummary | None
     frames: Mapping[str, pl.DataFrame]
 
     @property
@@ -102,7 +114,8 @@ def findings_of(log: RunLog, *, lengths: bool = False) -> Findings:
             raise
         groups = []
     kept = tuple(group for group in groups if group.arm in shown.arms)
-    return Findings(shown, advice, kept, grid, _frames(full, advice, groups, grid))
+    languages = summarize_languages(log, full.arms, full.metrics)
+    return Findings(shown, advice, kept, grid, languages, _frames(full, advice, groups, grid, languages))
 
 
 def advice_of(summary: RetrievalSummary) -> tuple[Advice, ...]:
@@ -131,7 +144,7 @@ def _advise(summary: RetrievalSummary, treatment: str, margin: float) -> Advice:
         if (second == "use" and (kind != "use" or better)) or (second == "more data" and kind == "leave"):
             chosen, advice = found, "documents only" if second == "use" else second
     before = summary.result(summary.baseline)
-    sentence = _sentence(before, chosen) + _cuts(summary.log, before.arm.treatment, chosen.arm.treatment)
+    sentence = _sentence(summary.log, before, chosen) + _cuts(summary.log, before.arm.treatment, chosen.arm.treatment)
     return _on_clusters(treatment, advice, sentence, chosen.overall_change, summary)
 
 
@@ -179,7 +192,7 @@ def _judge(result: Result, margin: float) -> str:
     return "leave" if overall.high <= margin else "more data"
 
 
-def _sentence(before: Result, after: Result) -> str:
+def _sentence(log: RunLog, before: Result, after: Result) -> str:
     assert after.change is not None
     sides = before.effects, after.effects
     means = " → ".join(number(side.overall.estimate) for side in sides)
@@ -187,12 +200,24 @@ def _sentence(before: Result, after: Result) -> str:
     if all(np.isfinite(side.psi.estimate) for side in sides):
         weakest = " → ".join(number(min(one.estimate for one in side.groups)) for side in sides)
         psi = " → ".join(number(side.psi.estimate, ".2f") for side in sides)
-        words += f", weakest position {weakest}, PSI {psi}"
+        words += f", {_weakest(log, before, after)} {weakest}, PSI {psi}"
     return words
 
 
+def _weakest(log: RunLog, *sides: Result) -> str:
+    """What the group is called in which least is found."""
+    if not languages_of(log):
+        return "weakest position"
+    names = dict.fromkeys(min(side.by_group, key=lambda group: group[2].estimate)[0] for side in sides)
+    return f"weakest languages ({', then '.join(names)})"
+
+
 def _frames(
-    summary: RetrievalSummary, advice: Sequence[Advice], lengths: Sequence[LengthGroup], grid: TemperatureGrid | None
+    summary: RetrievalSummary,
+    advice: Sequence[Advice],
+    lengths: Sequence[LengthGroup],
+    grid: TemperatureGrid | None,
+    languages: LanguageSummary | None,
 ) -> dict[str, pl.DataFrame]:
     """By name, without empty ones except for the verdicts."""
     columns = {**dict.fromkeys(("treatment", "verdict", "sentence"), pl.String), "clusters": pl.Int64}
@@ -201,9 +226,12 @@ def _frames(
     for arm in summary.arms if summary.log.header.get("costs") else ():
         result = summary.result(arm)
         costs.append({**summary.cost(arm), "metric": result.metric, "estimate": result.effects.overall.estimate})
+    across = languages_of(summary.log)
     records: dict[str, list[Record]] = {
         "quality": [_quality(result) for result in summary.results],
-        "positions": [record for result in summary.results for record in _groups(result, "position")],
+        "positions": [] if across else [one for result in summary.results for one in _groups(result, "position")],
+        "language_pairs": [one for result in summary.results for one in _pairs(result, across)],
+        "languages": [] if languages is None else [_figure(one) for one in languages.figures],
         "tokens_before": [record for result in summary.tokens_before for record in _groups(result, "tokens")],
         "by_length": [_length(group) for group in lengths],
         "costs": costs,
@@ -237,6 +265,34 @@ def _groups(result: Result, name: str) -> list[Record]:
         {**_named(result), name: group, "queries": count, **ends("", mean), **ends("change_", change)}
         for group, count, mean, change in result.by_group
     ]
+
+
+def _pairs(result: Result, languages: Sequence[str]) -> list[Record]:
+    """One for each language of queries and of documents, in this order."""
+    pairs = product(languages, repeat=2) if result.groups else ()
+    return [
+        {
+            **_named(result),
+            "query_language": query,
+            "document_language": document,
+            "queries": count,
+            **ends("", mean),
+            **ends("change_", change),
+        }
+        for (query, document), (_, count, mean, change) in zip(pairs, result.by_group, strict=False)
+    ]
+
+
+def _figure(one: LanguageFigure) -> Record:
+    return {
+        **asdict(one.arm),
+        "measure": one.measure,
+        "query_language": one.query,
+        "document_language": one.document,
+        **ends("", one.value),
+        **ends("change_", one.change),
+        "p_value": one.p_value,
+    }
 
 
 def _length(one: LengthGroup) -> Record:

@@ -7,6 +7,7 @@ from typing import Any
 from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.errors import TaskError
+from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES
 from fairspan.retrieval.task import RetrievalTask
@@ -17,6 +18,8 @@ from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity,
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.spec import EvaluationSpec
+
+_NO_POSITIONS = "across languages, results are not shown by position of the evidence: evaluate one language for that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class PreparedEvaluation:
     @property
     def header(self) -> dict[str, Any]:
         tasks = [one.task for one in self.tasks]
+        spoken = dict.fromkeys(query.language for query in tasks[0].queries if tasks[0].across)
+        positions = "segments" if tasks[0].lead else "fifths" if tasks[0].evidence and not spoken else None
         lengths = self.searching.lengths()
         windows = windows_of(self.subject, self.spec.measured, lengths)
         return {
@@ -64,8 +69,9 @@ class PreparedEvaluation:
                 "indexes": len(tasks),
                 "queries": sum(len(task.queries) for task in tasks),
                 "documents": len({document.id for task in tasks for document in task.documents}),
-                "positions": "segments" if tasks[0].lead else "fifths" if tasks[0].evidence else None,
+                "positions": positions,
                 "clusters": len(self.searching.clusters),
+                **({"languages": list(spoken)} if spoken else {}),
             },
             "plans": list(dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)),
             "costs": [],
@@ -74,6 +80,7 @@ class PreparedEvaluation:
                 *dict.fromkeys(note for task in tasks for note in task.notes),
                 *window_notes(windows, self.subject.counter.unit),
                 *limit_note(self.subject, lengths["documents"]),
+                *([_NO_POSITIONS] if spoken and tasks[0].evidence else []),
             ],
         }
 
@@ -90,6 +97,8 @@ def prepare_evaluation(
     (progress or Silent()).stage("reading the task")
     source = spec.source
     tasks = measure_tasks(subject, source.read(subject.counter), spec.too_long or source.too_long)
+    if len(tasks) > 1 and not source.is_built:
+        tasks = combine_languages(tasks, seed=spec.design.seed)
     _refuse_unknown_segments(spec, tasks)
     return PreparedEvaluation(subject, spec, tasks, _fit_part(spec, subject, tasks))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ SHARE = 0.2
 # Absolute positions are grouped into ranges of so many tokens, of which the last one is open.
 RANGE, MOST_RANGES = 128, 8
 RANK = "rank"
-QUERY_KEYS = ["lead", "later", "order", "query", "document"]
+QUERY_KEYS = ["lead", "later", "order", "query", "document", "document_language"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Result:
 
     Attributes:
         plan: the language plan of the pages; empty for all of them together, or where there are none.
-        groups: what each position group is called.
+        groups: what each group of queries is called: positions, or pairs of languages.
         change: None for the baseline itself.
         p_value, p_psi: of the randomisation tests, adjusted by Holm for all arms of that metric.
     """
@@ -61,7 +62,7 @@ class Result:
 
     @property
     def by_group(self) -> list[tuple[str, int, Interval, Interval | None]]:
-        """Of every position group its name, number of queries, mean and change."""
+        """Of every group its name, number of queries, mean and change."""
         changes = [None] * len(self.groups) if self.change is None else self.change.groups
         counts, means = self.effects.counts.group_queries, self.effects.groups
         return list(zip(self.groups, counts, means, changes, strict=True))
@@ -160,8 +161,13 @@ def summarize_search(log: RunLog) -> RetrievalSummary:
     for plan in ["", *(plans if len(plans) > 1 else [])]:
         part = rows if plan == "" else rows.filter(plan=plan)
         for metric in metrics:
-            results += _results(part.filter(measure=metric), arms, metric, plan, seed)
+            results += _results(part.filter(measure=metric), arms, metric, plan, seed, languages_of(log))
     return RetrievalSummary(log, tuple(results), _by_tokens_before(rows, arms, metrics[0], seed))
+
+
+def languages_of(log: RunLog) -> list[str]:
+    """The languages of queries and documents, if the evaluation searched across several."""
+    return list(log.header["task"].get("languages", ()))
 
 
 def by_length(log: RunLog) -> list[LengthGroup]:
@@ -185,7 +191,7 @@ def _length_groups(
 ) -> list[LengthGroup]:
     """The last of `names` is for the longest, the one before it for the shortest."""
     rows = log.rows.filter(measure=measure)
-    tables = {arm: _sorted(rows, arm) for arm in arms}
+    tables = {arm: sorted_rows(rows, arm) for arm in arms}
     baseline, first = next(iter(tables.items()))
     lengths, clusters, before = (first[name].to_numpy() for name in (column, "set", "value"))
     low, high = np.quantile(lengths, [SHARE, 1 - SHARE])
@@ -218,15 +224,35 @@ def _arms_of(log: RunLog) -> list[Arm]:
     return sorted(arms, key=lambda arm: (arm.index != "whole", log.treatments.index(arm.treatment)))
 
 
-def _sorted(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
+def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
     """The rows of an arm, in the same order for all arms."""
     return rows.filter(treatment=arm.treatment, part=arm.index).sort(QUERY_KEYS)
 
 
-def position_groups(rows: pl.DataFrame) -> tuple[tuple[str, ...], np.ndarray]:
-    """The names of the positions that occur, and which of them every query's evidence is at; 0 where unknown."""
+def query_groups(rows: pl.DataFrame, languages: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+    """The names of the groups that are compared, and the group of every query; 0 for none.
+
+    Across languages, these are the pairs of a query's and a document's language; else the positions of the evidence.
+    """
+    if languages:
+        names = ["", *(pair_name(*pair) for pair in product(languages, repeat=2))]
+        return _numbered(pair_codes(rows, languages), names)
     positions = rows["position"].fill_null(0).to_numpy()
     return _numbered(positions, [str(number) for number in range(int(positions.max(initial=0)) + 1)])
+
+
+def pair_name(query: str, document: str) -> str:
+    return f"{query} → {document}"
+
+
+def pair_codes(rows: pl.DataFrame, languages: Sequence[str]) -> np.ndarray:
+    """The number of every row's pair of languages from 1 on, by the query's, then by the document's; 0 for none."""
+    place = {language: number for number, language in enumerate(languages)}
+    numbers = [
+        rows[name].replace_strict(place, default=None, return_dtype=pl.Int64)
+        for name in ("language", "document_language")
+    ]
+    return (numbers[0] * len(languages) + numbers[1] + 1).fill_null(0).to_numpy()
 
 
 def change_of(before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed: int) -> QueryChange:
@@ -238,9 +264,11 @@ def change_of(before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed:
     return query_change(values, after, groups, clusters, rng=np.random.default_rng(seed))
 
 
-def _results(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, plan: str, seed: int) -> list[Result]:
-    first, *others = (_sorted(rows, arm) for arm in arms)
-    names, groups = ((), np.zeros(0)) if _alone(first) else position_groups(first)
+def _results(
+    rows: pl.DataFrame, arms: Sequence[Arm], metric: str, plan: str, seed: int, languages: Sequence[str]
+) -> list[Result]:
+    first, *others = (sorted_rows(rows, arm) for arm in arms)
+    names, groups = ((), np.zeros(0)) if _alone(first) else query_groups(first, languages)
     effects = [_effects(own, groups, seed) for own in (first, *others)]
     changes = [change_of(first, own["value"].to_numpy(), groups, seed) for own in others]
     p_values, p_psi = holm([one.p_value for one in changes]), holm([one.p_psi for one in changes])
@@ -270,13 +298,15 @@ def _bare(values: Any) -> Interval:
 
 
 def _by_tokens_before(rows: pl.DataFrame, arms: Sequence[Arm], metric: str, seed: int) -> tuple[Result, ...]:
-    if rows["offset"].null_count() == len(rows) or _alone(rows):
+    # Across languages, the same evidence is after different numbers of tokens.
+    known = rows["offset"].null_count() < len(rows) and rows["document_language"].null_count() == len(rows)
+    if not known or _alone(rows):
         return ()
     names = ["", *(f"{RANGE * number}–{RANGE * number + RANGE - 1}" for number in range(MOST_RANGES - 1))]
     names.append(f"{RANGE * (MOST_RANGES - 1)}…")
     found = []
     for arm in arms:
-        own = _sorted(rows.filter(measure=metric), arm)
+        own = sorted_rows(rows.filter(measure=metric), arm)
         ranges = np.minimum(own["offset"].fill_null(-RANGE).to_numpy() // RANGE, MOST_RANGES - 1) + 1
         kept, groups = _numbered(ranges, names)
         found.append(Result(arm, metric, "", kept, _effects(own, groups, seed)))

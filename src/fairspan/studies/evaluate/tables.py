@@ -13,6 +13,7 @@ ARMS = "documents and queries"
 CHANGE = "change [95 %]"
 TEST = "p: randomisation test over clusters of queries, Holm-corrected over the arms"
 PSI = "PSI: 1 − smallest/largest mean of a position; harmonic: the harmonic mean of the positions' means"
+PSI_OF_PAIRS = PSI.replace("a position", "a pair of languages").replace("positions'", "pairs'")
 TONES: dict[str, Tone] = {"gain": "good", "loss": "bad", "": "plain"}
 
 
@@ -47,7 +48,8 @@ def quality_table(found: Findings, plans: Sequence[str] = ("",)) -> Table:
                 cells += [Cell(result.effects.psi.estimate, ".2f"), Cell(result.effects.harmonic.estimate)]
             cells += [Cell(summary.result(arm, metric, plan).effects.overall.estimate) for metric in others]
             rows.append(row(*([plan] if plan else []), str(arm), cells=cells))
-    notes = ((TEST,) if len(summary.arms) > 1 else ()) + ((PSI,) if positions else ())
+    psi = PSI if found.languages is None else PSI_OF_PAIRS
+    notes = ((TEST,) if len(summary.arms) > 1 else ()) + ((psi,) if positions else ())
     return Table(
         "quality-by-plan" if by_plan else "quality",
         f"Search{', by language plan' if by_plan else ''} ({found.where})",

@@ -5,6 +5,7 @@ from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate import charts, tables
 from fairspan.studies.evaluate.findings import Findings, findings_of
+from fairspan.studies.evaluate.language_view import language_section
 
 SEARCH = (
     "Every query is searched among all documents of its index by exact inner products; equal scores are always "
@@ -22,6 +23,13 @@ ADVICE = (
 )
 
 
+LANGUAGES = (
+    "Across languages, the advice looks at the weakest pair of languages in place of the weakest position. PEER is "
+    "the p value of the Kruskal–Wallis test that documents in all languages have the same expected rank, averaged "
+    "over queries; it is taken over the documents that do not answer the query. Rank ratios are of geometric means."
+)
+
+
 def view_of(log: RunLog, *, lengths: bool = False) -> View:
     """Everything an evaluation has to show.
 
@@ -29,7 +37,8 @@ def view_of(log: RunLog, *, lengths: bool = False) -> View:
         lengths: whether the terminal shows the search by length as well; then one that cannot be had is an error.
     """
     found = findings_of(log, lengths=lengths)
-    sections = [_by_position(found), _overall(found), _by_index(found), _by_length(found, brief=lengths)]
+    across = None if found.languages is None else language_section(found, found.languages)
+    sections = [across, _by_position(found), _overall(found), _by_index(found), _by_length(found, brief=lengths)]
     shown = tuple(section for section in (_temperatures(found), *sections) if section is not None)
     return View(
         title=f"What search finds with {model_name(log.model)}",
@@ -37,12 +46,16 @@ def view_of(log: RunLog, *, lengths: bool = False) -> View:
         cards=_cards(found),
         sections=shown,
         frames=found.frames,
-        picture="temperature-grid" if found.grid else shown[0].charts[0].name,
+        picture="temperature-grid" if found.grid else _first_drawn(shown[0]),
         notes=tuple(log.notes),
         switch=tuple(str(arm) for arm in found.summary.arms),
         all_first=len(found.summary.arms) <= FEW_BARS,
-        methods=(SEARCH, TESTS, ADVICE),
+        methods=(SEARCH, TESTS, ADVICE, *((LANGUAGES,) if across else ())),
     )
+
+
+def _first_drawn(section: Section) -> str:
+    return section.heats[0].name if section.heats else section.charts[0].name
 
 
 def _heading(log: RunLog) -> str:

@@ -1,0 +1,129 @@
+"""Search across languages: the same questions and documents in several languages, in indexes of mixed languages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fairspan.errors import TaskError
+from fairspan.retrieval.measured import MeasuredTask, Place
+from fairspan.retrieval.task import Evidence, Passage, RetrievalTask
+
+MIXED, PARALLEL = "mixed", "parallel"
+
+
+def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[MeasuredTask, ...]:
+    """What to search across languages, made of one task per language with the same ids of questions and documents.
+
+    Every question is asked in every language. First come as many "mixed" indexes as there are languages. Each has
+    every document in one language, as many in each language as in any other to within one, and over all of them
+    every document is in every language once. Then comes the "parallel" index, with all translations, all relevant.
+    What is not there in every language is left out of all, and noted.
+    """
+    spoken = {one.task.queries[0].language: one for one in tasks}
+    if len(spoken) < len(tasks):
+        raise TaskError("tasks in different languages can be combined, and here two are in the same.")
+    texts = {language: {one.id: one for one in own.task.documents} for language, own in spoken.items()}
+    articles = _common([list(own) for own in texts.values()])
+    asked = {language: {one.id: one for one in own.task.queries} for language, own in spoken.items()}
+    answers = {name: _answer(name, tasks) for name in _common([list(own) for own in asked.values()])}
+    answers = {name: article for name, article in answers.items() if article in articles}
+    if not answers or len(articles) < 2:
+        raise TaskError(
+            f"{', '.join(spoken)} have {len(answers)} questions and {len(articles)} documents in common, too few to "
+            "search: questions and documents need the same ids in every language."
+        )
+    queries = tuple(
+        replace(asked[language][name], id=_id(name, language), cluster=answers[name])
+        for name in answers
+        for language in spoken
+    )
+    query_lengths = {
+        _id(name, language): own.query_lengths[name] for name in answers for language, own in spoken.items()
+    }
+    stem = tasks[0].task.name.removesuffix(f"-{tasks[0].task.queries[0].language}")
+    title, notes = f"{stem} across {', '.join(spoken)}", _notes(spoken, articles, answers)
+
+    def index(chosen: Sequence[tuple[str, str]], kind: str, edition: int) -> MeasuredTask:
+        """The documents `chosen` by id and language."""
+        languages_of: dict[str, list[str]] = {}
+        for article, language in chosen:
+            languages_of.setdefault(article, []).append(language)
+        documents = tuple(_translated(texts[language][article]) for article, language in chosen)
+        lengths = {_id(article, language): spoken[language].lengths[article] for article, language in chosen}
+        relevant = {
+            query.id: {_id(query.cluster, language): 1.0 for language in languages_of[query.cluster]}
+            for query in queries
+        }
+        evidence: dict[str, Evidence] = {}
+        places: dict[str, Place] = {}
+        for name, article in answers.items() if kind == MIXED else ():
+            (there,) = languages_of[article]
+            found = spoken[there].task.evidence.get(name)
+            for query in (_id(name, language) for language in spoken if found is not None):
+                assert found is not None
+                evidence[query] = replace(found, document=_id(article, there))
+                places[query] = spoken[there].places[name]
+        called = f"{title}, {f'edition {edition + 1}' if kind == MIXED else 'all translations'}"
+        task = RetrievalTask(called, queries, documents, relevant, evidence, edition, notes=notes, across=kind)
+        return MeasuredTask(task, lengths, query_lengths, places)
+
+    editions = rotate(articles, list(spoken), seed)
+    every = [(article, language) for article in articles for language in spoken]
+    found = [index(chosen, MIXED, edition) for edition, chosen in enumerate(editions)]
+    return (*found, index(every, PARALLEL, len(editions)))
+
+
+def rotate(articles: Sequence[str], languages: Sequence[str], seed: int) -> list[list[tuple[str, str]]]:
+    """For each edition the language of every article: a Latin rotation of the articles in random order."""
+    places = np.random.default_rng(seed).permutation(len(articles)).tolist()
+    count = len(languages)
+    return [
+        [(article, languages[(place + edition) % count]) for article, place in zip(articles, places, strict=True)]
+        for edition in range(count)
+    ]
+
+
+def _id(name: str, language: str) -> str:
+    return f"{name}/{language}"
+
+
+def _translated(document: Passage) -> Passage:
+    return replace(document, id=_id(document.id, document.language))
+
+
+def _common(names: Sequence[Sequence[str]]) -> list[str]:
+    """Those that all lists have, in the order of the first."""
+    others = [set(own) for own in names[1:]]
+    return [name for name in names[0] if all(name in own for own in others)]
+
+
+def _answer(name: str, tasks: Sequence[MeasuredTask]) -> str:
+    """The document that answers a question in every language."""
+    found = {document for one in tasks for document in one.task.relevant[name]}
+    if len(found) != 1:
+        raise TaskError(
+            f"the question {name!r} asks for {' and '.join(map(repr, sorted(found)))} in different languages: give "
+            "translations of a document the same id."
+        )
+    return found.pop()
+
+
+def _notes(
+    spoken: Mapping[str, MeasuredTask], articles: Sequence[str], answers: Mapping[str, str]
+) -> tuple[str, ...]:
+    said: dict[str, list[str]] = {}
+    for language, own in spoken.items():
+        for note in own.task.notes:
+            said.setdefault(note, []).append(language)
+    notes = [f"{', '.join(languages)}: {note}" for note, languages in said.items()]
+    tasks = [own.task for own in spoken.values()]
+    everything = {
+        "questions": ({query.id for task in tasks for query in task.queries}, len(answers)),
+        "documents": ({document.id for task in tasks for document in task.documents}, len(articles)),
+    }
+    for what, (there, kept) in everything.items():
+        if kept < len(there):
+            gone = f"{len(there) - kept} of {len(there)} {what}"
+            notes.append(f"{gone} are not there in every language and were left out of all")
+    return tuple(notes)
