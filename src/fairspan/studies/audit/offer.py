@@ -40,7 +40,9 @@ class Offer:
         if self.missing:
             return f"{self.config}: not possible, the corpus has no {', '.join(self.missing)}"
         if max(self.disjoint.values()) < 2:
-            return f"{self.config}: not possible, {self.segments} segments keep its length limits, which make no two sets"
+            return (
+                f"{self.config}: not possible, {self.segments} segments keep its length limits, and make no two sets"
+            )
         parts = []
         for n, wanted in self.wanted.items():
             there = self.disjoint[n]
