@@ -54,6 +54,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 AUDIT = ["audit", "model", "--corpus", "corpus"]
 TUNE = ["tune", "model", "pages", "--corpus", "corpus"]
 MISTAKES = [
+    (["corpus", "build", "built", "--languages", "en,de", "--model", "model"], "there is no dump of 'en'"),
+    (["corpus", "build", "built", "--languages", "en,de", "--min-tokens", "3000"], "--model"),
     (["audit", "model", "--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
     ([*AUDIT, "--languages", "en,xx"], "has no language 'xx'"),
     ([*AUDIT, "--treatments", "papre"], "there is no treatment 'papre'"),

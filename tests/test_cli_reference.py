@@ -36,7 +36,7 @@ def test_every_command_has_examples() -> None:
     commands = re.split(r"^#{2,3} `fairspan ", text, flags=re.MULTILINE)[1:]
     names = {part.split("`")[0] for part in commands}
     verbs = {"audit", "calibrate", "evaluate", "tune", "collapse", "compare", "inspect", "report", "corpus check"}
-    verbs |= {"embed", "serve", "export"}
+    verbs |= {"embed", "serve", "export", "corpus build"}
     assert verbs <= names
     for part in commands:
         name = part.split("`")[0]

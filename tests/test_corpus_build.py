@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.wikipedia import reading
 from fairspan.corpus.wikipedia.build import Built, build
 from fairspan.corpus.wikipedia.output import draw
 from fairspan.corpus.wikipedia.request import BuildRequest, Limits
 from fairspan.corpus.wikipedia.sitelinks import Alignment
+from fairspan.corpus.wikipedia.state import State
 from fairspan.errors import CorpusError
 from tests.wikipedia_builds import (
     MadePage,
@@ -28,6 +34,7 @@ from tests.wikipedia_builds import (
     write_xml,
 )
 
+ROOT = Path(__file__).parents[1]
 LANGUAGES = ("en", "de", "hi", "it")
 # Items by their words: within 100 to 200 everywhere, but for those that are too short or too long in one language.
 WORDS: dict[int, int | Mapping[str, int]] = {
@@ -230,3 +237,119 @@ def test_a_dump_in_several_files(tmp_path: Path) -> None:
     built = build(tmp_path / "out", BuildRequest(("en", "de"), dumps, links, Limits(100, 200)), WordTokenizer())
     assert ids(built) == ["Q1", "Q2", "Q3", "Q4"]
     assert [one["name"] for one in built.manifest["dumps"]["en"]["files"]] == [part.name for part in parts]
+
+
+# Builds with a save after every article and a tokenizer that takes its time, so that a signal may come at any moment.
+_SLOWLY = """
+import sys, time
+from pathlib import Path
+from fairspan.corpus.wikipedia import reading
+from tests import test_corpus_build, wikipedia_builds
+reading._TEXTS = 1
+class Slow(wikipedia_builds.WordTokenizer):
+    def count(self, texts):
+        time.sleep(0.02)
+        return super().count(texts)
+request = test_corpus_build.read_request(Path(sys.argv[1]))
+print("begun", flush=True)
+test_corpus_build.build(Path(sys.argv[2]), request, Slow())
+"""
+
+
+def read_request(folder: Path) -> BuildRequest:
+    """What `many` wrote."""
+    dumps = {
+        "en": next(folder.glob("enwiki*.bz2")),
+        "de": next(folder.glob("dewiki*.gz")),
+        "it": folder / "20231101.it",
+    }
+    alignment = Alignment("sitelinks", next(folder.glob("wikidatawiki*")))
+    paths = {language: (path,) for language, path in dumps.items()}
+    return BuildRequest(("en", "de", "it"), paths, alignment, Limits(100, 200), limit=12, seed=3)
+
+
+def many(folder: Path) -> BuildRequest:
+    folder.mkdir()
+    wikis = topics(["en", "de", "it"], {item: 60 + 7 * item for item in range(1, 31)})
+    write_xml(folder, "en", wikis["en"])
+    write_cirrus(folder, "de", wikis["de"])
+    write_parquet(folder, "it", wikis["it"])
+    write_sitelinks(folder, wikis)
+    return read_request(folder)
+
+
+@pytest.mark.slow
+def test_builds_that_are_killed_go_on_to_the_same_bytes(tmp_path: Path) -> None:
+    """SIGKILL after 0 to 0.6 s of a build that takes about a second: in every stage, several times in one build."""
+    build(tmp_path / "reference", many(tmp_path / "dumps"), WordTokenizer())
+    rng = np.random.default_rng(0)
+    kills = 0
+    for round in range(4):
+        out = tmp_path / f"out{round}"
+        while True:
+            command = [sys.executable, "-c", _SLOWLY, str(tmp_path / "dumps"), str(out)]
+            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(rng.uniform(0, 0.6))
+            process.kill()
+            process.stdout.close()
+            if process.wait() == 0:
+                break
+            kills += 1
+        assert files(out) == files(tmp_path / "reference")
+    assert kills >= 4
+
+
+def test_a_build_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that was accepted is counted again, and the bytes are those of a build in one go."""
+    request = many(tmp_path / "dumps")
+    build(tmp_path / "reference", request, WordTokenizer())
+    monkeypatch.setattr(reading, "_TEXTS", 1)
+    counted: list[str] = []
+
+    class Failing(WordTokenizer):
+        def count(self, texts: Sequence[str]) -> list[int]:
+            if len(counted) % 7 == 6:
+                counted.append("")
+                raise KeyboardInterrupt
+            counted.extend(texts)
+            return super().count(texts)
+
+    for _ in range(100):
+        with suppress(KeyboardInterrupt):
+            build(tmp_path / "out", request, Failing())
+            break
+    assert files(tmp_path / "out") == files(tmp_path / "reference")
+    # All 30 in the first language, then the 15 that were accepted there in each of the others.
+    assert len([text for text in counted if text]) == 30 + 15 + 15
+
+
+def test_one_build_at_a_time(tmp_path: Path) -> None:
+    request = made(tmp_path / "dumps")
+    with State(tmp_path / "out"), pytest.raises(CorpusError, match=r"another process is building .*out: wait"):
+        build(tmp_path / "out", request, WordTokenizer())
+    assert ids(build(tmp_path / "out", request, WordTokenizer())) == KEPT
+
+
+def test_a_finished_language_whose_dump_changes_is_read_again(tmp_path: Path) -> None:
+    """As are the links, and those that were read after it."""
+    request = made(tmp_path / "dumps", ["en", "de"])
+    first, last = request.order
+    calls: list[int] = []
+
+    class Stopping(WordTokenizer):
+        def count(self, texts: Sequence[str]) -> list[int]:
+            calls.append(len(texts))
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return super().count(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "out", request, Stopping())
+    changed = topics(["en", "de"], {**WORDS, 12: 150})
+    WRITERS[first](tmp_path / "dumps", first, changed[first])
+    write_sitelinks(tmp_path / "dumps", changed)
+    WRITERS[last](tmp_path / "dumps", last, changed[last])
+    assert ids(build(tmp_path / "out", request, WordTokenizer())) == ["Q3", "Q7", "Q9", "Q11", "Q12", "Q40"]

@@ -16,6 +16,9 @@ import fairspan.calibration.treatment
 import fairspan.corpus.corpus
 import fairspan.corpus.marked_text
 import fairspan.corpus.sentences
+import fairspan.corpus.wikipedia.request
+import fairspan.corpus.wikipedia.site
+import fairspan.corpus.wikipedia.sql
 import fairspan.design.parts
 import fairspan.embedding.encoder
 import fairspan.embedding.run
@@ -121,6 +124,9 @@ def anchors(page: Path) -> set[str]:
         fairspan.corpus.corpus,
         fairspan.corpus.marked_text,
         fairspan.corpus.sentences,
+        fairspan.corpus.wikipedia.request,
+        fairspan.corpus.wikipedia.site,
+        fairspan.corpus.wikipedia.sql,
         fairspan.design.parts,
         fairspan.serving.batcher,
         fairspan.studies.inspect.inspection,

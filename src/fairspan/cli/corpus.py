@@ -11,8 +11,12 @@ from fairspan.cli.corpus_build import build
 from fairspan.cli.options import AsJson, option, print_json, whole_numbers, words
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fairspan.corpus.check import CorpusCheck
+    from fairspan.corpus.corpus import Corpus
     from fairspan.model.tokenizer import ModelTokenizer
+    from fairspan.studies.audit.offer import Offer
 
 app = typer.Typer(help="Build and check corpora.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -41,7 +45,8 @@ def check(
     """Check that a corpus can be read, and print what it contains.
 
     For each language: the number of segments and their lengths. For each size: how many disjoint sets can be drawn,
-    and how many of them fit the model.
+    and how many of them fit the model, in one language and in mixed pairs. With a model also: what the corpus offers
+    for the audits that come with fairspan (`audit --config irf`).
 
     Examples:
 
@@ -61,10 +66,12 @@ def check(
     window = None if tokenizer is None else tokenizer.window
     unit = "characters" if model is None else "tokens"
     found = check(corpus, count, whole_numbers("sizes", sizes), window, unit)
+    offers = [] if tokenizer is None else _offers(corpus, tokenizer)
     if as_json:
-        print_json(found.to_dict())
+        configs = {} if tokenizer is None else {"configs": [one.to_dict() for one in offers]}
+        print_json({**found.to_dict(), **configs})
     else:
-        _show(found, model)
+        _show(found, model, [one.words for one in offers])
 
 
 def _load(model: str) -> ModelTokenizer:
@@ -74,11 +81,21 @@ def _load(model: str) -> ModelTokenizer:
     return load_tokenizer(model)
 
 
+def _offers(corpus: Corpus, tokenizer: ModelTokenizer) -> list[Offer]:
+    """What the corpus offers for the audits that come with the project."""
+    from fairspan.studies.audit.config import shipped_configs
+    from fairspan.studies.audit.offer import check_offer
+
+    counts = tokenizer.count([segment.text for segment in corpus.segments])
+    lengths = {(one.id, one.language): count for one, count in zip(corpus.segments, counts, strict=True)}
+    return [check_offer(config, corpus, lengths, tokenizer.window) for config in shipped_configs()]
+
+
 def _count_characters(texts: Sequence[str]) -> list[int]:
     return [len(text) for text in texts]
 
 
-def _show(found: CorpusCheck, model: str | None) -> None:
+def _show(found: CorpusCheck, model: str | None, offers: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -100,8 +117,26 @@ def _show(found: CorpusCheck, model: str | None) -> None:
         cells = (one_size.size, one_size.sets, one_size.fitting, one_size.too_long)
         sets.add_row(*map(str, cells[:shown]))
     console.print(sets)
-    for line in (*_explain(found, model), *found.notes):
+    if len(found.plans) > 1:
+        console.print(_plans(found))
+    configs = ["For audit --config, disjoint sets drawn as it draws them:", *(f"  {one}" for one in offers)]
+    for line in (*_explain(found, model), *(configs if offers else ()), *found.notes):
         console.print(line, highlight=False, markup=False)
+
+
+def _plans(found: CorpusCheck) -> Table:
+    """What can be audited, and with how many disjoint sets."""
+    from rich.table import Table
+
+    fit = "" if found.window is None else " that fit"
+    table = Table("audit", title=f"Disjoint sets{fit} by design", title_justify="left")
+    for one in found.sizes:
+        table.add_column(f"n={one.size}", justify="right")
+    for plan in found.plans:
+        named = ",".join(plan.languages)
+        typed = f"--languages {named}" + (" --mixed all" if len(plan.languages) > 1 else "")
+        table.add_row(typed, *(str(plan.sets[one.size]) for one in found.sizes))
+    return table
 
 
 def _spoken(found: CorpusCheck) -> str:

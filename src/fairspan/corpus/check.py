@@ -40,6 +40,21 @@ class SizeCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanCheck:
+    """One kind of language plan.
+
+    Attributes:
+        languages: one for documents in that language; several for all of them and every mixed pair.
+        segments: those that are there in all of these languages.
+        sets: by size, how many disjoint sets fit the window, or how many there are without a window.
+    """
+
+    languages: tuple[str, ...]
+    segments: int
+    sets: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class CorpusCheck:
     """What `check` found.
 
@@ -56,6 +71,7 @@ class CorpusCheck:
     window: int | None
     languages: tuple[LanguageCheck, ...]
     sizes: tuple[SizeCheck, ...]
+    plans: tuple[PlanCheck, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,7 +102,7 @@ def check(
         require_whole("sizes", size, least=2, kind=CorpusError)
     ids = corpus.ids()
     longest = dict.fromkeys(ids, 0)
-    languages = []
+    languages, plans = [], []
     for language in corpus.languages:
         there = corpus.ids([language])
         lengths = count_tokens([corpus.text(id, language) for id in there])
@@ -94,6 +110,9 @@ def check(
             if id in longest:
                 longest[id] = max(longest[id], length)
         languages.append(LanguageCheck(language, len(there), percentiles(lengths)))
+        plans.append(_check_plan((language,), lengths, sizes, window))
+    if len(languages) > 1:
+        plans.append(_check_plan(corpus.languages, list(longest.values()), sizes, window))
     return CorpusCheck(
         corpus=corpus.name,
         fingerprint=corpus.fingerprint,
@@ -102,6 +121,7 @@ def check(
         window=window,
         languages=tuple(languages),
         sizes=tuple(_check_size(list(longest.values()), size, window) for size in sizes),
+        plans=tuple(plans),
         notes=corpus.notes,
     )
 
@@ -134,6 +154,13 @@ def _fit(ordered: Sequence[int], size: int, window: int) -> bool:
         else:
             heappop(open_sets)
     return True
+
+
+def _check_plan(
+    languages: tuple[str, ...], lengths: Sequence[int], sizes: Sequence[int], window: int | None
+) -> PlanCheck:
+    sets = {n: len(lengths) // n if window is None else fitting_sets(lengths, n, window) for n in sizes}
+    return PlanCheck(languages, len(lengths), sets)
 
 
 def _check_size(lengths: Sequence[int], size: int, window: int | None) -> SizeCheck:

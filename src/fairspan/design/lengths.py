@@ -59,7 +59,7 @@ def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, c
         cut = sum(length > design.opening for length in counted)
         notes.append(f"{cut} of {len(texts)} segments were cut to their first {design.opening} {counter.unit}")
     lengths = dict(zip(keys, counter.count(texts), strict=True))
-    kept = tuple(segment for segment in ids if _within_limits(segment, languages, lengths, design))
+    kept = tuple(segment for segment in ids if within_limits(segment, languages, lengths, design))
     if len(kept) < len(ids):
         notes.append(f"{len(ids) - len(kept)} of {len(ids)} segments are outside the length limits and were not used")
     smallest = min(design.sizes)
@@ -79,7 +79,8 @@ def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, c
     return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
 
 
-def _within_limits(segment: str, languages: Sequence[str], lengths: Mapping[Key, int], design: Design) -> bool:
+def within_limits(segment: str, languages: Sequence[str], lengths: Mapping[Key, int], design: Design) -> bool:
+    """Whether a segment keeps a design's length limits in these languages."""
     low, high = design.min_tokens or 0, design.max_tokens or float("inf")
     held = languages if design.length_language is None else (design.length_language,)
     missing = [language for language in held if language not in languages]

@@ -1,7 +1,7 @@
 """Building a comparable corpus from dumps: align, read language by language, write."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +12,9 @@ from fairspan.corpus.wikipedia.names import database
 from fairspan.corpus.wikipedia.output import MANIFEST, read_manifest, write_corpus
 from fairspan.corpus.wikipedia.reading import LanguageReader, given
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
+from fairspan.corpus.wikipedia.sitelinks import Link
 from fairspan.corpus.wikipedia.state import WORK, Reading, State
+from fairspan.corpus.wikipedia.stream import Stream
 from fairspan.errors import CorpusError
 
 
@@ -170,20 +172,18 @@ def _align(state: State, request: BuildRequest, progress: BuildProgress) -> None
         state.set_fact("aligned", request.exact_files(None))
         return
     if state.fact("aligned") is None:
-        stream = alignment.open()
         progress.begin(f"reading {alignment.path.name}", alignment.path.stat().st_size)
         linked = alignment.linked(request.languages)
         pivot = alignment.pivot if alignment.pivot in request.languages else None
 
-        def batches() -> Any:
-            for batch in alignment.links(stream, request.languages):
-                progress.reach(stream.position)
-                yield batch
+        with Stream(alignment.path) as stream:
 
-        try:
+            def batches() -> Iterator[list[Link]]:
+                for batch in alignment.links(stream, request.languages):
+                    progress.reach(stream.position)
+                    yield batch
+
             state.align(batches(), linked, pivot, request.exact_files(None))
-        finally:
-            stream.close()
     _require_items(state, request)
 
 

@@ -5,12 +5,12 @@ In doubt a page is no article: one article too few does no harm, and a list amon
 
 import re
 from collections.abc import Iterable
-from functools import cache
 
 from fairspan.corpus.wikipedia.names import Names, names_of
 
 # "#REDIRECT [[", "#WEITERLEITUNG [[", "#重定向 [[": every wiki has words of its own, and nothing else begins so.
 _REDIRECT = re.compile(r"\s*[#＃]\s*[^\s\[\]#*:|{}]{2,}\s*:?\s*\[\[")
+_TEMPLATE = re.compile(r"\{\{([^|{}<\n]*)")
 _PARENTHESIS = re.compile(r"[(（]([^()（）]+)[)）]\s*$")
 # How far into a page its first sentence is looked for, and how long the text of a disambiguation page can be.
 _OPENING, _SHORT = 400, 6000
@@ -25,7 +25,9 @@ def kind_of_wikitext(title: str, text: str, language: str) -> str:
     kind = kind_of_title(title, language)
     if kind != "article":
         return kind
-    return "disambiguation" if _template_pattern(language).search(text) else "article"
+    templates = {_plain(name) for name in set(_TEMPLATE.findall(text))}
+    several = "__DISAMBIG__" in text or not names_of(language).disambiguation.isdisjoint(templates)
+    return "disambiguation" if several else "article"
 
 
 def kind_of_record(title: str, templates: Iterable[str], categories: Iterable[str], language: str) -> str:
@@ -71,14 +73,6 @@ def says_several_meanings(text: str, names: Names) -> bool:
         if place >= 0 and (phrase.endswith(":") or ":" in opening[place:] or "：" in opening[place:]):
             return True
     return False
-
-
-@cache
-def _template_pattern(language: str) -> re.Pattern[str]:
-    """A template of a disambiguation page, or the magic word that such templates hold."""
-    words = sorted(names_of(language).disambiguation, key=lambda word: (-len(word), word))
-    choice = "|".join(re.escape(word).replace(r"\ ", "[ _]") for word in words)
-    return re.compile(rf"\{{\{{\s*(?:{choice})\s*(?:\||\}}\}}|<!--)|__DISAMBIG__", re.IGNORECASE)
 
 
 def _plain(name: str) -> str:

@@ -98,12 +98,12 @@ def _element(names: Iterable[str]) -> re.Pattern[str]:
 _DROPPED, _FORMULA, _NOWIKI = _element(DROPPED), _element(FORMULAS), _element(["nowiki"])
 _SPECIAL = re.compile(r"[\[\]{}|'*#:;=<>_-]")
 _BRACES = re.compile(r"\{\{|\}\}")
-_TABLES = re.compile(r"^[ \t:*#]*\{\||^[ \t]*\|\}(?!\})", re.MULTILINE)
+_TABLES = re.compile(r"\n[ \t:*#]*\{\||\n[ \t]*\|\}(?!\})")
 _HTML_TABLES = re.compile(r"<table\b[^<>]*>|</table\s*>", re.IGNORECASE)
 _HEADINGS = re.compile(r"\n==")
 _UNCLOSED_TEMPLATE = re.compile(r"\{\{[^\s|{}\[\]]*(?:\|[^\s|{}\[\]]*)*")
 _PARAMETER_LINES = re.compile(r"[^\n]*(?:\n[ \t]*[|}][^\n]*)*")
-_TABLE_LINES = re.compile(r"[^\n]*(?:\n\s*[|!][^\n]*)*")
+_TABLE_LINES = re.compile(r"\n?[^\n]*(?:\n\s*[|!][^\n]*)*")
 # Without a colon, a link is to an article, and its text is in the sentence.
 _LINK = re.compile(r"\[\[(?:[^\[\]|\n:]*\|([^\[\]|\n]*)|([^\[\]|\n:]*))\]\]")
 _PREFIXED = re.compile(r"\[\[([^\[\]|\n]*)((?:\|[^\[\]]*)?)\]\]")
@@ -139,7 +139,8 @@ def without_markup(text: str, prefixes: Prefixes) -> str:
         text = _until_same(_DROPPED, "", text)
     text = without_templates(text)
     if "{|" in text:
-        text = _without(text, _TABLES, lambda start: _TABLE_LINES.match(text, start))
+        lined = f"\n{text}"
+        text = _without(lined, _TABLES, lambda start: _TABLE_LINES.match(lined, start))
     if "<" in text:
         if "<table" in text.lower():
             text = _without(text, _HTML_TABLES, lambda start: None)
@@ -271,6 +272,8 @@ def link_text(target: str, label: str, prefixes: Prefixes) -> str:
 
 def without_quotes(line: str) -> str:
     """A line without the quotes of bold and italic; apostrophes before them stay, as in l'''amour''."""
+    if "'''" not in line:
+        return line.replace("''", "")
     runs = list(_QUOTES.finditer(line))
     sizes = [3 if len(run[0]) == 4 else min(len(run[0]), 5) for run in runs]
     apostrophe = None

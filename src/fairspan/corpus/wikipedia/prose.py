@@ -7,20 +7,20 @@ names and titles go, arguments in points stay. The last sections (references, li
 import re
 from html import unescape
 from itertools import groupby
-from unicodedata import normalize
+from unicodedata import is_normalized, normalize
 
 from fairspan.corpus.wikipedia.names import names_of
 
-_HEADING = re.compile(r"^(={1,6})[ \t]*(.*?)[ \t]*\1[ \t]*$", re.MULTILINE)
+# Patterns begin with a sign that is seldom: they are looked for in the whole text.
+_HEADING = re.compile(r"\n(={1,6})[ \t]*(.*?)[ \t]*\1[ \t]*(?=\n|$)")
 _SENTENCE = re.compile(r"[.!?…。！？｡।॥؟۔][\"'”’»)\]）」』]*$")
 _LETTER = re.compile(r"[^\W\d_]")
-_MARKS = ",;:،؛、；，："
-_EMPTY_PARENTHESES = re.compile(rf"(?:(?<=\s)|^)\([\s{_MARKS}/–—-]*\)|（[\s{_MARKS}/–—-]*）", re.MULTILINE)
-_AFTER_OPENING = re.compile(rf"(?<=[(（])[ {_MARKS}]+(?=[^\s)）])")
-_BEFORE_CLOSING = re.compile(rf"(?<=[^\s{_MARKS}(（])[ {_MARKS}]+(?=[)）])")
-_SPACES = re.compile(r"[ \t\u00a0\u2009\u202f]+")
-_BEFORE_COMMA = re.compile(r" +(?=[,.](?:\s|$)|[、。，])")
-_UNSEEN = dict.fromkeys([0x00AD, 0xFEFF, 0x2028, 0x2029])
+_MARKS = " ,;:،؛、；，：/–—-\t"
+_PARENTHESES = re.compile(r"\(([^()\n]*)\)|（([^（）\n]*)）")
+_SPACES, _BLANK_LINES = re.compile(r"  +"), re.compile(r"\n\n\n+")
+_GAPS = {" ,": ",", " . ": ". ", " .\n": ".\n", " 、": "、", " 。": "。", " ，": "，"}
+# Tabs and no-break spaces, and signs that nobody sees: soft hyphens, byte order marks, separators of lines.
+_SIGNS = {**dict.fromkeys("\t\u00a0\u2009\u202f\u2028\u2029", " "), "\u00ad": "", "\ufeff": ""}
 # Scripts that put no space between words.
 _UNSPACED = ("zh", "ja", "yue", "wuu", "gan", "lzh", "th", "lo", "my", "km", "bo", "dz", "cdo", "hak")
 # A line of extracted text without the end of a sentence is a heading or an item if it is shorter than this.
@@ -39,6 +39,7 @@ def prose(text: str, language: str) -> str:
 
 def _bodies(text: str, language: str) -> list[str]:
     """The sections without their headings; those that close the article are left out."""
+    text = f"\n{text}"
     headings = list(_HEADING.finditer(text))
     if not headings:
         return [text]
@@ -74,20 +75,38 @@ def _paragraphs(block: str, join: str) -> list[str]:
 
 
 def is_sentence(line: str) -> bool:
-    return _SENTENCE.search(line.rstrip()) is not None
+    return _SENTENCE.search(line.rstrip()[-8:]) is not None
 
 
 def tidy(text: str) -> str:
     """Entities resolved, spaces in order, no parentheses that removed templates left empty, NFC."""
     if "&" in text:
         text = unescape(text)
-    text = _SPACES.sub(" ", text.translate(_UNSEEN))
+    for sign, seen in _SIGNS.items():
+        text = text.replace(sign, seen)
     if "(" in text or "（" in text:
-        text = _BEFORE_CLOSING.sub("", _AFTER_OPENING.sub("", text))
-        text = _EMPTY_PARENTHESES.sub("", text)
-    text = _SPACES.sub(" ", _BEFORE_COMMA.sub("", text))
+        text = _PARENTHESES.sub(_without_gaps, text)
+    text = _SPACES.sub(" ", text) + "\n"
+    for gap, closed in _GAPS.items():
+        text = text.replace(gap, closed)
     lines = (line.strip() for line in text.split("\n"))
-    return normalize("NFC", re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip())
+    text = "\n".join(lines).strip()
+    if "\n\n\n" in text:
+        text = _BLANK_LINES.sub("\n\n", text)
+    return text if is_normalized("NFC", text) else normalize("NFC", text)
+
+
+def _without_gaps(found: re.Match[str]) -> str:
+    """Parentheses without commas and spaces at their ends, if they did not come empty, as in `main()`."""
+    inner = found[1] or found[2] or ""
+    kept = inner.strip(_MARKS)
+    if kept:
+        # A dash or a colon alone may be meant: (-5), (:
+        lead, tail = inner[: len(inner) - len(inner.lstrip(_MARKS))], inner[len(inner.rstrip(_MARKS)) :]
+        kept = f"{'' if ' ' in lead or ',' in lead or ';' in lead else lead}{kept}{tail.rstrip(' ,;،、，；')}"
+    elif not inner and found.start() and not found.string[found.start() - 1].isspace():
+        return found[0]
+    return f"{found[0][0]}{kept}{found[0][-1]}" if kept else ""
 
 
 def flat_text(text: str, opening: str) -> str:

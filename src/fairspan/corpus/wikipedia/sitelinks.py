@@ -53,10 +53,6 @@ class Alignment:
         """What an item is called in a corpus."""
         return str(number) if self.kind == "langlinks" else f"Q{number}"
 
-    def open(self) -> Stream:
-        assert self.path is not None
-        return Stream(self.path)
-
     def links(self, stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
         """All links to pages in these languages, some thousand at a time."""
         linked = self.linked(languages)

@@ -25,13 +25,13 @@ def rows(
         only: a column of text and the values that it may have; other rows are skipped, which is much faster. All
             columns before it must be numbers: then no text inside a row can be taken for a row.
     """
-    pattern, order = None, []
+    pattern, order = None, list[tuple[int, bool]]()
     block = b""
     for block in stream.blocks():
         if pattern is None:
             start = block.find(f"INSERT INTO `{table}`".encode())
             if start < 0:
-                raise CorpusError(f"{stream.path.name} is no dump of the table {table}: it has no such rows.")
+                break
             names = _columns(block[:start], table, stream.path.name)
             missing = [name for name in columns if name not in names]
             if missing:
@@ -39,14 +39,21 @@ def rows(
                     f"the table {table} in {stream.path.name} has no column {missing[0]}. Columns there: "
                     f"{', '.join(names)}."
                 )
-            pattern, order = _row(names, columns, only), [sorted(columns, key=names.index).index(c) for c in columns]
+            pattern, known = _row(names, columns, only), names[: names.index(only[0]) + 1] if only else []
+            places = sorted(columns, key=names.index)
+            order = [(places.index(column), column in known) for column in columns]
             block = block[start:]
         # Line breaks inside texts are escaped, so this is another table.
         own, other, _ = block.partition(b"\nCREATE TABLE ")
-        found = pattern.findall(own)
-        yield [tuple(_plain(values[place]) for place in order) for values in found]
+        found = list(zip(*pattern.findall(own), strict=True))
+        if found:
+            # Numbers and the text that was asked for are plain already.
+            values = [found[place] if known else map(_plain, found[place]) for place, known in order]
+            yield list(zip(*values, strict=True))
         if other:
             return
+    if pattern is None:
+        raise CorpusError(f"{stream.path.name} is no dump of the table {table}: it has no such rows.")
     last = block.rstrip().rpartition(b"\n")[2]
     if not last.endswith((b";", b"*/")) and not last.startswith(b"--"):
         raise CorpusError(f"{stream.path.name} is cut off: download it again, and run the same command.")
@@ -67,9 +74,12 @@ def _row(names: Sequence[str], columns: Sequence[str], only: tuple[str, Collecti
         value = _NUMBER if number < filtered else _VALUE
         if only is not None and name == only[0]:
             choices = b"|".join(re.escape(choice.encode()) for choice in only[1])
-            value = rb"(?:_binary )?'(?:" + choices + rb")'"
+            group = rb"(" if name in columns else rb"(?:"
+            parts.append(rb"(?:_binary )?'" + group + choices + rb")'")
+            continue
         parts.append(b"(" + value + b")" if name in columns else value)
-    return re.compile(rb"\(" + b",".join(parts) + rb"\)", re.DOTALL)
+    # With a group more, `findall` gives tuples even for one column.
+    return re.compile(rb"\(" + b",".join(parts) + rb"\)()", re.DOTALL)
 
 
 def _plain(value: bytes) -> bytes | None:
@@ -78,7 +88,7 @@ def _plain(value: bytes) -> bytes | None:
     >>> _plain(rb"'d\\'Arc'"), _plain(b"12"), _plain(b"NULL")
     (b"d'Arc", b'12', None)
     """
-    if value.endswith(b"'"):
+    if value[-1:] == b"'":
         text = value[value.index(b"'") + 1 : -1]
         return _ESCAPE.sub(_unescaped, text) if b"\\" in text or b"'" in text else text
     if value == b"NULL":

@@ -1,5 +1,7 @@
 """`Stream`: a file of any size, plain, gzipped or in bz2, read as bytes in bounded memory."""
 
+from __future__ import annotations
+
 import bz2
 import gzip
 import zlib
@@ -43,7 +45,10 @@ class Stream:
             while block := self._file.read(size):
                 yield block + self._checked(self._file.readline(MOST_LINE))
 
-    def close(self) -> None:
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._file.close()
         self._raw.close()
 

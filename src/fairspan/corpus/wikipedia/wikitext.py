@@ -26,7 +26,8 @@ from fairspan.corpus.wikipedia.prose import prose
 from fairspan.corpus.wikipedia.templates import text_of
 from fairspan.errors import MissingExtra
 
-_LEFT = re.compile(r"\[\[|\]\]|\{\{|\}\}|^\s*\{\||</?[a-zA-Z]", re.MULTILINE)
+_LEFT = ("[[", "]]", "{{", "}}", "{|")
+_LEFT_TAG = re.compile(r"</?[a-zA-Z]")
 _BROKEN = re.compile(r"\[\[([^\[\]|\n:]{0,80})([^\[\]\n]*)")
 _STRAY = re.compile(r"\[\[|\]\]|\{\{+|\}\}+|^[ \t]*(?:\{\||\|\}).*$|</?[a-zA-Z][^<>\n]*>", re.MULTILINE)
 _VARIANTS = re.compile(r"-\{([^{}]*)\}-")
@@ -49,9 +50,13 @@ def clean(text: str, language: str, files: frozenset[str], categories: frozenset
     """
     prefixes = Prefixes(files, categories)
     text = without_markup(text, prefixes)
-    if _LEFT.search(text):
-        text = "\n\n".join(_parsed(block, prefixes) if _LEFT.search(block) else block for block in text.split("\n\n"))
+    if _has_markup(text):
+        text = "\n\n".join(_parsed(block, prefixes) if _has_markup(block) else block for block in text.split("\n\n"))
     return prose(text, language)
+
+
+def _has_markup(text: str) -> bool:
+    return any(sign in text for sign in _LEFT) or _LEFT_TAG.search(text) is not None
 
 
 def _parsed(block: str, prefixes: Prefixes) -> str:
