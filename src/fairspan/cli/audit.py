@@ -43,11 +43,11 @@ def audit(
     sets: int | None = option("Number of sets of segments for each size. Default: 40."),
     design: str | None = option("How each set is ordered: latin, permutations or williams. Default: latin."),
     treatments: str | None = option(
-        "none, tiles, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, … "
-        "Default: none,tiles, or none,chunk-mean with --endpoint."
+        "none, tiles, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, "
+        "tiles+languages=subspace, … Default: none,tiles, or none,chunk-mean with --endpoint."
     ),
     fit_corpus: str | None = option(
-        "Corpus that whitening is fitted on. Default: what the corpus has in no document."
+        "Corpus that whitening and languages= are fitted on. Default: what the corpus has in no document."
     ),
     measures: str | None = option("representation, retention, attention. Default: representation."),
     min_tokens: int | None = option("Omit shorter segments."),

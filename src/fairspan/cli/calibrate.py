@@ -2,14 +2,19 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.calibration.calibration import PRESETS, as_calibration
+from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
+from fairspan.calibration.language_method import LanguageMethod
 from fairspan.cli.options import AsJson, CalibrationOptions, chosen_calibration, option, typed
 from fairspan.errors import CalibrationError, LoadError
+
+if TYPE_CHECKING:
+    from fairspan.model.languages import LanguageCorrection
 
 
 def calibrate(
@@ -39,6 +44,10 @@ def calibrate(
     ),
     tile_reach: int | None = option("How many tiles on either side a token sees besides its own."),
     max_seq_length: int | None = CalibrationOptions.max_seq_length,
+    languages: str | None = option(
+        "Take away what vectors say about their language: centre, subspace, shift, lir, subspace-3, lir-2, …"
+    ),
+    fit_corpus: str | None = option("Corpus in several languages that --languages is fitted on."),
     as_json: AsJson = False,
 ) -> None:
     """Write a calibrated copy of MODEL to OUT.
@@ -55,14 +64,17 @@ def calibrate(
         fairspan calibrate my-model my-model-fair --basket-size 64 --layers 3,4,5 --temperature 0.9
 
         fairspan calibrate my-model my-model-fair --calibration calibration.json --sides document
+
+        fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset tiles --languages subspace --fit-corpus my_translations/
     """
     from fairspan.cli.checking import require_folder
     from fairspan.model.source import Loading, find_model
 
     chosen = chosen_calibration(typed(context))
-    given = typed(context, "model", "out", "preset", "calibration", "max_seq_length")
+    given = typed(context, "model", "out", "preset", "calibration", "max_seq_length", "languages", "fit_corpus")
     given |= {name: _READERS[name](given[name]) for name in _READERS if name in given}
     wanted = as_calibration(chosen or ("paper" if _OF_BASKETS & set(given) else "tiles"), **given)
+    _require_fit(languages, fit_corpus)
     require_folder(out)
     if out.exists() and any(out.iterdir()):
         raise LoadError(f"{out} exists and is not an empty folder: choose another, or remove it.")
@@ -73,11 +85,33 @@ def calibrate(
     from fairspan.model.saved import save_whole
 
     loaded = load_model(model, Loading(device="cpu", dtype="auto"))
-    save_whole(calibrate(loaded, wanted, max_seq_length=max_seq_length), out)
+    fit = _fitted(model, loaded, wanted, languages, fit_corpus) if languages and fit_corpus else None
+    save_whole(calibrate(loaded, wanted, max_seq_length=max_seq_length, languages=fit), out)
     if as_json:
-        typer.echo(json.dumps({"model": model, "out": str(out), "calibration": wanted.to_dict()}))
+        made = {"model": model, "out": str(out), "calibration": wanted.to_dict()}
+        known = {} if fit is None else {"languages": {"method": fit.method, "fitted_on": fit.fitted_on}}
+        typer.echo(json.dumps({**made, **known}))
     else:
         typer.echo(f"{out}: {model} calibrated. Load it with fairspan.load({str(out)!r}).")
+
+
+def _require_fit(languages: str | None, fit_corpus: str | None) -> None:
+    """Raise, before a model is loaded, if a correction of languages cannot be fitted."""
+    if languages is not None:
+        LanguageMethod.read(languages)
+    if (languages is None) != (fit_corpus is None):
+        given, missing = ("languages", "fit_corpus") if fit_corpus is None else ("fit_corpus", "languages")
+        raise CalibrationError(f"[[{given}]] needs [[{missing}]]: give both, or neither.")
+
+
+def _fitted(model: str, loaded: Any, wanted: Calibration, method: str, corpus: str) -> "LanguageCorrection":
+    """A correction that is fitted where and as vectors are computed by default; weights are saved as they are."""
+    from fairspan.model.fingerprint import fingerprint
+    from fairspan.model.loading import load_model
+    from fairspan.runs.language_fit import fit_languages
+
+    fit = fit_languages(load_model(model), corpus, method, calibration=wanted)
+    return replace(fit, fitted_on={**fit.fitted_on, "model": model, "fingerprint": fingerprint(loaded)})
 
 
 def _layers(text: str) -> str | int | list[int]:

@@ -36,6 +36,9 @@ def embed(
     prompt: str | None = option("Text put before every text. Default: the model's own for the side."),
     text_field: str = option("Field or column of the text.", default="text"),
     id_field: str | None = option("Field or column of the id. Default: id, or else the file and the row."),
+    language_field: str | None = option(
+        "Field or column of the language, for a model whose correction of languages asks for it. Default: a detector."
+    ),
     vectors: str = option("float32 or float16, as vectors are stored.", default="float32"),
     rows_per_shard: int | None = option("Number of rows per shard; fewer for very long texts. Default: 8192."),
     batch_tokens: BatchTokens = None,

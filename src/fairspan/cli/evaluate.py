@@ -46,7 +46,7 @@ def evaluate(
         "for documents: 1,0.9,0.8. The picture then shows that grid."
     ),
     fit_corpus: str | None = option(
-        "Corpus that whitening is fitted on. Default, for pages: what the corpus has on no page."
+        "Corpus that whitening and languages= are fitted on. Default, for pages: what the corpus has on no page."
     ),
     documents_only: bool = option(
         "Measure every treatment also with queries as the plain model embeds them.", default=True

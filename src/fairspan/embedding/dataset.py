@@ -45,11 +45,11 @@ class Dataset:
         self.identity["version"] = str(known.version) if known.version else None
 
     def items(self, start: Place = Place()) -> Iterator[Item]:  # noqa: B008 - a constant
-        wanted = [self._fields.text, self._fields.id or "id"]
+        wanted = self._fields.read
         rows = self._rows
         if rows.column_names is not None:
-            for name in (self._fields.text, self._fields.id):
-                if name is not None and name not in rows.column_names:
+            for name in self._fields.wanted:
+                if name not in rows.column_names:
                     columns = ", ".join(rows.column_names)
                     raise CorpusError(f"{self.name} has no column '{name}'. Columns there: {columns}.")
             rows = rows.select_columns([name for name in wanted if name in rows.column_names])

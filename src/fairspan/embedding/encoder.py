@@ -14,6 +14,7 @@ from fairspan.embedding.shards import Record
 from fairspan.embedding.spec import EmbedSpec
 from fairspan.embedding.unit import Unit
 from fairspan.encoding.direct import DirectEncoder
+from fairspan.errors import DesignError
 from fairspan.model.build import calibrate_if_asked
 from fairspan.model.source import Loading
 from fairspan.runs.subject import open_subject
@@ -57,6 +58,10 @@ def open_encoder(
     made = calibrate_if_asked(plain.transformer("embed"), spec.calibration, spec.max_seq_length)
     subject = open_subject(made, name=plain.name)
     encoder = DirectEncoder(made, spec.side, prompt=spec.prompt)
+    if spec.language_field is not None and not encoder.needs_language:
+        raise DesignError(
+            f"no correction of {plain.name} asks for languages, so [[language_field]] would do nothing: omit it."
+        )
     identity = {
         "dtype": subject.description["dtype"],
         "prompt": encoder.prompt,

@@ -76,6 +76,7 @@ def embed(
     prompt: str | None = None,
     text_field: str = "text",
     id_field: str | None = None,
+    language_field: str | None = None,
     vectors: str = "float32",
     rows_per_shard: int = ROWS_PER_SHARD,
     batch_tokens: int | None = None,
@@ -102,6 +103,8 @@ def embed(
         side: "document" or "query".
         prompt: put before every text; by default the model's own for the side.
         id_field: by default `id` where it is there, and otherwise ids are made of the file and the row.
+        language_field: of the language of each text, such as "de", for a model whose correction of languages asks for
+            it; by default a detector names it.
         vectors: "float32" or "float16".
         rows_per_shard: rows of the input for one shard; fewer where texts are very long.
         batch_tokens: tokens in a batch, padding included.
@@ -121,6 +124,7 @@ def embed(
         prompt=prompt,
         text_field=text_field,
         id_field=id_field,
+        language_field=language_field,
         vectors=vectors,
         rows_per_shard=rows_per_shard,
         batch_tokens=batch_tokens,
@@ -154,6 +158,8 @@ def as_request(
     devices = as_devices(device)
     spec = EmbedSpec(**fields)
     cluster = as_cluster(engine, address, actors)
+    if cluster is not None and spec.language_field is not None:
+        raise DesignError("[[engine=ray]] does not carry languages along with texts: omit [[language_field]].")
     if cluster is not None:
         model, input, out = (_seen_from_anywhere(one) for one in (model, input, out))
     loading = (dtype, trust_remote_code, batch_tokens)

@@ -17,6 +17,7 @@ from fairspan.corpus.jsonl import decode, parse_line
 from fairspan.corpus.rows import Fault, missing_field
 from fairspan.corpus.segment import describe, require_text
 from fairspan.errors import CorpusError
+from fairspan.model.language_text import LanguageText
 
 LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 ROWS = (".parquet",)
@@ -73,10 +74,21 @@ Item = tuple[Row | Rejected, Place]
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Where a row has its text and its id. Without a name for the id, `id` is taken, or else `file#row`."""
+    """Where a row has its text, id and language. Without a name for the id, `id` is taken, or else `file#row`."""
 
     text: str = "text"
     id: str | None = None
+    language: str | None = None
+
+    @property
+    def wanted(self) -> list[str]:
+        """The fields that a row has to have."""
+        return [name for name in (self.text, self.id, self.language) if name is not None]
+
+    @property
+    def read(self) -> list[str]:
+        """The fields that are read where they are there."""
+        return list(dict.fromkeys([self.id or "id", *self.wanted]))
 
     def row(self, file: str, number: int, fields: Mapping[str, Any]) -> Row | Rejected:
         """The text and the id of a record, or what is wrong with them."""
@@ -86,9 +98,15 @@ class Fields:
             if self.text not in fields:
                 raise CorpusError(missing_field(self.text, fields))
             require_text(self.text, fields[self.text])
+            text = fields[self.text]
+            if self.language is not None:
+                if self.language not in fields:
+                    raise CorpusError(missing_field(self.language, fields))
+                require_text(self.language, fields[self.language])
+                text = LanguageText(text, fields[self.language])
         except CorpusError as error:
             return Rejected(file, number, known, error.message)
-        return Row(file, number, known, fields[self.text])
+        return Row(file, number, known, text)
 
     def _id(self, file: str, number: int, name: str, fields: Mapping[str, Any]) -> str:
         if name not in fields:
@@ -188,9 +206,9 @@ def _read_rows(label: str, path: Path, size: int, start: Place, fields: Fields) 
     try:
         table = pl.scan_parquet(path, glob=False)
         there = table.collect_schema()
-        columns = [name for name in (fields.id or "id", fields.text) if name in there]
-        for name in (fields.text, fields.id):
-            if name is not None and name not in there:
+        columns = [name for name in fields.read if name in there]
+        for name in fields.wanted:
+            if name not in there:
                 raise CorpusError(f"{label} has no column '{name}'. Columns there: {', '.join(there)}.")
         count = int(table.select(pl.len()).collect().item())
         for begin in range(start.row, count, _SLICE):

@@ -23,6 +23,7 @@ class EmbedSpec:
         calibration: put on the model before it embeds; None for the model as it is.
         prompt: put before every text; None for the model's own.
         id_field: None for `id` where it is there, and otherwise the file and the row.
+        language_field: the field of a text's language, for a model whose correction of languages asks for it.
         vectors: "float32" or "float16", as they are stored.
     """
 
@@ -32,6 +33,7 @@ class EmbedSpec:
     prompt: str | None = None
     text_field: str = "text"
     id_field: str | None = None
+    language_field: str | None = None
     vectors: str = "float32"
     rows_per_shard: int = ROWS_PER_SHARD
 
@@ -46,8 +48,10 @@ class EmbedSpec:
 
     @property
     def fields(self) -> Fields:
-        return Fields(self.text_field, self.id_field)
+        return Fields(self.text_field, self.id_field, self.language_field)
 
     def to_dict(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in self.__slots__}
+        if self.language_field is None:  # as before there was one
+            del plain["language_field"]
         return {**plain, "calibration": None if self.calibration is None else self.calibration.to_dict()}

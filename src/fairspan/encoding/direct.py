@@ -20,6 +20,7 @@ from fairspan.calibration.temperature import Side
 from fairspan.encoding.tokens import counter_of, prompt_of, window_of
 from fairspan.encoding.window import cutting
 from fairspan.errors import EncodingError
+from fairspan.model.language_module import needs_language
 from fairspan.model.tiling import special_tokens_around
 
 _AT_ONCE = 256
@@ -54,6 +55,7 @@ class DirectEncoder:
     Attributes:
         prompt: what is put before every text; by default the model's own for the side.
         window: how many tokens of a text are read; None if nothing is known of a limit.
+        needs_language: whether texts are `LanguageText`, or a detector names their languages.
         takes_ids: whether it goes from token ids to vectors. It does so where that gives the vectors that
             `encode_document` or `encode_query` gives, and otherwise leaves texts to them.
     """
@@ -63,7 +65,9 @@ class DirectEncoder:
         self.window = window_of(model, side=side)
         self.model = cutting(model, self.window).eval()
         self._counter = counter_of(self.model, self.prompt, side=side, window=self.window)
-        self.takes_ids = self._prepare() and self._agrees()
+        # Ids do not say which language they are of.
+        self.needs_language = needs_language(model)
+        self.takes_ids = not self.needs_language and self._prepare() and self._agrees()
 
     @property
     def vocabulary(self) -> int:

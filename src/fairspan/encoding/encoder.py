@@ -23,6 +23,8 @@ from fairspan.encoding.tokens import ModelTokens, tokens_of_spans, window_of
 from fairspan.encoding.window import cutting
 from fairspan.errors import EncodingError, UnsupportedModel
 from fairspan.model.build import calibrate
+from fairspan.model.language_module import needs_language
+from fairspan.model.language_text import LanguageText
 from fairspan.model.segments import SegmentedText
 from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers
 
@@ -56,6 +58,7 @@ class ModelEncoder:
         self.window = window_of(model, calibration, side)
         self.model = cutting(calibrate(model, calibration) if calibration.acts_on(side) else model, self.window)
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
+        self._needs_language = needs_language(self.model)
         # Read back from the modules: a model may have come calibrated, and "none" leaves it so.
         acting = [_calibration_identity(module) for module in calibrated_transformers(self.model)]
         # Only what differs from a document in plain baskets is named, so that vectors stored before are found.
@@ -99,13 +102,16 @@ class ModelEncoder:
         """What else decides a vector: the segments, and where the model stops reading a text that is too long."""
         borders = [f"borders {json.dumps(text.borders)}"] if self._by_segments else []
         cut = [f"cut at {self.window}"] if self.window is not None and text.length > self.window else []
-        return [*borders, *cut]
+        spoken = [f"languages {json.dumps(text.spoken)}"] if self._needs_language else []
+        return [*borders, *cut, *spoken]
 
     def _read(self, batch: Sequence[Text]) -> list[str]:
         """The texts as the model is to read them."""
-        if not self._by_segments:
-            return [text.text for text in batch]
-        return [SegmentedText.cut(text.text, text.borders or (0,)) for text in batch]
+        if self._by_segments:
+            return [SegmentedText.cut(text.text, text.borders or (0,)) for text in batch]
+        if self._needs_language:
+            return [LanguageText(text.text, dict(text.spoken or (("", 1.0),))) for text in batch]
+        return [text.text for text in batch]
 
 
 class ObjectEncoder:

@@ -15,6 +15,7 @@ from fairspan.attention.layers import count_layers, route_attention
 from fairspan.calibration.temperature import Side
 from fairspan.errors import ExportError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
+from fairspan.model.language_module import LanguageModule
 from fairspan.model.transformer import SIDE, CalibratedTransformer
 
 OUTPUT = "sentence_embedding"
@@ -85,7 +86,14 @@ def _refuse_foreign_parts(model: SentenceTransformer) -> None:
     first, *others = model.children()
     if not isinstance(first, Transformer):
         raise ExportError(f"the model begins with {type(first).__name__}: only Transformer models are exported.")
-    own = [one for one in others if not type(one).__module__.startswith("sentence_transformers.")]
+    spoken = [one for one in others if isinstance(one, LanguageModule) and one.needs_language]
+    if spoken:
+        raise ExportError(
+            f"{spoken[0].method} corrects vectors by the language of each text, which a graph is not given: export a "
+            "model with subspace, or without a correction of languages."
+        )
+    known = [one for one in others if not isinstance(one, LanguageModule)]
+    own = [one for one in known if not type(one).__module__.startswith("sentence_transformers.")]
     if type(first.model).__module__.startswith("transformers_modules."):
         own.insert(0, first.model)
     if own:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fairspan.calibration.language_method import LanguageMethod
 from fairspan.errors import FairspanError, LoadError, UnsupportedModel
+from fairspan.model.language_text import LanguageText
 from fairspan.model.languages import NOTHING, LanguageCorrection, Shares
 
 # A feature of fairspan's own: the languages of every text of a batch with their shares.
@@ -23,30 +24,6 @@ LANGUAGES = "fairspan_languages"
 _MATRICES = {"offsets": 2, "directions": 3}
 _FILE = "model.safetensors"
 _PLACES = ("token", "cache_folder", "revision", "local_files_only")
-
-
-class LanguageText(str):
-    """A text that remembers its languages, and behaves as a string.
-
-    >>> LanguageText("Guten Tag.", "de").spoken
-    (('de', 1.0),)
-    """
-
-    spoken: tuple[tuple[str, float], ...]
-
-    def __new__(cls, text: str, languages: str | Mapping[str, float]) -> LanguageText:
-        made = super().__new__(cls, text)
-        shares = {languages: 1.0} if isinstance(languages, str) else languages
-        whole = sum(shares.values())
-        if not shares or any(share < 0 for share in shares.values()) or not whole > 0:
-            raise FairspanError(
-                f"the language of a text is a code such as 'de', or shares of several, got {shares!r}."
-            )
-        made.spoken = tuple((language, share / whole) for language, share in shares.items())
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LanguageText, (str(self), dict(self.spoken))
 
 
 class LanguageModule(Module):
@@ -171,6 +148,11 @@ def read_correction(config: Mapping[str, Any], file: str | None, where: str) -> 
 
 def language_modules(model: SentenceTransformer) -> Iterator[LanguageModule]:
     return (module for module in model.modules() if isinstance(module, LanguageModule))
+
+
+def needs_language(model: SentenceTransformer) -> bool:
+    """Whether vectors depend on the language that a text is said to be in."""
+    return any(module.needs_language for module in language_modules(model))
 
 
 def refuse_foreign_fit(

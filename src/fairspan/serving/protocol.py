@@ -100,6 +100,7 @@ class Asked:
     Attributes:
         inputs: texts, or the token ids of texts.
         prompt_name: the name of a prompt of the model; None for the side's own prompt.
+        language: of all inputs; None if it is not said.
     """
 
     inputs: list[str] | list[list[int]]
@@ -109,6 +110,7 @@ class Asked:
     encoding: Literal["float", "base64"] = "float"
     dimensions: int | None = None
     are_ids: bool = False
+    language: str | None = None
 
 
 def read_request(body: bytes, names: Names, most_inputs: int) -> Asked:
@@ -131,8 +133,11 @@ def read_request(body: bytes, names: Names, most_inputs: int) -> Asked:
     dimensions = given.get("dimensions")
     if dimensions is not None and (not _is_int(dimensions) or dimensions < 1):
         raise _wrong("dimensions", f"'dimensions' must be a whole number of at least 1, got {dimensions!r}.")
+    language = given.get("language")
+    if language is not None and (not isinstance(language, str) or not language.strip()):
+        raise _wrong("language", f"'language' must be a code such as 'de', got {language!r}.")
     inputs, are_ids = _read_inputs(given, most_inputs)
-    return Asked(inputs, model, side, given.get("prompt_name"), encoding, dimensions, are_ids)
+    return Asked(inputs, model, side, given.get("prompt_name"), encoding, dimensions, are_ids, language)
 
 
 def _side(given: Mapping[str, Any], names: Names, by_name: Side | None) -> Side:

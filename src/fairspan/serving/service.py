@@ -20,7 +20,8 @@ from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.calibration.words import in_words
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
-from fairspan.errors import EncodingError
+from fairspan.errors import EncodingError, MissingExtra
+from fairspan.model.language_text import LanguageText
 from fairspan.serving.batcher import Batcher, PassFailed, QueueFull, Watch
 from fairspan.serving.limits import Limits
 from fairspan.serving.metrics import Metrics
@@ -130,6 +131,7 @@ class Service:
             "prompts": {side: self._encoder(side).prompt for side in SIDES},
             "prompt_names": list(self.names.prompts),
             "takes_token_ids": self._encoder("document").takes_ids,
+            "needs_language": self._encoder("document").needs_language,
             "limits": {**asdict(self.limits), "batch_tokens": self.batcher.budget},
             "device": str(self.model.device),
             "dtype": str(self.model.dtype).removeprefix("torch."),
@@ -201,6 +203,8 @@ class Service:
 
     async def _read(self, encoder: DirectEncoder, asked: Asked) -> list[ReadText]:
         inputs: Any = asked.inputs
+        if asked.language is not None and encoder.needs_language and not asked.are_ids:
+            inputs = [LanguageText(text, asked.language) for text in inputs]
 
         def read() -> list[ReadText]:
             if asked.are_ids:
@@ -267,8 +271,9 @@ class Service:
         for side in SIDES:
             encoder = self._encoder(side)
             length = min(encoder.window or 512, budget)
-            (long,) = encoder.read(["a " * length])
-            (short,) = encoder.read(["a few words"])
+            # With a language, so that no detector is needed where every request says one.
+            (long,) = encoder.read([LanguageText("a " * length, "en")])
+            (short,) = encoder.read([LanguageText("a few words", "en")])
             many = [long] * max(1, budget // max(1, long.read))
             for batch in ([short], many, [short]):
                 start = time.perf_counter()
@@ -335,6 +340,9 @@ def busy(seconds: float) -> Refusal:
 
 
 def _failed(error: PassFailed, text: ReadText) -> Refusal:
+    if isinstance(error.error, MissingExtra):
+        said = "The model needs the language of a text, and no detector is installed: give 'language', such as 'de'."
+        return Refusal(400, said, param="language", code="missing_required_parameter")
     return Refusal(
         500,
         f"The model failed on 'input[{error.index}]', of {text.read:,} tokens: {_first_line(error.error)}",

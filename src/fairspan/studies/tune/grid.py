@@ -140,6 +140,11 @@ def _require_candidate(where: str, treatment: Treatment) -> None:
             f"{where}: {treatment.name!r} has the baseline {treatment.baseline}, which cannot be written to "
             f"{CALIBRATION_FILE}: omit it."
         )
+    if treatment.languages is not None:
+        raise DesignError(
+            f"{where}: {treatment.name!r} is fitted on a corpus, which cannot be written to {CALIBRATION_FILE}: "
+            "compare it with evaluate, and omit it."
+        )
     if treatment.by_segments:
         raise DesignError(
             f"{where}: {treatment.name!r} cuts documents into their segments, which cannot be written to "
