@@ -105,7 +105,8 @@ def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
         assert "less represented than position 2" in words
         assert "than position 1" not in words
         assert "is the only segment in its language" in words
-    spreads, coefficients = compare(log, None)
+    spreads, coefficients, languages = compare(log, None)
+    assert languages.name == "representation-language-changes"
     for one in spreads.frame.iter_rows(named=True):
         assert (one["first_spread"], one["second_spread"]) == pytest.approx((0.06, 0.0), abs=0.01)
         assert one["from_position"] == 2
@@ -134,8 +135,9 @@ def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
     effect = log.frame("joint").filter(effect="position", treatment="none").row(0, named=True)
     assert effect["averaged_over"] == "de (mixed), en (mixed)"
     assert effect["estimate"] == pytest.approx(0, abs=0.005)
-    [table] = compare(log, None)
-    assert table.brief
+    coefficients, languages = compare(log, None)
+    assert coefficients.brief
+    assert languages.brief
     assert "not compared" in " ".join(shown(log).split())
     json.dumps(log.to_dict(), allow_nan=False)
     save_page([log], tmp_path / "page.html")

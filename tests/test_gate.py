@@ -125,12 +125,16 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["compare", "v1", "v2", "--fail-if", "biased"], "--fail-if takes worse, inconclusive here, got biased"),
-        (["compare", "v1", "v2", "--fail-if", ","], "--fail-if takes worse, inconclusive here, got nothing"),
+        (["compare", "v1", "v2", "--fail-if", "biased"], "--fail-if takes worse, inconclusive, language-worse, "),
+        (["compare", "v1", "v2", "--fail-if", ","], "language-worse, language-inconclusive here, got nothing"),
         (["compare", "v1", "", "--fail-if", "worse"], "there is an empty word in the command"),
         (["compare", "v1", "v2", "--margin", "-1"], "--margin must be between 0 and 1, got -1.0"),
-        (["audit", "--fail-if", "bised"], "--fail-if takes biased, worse, inconclusive here, got bised"),
+        (
+            ["audit", "--fail-if", "bised"],
+            "--fail-if takes biased, worse, inconclusive, language-biased, ",
+        ),
         (["audit", "--treatments", "none", "--fail-if", "worse"], "compares treatments with the first"),
+        (["audit", "--treatments", "none", "--fail-if", "language-worse"], "compares treatments with the first"),
         (["evaluate", "--fail-if", "biased"], "--fail-if takes worse, inconclusive here, got biased"),
         (["evaluate", "--treatments", "none", "--fail-if", "worse"], "compares treatments with the first"),
     ],

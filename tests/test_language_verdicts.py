@@ -1,0 +1,284 @@
+"""Verdicts on the languages of mixed documents: in logs, on pages, in pipelines, and on models to be checked."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import typer
+from rich.console import Console
+
+import fairspan
+from fairspan.cli.gate import fail_on_changes, fail_on_runs
+from fairspan.errors import StatisticsError
+from fairspan.report.chart import Chart
+from fairspan.report.terminal import print_view
+from fairspan.runs.log import RunLog
+from fairspan.studies.audit.several import changes, compare
+from fairspan.studies.logs import save_page
+from tests.simulated import Plan, simulated_log, simulated_rows
+from tests.tiny import tiny_model
+from tests.verbs import write_articles
+
+BOTH: list[Plan] = [("en", "de"), ("de", "en")]
+ALONE: list[Plan] = [("en", "en"), ("de", "de")]
+
+
+def spoken(
+    folder: Path,
+    leads: dict[str, float],
+    plans: list[Plan] | None = None,
+    *,
+    n: int = 3,
+    sets: int = 20,
+    measure: str = "representation",
+    noise: float = 0.002,
+) -> RunLog:
+    """Position 1 is .1 above; under each treatment English is above others by so much where a document is mixed."""
+
+    def rows(plan: Plan, treatment: str, lead: float) -> pl.DataFrame:
+        def value(position: int, _: int) -> float:
+            language = plan[0] if position == 1 else plan[1]
+            return 0.6 + 0.1 * (position == 1) + lead * (language == "en") * (plan[0] != plan[1])
+
+        return simulated_rows(value, plan=plan, n=n, sets=sets, treatment=treatment, noise=noise, measure=measure)
+
+    tables = [rows(plan, name, lead) for name, lead in leads.items() for plan in plans or BOTH]
+    return simulated_log(folder, tables, tuple(leads), run=folder.name)
+
+
+def shown(log: RunLog) -> str:
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_view(console, log.view)
+    return " ".join(console.export_text().split())
+
+
+@pytest.mark.parametrize(("measure", "done"), [("representation", "represented"), ("retention", "retained")])
+def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, done: str) -> None:
+    """English is .06 above German under none, and not at all under paper."""
+    log = spoken(tmp_path / "run", {"none": 0.06, "paper": 0.0}, [*ALONE, *BOTH], measure=measure)
+    biased, fair = log.frame("language_verdicts").iter_rows(named=True)
+    assert (biased["verdict"], fair["verdict"]) == ("biased", "fair")
+    assert biased["sentence"].startswith(f"biased: en is 0.06 more {done} than de [0.0")
+    assert biased["sentence"].endswith("; compared at the same position and length")
+    assert fair["sentence"] == "fair within ±0.02; compared at the same position and length"
+    pairs = log.frame("languages")
+    assert pairs.select("language", "against").unique().rows() == [("en", "de")]
+    for name in ("estimate", "lead_estimate", "later_estimate"):
+        np.testing.assert_allclose(pairs[name], [0.06, 0.0], atol=0.005)
+    roles = log.frame("roles").filter(treatment="none", language="en")
+    # English leads: .1 + .06, follows: .1 − .06.
+    np.testing.assert_allclose(roles["gap_estimate"], [0.16, 0.04], atol=0.005)
+    assert roles["role"].to_list() == ["lead", "later"]
+    page = save_page([log], tmp_path / "page.html").read_text("utf-8")
+    said = json.dumps(log.to_dict(), ensure_ascii=False, allow_nan=False)
+    for words in (shown(log), page, said):
+        assert f"more {done} than de" in words
+    [chart] = [one for one in log.view.charts() if one.name == f"{measure}-language-differences"]
+    assert isinstance(chart, Chart)
+    assert (chart.dots, chart.band) == (True, (-0.02, 0.02))
+    # With two languages the second panel would be the mirror of the first.
+    [panel] = chart.panels
+    assert (panel.title, panel.labels) == ("en against …", ("de",))
+    names = [table.name for table in log.view.tables()]
+    assert {f"{measure}-language-differences", f"{measure}-language-roles"} <= set(names)
+    assert log.verdicts["treatment"].to_list() == ["none", "paper"], "one verdict on positions as before"
+
+
+def test_pairs_are_mirrored_in_the_panels_of_each_language(tmp_path: Path) -> None:
+    plans = [(lead, later) for lead in ("en", "de", "hi") for later in ("en", "de", "hi") if lead != later]
+    log = spoken(tmp_path / "run", {"none": 0.06}, plans)
+    [row] = log.frame("language_verdicts").iter_rows(named=True)
+    assert row["sentence"].startswith("biased in 2 of 3 pairs of languages, strongest: en is 0.06 more")
+    chart = log.view.chart("representation-language-differences")
+    assert isinstance(chart, Chart)
+    points = {
+        (panel.title.split()[0], other): one
+        for panel in chart.panels
+        for other, one in zip(panel.labels, panel.series[0].points, strict=True)
+    }
+    assert len(points) == 6
+    for (language, other), one in points.items():
+        mirror = points[other, language]
+        assert one is not None
+        assert mirror is not None
+        assert (one.estimate, one.low, one.high) == (-mirror.estimate, -mirror.high, -mirror.low)  # type: ignore[operator]
+    log.figure("representation-language-differences")
+
+
+def test_without_mixed_documents_there_is_a_note(tmp_path: Path) -> None:
+    """Documents in one language say nothing of it; documents in the only language need not be told that."""
+    log = spoken(tmp_path / "several", {"none": 0.06}, ALONE)
+    assert not {"language_verdicts", "languages", "roles"} & set(log.view.frames)
+    [note] = [note for note in log.view.notes if "languages have no verdict" in note]
+    assert note.endswith("mixed documents in both orders do (mixed en:de,de:en)")
+    single = spoken(tmp_path / "single", {"none": 0.06}, ALONE[:1])
+    assert not {"language_verdicts", "languages", "roles"} & set(single.view.frames)
+    assert single.view.notes == ()
+    assert len(single.view.cards) == 1
+    assert not any("language" in paragraph for paragraph in single.view.methods[4:])
+
+
+def test_one_order_says_what_is_missing(tmp_path: Path) -> None:
+    log = spoken(tmp_path / "run", {"none": 0.06}, [("de", "en")])
+    assert "language_verdicts" not in log.view.frames
+    missing = "not compared as languages: de and en, of which one order is missing (mixed en:de)"
+    assert missing in log.view.notes
+    assert log.frame("roles")["role"].to_list() == ["lead", "later"], "each language in the role that it has"
+    partly = spoken(tmp_path / "partly", {"none": 0.06}, [*BOTH, ("hi", "en")])
+    [row] = partly.frame("language_verdicts").iter_rows(named=True)
+    assert row["verdict"] == "biased"
+    assert row["sentence"].endswith("hi and en, of which one order is missing (mixed en:hi)")
+
+
+def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
+    """English leads by .06, then trails by .01: a change of −.07, and of −.05 in size."""
+    log = spoken(tmp_path / "run", {"none": 0.06, "paper": -0.01, "tiles": 0.12})
+    table = compare(log, None)[-1]
+    assert table.name == "representation-language-changes"
+    better, worse = table.frame.iter_rows(named=True)
+    assert better["change_estimate"] == pytest.approx(-0.07, abs=0.005)
+    assert better["absolute_change_estimate"] == pytest.approx(-0.05, abs=0.005)
+    assert worse["absolute_change_estimate"] == pytest.approx(0.06, abs=0.005)
+    assert better["change_low"] < better["change_estimate"] < better["change_high"]
+    by_hand = better["second_estimate"] - better["first_estimate"]
+    assert better["change_estimate"] == pytest.approx(by_hand, abs=1e-12)
+    judged = [(one.second.treatment, one.condition) for one in changes(log, None) if one.languages]
+    assert judged == [("paper", "language-not worse"), ("tiles", "language-worse")]
+    other = spoken(tmp_path / "other", {"none": 0.02})
+    [across] = [one for one in changes(log, other) if one.languages]
+    assert across.sentence.startswith("not worse: representation of en against de +0.06")
+
+
+@pytest.mark.parametrize(
+    ("leads", "conditions", "fails"),
+    [
+        ({"none": 0.06}, ["language-biased"], True),
+        ({"none": 0.06}, ["biased"], False),
+        ({"none": 0.06, "paper": 0.0}, ["language-biased", "language-inconclusive"], False),
+        ({"none": 0.0, "paper": 0.06}, ["language-worse"], True),
+        ({"none": 0.0, "paper": 0.06}, ["worse"], False),
+    ],
+)
+def test_pipelines_end_on_languages(
+    tmp_path: Path, leads: dict[str, float], conditions: list[str], fails: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Positions are the same in all of them: conditions on positions never fail."""
+    log = spoken(tmp_path / "run", leads)
+    if not fails:
+        fail_on_runs([log], conditions)
+        return
+    with pytest.raises(typer.Exit) as ended:
+        fail_on_runs([log], conditions)
+    assert ended.value.exit_code == 1
+    said = capsys.readouterr().err
+    assert "on languages: biased: en is" in said or "representation of en against de" in said
+
+
+def test_a_pipeline_without_languages_does_not_pass(tmp_path: Path) -> None:
+    log = spoken(tmp_path / "run", {"none": 0.0, "paper": 0.0}, ALONE)
+    with pytest.raises(StatisticsError, match=r"has no verdicts on languages, which .* languages have no verdict"):
+        fail_on_runs([log], ["language-biased"])
+    with pytest.raises(StatisticsError, match="no two languages are compared"):
+        fail_on_changes(changes(log, None), ["language-worse"])
+
+
+# --- models
+
+
+class Bag:
+    """Each word has a direction of its own; inside a text, English words weigh `weight` times as much."""
+
+    def __init__(self, texts: list[str], weight: float) -> None:
+        self.places = {word: place for place, word in enumerate(sorted({w for text in texts for w in text.split()}))}
+        self.weight = weight
+
+    def encode(self, sentences: list[str], /) -> Any:
+        vectors = np.zeros((len(sentences), len(self.places)), np.float32)
+        for row, sentence in enumerate(sentences):
+            for word in sentence.split():
+                vectors[row, self.places[word]] += self.weight if word.startswith("en") else 1.0
+        return vectors
+
+
+@pytest.mark.parametrize("weight", [1.0, 1.5])
+def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: float) -> None:
+    """Segments of six words, all different: D = w·A + B + C, and cosines are those of the weights.
+
+    A segment alone has the same direction whatever its language weighs, so only documents tell.
+    """
+    texts = []
+    for language in ("en", "de"):
+        own = [" ".join(f"{language}{number}x{place}" for place in range(6)) for number in range(24)]
+        lines = [json.dumps({"id": str(number), "text": text}) + "\n" for number, text in enumerate(own)]
+        (tmp_path / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
+        texts += own
+    log = fairspan.audit(
+        Bag(texts, weight),
+        corpus=str(tmp_path),
+        mixed="all",
+        sizes=[2, 3],
+        sets=8,
+        treatments=["none"],
+        out=tmp_path / "run",
+        store=tmp_path / "store.sqlite",
+        progress=False,
+    )
+    [row] = log.frame("language_verdicts").iter_rows(named=True)
+    w = weight
+
+    def difference(n: int) -> float:
+        later = n - 1
+        leads, follows = np.sqrt(w**2 + later), np.sqrt(1 + later * w**2)
+        return float(((w / leads - 1 / follows) + later * (w / follows - 1 / leads)) / n)
+
+    found = {(one["n"], one["language"]): one["estimate"] for one in log.frame("languages").iter_rows(named=True)}
+    [language] = {name for _, name in found}
+    sign = 1 if language == "en" else -1
+    for n in (2, 3):
+        # Cosines of float32 vectors.
+        assert sign * found[n, language] == pytest.approx(difference(n), abs=1e-6)
+    if weight == 1.0:
+        assert row["verdict"] == "fair"
+        assert row["sentence"].startswith("fair within ±0.02 in all 2 comparisons of two languages")
+    else:
+        assert row["verdict"] == "biased"
+        assert "en is 0." in row["sentence"]
+        assert "more represented than de" in row["sentence"]
+
+
+def test_a_small_audit_by_hand(tmp_path: Path) -> None:
+    """Both measures of a tiny model: least squares on plan × position and log lengths, with numpy."""
+    log = fairspan.audit(
+        tiny_model(tmp_path / "weights", "bert", "mean"),
+        corpus=str(write_articles(tmp_path / "corpus", 12)),
+        mixed="all",
+        sizes=[3],
+        sets=4,
+        measures=["representation", "retention"],
+        treatments=["none", "tiles+tile_size=8"],
+        out=tmp_path / "run",
+        store=tmp_path / "store.sqlite",
+        progress=False,
+    )
+    assert len(log.frame("language_verdicts")) == 4
+    for one in log.frame("languages").iter_rows(named=True):
+        rows = log.rows.filter(measure=one["measure"], treatment=one["treatment"])
+        cells = rows.select(pl.concat_str("lead", "position")).to_series()
+        names = sorted(set(cells))
+        design = np.column_stack([[float(cell == name) for cell in cells] for name in names])
+        if one["same_length"]:
+            design = np.column_stack([design, np.log(rows["tokens"].to_numpy())])
+        found = np.linalg.lstsq(design, rows["value"].to_numpy(), rcond=None)[0]
+        mean = dict(zip(names, found, strict=False))
+        a, b = one["language"], one["against"]
+        # At position 1 a leads; at later ones it follows b.
+        parts = [mean[f"{a}1"] - mean[f"{b}1"], *(mean[f"{b}{p}"] - mean[f"{a}{p}"] for p in (2, 3))]
+        assert one["estimate"] == pytest.approx(np.mean(parts), abs=1e-9)
+        roles = one["lead_estimate"], one["later_estimate"]
+        assert roles == pytest.approx((parts[0], np.mean(parts[1:])), abs=1e-9)

@@ -1,0 +1,187 @@
+"""Languages in mixed documents against statsmodels, and how often verdicts on simulated ones are wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairspan.stats.languages import LanguageEffects, LanguageVerdict, Plan, language_effects, language_verdicts
+
+BOTH: list[Plan] = [("en", "de"), ("de", "en")]
+ALL: list[Plan] = [(lead, later) for lead in ("en", "de", "hi") for later in ("en", "de", "hi") if lead != later]
+LONGER = {"en": 0.0, "de": 0.2, "hi": 0.5}
+"""How much longer the log of a segment is in each language."""
+
+
+def mixed_rows(
+    rng: np.random.Generator,
+    plans: list[Plan] = BOTH,
+    *,
+    favour: dict[str, float] | None = None,
+    n: int = 2,
+    sets: int = 40,
+    noise: float = 0.02,
+    slope: float = 0.0,
+) -> dict[str, np.ndarray]:
+    """Every set in n Latin orders under every plan: position 1 is .2 above, and a language by what favours it."""
+    lengths = rng.normal(4.6, 0.2, (sets, n))
+    rows = []
+    for number in range(sets):
+        own = rng.normal(0, noise, 3)
+        for code, plan in enumerate(plans):
+            for shift in range(n):
+                for place in range(n):
+                    language = plan[0] if place == 0 else plan[1]
+                    logs = lengths[number, (place + shift) % n] + LONGER[language]
+                    value = 0.7 + 0.2 * (place == 0) + (favour or {}).get(language, 0.0) + slope * logs
+                    value += own[list(LONGER).index(language)] + rng.normal(0, 0.005)
+                    rows.append((value, place + 1, code, number, np.exp(logs)))
+    names = ("values", "positions", "plans", "sets", "tokens")
+    return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def effects_of(rows: dict[str, np.ndarray], plans: list[Plan] = BOTH, *, lengths: bool = True) -> LanguageEffects:
+    tokens = rows["tokens"] if lengths else None
+    return language_effects(rows["values"], rows["positions"], (rows["plans"], plans), rows["sets"], tokens)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_it_is_statsmodels_contrast(n: int) -> None:
+    """A dummy for each plan and position and the log of lengths, clustered by set; in treatment coding of theirs."""
+    api = pytest.importorskip("statsmodels.api")
+    rows = mixed_rows(np.random.default_rng(0), ALL, favour={"en": 0.04}, n=n, slope=0.03)
+    found = effects_of(rows, ALL)
+    assert found.pairs == (("en", "de"), ("en", "hi"), ("de", "hi"))
+    cells = rows["plans"] * n + rows["positions"] - 1
+    design = np.column_stack([cells[:, None] == np.arange(len(ALL) * n), np.log(rows["tokens"])]).astype(float)
+    theirs = api.OLS(rows["values"], design).fit(cov_type="cluster", cov_kwds={"groups": rows["sets"]}, use_t=True)
+
+    def weights(pair: Plan, places: range) -> np.ndarray:
+        """At each place the first language, from the plan that has it there, minus the second from the other."""
+        row = np.zeros(design.shape[1])
+        for place in places:
+            mine, other = (pair, pair[::-1]) if place == 0 else (pair[::-1], pair)
+            row[ALL.index(mine) * n + place] += 1 / len(places)
+            row[ALL.index(other) * n + place] -= 1 / len(places)
+        return row
+
+    for role, places in (("", range(n)), ("lead", range(1)), ("later", range(1, n))):
+        ours = found.differences(role)  # type: ignore[arg-type]
+        for place, pair in enumerate(found.pairs):
+            test = theirs.t_test(weights(pair, places))
+            assert ours.estimate[place] == pytest.approx(test.effect[0], rel=1e-8, abs=1e-12)
+            assert ours.standard_error[place] == pytest.approx(test.sd[0, 0], rel=1e-8)
+            np.testing.assert_allclose([ours.low[place], ours.high[place]], test.conf_int()[0], rtol=1e-7, atol=1e-12)
+
+
+def test_a_favoured_language_is_found_and_named_first() -> None:
+    """Hindi gains .05, six errors of √2 · .02/√40 = .0045 beyond the margin; English against German gains nothing."""
+    rows = mixed_rows(np.random.default_rng(1), ALL, favour={"hi": 0.05})
+    [found] = language_verdicts([effects_of(rows, ALL)])
+    assert found.kind == "biased"
+    assert found.kinds[1:] == ("biased", "biased")
+    assert found.kinds[0] != "biased"
+    assert found.language == "hi"
+    assert 0.02 < found.low < found.estimate < found.high
+    assert found.sentence().startswith("biased: hi is 0.0")
+    assert f"more represented than {found.against} [" in found.sentence()
+
+
+def test_lengths_are_taken_out_of_languages() -> None:
+    """Value grows with length only, and Hindi is longer by .5 in logs: .1 · .5 = .05 as measured, then nothing."""
+    rows = mixed_rows(np.random.default_rng(2), ALL, slope=0.1, noise=0.005)
+    same, plain = (effects_of(rows, ALL, lengths=lengths) for lengths in (True, False))
+    [fair], [biased] = language_verdicts([same]), language_verdicts([plain])
+    assert (fair.kind, fair.sentence()) == ("fair", "fair within ±0.02")
+    assert (biased.kind, biased.language, biased.against) == ("biased", "hi", "en")
+    assert biased.estimate == pytest.approx(0.05, abs=0.01)
+
+
+def test_a_language_in_each_role_is_a_mean_of_plans() -> None:
+    rows = mixed_rows(np.random.default_rng(3), ALL, favour={"en": 0.04}, n=3)
+    found = effects_of(rows, ALL, lengths=False)
+    leads, follows = found.role("en", "lead"), found.role("en", "later")
+    assert leads is not None
+    assert follows is not None
+    assert leads.beside == follows.beside == ("de", "hi")
+    first = rows["positions"] == 1
+
+    def mean(plans: list[Plan], where: np.ndarray) -> float:
+        return float(np.mean([rows["values"][where & (rows["plans"] == ALL.index(plan))].mean() for plan in plans]))
+
+    lead, later = [("en", "de"), ("en", "hi")], [("de", "en"), ("hi", "en")]
+    by_hand = [mean(lead, first), mean(lead, ~first), mean(later, ~first), mean(later, first)]
+    told = [leads.own, leads.others, follows.own, follows.others]
+    np.testing.assert_allclose([one.estimate for one in told], by_hand, rtol=1e-10)
+    assert leads.gap.estimate == pytest.approx(by_hand[0] - by_hand[1])
+    assert follows.gap.estimate == pytest.approx(by_hand[3] - by_hand[2])
+    # English leads: 0.2 + 0.04; follows: 0.2 − 0.04.
+    assert leads.gap.estimate - follows.gap.estimate == pytest.approx(0.08, abs=0.02)
+
+
+def test_one_order_is_not_compared() -> None:
+    plans: list[Plan] = [("en", "de"), ("de", "en"), ("hi", "en")]
+    rows = mixed_rows(np.random.default_rng(4), plans)
+    found = effects_of(rows, plans)
+    assert found.pairs == (("en", "de"),)
+    assert found.missing == (("en", "hi"),)
+    assert found.role("hi", "later") is None
+
+
+RUNS = 200
+
+
+def test_verdicts_are_rarely_wrong_at_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """English is exactly ±.02 from both others: any pair is called biased, or all of them fair, in at most 5 %.
+
+    Up to three standard errors of √(.05 · .95/200) = .015. The interval of the first pair holds the truth in 95 %.
+    """
+    monkeypatch.setattr("fairspan.stats.equivalence.further_sets", lambda *_, **__: None)
+    rng = np.random.default_rng(5)
+    wrong = {"biased": 0, "fair": 0}
+    covered = 0
+    for _ in range(RUNS):
+        rows = mixed_rows(rng, ALL, favour={"en": 0.02}, sets=12, noise=0.01)
+        effects = effects_of(rows, ALL)
+        [found] = language_verdicts([effects])
+        if found.kind in wrong:
+            wrong[found.kind] += 1
+        ends = effects.differences()
+        covered += bool(ends.low[0] <= 0.02 <= ends.high[0])
+    slack = 3 * np.sqrt(0.05 * 0.95 / RUNS)
+    assert all(count / RUNS <= 0.05 + slack for count in wrong.values())
+    assert covered / RUNS == pytest.approx(0.95, abs=slack)
+
+
+def test_sizes_are_corrected_together() -> None:
+    """Alone, a pair is just significant; among twelve pairs of the same size of effect it is not."""
+    for seed in range(200):
+        rows = mixed_rows(np.random.default_rng(seed), favour={"en": 0.032})
+        alone = effects_of(rows)
+        ends = alone.differences()
+        if 0.0205 < ends.low[0] < 0.0225:
+            break
+    assert language_verdicts([alone])[0].kind == "biased"
+    quiet = [effects_of(mixed_rows(np.random.default_rng(1000 + place))) for place in range(11)]
+    assert language_verdicts([alone, *quiet])[0].kind == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (
+            LanguageVerdict("biased", ("biased",), 0.02, "en", "de", 0.06, 0.0203, 0.1, None, "retained"),
+            "biased: en is 0.0600 more retained than de [0.0203, 0.1000]",
+        ),
+        (
+            LanguageVerdict("inconclusive", ("inconclusive",), 0.02, "en", "de", 0.01, -0.02, 0.04, 123),
+            "inconclusive: about 130 more sets would decide",
+        ),
+        (
+            LanguageVerdict("inconclusive", ("inconclusive",), 0.02, "en", "de", 0.02, 0.01, 0.03, None),
+            "inconclusive: en and de are too close to the margin of ±0.02; no realistic number of sets would decide",
+        ),
+    ],
+)
+def test_sentences(verdict: LanguageVerdict, said: str) -> None:
+    assert verdict.sentence() == said
