@@ -7,7 +7,7 @@ import numpy as np
 
 from fairspan.errors import TaskError
 from fairspan.retrieval.measured import MeasuredTask, Place
-from fairspan.retrieval.task import Evidence, Passage, RetrievalTask
+from fairspan.retrieval.task import REPEATED, Evidence, Passage, RetrievalTask
 
 MIXED, PARALLEL = "mixed", "parallel"
 
@@ -114,7 +114,8 @@ def _notes(
 ) -> tuple[str, ...]:
     said: dict[str, list[str]] = {}
     for language, own in spoken.items():
-        for note in own.task.notes:
+        # Positions of answers do not matter here.
+        for note in (one for one in own.task.notes if not one.startswith(REPEATED)):
             said.setdefault(note, []).append(language)
     notes = [f"{', '.join(languages)}: {note}" for note, languages in said.items()]
     tasks = [own.task for own in spoken.values()]

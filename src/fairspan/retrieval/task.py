@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fairspan.errors import TaskError
 
 Span = tuple[int, int]
+REPEATED = "Answers that occur more than once in their document, so that another place may be meant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +131,7 @@ def make_task(
         notes += (f"Documents that no query asks for, kept in the index: {unasked} of {len(texts)}.",)
     repeated = sum(bool(one.answer) and texts[one.evidence.document].count(one.answer) > 1 for one in asked)
     if repeated:
-        notes += (
-            f"Answers that occur more than once in their document, so that another place may be meant: {repeated}.",
-        )
+        notes += (f"{REPEATED}: {repeated}.",)
     return RetrievalTask(
         name,
         queries=tuple(one.query for one in asked),

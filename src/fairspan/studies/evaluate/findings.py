@@ -209,7 +209,7 @@ def _weakest(log: RunLog, *sides: Result) -> str:
     if not languages_of(log):
         return "weakest position"
     names = dict.fromkeys(min(side.by_group, key=lambda group: group[2].estimate)[0] for side in sides)
-    return f"weakest languages ({', then '.join(names)})"
+    return f"weakest languages ({'; then '.join(names)})"
 
 
 def _frames(

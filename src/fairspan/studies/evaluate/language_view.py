@@ -22,8 +22,8 @@ from fairspan.studies.evaluate.tables import ARMS, CHANGE, TEST
 
 INTRO = (
     "Every question is asked in every language. In the mixed indexes its document is in one language, each in turn, "
-    "among documents in all of them: a fair model has the same number in every cell. In the parallel index all "
-    "translations are there, and all of them are relevant."
+    "among documents in all of them: for a model that is fair to documents, the numbers of a row are equal. In the "
+    "parallel index all translations are there, and all of them are relevant."
 )
 
 

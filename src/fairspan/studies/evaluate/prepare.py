@@ -67,7 +67,7 @@ class PreparedEvaluation:
                 "names": [task.name for task in tasks],
                 "fingerprints": [task.fingerprint for task in tasks],
                 "indexes": len(tasks),
-                "queries": sum(len(task.queries) for task in tasks),
+                "queries": sum(len(task.queries) for task in (tasks[:1] if spoken else tasks)),
                 "documents": len({document.id for task in tasks for document in task.documents}),
                 "positions": positions,
                 "clusters": len(self.searching.clusters),

@@ -242,7 +242,7 @@ def query_groups(rows: pl.DataFrame, languages: Sequence[str]) -> tuple[tuple[st
 
 
 def pair_name(query: str, document: str) -> str:
-    return f"{query} → {document}"
+    return f"query {query}, document {document}"
 
 
 def pair_codes(rows: pl.DataFrame, languages: Sequence[str]) -> np.ndarray:

@@ -1,0 +1,435 @@
+"""Search across languages: the same questions and documents in several, by a model whose preference is planted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fairspan
+from fairspan.errors import FairspanError, TaskError
+from fairspan.report.chart import HeatMap
+from fairspan.retrieval.languages import combine_languages, rotate
+from fairspan.retrieval.measured import MeasuredTask, Place
+from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
+from fairspan.runs.log import RunLog
+from fairspan.studies.logs import changes, compare
+
+ARTICLES, QUESTIONS = 16, 2
+SHARED = Path(__file__).parents[2] / "shared"
+
+
+class Speaker:
+    """Knows what every text is about and in which language it is: "de a03 …".
+
+    Queries and documents agree by 1 if they are about the same. `prefers` adds 2 for documents in the language of the
+    query ("own") or in that language, so that all of these come before any other.
+    """
+
+    def __init__(self, prefers: str = "", identity: str = "", most: int | None = None) -> None:
+        self.prefers, self.asked, self.most = prefers, list[str](), most
+        if identity:
+            self.identity = identity
+
+    def encode(self, sentences: list[str], /) -> np.ndarray:
+        if self.most is not None and len(self.asked) >= self.most:
+            raise RuntimeError("stopped")
+        self.asked += sentences
+        return np.array([self.one(sentence) for sentence in sentences])
+
+    def one(self, sentence: str) -> list[float]:
+        language, topic, *others = sentence.split()
+        asks = others[0] == "question"
+        spoken = self.prefers if asks and self.prefers not in ("", "own") else language
+        weight = (2.0 if self.prefers else 0.0) if asks else 1.0
+        topics = [float(topic == f"a{number:02}") for number in range(ARTICLES)]
+        # The last number says how many words were read.
+        return [
+            *topics,
+            *(weight * (spoken == one) for one in ("en", "de", "zh")),
+            0.0 if asks else 0.01 * len(others),
+        ]
+
+
+def write_task(folder: Path, languages: Sequence[str] = ("en", "de"), articles: int = ARTICLES) -> Path:
+    """Questions in a folder, and the articles in a corpus inside it."""
+    (folder / "documents").mkdir(parents=True)
+    for language in languages:
+        texts, questions = [], []
+        for number in range(articles):
+            name = f"a{number:02}"
+            text = f"{language} {name} begins here answer{number} and then it ends"
+            texts.append({"id": name, "text": text})
+            for question in range(QUESTIONS):
+                answer = f"answer{number}"
+                questions.append(
+                    {
+                        "qid": f"q{number}-{question}",
+                        "question": f"{language} {name} question {question}",
+                        "article": name,
+                        "answer": answer,
+                        "start_in_article": text.index(answer),
+                    }
+                )
+        for place, rows in ((folder / "documents", texts), (folder, questions)):
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            (place / f"{language}.jsonl").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def rewrite(file: Path, change: Any) -> None:
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in change(rows)), encoding="utf-8")
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    return write_task(tmp_path / "asked")
+
+
+def measured(model: Any, task: Path, folder: Path, **options: Any) -> RunLog:
+    settings: dict[str, Any] = {"languages": ["en", "de"], "treatments": ["none"], "progress": False} | options
+    settings.setdefault("out", folder / "run")
+    return fairspan.evaluate(model, str(task), store=folder / "store.sqlite", **settings)
+
+
+def figure(log: RunLog, measure: str, query: str = "", document: str = "", column: str = "estimate") -> float:
+    found = log.frame("languages").filter(measure=measure, query_language=query, document_language=document)
+    assert len(found) == 1
+    return float(found[column][0])
+
+
+def pairs(log: RunLog, metric: str = "ndcg@10") -> dict[tuple[str, str], float]:
+    rows = log.frame("language_pairs").filter(metric=metric)
+    return {(row["query_language"], row["document_language"]): row["estimate"] for row in rows.iter_rows(named=True)}
+
+
+# The indexes.
+
+
+@pytest.mark.parametrize(("articles", "count"), [(12, 4), (13, 4), (5, 2), (47, 4)])
+def test_every_document_is_in_every_language_once(articles: int, count: int) -> None:
+    names, languages = [f"a{n}" for n in range(articles)], ["en", "de", "zh", "hi"][:count]
+    editions = rotate(names, languages, seed=3)
+    assert len(editions) == count
+    assert Counter(pair for edition in editions for pair in edition) == Counter(product(names, languages))
+    for edition in editions:
+        assert [name for name, _ in edition] == names
+        sizes = Counter(language for _, language in edition).values()
+        assert max(sizes) - min(sizes) <= 1
+    assert rotate(names, languages, seed=3) == editions != rotate(names, languages, seed=4)
+
+
+def in_language(language: str, articles: Sequence[str], asked: dict[str, str]) -> MeasuredTask:
+    queries = tuple(Query(name, f"{language} {name}", language, article) for name, article in asked.items())
+    documents = tuple(Passage(name, f"{language} {name} text", language) for name in articles)
+    evidence = {name: Evidence(article, 0, 2) for name, article in asked.items()}
+    relevant = {name: {article: 1.0} for name, article in asked.items()}
+    task = RetrievalTask(f"t-{language}", queries, documents, relevant, evidence, notes=("the same", language))
+    lengths = {name: 10 + len(language) for name in articles}
+    return MeasuredTask(task, lengths, dict.fromkeys(asked, 5), {name: Place(1, 5, 0) for name in asked})
+
+
+def test_what_a_language_lacks_is_left_out_of_all() -> None:
+    english = in_language("en", ["a", "b", "c"], {"q1": "a", "q2": "b", "q3": "c", "q4": "a"})
+    german = in_language("de", ["a", "b", "d"], {"q1": "a", "q2": "b"})
+    *mixed, parallel = combine_languages([english, german], seed=0)
+    assert [one.task.across for one in (*mixed, parallel)] == ["mixed", "mixed", "parallel"]
+    for one in mixed:
+        assert {query.id for query in one.task.queries} == {"q1/en", "q1/de", "q2/en", "q2/de"}
+        assert {query.cluster for query in one.task.queries} == {"a", "b"}
+        languages = {document.id.split("/")[0]: document.language for document in one.task.documents}
+        assert sorted(languages.values()) == ["de", "en"]
+        for query in one.task.queries:
+            wanted = f"{query.cluster}/{languages[query.cluster]}"
+            assert one.task.relevant[query.id] == {wanted: 1.0}
+            assert one.task.evidence[query.id] == Evidence(wanted, 0, 2)
+        assert all(document.id.endswith(document.language) for document in one.task.documents)
+    assert [document.id for document in parallel.task.documents] == ["a/en", "a/de", "b/en", "b/de"]
+    assert parallel.task.relevant["q1/de"] == {"a/en": 1.0, "a/de": 1.0}
+    assert not parallel.task.evidence
+    assert parallel.task.notes == (
+        "en, de: the same",
+        "en: en",
+        "de: de",
+        "2 of 4 questions are not there in every language and were left out of all",
+        "2 of 4 documents are not there in every language and were left out of all",
+    )
+
+
+def test_translations_need_the_same_ids() -> None:
+    english = in_language("en", ["a", "b"], {"q1": "a"})
+    with pytest.raises(TaskError, match=r"en, de have 0 questions and 0 documents in common, too few to search"):
+        combine_languages([english, in_language("de", ["x", "y"], {"q9": "x"})], seed=0)
+    with pytest.raises(TaskError, match="the question 'q1' asks for 'a' and 'b' in different languages"):
+        combine_languages([english, in_language("de", ["a", "b"], {"q1": "b"})], seed=0)
+    with pytest.raises(TaskError, match="two are in the same"):
+        combine_languages([english, english], seed=0)
+
+
+# What is found.
+
+
+def test_a_model_that_prefers_the_language_of_the_query(task: Path, tmp_path: Path) -> None:
+    """Of 16 documents 8 are in each language: one in another language comes ninth, after all in the query's own."""
+    log = measured(Speaker("own"), task, tmp_path)
+    ninth = 1 / math.log2(10)
+    assert pairs(log) == pytest.approx(
+        {("en", "en"): 1.0, ("en", "de"): ninth, ("de", "en"): ninth, ("de", "de"): 1.0}
+    )
+    assert pairs(log, "mrr")["de", "en"] == pytest.approx(1 / 9)
+    assert figure(log, "ndcg@10 within") == pytest.approx(1.0)
+    assert figure(log, "ndcg@10 across") == pytest.approx(ninth)
+    assert figure(log, "mrr across") == pytest.approx(1 / 9)
+    assert figure(log, "ndcg@10 gap") == pytest.approx(0.0)
+    assert figure(log, "rank ratio") == pytest.approx(9.0)
+    assert figure(log, "rank ratio", document="de") == pytest.approx(9.0)
+    # Both languages are as far behind for the other's queries.
+    assert figure(log, "rank ratio to en", document="de") == pytest.approx(1.0)
+    # All 16 English documents come first for an English query, and so for a German one.
+    assert figure(log, "share@10", "en", "en") == figure(log, "share@10", "de", "de") == 1.0
+    assert figure(log, "share@10", document="en") == pytest.approx(0.5)
+    assert figure(log, "share distance") == pytest.approx(0.5)
+    assert figure(log, "translation rank", "en", "en") == pytest.approx(1.0)
+    assert figure(log, "translation rank", "en", "de") == pytest.approx(17.0)
+    assert figure(log, "peer") < 1e-4
+    assert log.header["task"]["languages"] == ["en", "de"]
+    assert (log.header["task"]["queries"], log.header["task"]["documents"]) == (64, 32)
+    assert log.header["task"]["positions"] is None
+
+
+def test_a_model_that_prefers_english(task: Path, tmp_path: Path) -> None:
+    log = measured(Speaker("en"), task, tmp_path)
+    ninth = 1 / math.log2(10)
+    assert pairs(log) == pytest.approx(
+        {("en", "en"): 1.0, ("en", "de"): ninth, ("de", "en"): 1.0, ("de", "de"): ninth}
+    )
+    assert figure(log, "ndcg@10", document="de") == pytest.approx(ninth)
+    assert figure(log, "ndcg@10", query="de") == pytest.approx((1 + ninth) / 2)
+    assert figure(log, "ndcg@10 gap") == pytest.approx(1 - ninth)
+    assert figure(log, "ndcg@10 weakest") == pytest.approx(ninth)
+    assert figure(log, "rank ratio", document="de") == pytest.approx(9.0)
+    assert figure(log, "rank ratio", document="en") == pytest.approx(1 / 9)
+    assert figure(log, "rank ratio") == pytest.approx(1.0)
+    assert figure(log, "rank ratio to en", document="de") == pytest.approx(9.0)
+    assert figure(log, "share@10", document="en") == 1.0
+    assert figure(log, "share distance", query="de") == pytest.approx(0.5)
+    assert figure(log, "peer", query="de") < 1e-4
+    # The 15 other articles: English ones have ranks 2 to 16, German ones 18 to 32, so H is 29 · between / all.
+    ranks = np.array([*range(2, 17), *range(18, 33)])
+    between = 15 * 2 * (16.0 / 2) ** 2
+    h = 29 * between / ((ranks - ranks.mean()) ** 2).sum()
+    assert figure(log, "peer") == pytest.approx(math.erfc(math.sqrt(h / 2)), rel=1e-9)
+
+
+def test_a_model_without_preference(task: Path, tmp_path: Path) -> None:
+    """What is about something else has the same score, and is ordered by its id: in turn German and English."""
+    log = measured(Speaker(), task, tmp_path)
+    assert set(pairs(log).values()) == {1.0}
+    assert figure(log, "rank ratio") == 1.0
+    assert figure(log, "share@10", "de", "en") == pytest.approx(0.5)
+    assert figure(log, "share distance") == pytest.approx(0.0)
+    assert figure(log, "peer") > 0.7
+
+
+def test_every_text_is_embedded_once(task: Path, tmp_path: Path) -> None:
+    """But the longest document, which is read without its end as well."""
+    model = Speaker("own")
+    measured(model, task, tmp_path)
+    times = Counter(model.asked)
+    queries = [text for text in times if " question " in text]
+    assert len(queries) == 2 * QUESTIONS * ARTICLES
+    assert all(times[text] == 1 for text in queries)
+    assert sum(times.values()) - len(queries) == 2 * ARTICLES + 2
+    assert max(times.values()) <= 2
+
+
+def test_a_stopped_run_goes_on(task: Path, tmp_path: Path) -> None:
+    with pytest.raises(FairspanError):
+        measured(Speaker("en", "speaker", most=65), task, tmp_path)
+    model = Speaker("en", "speaker")
+    log = measured(model, task, tmp_path)
+    assert not any(" question " in text for text in model.asked), "the queries were there"
+    whole = measured(Speaker("en"), task, tmp_path / "other", out=tmp_path / "whole")
+    drop = ["run", "model"]
+    assert log.rows.drop(drop).equals(whole.rows.drop(drop))
+    again = Speaker("en", "speaker")
+    assert measured(again, task, tmp_path).rows.equals(log.rows)
+    assert again.asked == []
+
+
+def test_rows_say_both_languages(task: Path, tmp_path: Path) -> None:
+    log = measured(Speaker("own"), task, tmp_path, metrics=["mrr"])
+    rows = log.rows.filter(measure="mrr")
+    assert len(rows) == 2 * 64
+    row = rows.filter(query="q3-1/de", document_language="en").to_dicts()
+    assert [(one["segment"], one["language"], one["document"]) for one in row] == [("q3-1", "de", "a03/en")]
+    assert row[0]["value"] == pytest.approx(1 / 9)
+    assert row[0]["position"] is not None
+    assert sorted(log.rows["measure"].unique()) == ["mrr", "peer", "rank", "share@10", "translation rank"]
+
+
+# Two treatments.
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
+    """A treatment that changes every document a little: the means of chunks of 30 characters."""
+    folder = tmp_path_factory.mktemp("both")
+    task = write_task(folder / "asked", ("en", "de", "zh"))
+
+    class Mild(Speaker):
+        def one(self, sentence: str) -> list[float]:
+            words = sentence.split()
+            known = len(words) > 1 and words[1][1:].isdigit()
+            return super().one(sentence) if known else [0.1] * ARTICLES + [0.0, 0.3, 0.0, 0.02 * len(words)]
+
+    return measured(Mild("own"), task, folder, languages=["en", "de", "zh"], treatments=["none", "chunk-mean-30"])
+
+
+def test_changes_are_paired(both: RunLog) -> None:
+    frame = both.frame("language_pairs").filter(treatment="chunk-mean-30", metric="ndcg@10")
+    rows = both.rows.filter(measure="ndcg@10")
+    for one in frame.iter_rows(named=True):
+        own = rows.filter(language=one["query_language"], document_language=one["document_language"])
+        means = own.group_by("treatment").agg(pl.col("value").mean())
+        by_hand = dict(means.iter_rows())
+        assert one["estimate"] == pytest.approx(by_hand["chunk-mean-30"])
+        assert one["change_estimate"] == pytest.approx(by_hand["chunk-mean-30"] - by_hand["none"])
+    advice = both.verdicts.to_dicts()[0]
+    assert "weakest languages (query " in advice["sentence"]
+    figures = both.frame("languages").filter(treatment="chunk-mean-30", query_language="", document_language="")
+    assert figures["p_value"].is_between(0, 1).all()
+    before, after = (
+        both.frame("languages").filter(treatment=name, measure="rank ratio", document_language="")["estimate"][0]
+        for name in ("none", "chunk-mean-30")
+    )
+    assert figures.filter(measure="rank ratio")["change_estimate"][0] == pytest.approx(after / before)
+    peers = both.rows.filter(measure="peer").group_by("treatment").agg(pl.col("value").mean())
+    means = dict(peers.iter_rows())
+    assert figures.filter(measure="peer")["change_estimate"][0] == pytest.approx(
+        means["chunk-mean-30"] - means["none"]
+    )
+
+
+def test_what_is_shown(both: RunLog) -> None:
+    view = both.view
+    heat = both.view.chart()
+    assert isinstance(heat, HeatMap)
+    assert (heat.name, heat.columns, heat.entries) == ("languages", ("en", "de", "zh"), ("none", "chunk-mean-30"))
+    values = {
+        (query, document): cell.values
+        for query, cells in heat.rows
+        for document, cell in zip(heat.columns, cells, strict=True)
+        if cell
+    }
+    found = both.frame("language_pairs").filter(metric="ndcg@10")
+    for (query, document), (before, after) in values.items():
+        own = found.filter(query_language=query, document_language=document)
+        assert own["estimate"].to_list() == [before, after]
+    names = {table.name for table in view.tables()}
+    assert {"language-fairness", "document-languages", "language-pairs", "query-languages"} <= names
+    assert not {"positions", "tokens_before"} & set(view.frames)
+    assert view.frames["quality"]["psi_estimate"].is_finite().all()
+
+
+def test_the_page_shows_one_map_per_treatment(both: RunLog, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    both.save_page(file)
+    page = file.read_text(encoding="utf-8")
+    assert page.count('<table class="heat">') == 2
+    assert '<p class="scale">' in page
+
+
+def test_runs_are_compared_by_languages(both: RunLog) -> None:
+    tables = {table.name: table for table in compare(both)}
+    assert list(tables) == ["search-changes", "search-changes-by-languages"]
+    assert "peer" in tables["search-changes"].frame["metric"].to_list()
+    by_pair = tables["search-changes-by-languages"].frame.filter(metric="ndcg@10")
+    assert by_pair["languages"].to_list()[1] == "query en, document de"
+    assert [one.measure for one in changes(both)] == ["ndcg@10"]
+
+
+# Mistakes.
+
+
+def test_mistakes_are_one_line(task: Path, tmp_path: Path) -> None:
+    def refused(said: str, path: Path | str = task, **options: Any) -> None:
+        with pytest.raises(TaskError, match=said):
+            measured(Speaker(), Path(path), tmp_path, **options)
+
+    refused("asked has no 'fr'. Languages there: de, en", languages=["en", "fr"])
+    refused("needs at least two different .*, got 'en': name more", languages=["en"])
+    refused("at least two different .*, got 'en', 'en'", languages=["en", "en"])
+    refused(r"so \[\[languages\]\]|so languages", languages=["en", "de"], language="en")
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "documents.jsonl").write_text('{"id": "a", "text": "en a00 b c"}\n')
+    (own / "queries.jsonl").write_text('{"id": "q", "query": "en a00 question", "document": "a", "start": 0}\n')
+    refused("own is not in several languages, so", own)
+    rewrite(task / "documents" / "de.jsonl", lambda rows: [{**row, "id": "x" + row["id"]} for row in rows])
+    refused("there is no article 'a00' in documents")
+
+
+def test_a_corpus_without_a_language(task: Path, tmp_path: Path) -> None:
+    (task / "documents" / "de.jsonl").unlink()
+    with pytest.raises(TaskError, match=r"has no language 'de'\. Languages there: en"):
+        measured(Speaker(), task, tmp_path)
+
+
+def test_questions_and_documents_that_lack_a_translation(task: Path, tmp_path: Path) -> None:
+    rewrite(task / "de.jsonl", lambda rows: rows[:-3])
+    rewrite(task / "documents" / "de.jsonl", lambda rows: rows[:-1])
+    rewrite(task / "documents" / "en.jsonl", lambda rows: [*rows, {**rows[0], "id": "more"}])
+    log = measured(Speaker("own"), task, tmp_path)
+    said = [note for note in log.notes if "every language" in note]
+    assert said == [
+        "3 of 32 questions are not there in every language and were left out of all",
+        "2 of 17 documents are not there in every language and were left out of all",
+    ]
+    assert log.header["task"]["documents"] == 30
+
+
+def test_other_tasks_do_not_know_languages(task: Path, tmp_path: Path) -> None:
+    """One language of the same files has positions and no pairs."""
+    log = measured(Speaker("own"), task, tmp_path, languages=None, language="de")
+    assert "positions" in log.view.frames
+    assert not {"languages", "language_pairs"} & set(log.view.frames)
+    assert log.rows["document_language"].null_count() == len(log.rows)
+    assert log.header["task"].get("languages") is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (SHARED / "models" / "multilingual-24m").is_dir(), reason="needs ../shared")
+def test_a_real_model_on_real_questions(tmp_path: Path) -> None:
+    """Every language is easiest to find in itself, and a document in another one comes later."""
+    questions = SHARED / "retrieval" / "xquad_positions"
+    small = tmp_path / "asked"
+    small.mkdir()
+    for language in ("en", "hi"):
+        lines = (questions / f"{language}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        (small / f"{language}.jsonl").write_text("".join(lines[::10]), encoding="utf-8")
+    log = fairspan.evaluate(
+        str(SHARED / "models" / "multilingual-24m"),
+        str(small),
+        documents=SHARED / "corpora" / "xquad",
+        languages=["en", "hi"],
+        treatments=["none"],
+        out=tmp_path / "run",
+        store=tmp_path / "store.sqlite",
+        progress=False,
+    )
+    found = pairs(log)
+    assert found["hi", "hi"] > found["hi", "en"]
+    assert figure(log, "rank ratio") > 1
+    assert figure(log, "peer") < 0.2
+    assert replace(log).frame("quality")["queries"][0] == 2 * 2 * 2 * log.rows["segment"].n_unique() // 2
