@@ -110,7 +110,7 @@ def test_work_that_another_command_began_is_not_touched(run: Run, usual: Typed, 
 
 def test_a_full_disk_loses_nothing(run: Run, usual: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as full:
-        full.setattr(state, "_TABLES", state._TABLES + "PRAGMA max_page_count = 12;")
+        full.setattr(state, "_TABLES", state._TABLES + "PRAGMA max_page_count = 7;")
         run(*usual).is_one_line("the disk that holds out is full: what was done is kept. Make room")
     assert run(*usual).code == 0
     assert Corpus.read(tmp_path / "out").ids() == ("Q1", "Q2", "Q3")
@@ -205,7 +205,7 @@ def test_files_that_cannot_make_a_corpus(
         ([], ["--sitelinks", "nowhere.sql.gz"], "nowhere.sql.gz cannot be read: No such file or directory."),
         ([], ["--sitelinks", "a", "--langlinks", "en=b"], "--sitelinks and --langlinks both align the languages"),
         (["--min-tokens"], ["--min-tokens", "300"], "--min-tokens 300 is more than --max-tokens 200"),
-        (["--min-tokens"], ["--min-tokens", "199"], "too long, 3 too short; lengths seen: 90 to 210 tokens)"),
+        (["--min-tokens"], ["--min-tokens", "199"], "(1 too long, 4 too short; lengths seen: 90 to 210 tokens)"),
         ([], ["--length-ratio", "0.7"], "name it, for example --length-language en."),
         ([], ["--length-language", "fr"], "--length-language fr is not among the languages en, de."),
         ([], ["--limit", "0"], "--limit must be a whole number of at least 1, got 0."),

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from fairspan.corpus.wikipedia import cirrus, enterprise
 from fairspan.corpus.wikipedia.dump import describe
 from fairspan.corpus.wikipedia.names import database
-from fairspan.corpus.wikipedia.output import MANIFEST, read_manifest, write_corpus
+from fairspan.corpus.wikipedia.output import MANIFEST, partial_of, read_manifest, write_corpus
 from fairspan.corpus.wikipedia.reading import LanguageReader, given
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
 from fairspan.corpus.wikipedia.sitelinks import Link
@@ -75,7 +75,7 @@ def build(
     """
     asked = {**request.asked(tokenizer), "dumps": {one: request.files(one) for one in request.languages}}
     if fresh:
-        _clear(out, request)
+        _clear(out)
     built = read_manifest(out)
     if built is not None and not State.exists(out):
         _refuse_other(out, built["asked"], asked, "holds a corpus that was built")
@@ -92,14 +92,19 @@ def build(
     return Built(out, manifest)
 
 
-def _clear(out: Path, request: BuildRequest) -> None:
+def _clear(out: Path) -> None:
     """Remove what a build wrote, and nothing else."""
+    built = read_manifest(out)
+    asked = {} if built is None else built["asked"]
     if State.exists(out):
         with State(out) as state:  # not while another process works there
+            asked = state.fact("asked") or asked
             state.remove()
-    built = read_manifest(out)
-    for name in (MANIFEST, *(built or {}).get("files", {})):
-        (out / Path(name).name).unlink(missing_ok=True)
+    for name in (f"{language}.jsonl" for language in asked.get("languages", ())):
+        for file in (out / name, partial_of(out / name)):
+            file.unlink(missing_ok=True)
+    if built is not None:
+        (out / MANIFEST).unlink()
 
 
 def _require_ours(out: Path) -> None:
@@ -188,22 +193,20 @@ def _align(state: State, request: BuildRequest, progress: BuildProgress) -> None
 
 
 def _require_items(state: State, request: BuildRequest) -> None:
+    """Raise unless there is an item in all languages."""
+    if state.fact("items"):
+        return
     path, links = request.alignment.path, state.fact("links")
     label = path.name if path else ""
-    empty = [language for language, count in links.items() if not count]
-    if request.alignment.kind == "sitelinks" and label.removesuffix(".gz").removesuffix(".bz2").endswith(".json"):
-        empty = []  # only items that have all languages were counted
-        counts = ""
-    else:
-        fewest = min(links, key=lambda language: (links[language], language))
-        counts = f": {fewest!r} has the fewest links, {links[fewest]:,}"
+    fewest = min(links, key=lambda language: (links[language], language))
+    counts = "" if request.alignment.is_json else f": {fewest!r} has the fewest links, {links[fewest]:,}"
+    empty = [] if request.alignment.is_json else [language for language in links if not links[language]]
     if empty:
         raise CorpusError(
             f"{label} has no links to {database(empty[0])}, the Wikipedia of {empty[0]!r}: check the language "
             "code, or take another file."
         )
-    if not state.fact("items"):
-        raise CorpusError(f"no item of {label} has a page in all of {', '.join(request.languages)}{counts}.")
+    raise CorpusError(f"no item of {label} has a page in all of {', '.join(request.languages)}{counts}.")
 
 
 def _read(state: State, request: BuildRequest, tokenizer: Tokenizer, progress: BuildProgress) -> None:

@@ -101,13 +101,18 @@ def _manifest(
     }
 
 
+def partial_of(file: Path) -> Path:
+    """Where a file is while it is written."""
+    return file.with_name(f".{file.name}.part")
+
+
 def _write(out: Path, file: Path, lines: Iterable[str]) -> str:
     """Write a file as a whole or not at all.
 
     Returns:
         Its SHA-256.
     """
-    partial, digest = file.with_name(f".{file.name}.part"), hashlib.sha256()
+    partial, digest = partial_of(file), hashlib.sha256()
     with _explained(out):
         with partial.open("wb") as written:
             for line in lines:

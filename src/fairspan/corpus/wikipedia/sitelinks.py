@@ -45,6 +45,11 @@ class Alignment:
     path: Path | None = None
     pivot: str | None = None
 
+    @property
+    def is_json(self) -> bool:
+        """Whether these are Wikidata's entities, of which only those that have all languages are given."""
+        return self.kind == "sitelinks" and self.path is not None and ".json" in self.path.suffixes
+
     def linked(self, languages: Sequence[str]) -> tuple[str, ...]:
         """The languages that have links: the pivot's own pages are known by their numbers."""
         return tuple(language for language in languages if language != self.pivot)
@@ -58,8 +63,7 @@ class Alignment:
         linked = self.linked(languages)
         if self.kind == "langlinks":
             return _langlinks(stream, linked)
-        is_json = stream.path.name.removesuffix(stream.path.suffix).endswith(".json") or stream.path.suffix == ".json"
-        return _entities(stream, linked) if is_json else _items_per_site(stream, linked)
+        return _entities(stream, linked) if self.is_json else _items_per_site(stream, linked)
 
 
 def _items_per_site(stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
@@ -89,7 +93,7 @@ def _links(found: Sequence[tuple[bytes | None, ...]], known: Mapping[bytes, str]
 
 
 def _entities(stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
-    """Wikidata's dump of entities in JSON, one per line. Only items that have all languages are given.
+    """Wikidata's dump of entities in JSON, one per line.
 
     Most lines lack a language, which is seen without parsing them.
     """
