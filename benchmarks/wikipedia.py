@@ -135,8 +135,8 @@ def make_pages(articles: list[tuple[str, str]], seed: int = 0) -> list[Source]:
 
 def read_corpus(file: Path | None) -> list[tuple[str, str]]:
     if file is None:
-        sample = Corpus.sample(["en"])
-        return [(segment.title or segment.id, segment.text) for segment in sample.segments]
+        sample = Corpus.read("sample", ["en"])
+        return [(id, sample.text(id, "en")) for id in sample.ids()]
     rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     return [(str(row.get("title", row["id"])), row["text"]) for row in rows]
 

@@ -9,7 +9,7 @@ from fairspan.corpus.wikipedia.kinds import kind_of_record
 from fairspan.corpus.wikipedia.names import names_of
 from fairspan.corpus.wikipedia.page import Page, refuse_other_wiki
 from fairspan.corpus.wikipedia.prose import flat_text
-from fairspan.corpus.wikipedia.records import numbered_records, word
+from fairspan.corpus.wikipedia.records import numbered_records, whole, word
 from fairspan.corpus.wikipedia.wikitext import clean, need_parser
 
 NAME = "CirrusSearch"
@@ -49,13 +49,12 @@ def _page(record: dict[str, Any], announced: str, language: str) -> Page:
     if text or source:
         kind = kind_of_record(title, _words(record, "template"), _words(record, "category"), language)
     names = names_of(language)
-    version = record.get("version")
     if source:
         need_parser()
     return Page(
-        page_id=int(record.get("page_id") or announced or 0),
+        page_id=whole(record.get("page_id")) or whole(announced) or 0,
         title=title,
-        revision=version if isinstance(version, int) else None,
+        revision=whole(record.get("version")),
         kind=kind,
         item=word(record.get("wikibase_item")) or None,
         size=len((source or text).encode("utf-8", "replace")),

@@ -142,6 +142,8 @@ def recognise(path: Path) -> str:
             return enterprise.NAME
         if cirrus.is_document(record):
             return cirrus.NAME
+    if not start and path.stat().st_size:
+        raise CorpusError(f"{path.name} is damaged or cut off before its first page. Download it again.")
     raise CorpusError(f"{path.name} is not a dump that can be read. Formats: {FORMATS}.")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from fairspan.corpus.wikipedia.html import clean, need_parser
 from fairspan.corpus.wikipedia.kinds import kind_of_record
 from fairspan.corpus.wikipedia.page import Page, refuse_other_wiki
-from fairspan.corpus.wikipedia.records import numbered_records, word
+from fairspan.corpus.wikipedia.records import numbered_records, whole, word
 
 NAME = "Wikimedia Enterprise HTML"
 
@@ -41,11 +41,10 @@ def _page(record: dict[str, Any], language: str) -> Page:
     kind = kind_of_record(title, templates, _named(record, "categories"), language) if html else "other"
     if 'http-equiv="Refresh"' in html[:5000] or 'rel="mw:PageProp/redirect"' in html[:5000]:
         kind = "redirect"
-    revision = _inner(record, "version", "identifier")
     return Page(
-        page_id=int(record["identifier"]),
+        page_id=whole(record.get("identifier")) or 0,
         title=title,
-        revision=revision if isinstance(revision, int) else None,
+        revision=whole(_inner(record, "version", "identifier")),
         kind=kind,
         item=word(_inner(record, "main_entity", "identifier")) or None,
         size=len(html),

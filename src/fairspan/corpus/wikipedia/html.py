@@ -108,7 +108,7 @@ def clean(html: str, language: str) -> str:
         node.decompose()
     paragraphs = []
     for node in body.css("p, li, dd, blockquote"):
-        if node.tag != "p" and node.css_first("p, li, dd") is not None:
+        if node.tag != "p" and node.css_first("p, ul, ol, dl") is not None:
             continue
         for line in node.css("br"):
             line.replace_with(" ")

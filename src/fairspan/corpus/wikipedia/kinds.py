@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fairspan.corpus.wikipedia.names import Names, names_of
 
 # "#REDIRECT [[", "#WEITERLEITUNG [[", "#重定向 [[": every wiki has words of its own, and nothing else begins so.
-_REDIRECT = re.compile(r"\s*[#＃]\s*[^\s\[\]#*:|{}]{2,}\s*:?\s*\[\[")
+_REDIRECT = re.compile(r"\s*[#＃][^\s\[\]#*:|{}]{2,}\s*:?\s*\[\[")
 _TEMPLATE = re.compile(r"\{\{([^|{}<\n]*)")
 _PARENTHESIS = re.compile(r"[(（]([^()（）]+)[)）]\s*$")
 # How far into a page its first sentence is looked for, and how long the text of a disambiguation page can be.

@@ -207,10 +207,10 @@ def without_templates(text: str, depth: int = 0) -> str:
         return without_templates(argument, depth + 1) if depth < _DEEPEST else ""
 
     def end_of(start: int) -> re.Match[str] | None:
-        lines = _PARAMETER_LINES.match(text, start)
-        begins = start == 0 or text[start - 1] == "\n"
-        block = begins and lines is not None and ("\n" in lines[0] or not is_sentence(lines[0]))
-        return lines if block else _UNCLOSED_TEMPLATE.match(text, start)
+        lines = _PARAMETER_LINES.match(text, start) if start == 0 or text[start - 1] == "\n" else None
+        if lines and ("\n" in lines[0] or not is_sentence(lines[0])):
+            return lines
+        return _UNCLOSED_TEMPLATE.match(text, start)
 
     return _without(text, _BRACES, end_of, lambda start, end: text_of(text[start + 2 : end - 2], inner))
 
@@ -223,12 +223,14 @@ def _without(
 ) -> str:
     """Outermost spans replaced by what they say; of an opening without an end, what `end_of` matches is removed."""
     spans, unclosed = _spans(text, tokens)
-    ends = ((start, match.end(), False) for start in unclosed if (match := end_of(start)))
     kept, at = [], 0
-    for start, end, closed in sorted([*((start, end, True) for start, end in spans), *ends]):
-        if start >= at:
-            kept += [text[at:start], said(start, end) if closed else ""]
-        at = max(at, end)
+    for start, end in sorted([*spans, *((start, -1) for start in unclosed)]):
+        if start < at:
+            at = max(at, end)
+            continue
+        kept += [text[at:start], said(start, end) if end >= 0 else ""]
+        broken = None if end >= 0 else end_of(start)
+        at = broken.end() if broken else max(start, end)
     return "".join([*kept, text[at:]])
 
 

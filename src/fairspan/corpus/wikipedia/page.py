@@ -12,7 +12,7 @@ class Page:
     """What a dump says of a page before its text is cleaned.
 
     Attributes:
-        page_id: its number in its wiki.
+        page_id: its number in its wiki; 0 where a damaged record does not say.
         title: with spaces, as a reader sees it.
         revision: the number of the revision; None where the dump does not say.
         kind: "article", "redirect", "disambiguation", "list" or "other", which is any page that is not an article.

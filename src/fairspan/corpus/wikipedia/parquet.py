@@ -8,6 +8,7 @@ from pathlib import Path
 from fairspan.corpus.wikipedia.kinds import kind_of_text
 from fairspan.corpus.wikipedia.page import Page, refuse_other_wiki
 from fairspan.corpus.wikipedia.prose import extracted_text
+from fairspan.corpus.wikipedia.records import whole
 from fairspan.errors import CorpusError
 
 NAME = "wikimedia/wikipedia Parquet"
@@ -45,7 +46,7 @@ def read(path: Path, language: str, offset: int, count: int) -> Iterator[tuple[P
 def _page(row: dict[str, str | None], language: str) -> Page:
     title, text = row["title"] or "", row["text"] or ""
     return Page(
-        page_id=int(row["id"] or 0),
+        page_id=whole(row["id"]) or 0,
         title=title,
         revision=None,
         kind=kind_of_text(title, text, language),

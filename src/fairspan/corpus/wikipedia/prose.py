@@ -43,11 +43,11 @@ def _bodies(text: str, language: str) -> list[str]:
     headings = list(_HEADING.finditer(text))
     if not headings:
         return [text]
-    top = min(2, *(len(one[1]) for one in headings)) if len(headings) > 1 else len(headings[0][1])
+    top = max(2, min(len(one[1]) for one in headings))
     closing = names_of(language).closing
     end = len(text)
     for heading in reversed(headings):
-        if len(heading[1]) > max(top, 2):
+        if len(heading[1]) > top:
             continue
         if normalize("NFC", unescape(heading[2])).strip(" :").lower() not in closing:
             break

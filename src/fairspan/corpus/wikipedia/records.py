@@ -35,6 +35,13 @@ def _record(path: Path, number: int, line: bytes) -> dict[str, Any]:
     return record
 
 
+def whole(value: object) -> int | None:
+    """A whole number, or a text of digits."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) else None
+
+
 def word(value: object) -> str:
     """A text, or nothing."""
     return value if isinstance(value, str) else ""
