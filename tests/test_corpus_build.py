@@ -86,7 +86,7 @@ def test_the_whole_way(tmp_path: Path) -> None:
         "title": "Topic 3 in de",
         "text": page.text,
         "page_id": 203,
-        "revision": 9203,
+        "revision": 2030,
         "url": "https://de.wikipedia.org/wiki/Topic_3_in_de",
         "tokens": 150,
     }
