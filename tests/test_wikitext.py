@@ -172,6 +172,7 @@ def test_the_fast_passes_agree_with_the_parser(language: str) -> None:
             "In c. 1900, USS Enterprise and Name.",
         ),
         ("Two{{snd}}three {{frac|1|2}} {{val|5.2|u=km}} {{chem|H|2|O}}", "Two – three 1/2 5.2 km H2O"),
+        ("{{tsl|en|Word|词}} {{lang|de|Wort}} {{le|词|Word}}", "词 Wort 词"),
         ("Unknown {{made up|text}} templates go.", "Unknown templates go."),
         ("Text ({{IPA|x}}; {{lang|fr|mot}}; {{x}}) ends ({{x}}).", "Text (mot) ends."),
         ("Call main() or f(x, ) or (-5).", "Call main() or f(x) or (-5)."),

@@ -14,78 +14,17 @@ from fairspan.corpus.wikipedia.prose import is_sentence
 from fairspan.corpus.wikipedia.templates import text_of
 
 # Elements without prose, with all that is in them, and elements with formulas.
-DROPPED = frozenset(
-    [
-        "ref",
-        "references",
-        "gallery",
-        "timeline",
-        "score",
-        "syntaxhighlight",
-        "source",
-        "imagemap",
-        "templatedata",
-        "templatestyles",
-        "hiero",
-        "graph",
-        "mapframe",
-        "maplink",
-        "inputbox",
-        "categorytree",
-        "indicator",
-        "style",
-        "script",
-        "includeonly",
-    ]
+_DROPPED_NAMES = (
+    "categorytree gallery graph hiero imagemap includeonly indicator inputbox mapframe maplink ref references "
+    "score script source style syntaxhighlight templatedata templatestyles timeline"
 )
+DROPPED = frozenset(_DROPPED_NAMES.split())
 FORMULAS = frozenset({"math", "chem", "ce"})
-BLOCKS = frozenset(
-    [
-        "br",
-        "div",
-        "p",
-        "center",
-        "blockquote",
-        "poem",
-        "pre",
-        "ul",
-        "ol",
-        "dl",
-        "li",
-        "dd",
-        "dt",
-        "hr",
-        "tr",
-        "td",
-        "th",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-    ]
-)
+_BLOCKS_NAMES = "blockquote br center dd div dl dt h1 h2 h3 h4 h5 h6 hr li ol p poem pre td th tr ul"
+BLOCKS = frozenset(_BLOCKS_NAMES.split())
 # Links to sister projects, which show only what stands behind the prefix.
-SISTERS = frozenset(
-    [
-        "w",
-        "wikt",
-        "wiktionary",
-        "s",
-        "wikisource",
-        "b",
-        "wikibooks",
-        "q",
-        "wikiquote",
-        "n",
-        "wikinews",
-        "v",
-        "wikiversity",
-        "voy",
-        "species",
-    ]
-)
+_SISTERS_NAMES = "b n q s species v voy w wikibooks wikinews wikiquote wikisource wikiversity wikt wiktionary"
+SISTERS = frozenset(_SISTERS_NAMES.split())
 
 
 def _element(names: Iterable[str]) -> re.Pattern[str]:

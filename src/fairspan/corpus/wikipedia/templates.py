@@ -6,70 +6,17 @@ from collections.abc import Callable
 _SPLIT = re.compile(r"\[\[|\]\]|\{\{|\}\}|\|")
 _NAMED = re.compile(r"\s*([^\s=|\[\]{}<>][^=|\[\]{}<>]*?)\s*=(?!=)")
 # {{name|text}}
-_FIRST = frozenset(
-    [
-        "nowrap",
-        "nobr",
-        "nobreak",
-        "nobold",
-        "noitalic",
-        "small",
-        "smaller",
-        "big",
-        "larger",
-        "large",
-        "abbr",
-        "tooltip",
-        "sic",
-        "em",
-        "strong",
-        "var",
-        "mvar",
-        "math",
-        "vanchor",
-        "ill",
-        "tq",
-        "code",
-        "kbd",
-        "samp",
-        "nihongo",
-        "keypress",
-        "chem2",
-        "blockquote",
-        "quote",
-        "cquote",
-        "bquote",
-        "zitat",
-        "cita",
-        "flag",
-        "flagcountry",
-        "le",
-        "lien",
-        "allowbreak",
-        "nts",
-        "ruby",
-        "ルビ",
-        "読み仮名",
-        "仮リンク",
-        "underline",
-        "strike",
-        "small caps",
-        "smallcaps",
-        "bibleverse",
-        "overline",
-        "not a typo",
-        "interlanguage link",
-        "interlanguage link multi",
-        "visible anchor",
-        "link-en",
-        "link-interwiki",
-        "block quote",
-    ]
+_FIRST_NAMES = (
+    "abbr|allowbreak|bibleverse|big|block quote|blockquote|bquote|chem2|cita|code|cquote|em|flag|flagcountry|"
+    "ill|interlanguage link|interlanguage link multi|kbd|keypress|large|larger|le|lien|link-en|link-interwiki|"
+    "math|mvar|nihongo|nobold|nobr|nobreak|noitalic|not a typo|nowrap|nts|overline|quote|ruby|samp|sic|small|"
+    "small caps|smallcaps|smaller|strike|strong|tooltip|tq|underline|vanchor|var|visible anchor|zitat|ルビ|仮リンク|"
+    "読み仮名"
 )
+_FIRST = frozenset(_FIRST_NAMES.split("|"))
 # {{lang|de|text}}
-_SECOND = frozenset(
-    {"lang", "langx", "langue", "llang", "lang2", "transl", "transliteration", "translit", "tsl", "color"}
-)
+_SECOND_NAMES = "color|lang|lang2|langue|langx|llang|transl|translit|transliteration|tsl"
+_SECOND = frozenset(_SECOND_NAMES.split("|"))
 _SIGNS = {
     "nbsp": " ",
     "spaces": " ",
@@ -108,9 +55,8 @@ _RANGES = {
     "×": " × ",
     "to(-)": " to ",
 }
-_SHIPS = frozenset(
-    {"hms", "uss", "ss", "ms", "mv", "rms", "hmas", "hmcs", "sms", "usns", "uscgc", "ins", "hnlms", "rv"}
-)
+_SHIPS_NAMES = "hmas|hmcs|hms|hnlms|ins|ms|mv|rms|rv|sms|ss|uscgc|usns|uss"
+_SHIPS = frozenset(_SHIPS_NAMES.split("|"))
 
 
 def text_of(source: str, inner: Callable[[str], str]) -> str:
@@ -134,7 +80,7 @@ def text_of(source: str, inner: Callable[[str], str]) -> str:
 def _chosen(name: str, numbered: dict[str, str], named: dict[str, str]) -> str:
     one, two, three = (numbered.get(key, "").strip() for key in "123")
     if name in _SECOND:
-        return two or named.get("texte", named.get("text", ""))
+        return (three if name == "tsl" else two) or named.get("texte", named.get("text", ""))
     if name in _FIRST:
         return one or named.get("text", named.get("texte", ""))
     if name.startswith("lang-") or (len(name) == 3 and name.endswith("s") and name[:2].isalpha() and not two):
