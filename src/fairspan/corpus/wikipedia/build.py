@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 from fairspan.corpus.wikipedia import cirrus, enterprise
 from fairspan.corpus.wikipedia.dump import describe
+from fairspan.corpus.wikipedia.link_file import LinkFile
 from fairspan.corpus.wikipedia.names import database
 from fairspan.corpus.wikipedia.output import MANIFEST, partial_of, read_manifest, write_corpus
 from fairspan.corpus.wikipedia.reading import LanguageReader, given
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
 from fairspan.corpus.wikipedia.sitelinks import Link
 from fairspan.corpus.wikipedia.state import WORK, Reading, State
-from fairspan.corpus.wikipedia.stream import Stream
 from fairspan.errors import CorpusError
 
 
@@ -181,11 +181,11 @@ def _align(state: State, request: BuildRequest, progress: BuildProgress) -> None
         linked = alignment.linked(request.languages)
         pivot = alignment.pivot if alignment.pivot in request.languages else None
 
-        with Stream(alignment.path) as stream:
+        with LinkFile(alignment.path) as file:
 
             def batches() -> Iterator[list[Link]]:
-                for batch in alignment.links(stream, request.languages):
-                    progress.reach(stream.position)
+                for batch in alignment.links(file, request.languages):
+                    progress.reach(file.position)
                     yield batch
 
             state.align(batches(), linked, pivot, request.exact_files(None))
