@@ -132,15 +132,14 @@ def _check_dumps(request: BuildRequest) -> None:
 def _take_up(state: State, request: BuildRequest, asked: Mapping[str, Any]) -> None:
     """Go on with what was begun for the same request; forget what was read from files that have changed since."""
     begun = state.fact("asked")
-    if begun is None:
-        state.set_fact("asked", asked)
-    else:
+    # What has neither read the links nor a page has nothing to lose.
+    if begun is not None and (state.fact("aligned") or state.readings()):
         # The file of links may have been downloaded again.
         links = {"file": asked["alignment"]["file"]}
         _refuse_other(state.out, {**begun, "alignment": {**begun["alignment"], **links}}, asked, "was begun")
     if state.fact("aligned") != request.exact_files(None):
         state.reset()
-        state.set_fact("asked", asked)
+    state.set_fact("asked", asked)
     readings = state.readings()
     for language, begun_with in zip(request.order, list(readings.items()), strict=False):
         if begun_with[0] != language or begun_with[1].files != request.exact_files(language):

@@ -29,7 +29,7 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     """What a finished corpus says of itself; None if there is none."""
     try:
         found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise CorpusError(f"{out / MANIFEST} cannot be read ({error}): choose another folder.") from None
