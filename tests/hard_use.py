@@ -26,9 +26,12 @@ from fairspan.cli import app
 from tests.commands import Commands, Ended, assert_sound
 from tests.tiny import tiny_model, words
 from tests.verbs import TUNE, VERBS, write_articles
+from tests.wikipedia_builds import topics, write_sitelinks, write_xml
 
 TIMEOUT = 60
 HURRY = f"import faulthandler; faulthandler.dump_traceback_later({TIMEOUT}, exit=True)"
+
+_BUILD = ["--languages", "en,de", "--dumps", "dumps", "--model", "model", "--min-tokens", "1"]
 
 MEASURING = [verb.name for verb in (*VERBS, TUNE)]
 
@@ -76,6 +79,11 @@ class Place:
         many = "".join(json.dumps({"id": n, "text": words(3 + n % 60, n)}) + "\n" for n in range(2000))
         (folder / "many.jsonl").write_text(many)
         (folder / "page.txt").write_text("\n\n".join(words(20, n) + "." for n in range(4)))
+        (folder / "dumps").mkdir()
+        wikis = topics(["en", "de"], dict.fromkeys(range(1, 6), 30))
+        write_sitelinks(folder / "dumps", wikis)
+        for language, pages in wikis.items():
+            write_xml(folder / "dumps", language, pages)
         for name, content in BROKEN_FILES.items():
             (folder / f"{name}.jsonl").write_bytes(content)
         (folder / "logs").mkdir()
@@ -102,6 +110,7 @@ def base_commands() -> dict[str, list[str]]:
         "report": ["report", "run-audit", "--out", "page.html"],
         "compare": ["compare", "run-audit"],
         "corpus check": ["corpus", "check", "corpus"],
+        "corpus build": ["corpus", "build", "built", "--fresh", *_BUILD],
     }
 
 
@@ -121,6 +130,8 @@ def bad_commands() -> Iterator[list[str]]:
     for name in BROKEN_FILES:
         file = f"{name}.jsonl"
         yield [*_without(audit, "--corpus"), "--corpus", file]
+        yield ["corpus", "build", f"built-{name}", *_BUILD, "--dump", f"de={file}"]
+        yield ["corpus", "build", f"linked-{name}", *_BUILD, "--sitelinks", file]
         yield ["corpus", "check", file]
         yield ["inspect", "model", file]
         yield [*_without(base_commands()["collapse"], "--labelled"), "--labelled", file]

@@ -108,9 +108,14 @@ def test_work_that_another_command_began_is_not_touched(run: Run, usual: Typed, 
     assert (tmp_path / "out" / ".work" / "state.sqlite").read_bytes() == before
 
 
+def test_a_command_that_failed_before_it_read_anything_can_be_corrected(run: Run, usual: Typed) -> None:
+    run(*usual, "--sitelinks", "model/tokenizer.json").is_one_line("tokenizer.json is cut off")
+    assert run(*usual).code == 0
+
+
 def test_a_full_disk_loses_nothing(run: Run, usual: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as full:
-        full.setattr(state, "_TABLES", state._TABLES + "PRAGMA max_page_count = 12;")
+        full.setattr(state, "_TABLES", state._TABLES + "PRAGMA max_page_count = 7;")
         run(*usual).is_one_line("the disk that holds out is full: what was done is kept. Make room")
     assert run(*usual).code == 0
     assert Corpus.read(tmp_path / "out").ids() == ("Q1", "Q2", "Q3")
@@ -148,6 +153,10 @@ def no_german_dump(folder: Path) -> None:
     (folder / "dumps" / "dewiki-20260101-cirrussearch-content.json.gz").unlink()
 
 
+def a_file(folder: Path) -> None:
+    (folder / "out").write_text("mine", encoding="utf-8")
+
+
 def other_files(folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "notes.txt").write_text("mine", encoding="utf-8")
@@ -172,6 +181,7 @@ def broken_tokenizer(folder: Path) -> None:
         (other_links, "is no dump of the table wb_items_per_site"),
         (only_items, "the dump of 'en' (pages-articles XML) does not name Wikidata items: give --sitelinks or"),
         (no_german_dump, "there is no dump of 'de': name it with --dump de=…, or put it into the folder of --dumps"),
+        (a_file, "out is a file, and a corpus is a folder: choose another name."),
         (other_files, "out holds other files, such as notes.txt: choose a new folder."),
         (no_tokenizer, "the tokenizer of model could not be loaded"),
         (broken_tokenizer, "the tokenizer of model could not be loaded"),
@@ -181,10 +191,11 @@ def test_files_that_cannot_make_a_corpus(
     run: Run, usual: Typed, tmp_path: Path, change: Callable[[Path], None], said: str
 ) -> None:
     change(tmp_path)
-    before = sorted(file.name for file in (tmp_path / "out").iterdir()) if (tmp_path / "out").exists() else []
+    before = [path for path in tmp_path.rglob("*") if ".work" not in path.parts]
     run(*usual).is_one_line(said)
-    there = sorted(file.name for file in (tmp_path / "out").iterdir()) if (tmp_path / "out").exists() else []
-    assert [name for name in there if name != ".work"] == before
+    there = [path for path in tmp_path.rglob("*") if ".work" not in path.parts]
+    assert [path for path in there if path not in (*before, tmp_path / "out")] == []
+    assert {*before} <= {*there}
 
 
 @pytest.mark.parametrize(
@@ -205,8 +216,9 @@ def test_files_that_cannot_make_a_corpus(
         ([], ["--sitelinks", "nowhere.sql.gz"], "nowhere.sql.gz cannot be read: No such file or directory."),
         ([], ["--sitelinks", "a", "--langlinks", "en=b"], "--sitelinks and --langlinks both align the languages"),
         (["--min-tokens"], ["--min-tokens", "300"], "--min-tokens 300 is more than --max-tokens 200"),
-        (["--min-tokens"], ["--min-tokens", "199"], "too long, 3 too short; lengths seen: 90 to 210 tokens)"),
+        (["--min-tokens"], ["--min-tokens", "199"], "(1 too long, 4 too short; lengths seen: 90 to 210 tokens)"),
         ([], ["--length-ratio", "0.7"], "name it, for example --length-language en."),
+        ([], ["--length-language", "en", "--length-ratio", "inf"], "--length-ratio must be above 0, such as 0.7"),
         ([], ["--length-language", "fr"], "--length-language fr is not among the languages en, de."),
         ([], ["--limit", "0"], "--limit must be a whole number of at least 1, got 0."),
         (["--dumps"], ["--dumps", "nowhere"], "the folder nowhere cannot be read: No such file or directory."),

@@ -86,7 +86,7 @@ def test_the_whole_way(tmp_path: Path) -> None:
         "title": "Topic 3 in de",
         "text": page.text,
         "page_id": 203,
-        "revision": 9203,
+        "revision": 2030,
         "url": "https://de.wikipedia.org/wiki/Topic_3_in_de",
         "tokens": 150,
     }
@@ -199,6 +199,7 @@ def test_wikidata_s_classes_leave_items_out(tmp_path: Path) -> None:
 def test_lengths_beside_one_language(tmp_path: Path, smallest: str) -> None:
     """English has 100 to 200 words, German half to one and a half times as many, whichever is read first."""
     lengths = {1: (100, 50), 2: (100, 49), 3: (200, 300), 4: (200, 301), 5: (150, 150), 6: (99, 99), 7: (201, 201)}
+    lengths |= {8: (100, 151), 9: (200, 99)}
     wikis = topics(["en", "de"], {item: {"en": en, "de": de} for item, (en, de) in lengths.items()})
     more = "de" if smallest == "en" else "en"
     wikis[more] += [MadePage(1000 + number, f"Other {number}", 400) for number in range(60)]
@@ -221,6 +222,17 @@ def test_a_draw_depends_on_the_seed_alone(tmp_path: Path) -> None:
     built = build(tmp_path / "out", made(tmp_path / "dumps", limit=2, seed=5), WordTokenizer())
     assert ids(built) == ids(built, "hi") == draw(KEPT, 2, 5)
     assert (built.manifest["articles"], built.manifest["found"]) == (2, 4)
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_of_two_pages_of_an_item_the_older_one_is_taken(tmp_path: Path, step: int) -> None:
+    """In whatever order the dump has them."""
+    wikis = topics(["en", "de"], {1: 150, 2: 150})
+    wikis["en"] = [*wikis["en"], MadePage(99, "Older page", 120, 2)][::step]
+    dumps = {language: (write_cirrus(tmp_path, language, pages),) for language, pages in wikis.items()}
+    built = build(tmp_path / "out", BuildRequest(("en", "de"), dumps, Alignment(), Limits(100, 200)), WordTokenizer())
+    assert Corpus.read(built.folder).segment("Q2", "en").title == "Older page"
+    assert built.manifest["articles"] == 2
 
 
 def test_a_dump_in_several_files(tmp_path: Path) -> None:
@@ -333,8 +345,9 @@ def test_one_build_at_a_time(tmp_path: Path) -> None:
     assert ids(build(tmp_path / "out", request, WordTokenizer())) == KEPT
 
 
-def test_a_finished_language_whose_dump_changes_is_read_again(tmp_path: Path) -> None:
-    """As are the links, and those that were read after it."""
+@pytest.mark.parametrize("change", ["dump", "links"])
+def test_a_finished_language_whose_dump_changes_is_read_again(tmp_path: Path, change: str) -> None:
+    """And all of them if the links change."""
     request = made(tmp_path / "dumps", ["en", "de"])
     first, last = request.order
     calls: list[int] = []
@@ -348,8 +361,10 @@ def test_a_finished_language_whose_dump_changes_is_read_again(tmp_path: Path) ->
 
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "out", request, Stopping())
-    changed = topics(["en", "de"], {**WORDS, 12: 150})
+    changed = topics(["en", "de"], {**WORDS, **({3: 99} if change == "dump" else {12: 150})})
     WRITERS[first](tmp_path / "dumps", first, changed[first])
-    write_sitelinks(tmp_path / "dumps", changed)
-    WRITERS[last](tmp_path / "dumps", last, changed[last])
-    assert ids(build(tmp_path / "out", request, WordTokenizer())) == ["Q3", "Q7", "Q9", "Q11", "Q12", "Q40"]
+    if change == "links":
+        write_sitelinks(tmp_path / "dumps", changed)
+        WRITERS[last](tmp_path / "dumps", last, changed[last])
+    expected = ["Q7", "Q9", "Q11", "Q40"] if change == "dump" else ["Q3", "Q7", "Q9", "Q11", "Q12", "Q40"]
+    assert ids(build(tmp_path / "out", request, WordTokenizer())) == expected

@@ -17,7 +17,12 @@ from fairspan.cli.corpus import app
 from fairspan.corpus.check import PERCENTILES, check, fitting_sets, percentiles
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
+from fairspan.design.design import Design
+from fairspan.design.documents import build_documents
+from fairspan.design.lengths import measure_segments
+from fairspan.design.plan import language_plans
 from fairspan.errors import CorpusError, DesignError, LoadError
+from fairspan.studies.audit.offer import check_offer
 from tests.test_corpus import TEXTS, write_folder
 from tests.tiny import tiny_model
 
@@ -169,3 +174,54 @@ def test_the_command_s_mistakes(tmp_path: Path) -> None:
         run(folder, "--partial", "--sizes", "1")
     with pytest.raises(LoadError, match=r"nothing could not be loaded: there is no such folder"):
         run(folder, "--partial", "--model", tmp_path / "nothing")
+
+
+def test_sets_by_design() -> None:
+    """A language's own segments count for documents in it, and the longest translation for mixed ones."""
+    found = check(corpus_of({"en": [2, 3, 6, 8, 30, 9], "de": [1, 4, 5, 7, 20]}), words, [2], window=12)
+    assert [(plan.languages, plan.segments, plan.sets) for plan in found.plans] == [
+        (("en",), 6, {2: 2}),  # of 2, 3, 6, 8, 9: two pairs, such as 2+8 and 3+6
+        (("de",), 5, {2: 2}),  # 1+7 and 4+5
+        (("en", "de"), 5, {2: 2}),
+    ]
+    assert [plan.sets for plan in check(corpus_of({"en": [9] * 7}), words, [2, 3]).plans] == [{2: 3, 3: 2}]
+
+
+class Words:
+    """Words as tokens, for a design."""
+
+    unit, window = "words", 460
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return words(texts)
+
+    count_whole = count
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str]:
+        return [" ".join(text.split()[:length]) for text in texts]
+
+
+@pytest.mark.parametrize("segments", [48, 30])
+def test_what_a_configuration_finds_is_what_its_audit_draws(segments: int) -> None:
+    """irf-laptop: openings of 115, sizes 3 and 4 in English and German, 12 sets each. Four of 115 and the joints do
+    not fit into 460, but the few shorter segments do."""
+    rng = np.random.default_rng(1)
+    corpus = corpus_of({language: rng.integers(60, 200, segments).tolist() for language in ("en", "de")})
+    lengths = {(one.id, one.language): len(one.text.split()) for one in corpus.segments}
+    found = check_offer("irf-laptop", corpus, lengths, Words.window)
+    design = Design(sizes=(3, 4), sets=12, opening=115)
+    material = measure_segments(corpus, ["en", "de"], design, Words())
+    drawn = build_documents(material, language_plans(["en", "de"], ()), design, Words())
+    assert found.wanted == {3: 12, 4: 12}
+    assert found.disjoint == drawn.disjoint
+    assert found.disjoint[4] < 12
+    assert f"n=4 {found.disjoint[4]} of 12 sets" in found.words
+
+
+def test_configurations_that_are_not_possible() -> None:
+    small = corpus_of({"en": [5, 6, 7]})
+    lengths = {(one.id, one.language): len(one.text.split()) for one in small.segments}
+    assert check_offer("irf", small, lengths, None).words == "irf: not possible, the corpus has no zh, de, it, ko, hi"
+    six = corpus_of(dict.fromkeys(["en", "zh", "de", "it", "ko", "hi"], [900] * 9))
+    lengths = {(one.id, one.language): len(one.text.split()) for one in six.segments}
+    assert check_offer("irf", six, lengths, None).words.startswith("irf: not possible, 0 segments keep its length")

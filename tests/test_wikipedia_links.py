@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairspan.corpus.wikipedia.link_file import LinkFile
 from fairspan.corpus.wikipedia.names import database
 from fairspan.corpus.wikipedia.site import prefix_of
 from fairspan.corpus.wikipedia.sitelinks import Alignment, Link
 from fairspan.corpus.wikipedia.sql import rows
-from fairspan.corpus.wikipedia.stream import Stream
 from fairspan.errors import CorpusError
 from tests.wikipedia_builds import topics, write_entities, write_langlinks, write_sitelinks
 
@@ -30,8 +30,8 @@ def quoted(value: bytes) -> bytes:
 
 
 def read(path: Path, *columns: str, only: tuple[str, list[str]] | None = None) -> list[tuple[bytes | None, ...]]:
-    with Stream(path) as stream:
-        return [row for batch in rows(stream, "t", columns, only) for row in batch]
+    with LinkFile(path) as file:
+        return [row for batch in rows(file, "t", columns, only) for row in batch]
 
 
 def written(path: Path, *statements: bytes) -> Path:
@@ -116,7 +116,7 @@ def test_a_compressed_table_that_is_cut_off(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CorpusError, match=r"t.sql.gz is cut off: download it again"):
         read(path, "a", "c")
-    path.write_bytes(b"no gzip at all")
+    path.write_bytes(b"\x1f\x8bno gzip at all")
     with pytest.raises(CorpusError, match=r"t.sql.gz is damaged"):
         read(path, "a", "c")
 
@@ -131,8 +131,8 @@ def test_names_of_wikis() -> None:
 
 def links(alignment: Alignment, languages: list[str]) -> set[Link]:
     assert alignment.path is not None
-    with Stream(alignment.path) as stream:
-        return {link for batch in alignment.links(stream, languages) for link in batch}
+    with LinkFile(alignment.path) as file:
+        return {link for batch in alignment.links(file, languages) for link in batch}
 
 
 def test_every_form_gives_the_same_links(tmp_path: Path) -> None:
@@ -167,14 +167,14 @@ import re, sys, time
 from pathlib import Path
 from fairspan.corpus.wikipedia.sitelinks import Alignment
 from fairspan.corpus.wikipedia.state import State
-from fairspan.corpus.wikipedia.stream import Stream
+from fairspan.corpus.wikipedia.link_file import LinkFile
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 before = peak()
 alignment = Alignment("sitelinks", Path(sys.argv[1]))
 start = time.process_time()
-with State(Path(sys.argv[2])) as state, Stream(alignment.path) as stream:
-    state.align(alignment.links(stream, ["en", "de"]), ["en", "de"], None, [])
+with State(Path(sys.argv[2])) as state, LinkFile(alignment.path) as file:
+    state.align(alignment.links(file, ["en", "de"]), ["en", "de"], None, [])
     found = state.fact("items")
 took = time.process_time() - start
 print(found, (peak() - before) // 1024, int(sys.argv[3]) / 1e6 / took)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import json
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from xml.sax.saxutils import escape
-
-import polars as pl
 
 from fairspan.corpus.wikipedia.names import database
 from fairspan.corpus.wikipedia.site import prefix_of
+from tests import wikipedia_dumps
 
 
 class WordTokenizer:
@@ -44,6 +40,24 @@ class MadePage:
         sentences = [" ".join(words[n : n + 10]).capitalize() + "." for n in range(0, self.words, 10)]
         return "\n\n".join(" ".join(sentences[n : n + 5]) for n in range(0, len(sentences), 5))
 
+    @property
+    def source(self) -> wikipedia_dumps.Source:
+        """The same as its wiki holds it."""
+        text = {
+            "redirect": "#REDIRECT [[Elsewhere]]",
+            "disambiguation": f"{self.text}\n\n{{{{disambiguation}}}}",
+        }.get(self.kind, self.text)
+        paragraphs = "".join(f"<p>{paragraph}</p>" for paragraph in self.text.split("\n\n"))
+        return wikipedia_dumps.Source(
+            title=self.title,
+            text=text,
+            page_id=self.number,
+            redirect="Elsewhere" if self.kind == "redirect" else None,
+            item=None if self.item is None else f"Q{self.item}",
+            html=f"<html><body><section>{paragraphs}</section></body></html>",
+            templates=["Template:Disambiguation"] if self.kind == "disambiguation" else [],
+        )
+
 
 Wikis = Mapping[str, Sequence[MadePage]]
 
@@ -65,108 +79,35 @@ def topics(languages: Sequence[str], words: Mapping[int, int | Mapping[str, int]
 
 
 def write_xml(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101") -> Path:
-    """pages-articles in bz2, one stream for the head and one per two pages."""
+    """pages-articles in bz2, two pages to a stream."""
     wiki = database(language)
-    head = (
-        '<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="x">\n  <siteinfo>\n'
-        f"    <sitename>Wikipedia</sitename>\n    <dbname>{wiki}</dbname>\n    <namespaces>\n"
-        '      <namespace key="0" case="first-letter" />\n'
-        '      <namespace key="14" case="first-letter">Category</namespace>\n    </namespaces>\n  </siteinfo>\n'
-    )
-    streams = [head, *("".join(map(_page_xml, pages[start : start + 2])) for start in range(0, len(pages), 2))]
     path = folder / f"{wiki}-{date}-pages-articles-multistream.xml.bz2"
-    path.write_bytes(b"".join(bz2.compress(one.encode()) for one in [*streams, "</mediawiki>\n"]))
-    return path
-
-
-def _page_xml(page: MadePage) -> str:
-    text = {
-        "redirect": "#REDIRECT [[Elsewhere]]",
-        "disambiguation": f"{page.text}\n\n{{{{disambiguation}}}}",
-    }.get(page.kind, page.text)
-    redirect = '    <redirect title="Elsewhere" />\n' if page.kind == "redirect" else ""
-    return (
-        f"  <page>\n    <title>{escape(page.title)}</title>\n    <ns>0</ns>\n    <id>{page.number}</id>\n{redirect}"
-        f"    <revision>\n      <id>{page.number + 9000}</id>\n      <model>wikitext</model>\n"
-        f'      <format>text/x-wiki</format>\n      <text bytes="{len(text.encode())}" xml:space="preserve">'
-        f"{escape(text)}</text>\n    </revision>\n  </page>\n"
-    )
+    return wikipedia_dumps.write_xml(path, language, [page.source for page in pages], per_stream=2, wiki=wiki)
 
 
 def write_cirrus(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101") -> Path:
     wiki = database(language)
-    lines = []
-    for page in pages:
-        if page.kind == "redirect":
-            continue
-        lines.append({"index": {"_type": "_doc", "_id": str(page.number)}})
-        lines.append(
-            {
-                "wiki": wiki,
-                "namespace": 0,
-                "title": page.title,
-                "page_id": page.number,
-                "version": page.number + 9000,
-                "wikibase_item": None if page.item is None else f"Q{page.item}",
-                "template": ["Template:Disambiguation"] if page.kind == "disambiguation" else [],
-                "category": [],
-                "text": page.text,
-                "source_text": page.text,
-                "text_bytes": len(page.text.encode()),
-            }
-        )
     path = folder / f"{wiki}-{date}-cirrussearch-content.json.gz"
-    path.write_bytes(gzip.compress("".join(json.dumps(one) + "\n" for one in lines).encode(), mtime=0))
-    return path
+    kept = [page.source for page in pages if page.kind != "redirect"]
+    return wikipedia_dumps.write_cirrus(path, language, kept, wiki=wiki)
 
 
 def write_enterprise(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101") -> Path:
     wiki = database(language)
-    lines = [
-        {
-            "name": page.title,
-            "identifier": page.number,
-            "version": {"identifier": page.number + 9000},
-            "namespace": {"identifier": 0},
-            "is_part_of": {"identifier": wiki},
-            "main_entity": {} if page.item is None else {"identifier": f"Q{page.item}"},
-            "templates": [{"name": "Template:Disambiguation"}] if page.kind == "disambiguation" else [],
-            "license": [{"name": "Creative Commons Attribution-ShareAlike 4.0", "identifier": "CC-BY-SA-4.0"}],
-            "article_body": {
-                "html": "<html><body><section>"
-                + "".join(f"<p>{paragraph}</p>" for paragraph in page.text.split("\n\n"))
-                + "</section></body></html>"
-            },
-        }
-        for page in pages
-        if page.kind != "redirect"
-    ]
-    data = "".join(json.dumps(one) + "\n" for one in lines).encode()
     path = folder / f"{wiki}-NS0-{date}-ENTERPRISE-HTML.json.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        member = tarfile.TarInfo(f"{wiki}_0.ndjson")
-        member.size = len(data)
-        archive.addfile(member, io.BytesIO(data))
-    return path
+    kept = [page.source for page in pages if page.kind != "redirect"]
+    return wikipedia_dumps.write_enterprise(path, language, kept, files=2, wiki=wiki)
 
 
 def write_parquet(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20231101") -> Path:
+    """The folder of a language, with two files."""
     prefix = prefix_of(language)
     path = folder / f"{date}.{prefix}"
     path.mkdir()
-    kept = [page for page in pages if page.kind == "article"]
-    rows = [
-        {
-            "id": str(page.number),
-            "url": f"https://{prefix}.wikipedia.org/wiki/{page.title.replace(' ', '_')}",
-            "title": page.title,
-            "text": page.text,
-        }
-        for page in kept
-    ]
-    half = len(rows) // 2
-    for number, part in enumerate((rows[:half], rows[half:])):
-        pl.DataFrame(part).write_parquet(path / f"train-0000{number}-of-00002.parquet")
+    kept = [page.source for page in pages if page.kind == "article"]
+    half = len(kept) // 2
+    for number, part in enumerate((kept[:half], kept[half:])):
+        wikipedia_dumps.write_parquet(path / f"train-0000{number}-of-00002.parquet", prefix, part)
     return path
 
 

@@ -158,7 +158,9 @@ class BuildingProgress(TerminalProgress):
         return f"{self._counts()}{f', about {duration(left)} left' if self._done > before else ''} …"
 
     def _counts(self) -> str:
-        megabytes = f"{self._done / 1e6:,.0f} of {self._total / 1e6:,.0f} MB"
+        # Not every format says how much of a file is read.
+        done = f"{self._done / 1e6:,.0f} of " if self._done else ""
+        megabytes = f"{done}{self._total / 1e6:,.0f} MB"
         return f"{self._stage}: {', '.join(filter(None, [megabytes, self._words]))}"
 
 

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 from fairspan.corpus.wikipedia import cirrus, enterprise
 from fairspan.corpus.wikipedia.dump import describe
+from fairspan.corpus.wikipedia.link_file import LinkFile
 from fairspan.corpus.wikipedia.names import database
-from fairspan.corpus.wikipedia.output import MANIFEST, read_manifest, write_corpus
+from fairspan.corpus.wikipedia.output import MANIFEST, partial_of, read_manifest, write_corpus
 from fairspan.corpus.wikipedia.reading import LanguageReader, given
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
 from fairspan.corpus.wikipedia.sitelinks import Link
 from fairspan.corpus.wikipedia.state import WORK, Reading, State
-from fairspan.corpus.wikipedia.stream import Stream
 from fairspan.errors import CorpusError
 
 
@@ -75,7 +75,7 @@ def build(
     """
     asked = {**request.asked(tokenizer), "dumps": {one: request.files(one) for one in request.languages}}
     if fresh:
-        _clear(out, request)
+        _clear(out)
     built = read_manifest(out)
     if built is not None and not State.exists(out):
         _refuse_other(out, built["asked"], asked, "holds a corpus that was built")
@@ -92,14 +92,19 @@ def build(
     return Built(out, manifest)
 
 
-def _clear(out: Path, request: BuildRequest) -> None:
+def _clear(out: Path) -> None:
     """Remove what a build wrote, and nothing else."""
+    built = read_manifest(out)
+    asked = {} if built is None else built["asked"]
     if State.exists(out):
         with State(out) as state:  # not while another process works there
+            asked = state.fact("asked") or asked
             state.remove()
-    built = read_manifest(out)
-    for name in (MANIFEST, *(built or {}).get("files", {})):
-        (out / Path(name).name).unlink(missing_ok=True)
+    for name in (f"{language}.jsonl" for language in asked.get("languages", ())):
+        for file in (out / name, partial_of(out / name)):
+            file.unlink(missing_ok=True)
+    if built is not None:
+        (out / MANIFEST).unlink()
 
 
 def _require_ours(out: Path) -> None:
@@ -127,15 +132,14 @@ def _check_dumps(request: BuildRequest) -> None:
 def _take_up(state: State, request: BuildRequest, asked: Mapping[str, Any]) -> None:
     """Go on with what was begun for the same request; forget what was read from files that have changed since."""
     begun = state.fact("asked")
-    if begun is None:
-        state.set_fact("asked", asked)
-    else:
+    # What has neither read the links nor a page has nothing to lose.
+    if begun is not None and (state.fact("aligned") or state.readings()):
         # The file of links may have been downloaded again.
         links = {"file": asked["alignment"]["file"]}
         _refuse_other(state.out, {**begun, "alignment": {**begun["alignment"], **links}}, asked, "was begun")
     if state.fact("aligned") != request.exact_files(None):
         state.reset()
-        state.set_fact("asked", asked)
+    state.set_fact("asked", asked)
     readings = state.readings()
     for language, begun_with in zip(request.order, list(readings.items()), strict=False):
         if begun_with[0] != language or begun_with[1].files != request.exact_files(language):
@@ -176,11 +180,11 @@ def _align(state: State, request: BuildRequest, progress: BuildProgress) -> None
         linked = alignment.linked(request.languages)
         pivot = alignment.pivot if alignment.pivot in request.languages else None
 
-        with Stream(alignment.path) as stream:
+        with LinkFile(alignment.path) as file:
 
             def batches() -> Iterator[list[Link]]:
-                for batch in alignment.links(stream, request.languages):
-                    progress.reach(stream.position)
+                for batch in alignment.links(file, request.languages):
+                    progress.reach(file.position)
                     yield batch
 
             state.align(batches(), linked, pivot, request.exact_files(None))
@@ -188,22 +192,20 @@ def _align(state: State, request: BuildRequest, progress: BuildProgress) -> None
 
 
 def _require_items(state: State, request: BuildRequest) -> None:
+    """Raise unless there is an item in all languages."""
+    if state.fact("items"):
+        return
     path, links = request.alignment.path, state.fact("links")
     label = path.name if path else ""
-    empty = [language for language, count in links.items() if not count]
-    if request.alignment.kind == "sitelinks" and label.removesuffix(".gz").removesuffix(".bz2").endswith(".json"):
-        empty = []  # only items that have all languages were counted
-        counts = ""
-    else:
-        fewest = min(links, key=lambda language: (links[language], language))
-        counts = f": {fewest!r} has the fewest links, {links[fewest]:,}"
+    fewest = min(links, key=lambda language: (links[language], language))
+    counts = "" if request.alignment.is_json else f": {fewest!r} has the fewest links, {links[fewest]:,}"
+    empty = [] if request.alignment.is_json else [language for language in links if not links[language]]
     if empty:
         raise CorpusError(
             f"{label} has no links to {database(empty[0])}, the Wikipedia of {empty[0]!r}: check the language "
             "code, or take another file."
         )
-    if not state.fact("items"):
-        raise CorpusError(f"no item of {label} has a page in all of {', '.join(request.languages)}{counts}.")
+    raise CorpusError(f"no item of {label} has a page in all of {', '.join(request.languages)}{counts}.")
 
 
 def _read(state: State, request: BuildRequest, tokenizer: Tokenizer, progress: BuildProgress) -> None:

@@ -23,14 +23,14 @@ def is_document(record: dict[str, Any]) -> bool:
 def read(path: Path, language: str, offset: int, count: int) -> Iterator[tuple[Page, int, int]]:
     """The documents of the main namespace, each with the place behind it: the number of its line."""
     page_id = ""
-    for number, record in numbered_records(path, count):
+    for number, reached, record in numbered_records(path, count):
         announced = _announced(record)
         if announced is not None:
             page_id = announced
             continue
         if record.get("namespace", 0) == 0 and "title" in record:
             refuse_other_wiki(path.name, word(record.get("wiki")), language)
-            yield _page(record, page_id, language), offset, number
+            yield _page(record, page_id, language), reached, number
 
 
 def _announced(record: dict[str, Any]) -> str | None:

@@ -40,8 +40,9 @@ class Place(NamedTuple):
 
     Attributes:
         file: the name of the file.
-        offset: bytes; where a bz2 stream starts, or where a plain XML file goes on; 0 in other formats.
-        passed: pages, lines or rows behind `offset` that have been read.
+        offset: bytes; where a bz2 stream starts, or where a plain XML file goes on. In other formats it only says how
+            much of the file has been read.
+        passed: pages behind `offset`, in other formats lines or rows of the file, that have been read.
     """
 
     file: str
@@ -97,7 +98,7 @@ def describe(path: Path | Sequence[Path], language: str) -> DumpInfo:
     date = _date(files[0])
     licence = _LICENCE_BEFORE if date and date < _CHANGED else _LICENCE
     if kind == enterprise.NAME:
-        licence = next((enterprise.licence(record) for _, record in numbered_records(files[0])), "") or licence
+        licence = next((enterprise.licence(record) for _, _, record in numbered_records(files[0])), "") or licence
     return DumpInfo(kind, date, licence, tuple(files))
 
 
@@ -137,7 +138,7 @@ def recognise(path: Path) -> str:
     if export_xml.is_export(start):
         return export_xml.NAME
     if start.startswith(b"{") or is_tar(start):
-        record = next((record for _, record in numbered_records(path)), {})
+        record = next((record for _, _, record in numbered_records(path)), {})
         if enterprise.is_article(record):
             return enterprise.NAME
         if cirrus.is_document(record):

@@ -20,11 +20,11 @@ def is_article(record: dict[str, Any]) -> bool:
 def read(path: Path, language: str, offset: int, count: int) -> Iterator[tuple[Page, int, int]]:
     """The pages of the main namespace, each with the place behind it: the number of its line."""
     need_parser()
-    for number, record in numbered_records(path, count):
+    for number, reached, record in numbered_records(path, count):
         if _inner(record, "namespace", "identifier") not in (None, 0):
             continue
         refuse_other_wiki(path.name, word(_inner(record, "is_part_of", "identifier")), language)
-        yield _page(record, language), offset, number
+        yield _page(record, language), reached, number
 
 
 def licence(record: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     """What a finished corpus says of itself; None if there is none."""
     try:
         found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise CorpusError(f"{out / MANIFEST} cannot be read ({error}): choose another folder.") from None
@@ -101,13 +101,18 @@ def _manifest(
     }
 
 
+def partial_of(file: Path) -> Path:
+    """Where a file is while it is written."""
+    return file.with_name(f".{file.name}.part")
+
+
 def _write(out: Path, file: Path, lines: Iterable[str]) -> str:
     """Write a file as a whole or not at all.
 
     Returns:
         Its SHA-256.
     """
-    partial, digest = file.with_name(f".{file.name}.part"), hashlib.sha256()
+    partial, digest = partial_of(file), hashlib.sha256()
     with _explained(out):
         with partial.open("wb") as written:
             for line in lines:

@@ -29,13 +29,13 @@ def read(path: Path, language: str, offset: int, count: int) -> Iterator[tuple[P
             raise CorpusError(
                 f"{path.name} has no column {', '.join(missing)}; wikimedia/wikipedia has {', '.join(COLUMNS)}."
             )
-        total = lazy.select(pl.len()).collect().item()
+        total, size = lazy.select(pl.len()).collect().item(), path.stat().st_size
         for start in range(count, total, _ROWS):
             rows = lazy.slice(start, _ROWS).select(pl.col(COLUMNS).cast(pl.String)).collect()
             for number, row in enumerate(rows.iter_rows(named=True), start=start + 1):
                 address = _WIKI.match(row["url"] or "")
                 refuse_other_wiki(path.name, f"{address[1].replace('-', '_')}wiki" if address else "", language)
-                yield _page(row, language), offset, number
+                yield _page(row, language), size * number // total, number
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         raise CorpusError(f"{path.name} is damaged or cut off ({reason}). Download it again.") from None

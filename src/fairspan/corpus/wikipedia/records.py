@@ -9,13 +9,16 @@ from fairspan.corpus.wikipedia.streams import CutOff, lines
 from fairspan.errors import CorpusError
 
 
-def numbered_records(path: Path, passed: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The object on every line and the line's number from 1; the first `passed` lines are not parsed."""
+def numbered_records(path: Path, passed: int = 0) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Of every line its number from 1, the bytes of the file read so far, and the object on it.
+
+    The first `passed` lines are not parsed.
+    """
     number = 0
     try:
-        for number, line in enumerate(lines(path), start=1):
+        for number, (line, reached) in enumerate(lines(path), start=1):
             if number > passed and not line.isspace():
-                yield number, _record(path, number, line)
+                yield number, reached, _record(path, number, line)
     except CutOff:
         raise CorpusError(
             f"{path.name} is damaged or cut off after line {number}. Download it again; the pages before that place "

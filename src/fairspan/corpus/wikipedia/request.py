@@ -50,7 +50,7 @@ class Limits:
                 f"[[min_tokens={self.min_tokens}]] is more than [[max_tokens={self.max_tokens}]]: no article is both."
             )
         if self.length_ratio is not None:
-            if isinstance(self.length_ratio, bool) or not self.length_ratio > 0:
+            if isinstance(self.length_ratio, bool) or not 0 < self.length_ratio < float("inf"):
                 raise CorpusError(f"[[length_ratio]] must be above 0, such as 0.7, got {self.length_ratio!r}.")
             if self.length_language is None:
                 raise CorpusError(

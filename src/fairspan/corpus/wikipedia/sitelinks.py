@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairspan.corpus.wikipedia.link_file import LinkFile
 from fairspan.corpus.wikipedia.names import database
 from fairspan.corpus.wikipedia.site import prefix_of
 from fairspan.corpus.wikipedia.sql import rows
-from fairspan.corpus.wikipedia.stream import Stream
 from fairspan.errors import CorpusError
 
 Link = tuple[int, str, str]
@@ -45,6 +45,11 @@ class Alignment:
     path: Path | None = None
     pivot: str | None = None
 
+    @property
+    def is_json(self) -> bool:
+        """Whether these are Wikidata's entities, of which only those that have all languages are given."""
+        return self.kind == "sitelinks" and self.path is not None and ".json" in self.path.suffixes
+
     def linked(self, languages: Sequence[str]) -> tuple[str, ...]:
         """The languages that have links: the pivot's own pages are known by their numbers."""
         return tuple(language for language in languages if language != self.pivot)
@@ -53,30 +58,29 @@ class Alignment:
         """What an item is called in a corpus."""
         return str(number) if self.kind == "langlinks" else f"Q{number}"
 
-    def links(self, stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
+    def links(self, file: LinkFile, languages: Sequence[str]) -> Iterator[list[Link]]:
         """All links to pages in these languages, some thousand at a time."""
         linked = self.linked(languages)
         if self.kind == "langlinks":
-            return _langlinks(stream, linked)
-        is_json = stream.path.name.removesuffix(stream.path.suffix).endswith(".json") or stream.path.suffix == ".json"
-        return _entities(stream, linked) if is_json else _items_per_site(stream, linked)
+            return _langlinks(file, linked)
+        return _entities(file, linked) if self.is_json else _items_per_site(file, linked)
 
 
-def _items_per_site(stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
+def _items_per_site(file: LinkFile, languages: Sequence[str]) -> Iterator[list[Link]]:
     """Wikidata's table of sitelinks."""
     known = {database(language).encode(): language for language in languages}
     columns = ("ips_item_id", "ips_site_id", "ips_site_page")
     only = ("ips_site_id", [site.decode() for site in known])
-    for found in rows(stream, "wb_items_per_site", columns, only):
+    for found in rows(file, "wb_items_per_site", columns, only):
         yield _links(found, known)
 
 
-def _langlinks(stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
+def _langlinks(file: LinkFile, languages: Sequence[str]) -> Iterator[list[Link]]:
     """A wiki's table of links to other languages. The numbers of its own pages stand for items."""
     known = {prefix_of(language).encode(): language for language in languages}
     columns = ("ll_from", "ll_lang", "ll_title")
     only = ("ll_lang", [prefix.decode() for prefix in known])
-    for found in rows(stream, "langlinks", columns, only):
+    for found in rows(file, "langlinks", columns, only):
         yield _links(found, known)
 
 
@@ -88,8 +92,8 @@ def _links(found: Sequence[tuple[bytes | None, ...]], known: Mapping[bytes, str]
     ]
 
 
-def _entities(stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
-    """Wikidata's dump of entities in JSON, one per line. Only items that have all languages are given.
+def _entities(file: LinkFile, languages: Sequence[str]) -> Iterator[list[Link]]:
+    """Wikidata's dump of entities in JSON, one per line.
 
     Most lines lack a language, which is seen without parsing them.
     """
@@ -97,11 +101,11 @@ def _entities(stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
     names = [f'"{site}"'.encode() for site in known]
     links: list[Link] = []
     last = b""
-    for line in stream.lines():
+    for line in file.lines():
         last = line.strip() or last
         if not all(name in line for name in names):
             continue
-        entity = _parsed(line, stream)
+        entity = _parsed(line, file)
         sites = entity.get("sitelinks")
         item = str(entity.get("id", ""))
         if not isinstance(sites, dict) or not item.startswith("Q") or not all(site in sites for site in known):
@@ -113,16 +117,16 @@ def _entities(stream: Stream, languages: Sequence[str]) -> Iterator[list[Link]]:
             yield links
             links = []
     if last != b"]":
-        raise CorpusError(f"{stream.path.name} is cut off: download it again, and run the same command.")
+        raise CorpusError(f"{file.path.name} is cut off: download it again, and run the same command.")
     yield links
 
 
-def _parsed(line: bytes, stream: Stream) -> dict[str, Any]:
+def _parsed(line: bytes, file: LinkFile) -> dict[str, Any]:
     try:
         entity = json.loads(line.strip().rstrip(b","))
     except ValueError:
         raise CorpusError(
-            f"{stream.path.name} is damaged or cut off: a line before byte {stream.position:,} is not JSON. Download "
+            f"{file.path.name} is damaged or cut off: a line before byte {file.position:,} is not JSON. Download "
             "it again, and run the same command."
         ) from None
     return entity if isinstance(entity, dict) else {}

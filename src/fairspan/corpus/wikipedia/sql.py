@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from fairspan.corpus.wikipedia.stream import Stream
+from fairspan.corpus.wikipedia.link_file import LinkFile
 from fairspan.errors import CorpusError
 
 Row = tuple[bytes | None, ...]
@@ -17,7 +17,7 @@ _ESCAPED = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"Z
 
 
 def rows(
-    stream: Stream, table: str, columns: Sequence[str], only: tuple[str, Collection[str]] | None = None
+    file: LinkFile, table: str, columns: Sequence[str], only: tuple[str, Collection[str]] | None = None
 ) -> Iterator[list[Row]]:
     """The rows of a table, some thousand at a time, with the values of these columns.
 
@@ -27,16 +27,16 @@ def rows(
     """
     pattern, order = None, list[tuple[int, bool]]()
     block = b""
-    for block in stream.blocks():
+    for block in file.blocks():
         if pattern is None:
             start = block.find(f"INSERT INTO `{table}`".encode())
             if start < 0:
                 break
-            names = _columns(block[:start], table, stream.path.name)
+            names = _columns(block[:start], table, file.path.name)
             missing = [name for name in columns if name not in names]
             if missing:
                 raise CorpusError(
-                    f"the table {table} in {stream.path.name} has no column {missing[0]}. Columns there: "
+                    f"the table {table} in {file.path.name} has no column {missing[0]}. Columns there: "
                     f"{', '.join(names)}."
                 )
             pattern, known = _row(names, columns, only), names[: names.index(only[0]) + 1] if only else []
@@ -53,10 +53,10 @@ def rows(
         if other:
             return
     if pattern is None:
-        raise CorpusError(f"{stream.path.name} is no dump of the table {table}: it has no such rows.")
+        raise CorpusError(f"{file.path.name} is no dump of the table {table}: it has no such rows.")
     last = block.rstrip().rpartition(b"\n")[2]
     if not last.endswith((b";", b"*/")) and not last.startswith(b"--"):
-        raise CorpusError(f"{stream.path.name} is cut off: download it again, and run the same command.")
+        raise CorpusError(f"{file.path.name} is cut off: download it again, and run the same command.")
 
 
 def _columns(head: bytes, table: str, label: str) -> list[str]:

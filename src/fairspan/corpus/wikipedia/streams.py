@@ -94,8 +94,11 @@ def blocks(path: Path, offset: int = 0) -> Iterator[tuple[int | None, bytes]]:
                 offset = -1
 
 
-def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, plain, in gzip or bz2, or of the files in a tar archive of any of these."""
+def lines(path: Path) -> Iterator[tuple[bytes, int]]:
+    """The lines of a file, plain, in gzip or bz2, or of the files in a tar archive of any of these.
+
+    With each, how many bytes of the file, as it is on disk, have been read.
+    """
     with telling(path), path.open("rb") as file:
         start = file.read(len(BZ2))
         file.seek(0)
@@ -109,11 +112,13 @@ def lines(path: Path) -> Iterator[bytes]:
                 for member in archive:
                     inside = archive.extractfile(member) if member.isfile() else None
                     if inside is not None and not Path(member.name).name.startswith("."):
-                        yield from _lines(path, inside)
+                        for line in _lines(path, inside):
+                            yield line, file.tell()
             while opened.read(_CHUNK):  # the checksum stands at the end
                 pass
         else:
-            yield from _lines(path, opened)
+            for line in _lines(path, opened):
+                yield line, file.tell()
 
 
 def is_tar(start: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""`Stream`: a file of any size, plain, gzipped or in bz2, read as bytes in bounded memory."""
+"""`LinkFile`: a file of links between languages, plain, gzipped or in bz2, read as bytes in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from fairspan.corpus.wikipedia.streams import BZ2, GZIP
 from fairspan.errors import CorpusError
 
 MOST_LINE = 1 << 28
 """A longer line is no line of a dump."""
 
 
-class Stream:
+class LinkFile:
     """Whole lines of a file, in blocks or one by one.
 
     `position` is how many bytes of the file, as it is on disk, have been read.
@@ -25,9 +26,11 @@ class Stream:
     def __init__(self, path: Path) -> None:
         self.path, self._raw = path, _open(path)
         self._file: IO[bytes] | gzip.GzipFile | bz2.BZ2File = self._raw
-        if path.suffix == ".gz":
+        start = self._raw.read(len(BZ2))
+        self._raw.seek(0)
+        if start.startswith(GZIP):
             self._file = gzip.GzipFile(fileobj=self._raw)
-        elif path.suffix == ".bz2":
+        elif start == BZ2:
             self._file = bz2.BZ2File(self._raw)
 
     @property
@@ -45,7 +48,7 @@ class Stream:
             while block := self._file.read(size):
                 yield block + self._checked(self._file.readline(MOST_LINE))
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> LinkFile:
         return self
 
     def __exit__(self, *error: object) -> None:
