@@ -183,7 +183,7 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
     """
 
     def vector_of(words: str) -> np.ndarray:
-        text = Text(words, longest.length)
+        text = Text(words, longest.length, language=longest.language, languages=longest.languages)
         found = {} if store is None else store.get([encoder.key(text)])
         if not found:
             (found,) = embed(encoder, [text], tally)

@@ -19,5 +19,5 @@ def detect_languages(texts: Sequence[str], method: str) -> list[str]:
             "detector: pip install 'fairspan[languages]'."
         ) from None
     # "lite" is the model that comes with the package; others would be downloaded.
-    found = (detect(" ".join(text.split()), model="lite", k=1) for text in texts)
+    found = (detect(" ".join(text.split()), model="lite", k=1) if text.strip() else [] for text in texts)
     return [str(best[0]["lang"]).partition("-")[0] if best else "" for best in found]

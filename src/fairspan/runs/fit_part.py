@@ -121,7 +121,7 @@ def choose_parallel(
     if len(languages) < 2:
         raise CorpusError(
             f"{name} needs at least two languages to be fitted on, and there is only {languages[0]!r} of "
-            f"{corpus.name}: name more with [[languages=]], or another corpus with [[fit_corpus=]]."
+            f"{corpus.name}: use more languages, or a corpus to fit on that has more."
         )
     pieces = dict(zip([(one.id, one.language) for one in segments], _pieces(segments, counter), strict=True))
     ids = sorted({one.id for one in segments})
@@ -130,7 +130,7 @@ def choose_parallel(
     if len(places) < LEAST_PARALLEL:
         raise CorpusError(
             f"{name} needs {LEAST_PARALLEL} texts that all of {', '.join(languages)} have, and {corpus.name} has "
-            f"{len(places)} that are not tested: add texts, test fewer, or name another corpus with [[fit_corpus=]]."
+            f"{len(places)} that are not tested: add texts, test fewer, or name another corpus to fit on."
         )
     if len(places) > MOST_PARALLEL:
         drawn = np.random.default_rng(seed).choice(len(places), MOST_PARALLEL, replace=False)
