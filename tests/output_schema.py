@@ -65,6 +65,15 @@ def outputs(folder: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, pl.
         out=folder / "evaluate",
         **kept,
     )
+    across = fairspan.evaluate(
+        model,
+        str(_questions(folder / "asked", Path(corpus))),
+        languages=["en", "it"],
+        documents=corpus,
+        treatments=["none", "paper+basket_size=8"],
+        out=folder / "across",
+        **kept,
+    )
     length = fairspan.collapse(
         model,
         corpus=corpus,
@@ -90,7 +99,24 @@ def outputs(folder: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, pl.
     found["inspect"] = (page.to_dict(), page.view.frames)
     for log in (audit, search):
         found[f"compare ({log.verb})"] = _compared(log)
+    more = {"evaluate": (across.to_dict(), across.view.frames), "compare (evaluate)": _compared(across)}
+    for name, (told, frames) in more.items():
+        found[name] = ({**told, **found[name][0]}, {**found[name][1], **frames})
     return found
+
+
+def _questions(folder: Path, corpus: Path) -> Path:
+    """One question about each article, in the languages of the corpus."""
+    folder.mkdir()
+    for file in corpus.glob("*.jsonl"):
+        rows = []
+        for line in file.read_text(encoding="utf-8").splitlines():
+            one = json.loads(line)
+            answer = one["text"].split()[0]
+            place = {"article": one["id"], "answer": answer, "start_in_article": 0}
+            rows.append(json.dumps({"qid": one["id"], "question": one["title"], **place}) + "\n")
+        (folder / file.name).write_text("".join(rows), encoding="utf-8")
+    return folder
 
 
 def _compared(log: RunLog) -> tuple[Mapping[str, Any], Mapping[str, pl.DataFrame]]:

@@ -58,7 +58,9 @@ def evaluate(
     chunk_tokens: int | None = option("Length of the longest chunk. Default: 128."),
     metrics: str | None = option("Metrics; the first decides the advice. Default: ndcg@10,mrr,recall@1,recall@10."),
     corpus: str | None = option("Corpus of pages or passages: sample, a folder, a JSONL or Parquet file, a dataset."),
-    languages: str | None = option("Languages of monolingual pages, such as en,de."),
+    languages: str | None = option(
+        "Languages of monolingual pages, such as en,de. Of questions in several languages, those to search across."
+    ),
     mixed: str | None = option("Languages lead:later of mixed pages, such as de:en, or all."),
     partial: bool = option("Omit segments that lack a translation.", "--partial", default=False),
     size: int | None = option("Number of segments per page. Default: 4."),
@@ -85,7 +87,9 @@ def evaluate(
     seed: int | None = option("Seed of pages and intervals. Default: 0."),
     prompt: Prompt = None,
     query_prompt: str | None = option("Text put before every query. Default: the model's own."),
-    picture: Path | None = option("Draw quality by position, or the grid, into this PNG, SVG or PDF."),
+    picture: Path | None = option(
+        "Draw quality by position, the grid, or the map of languages, into this PNG, SVG or PDF."
+    ),
     by_length: bool = option(
         "Show the shortest and longest queries and documents, too.", "--by-length", default=False
     ),
@@ -111,6 +115,8 @@ def evaluate(
         fairspan evaluate BAAI/bge-m3 beir:datasets/scifact --temperature-grid 1,0.9,0.8 --picture grid.png
 
         fairspan evaluate BAAI/bge-m3 mteb:SciFact
+
+        fairspan evaluate BAAI/bge-m3 xquad_positions --languages en,de,zh,hi --picture languages.png
 
         fairspan evaluate BAAI/bge-m3 my_questions/ --treatments none,tiles --fail-if worse,inconclusive
 

@@ -146,7 +146,8 @@ class TaskSource:
             return (self.read_collection(),)
         if not has_translations(path):
             raise TaskError(
-                f"{path.name} has no translations, so [[languages]] has no use here: that is {LAYOUTS[1]}."
+                f"{path.name} is not in several languages, so [[languages]] would do nothing: omit it. It is for "
+                f"{LAYOUTS[1]}."
             )
         return tuple(replace(self, languages=None, language=language).read_collection() for language in languages)
 

@@ -89,7 +89,8 @@ def evaluate(
         cross: measure every index under every treatment; otherwise all but "whole" under the first one only.
         chunk_tokens: length of the longest chunk.
         metrics: the first one decides what is advised.
-        corpus, languages, mixed, partial: of pages, as in `audit`.
+        corpus, languages, mixed, partial: of pages, as in `audit`. Of questions that refer to a corpus, `languages`
+            are those to search across.
         size: number of segments per page.
         sets: number of pages, or of documents with passages, that are searched for.
         orders: how the segments of pages are ordered, as `design` in `audit`.
