@@ -21,6 +21,7 @@ from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters
 from fairspan.errors import CalibrationError, CorpusError, DesignError, StatisticsError, TaskError, UnsupportedModel
 from fairspan.model.languages import LanguageCorrection, fit_correction, language_subspace
+from fairspan.runs.fit_part import FitPart
 from fairspan.runs.subject import open_subject
 from fairspan.studies.audit.prepare import prepare
 from fairspan.studies.audit.run import audit
@@ -370,6 +371,14 @@ def test_nothing_is_embedded_twice(spoken: str, tmp_path: Path) -> None:
     assert len(model.texts) == first
     assert log.header["timings"]["texts_computed"] == 0
     assert set(log.rows["treatment"]) == {"none", *names}
+
+
+def test_a_further_correction_is_forecast_to_embed_nothing() -> None:
+    """100 tokens under each treatment, a fit of 7; tiles come without a plain twin."""
+    part = FitPart(parallel=(Text("eins", 3, language="de"), Text("one", 4, language="en")))
+    names = ["none", "none+languages=centre", "none+languages=lir", "tiles+languages=centre", "tiles"]
+    treatments = [as_treatment(name) for name in names]
+    assert part.tokens(treatments, [100] * 5) == [100, 7, 0, 107, 0]
 
 
 def test_keys_are_of_the_vector_and_the_fit() -> None:

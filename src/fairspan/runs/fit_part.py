@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -46,10 +46,23 @@ class FitPart:
     def languages(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text.language for text in self.parallel))
 
-    def tokens(self, treatment: Treatment) -> int:
-        """Of what a treatment is fitted on."""
-        whitened = self.texts if treatment.whitens else ()
-        return sum(text.length for text in (*whitened, *(self.parallel if treatment.languages else ())))
+    def tokens(self, treatments: Sequence[Treatment], own: Sequence[int]) -> list[int]:
+        """What each treatment embeds beyond those before it: `own` tokens, and those that it is fitted on.
+
+        Corrected vectors are made of stored ones, so that a further correction embeds nothing.
+        """
+        whitened, parallel = (sum(text.length for text in texts) for texts in (self.texts, self.parallel))
+        embedded: set[Treatment] = set()
+        corrected: set[Treatment] = set()
+        found = []
+        for treatment, tokens in zip(treatments, own, strict=True):
+            base = replace(treatment.uncorrected, name="")
+            fresh = 0 if base in embedded else tokens + (whitened if treatment.whitens else 0)
+            found.append(fresh + (parallel if treatment.languages and base not in corrected else 0))
+            embedded.add(base)
+            if treatment.languages:
+                corrected.add(base)
+        return found
 
     @property
     def decisive(self) -> list[str]:

@@ -53,7 +53,7 @@ def forecast(prepared: Prepared, store: Path | str | None = None) -> Forecast:
     """Count what a run would embed, and time a small part of it; or send a few texts to an endpoint and keep them."""
     segments, documents = prepared.texts()
     own, treatments = sum(text.length for text in segments + documents), prepared.spec.treatments
-    tokens = [own + prepared.fit.tokens(treatment) for treatment in treatments]
+    tokens = prepared.fit.tokens(treatments, [own] * len(treatments))
 
     def under(treatment: Treatment) -> Treated:
         return on_trial(prepared.subject, treatment, prepared.fit)
@@ -61,8 +61,11 @@ def forecast(prepared: Prepared, store: Path | str | None = None) -> Forecast:
     sending = forecast_sending(prepared.subject, prepared.embedded(under), store)
     seconds = None
     if sending is None:
-        speeds = [tokens_per_second(under(treatment).documents, documents) for treatment in treatments]
-        seconds = sum(count / speed for count, speed in zip(tokens, speeds, strict=True))
+        seconds = sum(
+            count / tokens_per_second(under(treatment).documents, documents)
+            for treatment, count in zip(treatments, tokens, strict=True)
+            if count
+        )
     return Forecast(
         families=tuple(
             Family(n, plan, len({d.set for d in members}), len(members), sum(d.length for d in members))

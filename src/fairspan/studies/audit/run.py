@@ -154,10 +154,9 @@ def run(prepared: Prepared, options: RunOptions) -> RunLog:
 def _measure(prepared: Prepared, run: Run) -> None:
     segments, documents = prepared.texts()
     treatments = prepared.spec.treatments
-    fitted = sum(prepared.fit.tokens(treatment) for treatment in treatments)
     own = sum(text.length for text in segments + documents)
     run.announce(prepared.embedded(run.under))
-    run.progress.start(len(treatments) * own + fitted)
+    run.progress.start(sum(prepared.fit.tokens(treatments, [own] * len(treatments))))
     for treatment in treatments:
         run.progress.stage(treatment.name)
         treated = run.under(treatment)

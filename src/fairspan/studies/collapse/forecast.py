@@ -52,9 +52,10 @@ def forecast(prepared: PreparedCollapse) -> Forecast:
     cut = [text.text for text in (*prepared.cuts.texts, *labelled)]
     texts = _texts([*cut, *(text for pair in prepared.pairs for text in pair.texts)], prepared.subject.counter)
     arms, inside = [], None
-    for treatment in prepared.spec.treatments:
+    treatments = prepared.spec.treatments
+    each = [sum(text.length for text in texts)] * len(treatments)
+    for treatment, tokens in zip(treatments, prepared.fit.tokens(treatments, each), strict=True):
         treated = on_trial(prepared.subject, treatment, prepared.fit)
-        tokens = sum(text.length for text in texts) + prepared.fit.tokens(treatment)
         seconds = tokens / tokens_per_second(treated.documents, texts[: len(cut)])
         if treatment.baseline is None and prepared.spec.spectra:
             inside = _spectra_seconds(prepared, treated.documents.model) if inside is None else inside

@@ -140,9 +140,9 @@ class _Study:
         run, cuts = self.run, self.prepared.cuts
         own = sum(text.length for text in self.texts + self.probes + self.tested)
         inside, fit = sum(one.tokens for one in self.chosen), self.prepared.fit
-        run.progress.start(
-            sum(own + (0 if one.baseline else inside) + fit.tokens(one) for one in self.spec.treatments)
-        )
+        treatments = self.spec.treatments
+        each = [own + (0 if one.baseline else inside) for one in treatments]
+        run.progress.start(sum(fit.tokens(treatments, each)))
         for treatment in self.spec.treatments:
             run.add(self._under(treatment))
         run.progress.stage("raw word embeddings")

@@ -150,9 +150,9 @@ class _Search:
         plans.setdefault("whole", self.searching.plan("whole"))
         measured = self.spec.measured
         tokens = {one.name: sum(plans[index].tokens for index in self.spec.indexes_of(one)) for one in measured}
-        fitted = sum(self.prepared.fit.tokens(treatment) for treatment in measured)
+        asked = sum(text.length for text in queries)
         run.announce(self.prepared.embedded(self._under))
-        run.progress.start(len(measured) * sum(text.length for text in queries) + sum(tokens.values()) + fitted)
+        run.progress.start(sum(self.prepared.fit.tokens(measured, [asked + tokens[one.name] for one in measured])))
         for treatment in measured:
             run.progress.stage(f"{treatment.name}: queries")
             treated = self._under(treatment)
