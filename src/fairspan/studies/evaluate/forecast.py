@@ -69,7 +69,8 @@ def forecast(prepared: PreparedEvaluation, store: Path | str | None = None) -> F
     windows = {one["treatment"]: one for one in header["windows"] if one["texts"] == "documents"}
     arms, done = [], set[bytes]()
     for treatment in spec.measured:
-        treated = under(treatment)
+        # A correction of languages embeds nothing more.
+        treated = under(treatment.uncorrected)
         tokens = prepared.fit.tokens(treatment)
         # As in a run: a late chunk's pass gives the whole document's vector as well.
         indexes = sorted(spec.indexes_of(treatment), key=lambda name: not name.startswith("late"))
