@@ -16,6 +16,7 @@ from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.corrected import CorrectedEncoder
 from fairspan.encoding.encoder import ChunkEncoder, ObjectEncoder, Text
+from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters
@@ -23,6 +24,7 @@ from fairspan.errors import CalibrationError, CorpusError, DesignError, Statisti
 from fairspan.model.languages import LanguageCorrection, fit_correction, language_subspace
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.subject import open_subject
+from fairspan.studies.audit.forecast import forecast
 from fairspan.studies.audit.prepare import prepare
 from fairspan.studies.audit.run import audit
 from fairspan.studies.audit.spec import make_spec
@@ -31,6 +33,7 @@ from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.inspect.run import inspect
+from tests.embedding_server import Words, serving
 from tests.test_audit import cosine, documents_of, values_of
 from tests.tiny import words
 from tests.verbs import write_articles
@@ -573,3 +576,32 @@ def test_what_other_studies_refuse(make_tiny: Make, spoken: str, tmp_path: Path)
         prepare_evaluation(open_subject(model), spec)
     with pytest.raises(TaskError, match="mteb does not say which language a text is in: omit none"):
         evaluate(model, task="mteb:X", treatments=[name], out=tmp_path / "m")
+
+
+def test_a_model_behind_an_endpoint(tmp_path: Path) -> None:
+    """Its vectors are enough. What is fitted on is announced with the rest, and nothing is sent twice."""
+    corpus = str(write_articles(tmp_path / "corpus", 40))
+    options: dict[str, Any] = {
+        "corpus": corpus,
+        "languages": ["en", "it"],
+        "sizes": [2],
+        "sets": 3,
+        "progress": False,
+    }
+    names = ["none", "none+languages=subspace", "chunk-mean+languages=centre"]
+    with serving() as server:
+        endpoint = Endpoint(server.url, "words")
+        log = audit(endpoint, **options, treatments=names, store=tmp_path / "s", out=tmp_path / "far")
+        assert server.twice == 0
+        said = log.header["sending"]["texts"]
+        assert said <= len(server.texts) <= said + 4, "and a few without their end"
+        forecast_of(endpoint, options, names, tmp_path / "s")
+    near = audit(Words(), **options, treatments=names, out=tmp_path / "near")
+    assert near.rows.drop("run", "model").equals(log.rows.drop("run", "model"))
+
+
+def forecast_of(endpoint: Endpoint, options: dict[str, Any], names: Sequence[str], store: Path) -> None:
+    asked = {name: value for name, value in options.items() if name != "progress"}
+    found = forecast(prepare(open_subject(endpoint), make_spec(**asked, treatments=names)), store)
+    assert found.sending is not None
+    assert found.sending.texts == 0, "all is in the store"

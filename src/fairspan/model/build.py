@@ -78,7 +78,7 @@ def calibrate(
 def _correct_languages(model: SentenceTransformer, fit: LanguageCorrection) -> None:
     """Add a correction of languages as the last module, in place of one that is there."""
     for name in [name for name, module in model.named_children() if isinstance(module, LanguageModule)]:
-        del model._modules[name]
+        delattr(model, name)
     refuse_foreign_fit(model, fit, fingerprint)
     module = LanguageModule(fit).to(model.device, model.dtype or torch.float32)
     model.add_module("languages", module)

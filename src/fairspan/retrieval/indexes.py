@@ -58,7 +58,7 @@ def plan_index(
                     lengths[one.id],
                     borders=_borders(one),
                     language=one.language,
-                    languages=_languages(one, (0, len(one.text)), counter),
+                    languages=_languages(one, (0, len(one.text)), counter) if one.languages else (),
                 ),
             )
             for one in documents

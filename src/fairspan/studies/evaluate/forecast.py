@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.corrected import CorrectedEncoder
 from fairspan.runs.bases import Treated
 from fairspan.runs.sending import Sending, forecast_sending
 from fairspan.runs.speed import on_trial, tokens_per_second, tokens_read
@@ -71,13 +70,12 @@ def forecast(prepared: PreparedEvaluation, store: Path | str | None = None) -> F
     arms, done = [], set[bytes]()
     fitted = prepared.fit.tokens(spec.measured, [0] * len(spec.measured))
     for treatment, tokens in zip(spec.measured, fitted, strict=True):
-        treated = under(treatment)
+        # A correction of languages embeds nothing more.
+        treated = under(treatment.uncorrected)
         # As in a run: a late chunk's pass gives the whole document's vector as well.
         indexes = sorted(spec.indexes_of(treatment), key=lambda name: not name.startswith("late"))
         embedded = [(treated.queries, queries), *((treated.documents, plans[index].flat) for index in indexes)]
         for encoder, texts in embedded:
-            # Corrected vectors are made of stored ones.
-            encoder = encoder.alone if isinstance(encoder, CorrectedEncoder) else encoder
             for text in texts:
                 keys = {encoder.key(text), *([encoder.span_key(text)] if text.spans else [])}
                 tokens += 0 if keys <= done else tokens_read(encoder, text)
