@@ -47,7 +47,7 @@ def outputs(folder: Path) -> dict[str, tuple[Mapping[str, Any], Mapping[str, pl.
         model,
         corpus=corpus,
         languages=["en", "it"],
-        mixed=["en:it"],
+        mixed=["en:it", "it:en"],
         sizes=[3],
         sets=4,
         measures=["representation", "attention"],

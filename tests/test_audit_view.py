@@ -318,7 +318,8 @@ def test_the_frames_are_strict_json(log: RunLog, view: View) -> None:
     found = strict(log)
     assert found["run"] == "m-12345678"
     assert set(view.frames) == {
-        *("verdicts", "families", "coefficients", "means", "unevenness", "joint", "attention", "changes")
+        *("verdicts", "families", "coefficients", "means", "unevenness", "joint", "attention", "changes"),
+        "roles",
     }
     for name, frame in view.frames.items():
         assert len(found[name]) == len(frame) > 0
