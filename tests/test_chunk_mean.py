@@ -50,6 +50,44 @@ def test_its_names() -> None:
             as_treatment(wrong)
 
 
+def test_segments_as_chunks() -> None:
+    """The first segment has two chunks and the second has one; both have the same weight, whatever their lengths."""
+    for wrong, said in (
+        ("tiles+chunks=segments", "has no chunks: begin with chunk-mean"),
+        ("chunk-mean+tile_size=8+tiles=segments", "make these segments with chunks=segments"),
+    ):
+        with pytest.raises(CalibrationError, match=said):
+            as_treatment(wrong)
+    treatment = as_treatment("chunk-mean-25+chunks=segments")
+    assert (treatment.by_segments, treatment.chunk_size()) == (True, 25)
+    assert Treatment.from_dict(treatment.to_dict()) == treatment
+    known = {name: unit(embed([name])[0]) for name in (f"{FIRST} {SECOND}", THIRD, FIRST)}
+    first, second = f"{FIRST} {SECOND} {THIRD}", FIRST
+    text = Text(f"{first} {second}", len(first) + 1 + len(second), borders=(0, len(first) + 1))
+    encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25, by_segments=True)
+    parts = [unit(known[f"{FIRST} {SECOND}"] + known[THIRD]), known[FIRST]]
+    np.testing.assert_allclose(encoder.vectors([text])[0], unit(sum(parts)), rtol=0, atol=1e-6)
+    # Alone, and without borders, nothing changes; and a document in segments is stored under a key of its own.
+    plain = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25)
+    assert encoder.key(Text(first, len(first), borders=(0,))) == plain.key(Text(first, len(first)))
+    assert encoder.key(text) != plain.key(text)
+
+
+def test_positions_and_languages_are_the_same_with_segments_as_chunks(corpus: str, tmp_path: Path) -> None:
+    """The vector of a document is the sum of those of its segments, so that two segments are equally near to it."""
+    log = fairspan.audit(
+        Words(),
+        corpus=corpus,
+        sizes=[2],
+        sets=4,
+        treatments=["chunk-mean+chunks=segments"],
+        store=tmp_path / "store",
+        progress=False,
+    )
+    values = log.rows.sort("document", "position")["value"].to_numpy().reshape(-1, 2)
+    np.testing.assert_allclose(values[:, 0], values[:, 1], rtol=0, atol=1e-6)
+
+
 def test_the_mean_by_hand() -> None:
     """Two sentences fit into 25 characters, the third is alone; a short text is its own mean, at length 1."""
     encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25)

@@ -120,7 +120,10 @@ def test_a_table_may_not_use_a_known_name_for_something_else(name: str) -> None:
         ("tiles+tiles=words", "tiles must be one of tokens, segments, got 'words'"),
         ("paper+tiles=segments", "'paper+tiles=segments' has no tiles: give it a tile_size such as 64"),
         ({"name": "mine", "preset": "paper", "tiles": "segments"}, "'mine' has no tiles: give it a tile_size"),
-        ("tempscale+baskets=segments", "has neither baskets nor tiles: give it a strength above 0 or a tile_size"),
+        (
+            "tempscale+baskets=segments",
+            "has neither baskets nor tiles nor chunks: give it a strength above 0 or a tile_size",
+        ),
         ("tiles+tiles=segments+baskets=tokens", "cut in one way: give baskets and tiles the same value"),
         ("tiles+tile_size=0", "tile_size must be a whole number of at least 1"),
         ("paper+tile_reach=1", "tile_reach=1 needs tiles"),

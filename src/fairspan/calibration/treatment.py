@@ -35,7 +35,7 @@ class Treatment:
     name: str
     calibration: Calibration
     by_segments: bool = False
-    """Whether a document's baskets or tiles are its segments, where they are known, and not runs of tokens."""
+    """Whether a document's baskets, tiles or chunks are its segments, where they are known, not runs of tokens."""
     baseline: str | None = None
     """What is calibrated in place of the plain model: its "last2avg", or its "whitening", of which "whitening-256"
     keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents. With
@@ -46,17 +46,16 @@ class Treatment:
     fit for both sides, on texts that are embedded as documents under the rest of the treatment."""
 
     def __post_init__(self) -> None:
-        if self.by_segments and not (self.calibration.strength > 0 or self.calibration.tile_size is not None):
+        cut = self.calibration.strength > 0 or self.calibration.tile_size is not None or self.chunks
+        if self.by_segments and not cut:
             raise CalibrationError(
-                f"the treatment {self.name!r} cuts documents into segments and has neither baskets nor tiles: give "
-                "it a strength above 0 or a tile_size."
+                f"the treatment {self.name!r} cuts documents into segments and has neither baskets nor tiles nor "
+                "chunks: give it a strength above 0 or a tile_size, or begin with chunk-mean."
             )
         if self.baseline is not None and not _is_baseline(self.baseline):
             raise CalibrationError(
                 f"baseline must be one of {', '.join(BASELINES)}, or as in whitening-256, got {self.baseline!r}."
             )
-        if self.by_segments and self.chunks:
-            raise CalibrationError(f"the treatment {self.name!r} embeds chunks, which have no segments: omit one.")
         if self.languages is not None:
             LanguageMethod.read(self.languages)
 
@@ -137,9 +136,10 @@ def as_treatment(given: AnyTreatment) -> Treatment:
 
     Names are a preset's ("paper"), or one of IRF's ("128-last_half", "512-last"), each followed by any number of
     fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
-    is a basket, with "tiles+tiles=segments" a tile. "whitening", "whitening-256", "last2avg", "chunk-mean" and
-    "chunk-mean-64" are baselines with no calibration; fields give them one: "whitening+temperature=0.8".
-    "tiles+languages=subspace" and "none+languages=centre" take away what vectors say about their language.
+    is a basket, with "tiles+tiles=segments" a tile, with "chunk-mean+chunks=segments" a chunk. "whitening",
+    "whitening-256", "last2avg", "chunk-mean" and "chunk-mean-64" are baselines with no calibration; fields give them
+    one: "whitening+temperature=0.8". "tiles+languages=subspace" and "none+languages=centre" take away what vectors
+    say about their language.
 
     >>> as_treatment("128-last").calibration.layers
     'last'
@@ -157,7 +157,7 @@ def as_treatment(given: AnyTreatment) -> Treatment:
             cut, languages = _take_cut(fields), fields.pop("languages", None)
             baseline = base if _is_baseline(base) else None
             calibration = (PRESETS["none"] if baseline else _base(base, given)).but(**fields)
-            by_segments = bool(_by_segments(cut, given, calibration))
+            by_segments = bool(_by_segments(cut, given, calibration, baseline))
             return Treatment(given.strip(), calibration, by_segments, baseline, languages)
         case Mapping():
             return _from_table(given)
@@ -221,12 +221,12 @@ def _from_table(table: Mapping[str, Any]) -> Treatment:
     if preset is None and (known or not (fields or baseline or languages)):
         named_so = as_treatment(name)
         calibration = named_so.calibration.but(**fields)
-        by_segments = _by_segments(cut, name, calibration)
+        by_segments = _by_segments(cut, name, calibration, baseline)
         by_segments = named_so.by_segments if by_segments is None else by_segments
         return Treatment(name, calibration, by_segments, baseline, languages or named_so.languages)
     alone = preset is None and (baseline or (languages and not fields))
     calibration = as_calibration("none" if alone else preset, **fields)
-    return Treatment(name, calibration, bool(_by_segments(cut, name, calibration)), baseline, languages)
+    return Treatment(name, calibration, bool(_by_segments(cut, name, calibration, baseline)), baseline, languages)
 
 
 def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
@@ -236,8 +236,8 @@ def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) 
 
 
 def _take_cut(fields: dict[str, Any]) -> dict[str, str]:
-    """Where "baskets" or "tiles" says to cut a document, taken out of the fields."""
-    given: dict[str, str] = {name: fields.pop(name) for name in ("baskets", "tiles") if name in fields}
+    """Where "baskets", "tiles" or "chunks" says to cut a document, taken out of the fields."""
+    given: dict[str, str] = {name: fields.pop(name) for name in ("baskets", "tiles", "chunks") if name in fields}
     for name, value in given.items():
         if value not in CUTS:
             raise CalibrationError(f"{name} must be one of {', '.join(CUTS)}, got {value!r}.")
@@ -246,10 +246,15 @@ def _take_cut(fields: dict[str, Any]) -> dict[str, str]:
     return given
 
 
-def _by_segments(cut: Mapping[str, str], name: str, calibration: Calibration) -> bool | None:
+def _by_segments(cut: Mapping[str, str], name: str, calibration: Calibration, baseline: str | None) -> bool | None:
     """Whether a document is cut into its segments; None if nothing says so."""
     if "tiles" in cut and calibration.tile_size is None:
         raise CalibrationError(f"the treatment {name!r} has no tiles: give it a tile_size such as 64.")
+    chunks = (baseline or "").startswith("chunk-mean")
+    if "chunks" in cut and not chunks:
+        raise CalibrationError(f"the treatment {name!r} has no chunks: begin with chunk-mean.")
+    if chunks and "segments" in cut.values() and "chunks" not in cut:
+        raise CalibrationError(f"the treatment {name!r} embeds chunks: make these segments with chunks=segments.")
     return "segments" in cut.values() if cut else None
 
 

@@ -164,41 +164,68 @@ class ChunkEncoder:
     """The mean of the vectors of a text's chunks, each of which another encoder embeds alone.
 
     Chunks are runs of whole sentences of at most `size` in the unit of the counter. A text of one chunk is its own
-    mean. With `normalise` chunks and their mean have length 1.
+    mean. With `normalise` chunks and their mean have length 1. With `by_segments` the vector of a text is the mean of
+    those of its segments, whatever their lengths, and that of a segment is the mean of its chunks.
     """
 
     window: int | None = None
 
     def __init__(
-        self, alone: "ModelEncoder | ObjectEncoder", counter: TokenCounter, size: int, *, normalise: bool = True
+        self,
+        alone: "ModelEncoder | ObjectEncoder",
+        counter: TokenCounter,
+        size: int,
+        *,
+        normalise: bool = True,
+        by_segments: bool = False,
     ) -> None:
         self.alone, self.model, self._normalise = alone, alone.model, normalise
-        self._counter, self._size = counter, size
+        self._counter, self._size, self._by_segments = counter, size, by_segments
         self._known: dict[Text, tuple[Text, ...]] = {}
+        self._chunks_of_segments: dict[Text, list[int]] = {}
 
     def chunks(self, texts: Sequence[Text]) -> list[tuple[Text, ...]]:
         """The chunks of every text."""
         unknown = [text for text in dict.fromkeys(texts) if text not in self._known]
-        cut = chunk_documents(unknown, self._counter, self._size)
-        pieces = [
-            [text.text[slice(*span)] for span in spans] or [text.text]
-            for text, spans in zip(unknown, cut, strict=True)
-        ]
-        lengths = iter(self._counter.count_whole([piece for own in pieces for piece in own]))
-        for text, own in zip(unknown, pieces, strict=True):
-            self._known[text] = tuple(Text(piece, next(lengths)) for piece in own)
+        parts = [self._segments(text) for text in unknown]
+        flat = [part for own in parts for part in own]
+        cut = chunk_documents(flat, self._counter, self._size)
+        pieces = iter(
+            [part.text[slice(*span)] for span in spans] or [part.text] for part, spans in zip(flat, cut, strict=True)
+        )
+        chunked = {text: [next(pieces) for _ in own] for text, own in zip(unknown, parts, strict=True)}
+        lengths = iter(
+            self._counter.count_whole([piece for own in chunked.values() for part in own for piece in part])
+        )
+        for text, own in chunked.items():
+            self._chunks_of_segments[text] = [len(part) for part in own]
+            self._known[text] = tuple(Text(piece, next(lengths)) for part in own for piece in part)
         return [self._known[text] for text in texts]
 
-    def mean(self, vectors: Sequence[np.ndarray]) -> np.ndarray:
+    def mean(self, text: Text, vectors: Sequence[np.ndarray]) -> np.ndarray:
         """The vector of a text, given those of its chunks."""
-        found: np.ndarray = mean_vector(np.stack(vectors), normalise=self._normalise)[0]
-        return found
+        found, counts = np.stack(vectors), self._chunks_of_segments[text]
+        if len(counts) > 1:
+            parts = np.split(found, np.cumsum(counts)[:-1])
+            found = np.concatenate([mean_vector(part, normalise=self._normalise) for part in parts])
+        made: np.ndarray = mean_vector(found, normalise=self._normalise)[0]
+        return made
+
+    def _segments(self, text: Text) -> list[Text]:
+        """What is cut into chunks on its own: the text, or each of its segments."""
+        if not self._by_segments or len(text.borders) < 2:
+            return [text]
+        ends = (*text.borders[1:], len(text.text))
+        return [
+            Text(text.text[start:end].strip(), 0, language=text.language)
+            for start, end in zip(text.borders, ends, strict=True)
+        ]
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         """One vector per text."""
         chunks = self.chunks(batch)
         found = iter(self.alone.vectors([chunk for own in chunks for chunk in own]))
-        return [self.mean([next(found) for _ in own]) for own in chunks]
+        return [self.mean(text, [next(found) for _ in own]) for text, own in zip(batch, chunks, strict=True)]
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
         raise UnsupportedModel("the mean of chunks has no token embeddings: omit it, or omit retention.")
@@ -206,7 +233,11 @@ class ChunkEncoder:
     def key(self, text: Text) -> bytes:
         """Where the vector of a text is stored: it depends on the chunks and on nothing else."""
         (own,) = self.chunks([text])
-        return key_of("mean of chunks", str(self._normalise), *(self.alone.key(chunk).hex() for chunk in own))
+        counts = self._chunks_of_segments[text]
+        # Named only where there are several, so that means stored before are found.
+        segments = [f"segments of {counts} chunks"] if len(counts) > 1 else []
+        keys = (self.alone.key(chunk).hex() for chunk in own)
+        return key_of("mean of chunks", str(self._normalise), *segments, *keys)
 
     def span_key(self, text: Text) -> bytes:
         raise UnsupportedModel("the mean of chunks has no token embeddings: omit it, or omit retention.")

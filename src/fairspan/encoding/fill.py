@@ -106,7 +106,7 @@ def _fill_means(
         part = wanted[start : start + _AT_ONCE]
         found = store.get(encoder.alone.key(chunk) for text in part for chunk in chunks[text])
         vectors = {text: [found[encoder.alone.key(chunk)] for chunk in chunks[text]] for text in part}
-        store.put({encoder.key(text): encoder.mean(own) for text, own in vectors.items()})
+        store.put({encoder.key(text): encoder.mean(text, own) for text, own in vectors.items()})
 
 
 def _correct(encoder: CorrectedEncoder, texts: Sequence[Text], store: Store) -> None:

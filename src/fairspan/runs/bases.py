@@ -92,12 +92,14 @@ class Treated:
             counter, size = counter_of(self.model, prompt), self.treatment.chunk_size()
         else:
             counter, size = Characters(prompt), self.treatment.chunk_size(CHUNK_CHARACTERS)
-        return ChunkEncoder(whole, counter, size, normalise=self.normalise)
+        by_segments = self.treatment.by_segments
+        return ChunkEncoder(whole, counter, size, normalise=self.normalise, by_segments=by_segments)
 
     def _whole(self, calibration: Calibration, side: Side) -> ModelEncoder | ObjectEncoder:
         if not isinstance(self.model, SentenceTransformer):
             return ObjectEncoder(self.model, self.prompts[side], side)
         by_segments = side == "document" and self.treatment.by_segments and calibration.acts
+        by_segments = by_segments and not self.treatment.chunks
         known = {"prompt": self.prompts[side], "fingerprint": self.fingerprint}
         return ModelEncoder(self.model, calibration, **known, side=side, by_segments=by_segments)
 
