@@ -117,6 +117,7 @@ def test_serve(centred: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) ->
         assert client.get("/info").json()["needs_language"]
 
 
+@pytest.mark.slow
 def test_export(centred: SentenceTransformer, projected: SentenceTransformer, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="centre corrects vectors by the language of each text"):
         fairspan.export(centred, tmp_path / "centred.onnx")

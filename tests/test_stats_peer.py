@@ -8,7 +8,7 @@ from peer_measure import PEER, PEEREvaluator
 from scipy import stats
 
 from fairspan.errors import StatisticsError
-from fairspan.stats import languages as grid
+from fairspan.stats import language_grid as grid
 from fairspan.stats.peer import equal_rank_p, peer
 
 

@@ -246,11 +246,11 @@ def _take_cut(fields: dict[str, Any]) -> dict[str, str]:
     return given
 
 
-def _by_segments(cut: Mapping[str, str], name: str, calibration: Calibration, baseline: str | None) -> bool | None:
+def _by_segments(cut: Mapping[str, str], name: str, calibration: Calibration, baseline: Any) -> bool | None:
     """Whether a document is cut into its segments; None if nothing says so."""
     if "tiles" in cut and calibration.tile_size is None:
         raise CalibrationError(f"the treatment {name!r} has no tiles: give it a tile_size such as 64.")
-    chunks = (baseline or "").startswith("chunk-mean")
+    chunks = _is_baseline(baseline) and str(baseline).startswith("chunk-mean")
     if "chunks" in cut and not chunks:
         raise CalibrationError(f"the treatment {name!r} has no chunks: begin with chunk-mean.")
     if chunks and "segments" in cut.values() and "chunks" not in cut:
