@@ -46,15 +46,15 @@ class Treatment:
     fit for both sides, on texts that are embedded as documents under the rest of the treatment."""
 
     def __post_init__(self) -> None:
+        if self.baseline is not None and not _is_baseline(self.baseline):
+            raise CalibrationError(
+                f"baseline must be one of {', '.join(BASELINES)}, or as in whitening-256, got {self.baseline!r}."
+            )
         cut = self.calibration.strength > 0 or self.calibration.tile_size is not None or self.chunks
         if self.by_segments and not cut:
             raise CalibrationError(
                 f"the treatment {self.name!r} cuts documents into segments and has neither baskets nor tiles nor "
                 "chunks: give it a strength above 0 or a tile_size, or begin with chunk-mean."
-            )
-        if self.baseline is not None and not _is_baseline(self.baseline):
-            raise CalibrationError(
-                f"baseline must be one of {', '.join(BASELINES)}, or as in whitening-256, got {self.baseline!r}."
             )
         if self.languages is not None:
             LanguageMethod.read(self.languages)
