@@ -35,6 +35,7 @@ from fairspan.studies.evaluate.spec import make_evaluation
 from fairspan.studies.inspect.run import inspect
 from tests.embedding_server import Words, serving
 from tests.test_audit import cosine, documents_of, values_of
+from tests.test_baselines import Counted
 from tests.tiny import words
 from tests.verbs import write_articles
 
@@ -382,6 +383,20 @@ def test_a_further_correction_is_forecast_to_embed_nothing() -> None:
     names = ["none", "none+languages=centre", "none+languages=lir", "tiles+languages=centre", "tiles"]
     treatments = [as_treatment(name) for name in names]
     assert part.tokens(treatments, [100] * 5) == [100, 7, 0, 107, 0]
+
+
+def test_progress_ends_at_what_it_announced(spoken: str, tmp_path: Path) -> None:
+    """Each base counts once, whether its vectors are computed or found in the store."""
+    names = ["none", "none+languages=centre", "none+languages=lir", "chunk-mean+languages=centre", "chunk-mean"]
+    options: dict[str, Any] = {"corpus": spoken, "languages": ["en", "de"], "store": tmp_path / "s"}
+    searched: dict[str, Any] = {"size": 2, "sets": 4, "editions": 1, "opening": 40}
+    for folder in ("computed", "found"):
+        counted = Counted()
+        audit(Speaking(), **options, sizes=[3], sets=4, treatments=names, out=tmp_path / folder, progress=counted)
+        assert counted.done == counted.total > 0
+        counted, out = Counted(), tmp_path / f"{folder}-search"
+        evaluate(Speaking(), "pages", **options, **searched, treatments=names, out=out, progress=counted)
+        assert counted.done == counted.total > 0
 
 
 def test_keys_are_of_the_vector_and_the_fit() -> None:

@@ -79,6 +79,11 @@ class Treatment:
         return replace(self, languages=None)
 
     @property
+    def base(self) -> Treatment:
+        """The same without a correction and a name: treatments of one base correct the same vectors."""
+        return replace(self.uncorrected, name="")
+
+    @property
     def dimensions(self) -> int | None:
         """How many dimensions a whitening keeps; None for all."""
         number = (self.baseline or "").partition("-")[2] if self.whitens else ""

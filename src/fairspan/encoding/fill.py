@@ -66,9 +66,7 @@ def fill(
         _fill_means(encoder, texts, store, budget=budget, tally=tally, progress=progress)
         return
     if isinstance(encoder, CorrectedEncoder):
-        # Most often another treatment has embedded them, and has reported that.
-        if store.missing(encoder.alone.key(text) for text in texts):
-            fill(encoder.alone, texts, store, budget=budget, tally=tally, progress=progress)
+        fill(encoder.alone, texts, store, budget=budget, tally=tally, progress=progress)
         _correct(encoder, texts, store)
         return
     different = list({(text.text, text.spans, text.borders): text for text in texts}.values())

@@ -38,9 +38,8 @@ def embed_through(store: Store, *, budget: int, tally: Tally, progress: Callable
     """Embeds what the store does not have, as everything else is embedded."""
 
     def embed(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+        fill(encoder, texts, store, budget=budget, tally=tally, progress=progress)
         keys = [encoder.key(text) for text in texts]
-        if store.missing(keys):
-            fill(encoder, texts, store, budget=budget, tally=tally, progress=progress)
         found = store.get(keys)
         return np.stack([found[key] for key in keys])
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -56,7 +56,7 @@ class FitPart:
         corrected: set[Treatment] = set()
         found = []
         for treatment, tokens in zip(treatments, own, strict=True):
-            base = replace(treatment.uncorrected, name="")
+            base = treatment.base
             fresh = 0 if base in embedded else tokens + (whitened if treatment.whitens else 0)
             found.append(fresh + (parallel if treatment.languages and base not in corrected else 0))
             embedded.add(base)

@@ -92,6 +92,10 @@ class Run:
         self.prepared, self.subject = prepared, prepared.subject
         self.writer, self.store, self.budget, self.tally, self.progress = writer, store, budget, tally, progress
         self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
+        self._again = embed_through(store, budget=budget, tally=tally, progress=_unreported)
+        self._bases: set[Treatment] = set()
+        self._fitted: set[Treatment] = set()
+        self.advance: Callable[[int], None] = progress.advance
         self.header = writer.header
         self.add = writer.add
         self.partial = False
@@ -103,13 +107,21 @@ class Run:
             self.header["notes"].append(text)
 
     def under(self, treatment: Treatment) -> Treated:
-        return self.subject.under(treatment, fit=self.prepared.fit, embed=self.embed)
+        again = treatment.languages is not None and treatment.base in self._fitted
+        if treatment.languages is not None:
+            self._fitted.add(treatment.base)
+        return self.subject.under(treatment, fit=self.prepared.fit, embed=self._again if again else self.embed)
+
+    def begin(self, treatment: Treatment) -> None:
+        """From here on texts are embedded under this treatment. Vectors of the same base have been reported."""
+        self.advance = _unreported if treatment.base in self._bases else self.progress.advance
+        self._bases.add(treatment.base)
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed what the store does not have."""
         if isinstance(encoder, CorrectedEncoder) and (untouched := encoder.untouched(texts)):
             self.note(f"{encoder.correction.method}: texts left as they are, wholly or in part: {untouched}")
-        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
+        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.advance)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
         found = self.store.get(keys)
@@ -145,6 +157,10 @@ class Run:
                 f"the endpoint does not read the longest document ({len(longest.text):,} characters) to the end: the "
                 "vectors of such documents are those of their beginning"
             )
+
+
+def _unreported(tokens: int) -> None:
+    """Takes the place of a progress for what was reported before."""
 
 
 def run_study(

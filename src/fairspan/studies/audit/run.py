@@ -159,6 +159,7 @@ def _measure(prepared: Prepared, run: Run) -> None:
     run.progress.start(sum(prepared.fit.tokens(treatments, [own] * len(treatments))))
     for treatment in treatments:
         run.progress.stage(treatment.name)
+        run.begin(treatment)
         treated = run.under(treatment)
         run.prove_whole(treated.documents, documents)
         run.fill(treated.segments, segments)

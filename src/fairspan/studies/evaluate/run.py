@@ -155,12 +155,13 @@ class _Search:
         run.progress.start(sum(self.prepared.fit.tokens(measured, [asked + tokens[one.name] for one in measured])))
         for treatment in measured:
             run.progress.stage(f"{treatment.name}: queries")
+            run.begin(treatment)
             treated = self._under(treatment)
             run.fill(treated.queries, queries)
             twin = self.spec.twin_of(treatment)
             if twin is not None and self._same_queries(queries, treated, self._under(twin)):
                 run.note(f"{twin.name} does not change these queries, so it is the same on documents only")
-                run.progress.advance(tokens[treatment.name])
+                run.advance(tokens[treatment.name])
                 continue
             # Late chunks are read in the same pass as whole documents, which then are there already.
             for index in sorted(self.spec.indexes_of(treatment), key=lambda name: not name.startswith("late")):
