@@ -406,7 +406,8 @@ def test_every_answer_is_stored_at_once(server: Server) -> None:
         settings: dict[str, Any] = {"budget": 1000, "tally": Tally(), "progress": lambda tokens: None}
         with pytest.raises(EncodingError, match=r"\(400: told to\)\. What was answered is in the store"):
             fill(encoder, texts, store, **settings)
-        assert len(store.missing([encoder.key(text) for text in texts])) in (4, 6), "two or three were under way"
+        # The two texts of the failed request, and of those behind it what had not been answered when it came back.
+        assert len(store.missing([encoder.key(text) for text in texts])) in (2, 4, 6)
         fill(encoder, texts, store, **settings)
         assert not store.missing([encoder.key(text) for text in texts])
         assert server.twice == 2
