@@ -10,11 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from fairspan.corpus.wikipedia.streams import BZ2, GZIP
+from fairspan.corpus.wikipedia.streams import BZ2, GZIP, LONGEST
 from fairspan.errors import CorpusError
-
-MOST_LINE = 1 << 28
-"""A longer line is no line of a dump."""
 
 
 class LinkFile:
@@ -39,14 +36,14 @@ class LinkFile:
 
     def lines(self) -> Iterator[bytes]:
         with self._explained():
-            while line := self._file.readline(MOST_LINE):
+            while line := self._file.readline(LONGEST):
                 yield self._checked(line)
 
     def blocks(self, size: int = 1 << 20) -> Iterator[bytes]:
         """Blocks of about `size` bytes that end where a line ends."""
         with self._explained():
             while block := self._file.read(size):
-                yield block + self._checked(self._file.readline(MOST_LINE))
+                yield block + self._checked(self._file.readline(LONGEST))
 
     def __enter__(self) -> LinkFile:
         return self
@@ -56,8 +53,8 @@ class LinkFile:
         self._raw.close()
 
     def _checked(self, line: bytes) -> bytes:
-        if len(line) == MOST_LINE:
-            raise CorpusError(f"{self.path.name} is no dump: it has a line of more than {MOST_LINE:,} bytes.")
+        if len(line) == LONGEST:
+            raise CorpusError(f"{self.path.name} is no dump: it has a line of more than {LONGEST:,} bytes.")
         return line
 
     @contextmanager

@@ -12,7 +12,8 @@ from fairspan.stats.loss import LossKind, judge_loss
 from fairspan.studies.audit.charts import Shown, measure_sections, switch_of
 from fairspan.studies.audit.comparison import Comparison, LanguageComparison, compare_languages, compare_sides
 from fairspan.studies.audit.frames import change_frame, coefficient_change_frame, language_change_frame
-from fairspan.studies.audit.tables import change_table, coefficient_change_table, language_change_table
+from fairspan.studies.audit.language_tables import language_change_table
+from fairspan.studies.audit.tables import change_table, coefficient_change_table
 
 _ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse")
 

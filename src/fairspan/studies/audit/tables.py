@@ -24,7 +24,7 @@ SHARED = "sets share segments: p allows for it, the interval of the change resam
 def verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
     """The verdict on each treatment in words; the frame has that on every family of documents."""
     rows = [
-        row(one["measure"], one["treatment"], cells=[_verdict(one["verdict"]), reason(one)])
+        row(one["measure"], one["treatment"], cells=[verdict_cell(one["verdict"]), reason(one)])
         for one in frames["verdicts"].iter_rows(named=True)
     ]
     columns = (Column("verdict", align="left"), Column("in words", align="wrap"))
@@ -35,12 +35,12 @@ def verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
 
 def unevenness_table(frames: Frames, measure: str, model: str) -> Table:
     """How much positions differ, in every family of documents under every treatment."""
-    frame = _in_order(frames["unevenness"].filter(pl.col("measure") == measure), "plan", "n", "treatment")
+    frame = in_order(frames["unevenness"].filter(pl.col("measure") == measure), "plan", "n", "treatment")
     rows = []
     for one in frame.iter_rows(named=True):
         numbers = [Cell(interval(one, f"{name}_")) for name in ("spread", "gini", "psi")]
         heads = (one["plan"], str(one["n"]), one["treatment"])
-        rows.append(row(*heads, cells=[*numbers, _verdict(one["verdict"])]))
+        rows.append(row(*heads, cells=[*numbers, verdict_cell(one["verdict"])]))
     names = ("spread [95 %]", "Gini [95 %]", "PSI [95 %]")
     notes = (
         "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the position means",
@@ -139,95 +139,6 @@ def paired_layout(
     return Table(name, title, ("n", ""), tuple(columns.values()), rows, frame, 1, notes=tuple(notes))
 
 
-def language_tables(frames: Frames, measure: str, model: str) -> list[Table]:
-    """Differences between languages in mixed documents, and each language where it leads and where it follows."""
-    found = []
-    if "languages" in frames and len(pairs := frames["languages"].filter(pl.col("measure") == measure)):
-        found.append(_pair_table(pairs, measure, model))
-    if "roles" in frames and len(roles := frames["roles"].filter(pl.col("measure") == measure)):
-        found.append(_role_table(roles, measure, model))
-    return found
-
-
-def _pair_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
-    """Languages that lead each other: the first minus the second."""
-    frame = _in_order(frame, "n", "language", "against", "treatment")
-    rows = []
-    for one in frame.iter_rows(named=True):
-        numbers = [Cell(interval(one, name), "+.3f") for name in ("", "lead_", "later_")]
-        heads = (str(one["n"]), _pair_name(one), one["treatment"])
-        rows.append(row(*heads, cells=[*numbers, _verdict(one["verdict"])]))
-    names = ("all positions [95 %]", "position 1 [95 %]", "later [95 %]")
-    length = "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
-    notes = (
-        f"the first language minus the second, in documents of just these two in both orders, {length}",
-        f"verdict: on the mean over all positions within ±{frame['margin'][0]:g}",
-    )
-    return Table(
-        f"{measure}-language-differences",
-        f"Differences of {measure} between languages in mixed documents ({model_name(model)})",
-        ("n", "languages", "treatment"),
-        (*(Column(name) for name in names), Column("verdict", align="left")),
-        tuple(rows),
-        frame,
-        grouped=2,
-        notes=notes,
-        brief=True,
-    )
-
-
-def _role_table(frame: pl.DataFrame, measure: str, model: str) -> Table:
-    """IRF's comparison: documents that begin in a language, beside those that begin in another and go on in it."""
-    frame = _in_order(frame, "n", "language", "treatment")
-    found = {(one["n"], one["language"], one["treatment"], one["role"]): one for one in frame.iter_rows(named=True)}
-    rows = []
-    for key in dict.fromkeys(key[:3] for key in found):
-        lead, later = (found.get((*key, role), dict[str, Any]()) for role in ("lead", "later"))
-        cells: list[Cell | str | None] = [
-            *(Cell(lead.get(f"{name}_estimate")) for name in ("own", "others")),
-            _ends(lead),
-            *(Cell(later.get(f"{name}_estimate")) for name in ("others", "own")),
-            _ends(later),
-        ]
-        rows.append(row(str(key[0]), *key[1:], cells=cells))
-    leads, follows = "language leads", "language follows"
-    columns = (
-        Column("it at 1", leads),
-        Column("others later", leads),
-        Column("1 − later [95 %]", leads),
-        Column("others at 1", follows),
-        Column("it later", follows),
-        Column("1 − later [95 %]", follows),
-    )
-    notes = (
-        "leads: it is at position 1, and later positions are in another language; follows: the other way round",
-        "means over the other languages, at the lengths that segments have; later: the mean of positions 2 to n",
-    )
-    return Table(
-        f"{measure}-language-roles",
-        f"{measure.capitalize()} of each language as lead and as later language ({model_name(model)})",
-        ("n", "language", "treatment"),
-        columns,
-        tuple(rows),
-        frame,
-        grouped=2,
-        notes=notes,
-    )
-
-
-def _ends(role: dict[str, Any]) -> Cell:
-    return Cell(interval(role, "gap_"), "+.3f") if role else Cell("")
-
-
-def _pair_name(one: Mapping[str, Any]) -> str:
-    """Two languages of which the difference is told.
-
-    >>> _pair_name({"language": "en", "against": "de"})
-    'en − de'
-    """
-    return f"{one['language']} − {one['against']}"
-
-
 def change_table(frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
     """The spread between positions before and after, on the same documents."""
     columns = {
@@ -254,31 +165,6 @@ def coefficient_change_table(frame: pl.DataFrame, measure: str, *, brief: bool =
     return _paired_table(frame, measure, "coefficient-changes", title, columns, (MEANING, MIXED), brief=brief)
 
 
-def language_change_table(frame: pl.DataFrame, measure: str) -> Table:
-    """The difference of every two languages before and after, on the same documents."""
-    order = ("first_treatment", "second_treatment", "n", "language", "against")
-    frame = _in_order(frame.filter(pl.col("measure") == measure), *order)
-    rows = []
-    for one in frame.iter_rows(named=True):
-        heads = (_pair(one["first_treatment"], one["second_treatment"]), str(one["n"]), _pair_name(one))
-        numbers = [Cell(one[f"{side}_estimate"], "+.3f") for side in ("first", "second")]
-        changes = [Cell(interval(one, key), "+.3f") for key in ("change_", "absolute_change_")]
-        rows.append(row(*heads, cells=[*numbers, *changes]))
-    models = _pair(*(model_name(frame[f"{side}_model"][0]) for side in ("first", "second")))
-    names = ("before", "after", "change [95 %]", "change of size [95 %]")
-    return Table(
-        f"{measure}-language-changes",
-        f"Changes of differences of {measure} between languages, on the same mixed documents ({models})",
-        ("treatment", "n", "languages"),
-        tuple(Column(name) for name in names),
-        tuple(rows),
-        frame,
-        grouped=2,
-        notes=("change of size: of the difference without its sign; below 0 the languages come closer",),
-        brief=True,
-    )
-
-
 def _paired_table(
     frame: pl.DataFrame,
     measure: str,
@@ -294,16 +180,16 @@ def _paired_table(
     `told` are the notes below the table; the second is for mixed plans only.
     """
     order = ("first_treatment", "second_treatment", "plan", "n")
-    frame = _in_order(frame.filter(pl.col("measure") == measure), *order)
+    frame = in_order(frame.filter(pl.col("measure") == measure), *order)
     by_coefficient = "coefficient" in frame.columns
     rows = []
     for one in frame.iter_rows(named=True):
-        heads = [_pair(one["first_treatment"], one["second_treatment"]), one["plan"], str(one["n"])]
+        heads = [pair_name(one["first_treatment"], one["second_treatment"]), one["plan"], str(one["n"])]
         heads += [one["coefficient"]] if by_coefficient else []
         values = [(interval(one, key) if key.endswith("_") else one[key], form) for key, form in columns.values()]
         rows.append(row(*heads, cells=[Cell(value, form) for value, form in values]))
     first = frame.row(0, named=True)
-    models = _pair(model_name(first["first_model"]), model_name(first["second_model"]))
+    models = pair_name(model_name(first["first_model"]), model_name(first["second_model"]))
     across = first["first_run"] != first["second_run"]
     notes = [
         told[0],
@@ -419,7 +305,7 @@ def values_of(frame: pl.DataFrame, column: str) -> list[str]:
     return frame[column].unique(maintain_order=True).to_list()
 
 
-def _in_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+def in_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Sorted by numbers, and by names in the order of their first appearance."""
     keys = [
         pl.col(name).cast(pl.Enum(values_of(frame, name))) if frame[name].dtype == pl.String else pl.col(name)
@@ -428,7 +314,8 @@ def _in_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
     return frame.sort(keys, maintain_order=True)
 
 
-def _pair(first: str, second: str) -> str:
+def pair_name(first: str, second: str) -> str:
+    """Two names before and after, or the one that both have."""
     return first if first == second else f"{first} → {second}"
 
 
@@ -438,5 +325,6 @@ def _percent(share: Mapping[str, Any]) -> Cell:
     return Cell(100 * share["estimate"], ".1f", mark=f" ±{half}" if known else "")
 
 
-def _verdict(kind: str) -> Cell:
+def verdict_cell(kind: str) -> Cell:
+    """A verdict in its colour."""
     return Cell(kind, tone=TONES[kind])

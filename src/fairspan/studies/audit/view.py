@@ -12,6 +12,7 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.charts import Shown, attention_section, measure_sections, switch_of
 from fairspan.studies.audit.frames import frames_of, interval
+from fairspan.studies.audit.language_tables import language_tables
 from fairspan.studies.audit.summary import summarize_or_say_why
 from fairspan.studies.audit.tables import (
     TONES,
@@ -19,7 +20,6 @@ from fairspan.studies.audit.tables import (
     attention_tables,
     change_table,
     coefficient_tables,
-    language_tables,
     reason,
     unevenness_table,
     values_of,

@@ -135,7 +135,7 @@ def _sums(rows: pl.DataFrame, languages: Sequence[str], source: str, *, logarith
 def _figures(
     arms: Sequence[Arm], sums: Sequence[PositionSums], asked: Sequence[_Asked], seed: int, *, logarithmic: bool
 ) -> list[LanguageFigure]:
-    """Every statistic of every arm. What is logarithmic is told as a factor."""
+    """Every statistic of every arm. Differences of logarithms become factors."""
     columns = range(1, sums[0].sums.shape[1])
     found, tested = list[LanguageFigure](), [one for one in asked if one.tested]
     p_values: dict[tuple[str, Arm], float] = {}
