@@ -83,8 +83,7 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
         if needed and not verdicts:
             notes = "; ".join(log.view.notes)
             raise StatisticsError(f"the run {log.run} has no verdicts{about}, which [[fail_if]] needs: {notes}")
-        name = " on languages" if prefix else ""
-        found += [f"{one['treatment']}{name}: {one['sentence']}" for one in verdicts if one["verdict"] in meant]
+        found += [f"{one['treatment']}{about}: {one['sentence']}" for one in verdicts if one["verdict"] in meant]
     return found
 
 
