@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.installed
 INTEGRATIONS := $(VENV)/.integrations
 CLIENTS := .clients
@@ -9,20 +10,24 @@ CLIENTS := .clients
 .PHONY: demo test test-all integrations docs lint format bench clean
 
 # pip (not another installer) and one pinned version of everything: constraints.txt.
-$(STAMP): pyproject.toml constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+# What the demo needs, and what a user installs.
+$(DEMO): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --upgrade pip
+	$(PIP) torch
+	$(PIP) --editable '.[demo]'
+	touch $@
+
+# What the tests need beyond that. Packages without a wheel for every platform are left out where there is none.
+$(STAMP): $(DEMO)
+	$(PIP) --editable '.[dev]'
 	# The kernel tests run in Triton's interpreter; GPU builds of torch bring their own Triton.
-	$(BIN)/python -c "import triton" 2>/dev/null || $(BIN)/python -m pip install --quiet triton==3.9.0 \
+	$(BIN)/python -c "import triton" 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary :all: triton==3.9.0 \
 		|| echo "there is no Triton for this platform: the kernel tests will be skipped"
-	# mteb needs pytrec-eval-terrier, which has no wheel for some platforms; there the tests bring a stand-in.
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --only-binary pytrec-eval-terrier mteb \
-		2>/dev/null \
-		|| { $(BIN)/python -m pip install --quiet --constraint constraints.txt requests \
-			&& $(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps mteb \
-			&& echo "there is no pytrec-eval-terrier for this platform: the tests of mteb run with a stand-in"; } \
+	# mteb needs pytrec-eval-terrier, which has no wheel for some platforms, and reads tasks without it.
+	$(PIP) --only-binary pytrec-eval-terrier mteb 2>/dev/null || { $(PIP) requests && $(PIP) --no-deps mteb; } \
 		|| echo "mteb could not be installed: its tests will be skipped"
 	touch $@
 
@@ -44,8 +49,8 @@ $(CLIENTS)/.installed: $(STAMP) $(INTEGRATIONS) constraints-clients.txt
 integrations: $(INTEGRATIONS) $(CLIENTS)/.installed  ## databases, Ray, LangChain and LlamaIndex, for their tests
 
 # An audit of the small default model on the embedded corpus, plain and calibrated. Nothing is downloaded.
-demo: $(STAMP)  ## audit a small real model before and after calibration, with a picture and a page
-	$(BIN)/fairspan audit --window 256 --opening 62 --treatments none,tiles,tiles+tiles=segments \
+demo: $(DEMO)  ## audit a small real model before and after calibration, with a picture and a page
+	$(BIN)/fairspan audit --max-seq-length 256 --opening 62 --treatments plain,tiles,tiles+tiles=segments \
 		--out fairspan-runs/demo --picture before_after.png
 	$(BIN)/fairspan report fairspan-runs/demo --out before_after.html
 
@@ -57,9 +62,8 @@ test: lint  ## lint, types and every test that is not slow
 test-all: lint integrations  ## lint, types and every test
 	$(PYTEST)
 
-docs: $(STAMP)  ## regenerate docs/cli.md and docs/schema.json
+docs: $(STAMP)  ## regenerate docs/cli.md
 	$(BIN)/typer fairspan.cli utils docs --name fairspan --output docs/cli.md
-	$(BIN)/python -m tests.output_schema
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .

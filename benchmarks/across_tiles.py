@@ -19,16 +19,11 @@ choice in each. A document that happens to say more of A and less of B is nearer
 other; in "together" the cosines of both queries are added, and this cancels. Scores within 1e-5 of each other are a
 tie and count ½. With segments as tiles, "own" and "other" are the same tiles in another order and must tie, except in
 the controls, where introduction and s are one tile.
-
-Search: all blocks of all articles are in one index, each with its own sentence and with those of other articles, so
-that the same introduction and the same sentence occur in several documents.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +34,7 @@ import polars as pl
 
 import fairspan
 from benchmarks.blocks import OTHERS, PRONOUNS, Block, Pair, pair_up
-from benchmarks.quality import Bench, NamedModel, interval, open_model, say, short, summarize, table, write_csv
+from benchmarks.quality import NamedModel, open_model, say
 from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.retrieval.indexes import assemble, plan_index
@@ -48,7 +43,6 @@ from fairspan.stats.queries import query_change, query_effects
 
 ROOM = 480
 TIE = 1e-5
-SHIFTS = 4
 LAYOUTS = {
     "far": "sentences exchanged",
     "around": "sentences exchanged with the text around them",
@@ -56,17 +50,13 @@ LAYOUTS = {
     "bare": "control: introduction and sentence alone",
 }
 TREATMENTS = (
-    "none",
+    "plain",
     "paper",
     "tiles",
-    "tiles+temperature=1",
     "tiles+tile_size=128",
-    "tiles+tile_layers=first_three_quarters",
     "tiles+tile_layers=first_half",
-    "tiles+tile_reach=1",
     "tiles+tiles=segments",
 )
-ONLY = "+sides=document"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +144,8 @@ def choice_records(rows: pl.DataFrame) -> list[dict[str, Any]]:
             for name in ("right", "together"):
                 found = query_effects(one[name], none, pairs, rng=np.random.default_rng(0)).overall
                 record |= {name: found.estimate, f"{name} low": found.low, f"{name} high": found.high}
-                if arm != "none" and "none" in arms:
-                    change = query_change(arms["none"][name], one[name], none, pairs, rng=np.random.default_rng(0))
+                if arm != "plain" and "plain" in arms:
+                    change = query_change(arms["plain"][name], one[name], none, pairs, rng=np.random.default_rng(0))
                     least, most = change.overall.low, change.overall.high
                     record |= {f"{name} change": change.overall.estimate, f"{name} p": change.p_value}
                     record |= {f"{name} change low": least, f"{name} change high": most}
@@ -163,59 +153,34 @@ def choice_records(rows: pl.DataFrame) -> list[dict[str, Any]]:
     return records
 
 
-def write_search(pairs: Sequence[Pair], folder: Path) -> None:
-    """A task in which every introduction and every sentence is in `SHIFTS` + 1 documents."""
-    folder.mkdir(parents=True, exist_ok=True)
-    placed = [(pair, block) for pair, both in enumerate(pairs) for own in both for block in own]
-    blocks = [block for _, block in placed]
-    documents, queries = [], []
-    for number, (pair, block) in enumerate(placed):
-        for shift in range(min(SHIFTS + 1, len(blocks))):
-            parts = block.parts(blocks[(number + shift) % len(blocks)], "far")
-            starts = [sum(len(part) + 1 for part in parts[:place]) for place in range(len(parts))]
-            spans = [[start, start + len(part)] for start, part in zip(starts, parts, strict=True)]
-            documents.append({"id": f"{number}+{shift}", "text": " ".join(parts), "segments": spans})
-        start = len(f"{block.introduction} {block.before} ")
-        asked = {"id": f"{pair}.{number}", "query": block.query, "document": f"{number}+0", "start": start}
-        queries.append({**asked, "answer": block.sentence, "language": "en"})
-    for name, records in (("documents", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), "utf-8")
+def short(value: float | None, form: str = ".3f") -> str:
+    """A number without the 0 before its point, as in our tables."""
+    return "" if value is None else f"{value:{form}}".replace("-", "−").replace("0.", ".", 1)
 
 
-def write_tables(out: Path) -> None:
-    """Accuracies and search, as Markdown in across.md and as CSV."""
-    parts = []
-    if (out / "across_rows.parquet").exists():
-        records = choice_records(pl.read_parquet(out / "across_rows.parquet"))
-        write_csv(out / "across.csv", records)
-        lines = []
-        for one in records:
-            where = f"{one['model']}, {LAYOUTS[one['layout']]} ({one['pairs']} pairs, {one['queries']} queries)"
-            cells = [interval(one, "right", ".3f"), interval(one, "together", ".3f")]
-            cells += [interval(one, "together change"), short(one.get("together p")), short(one["one order"])]
-            cells += [short(one["ties"], ".2f"), f"{one['margin']:+.4f}".replace("-", "−")]
-            lines.append([where, f"`{one['arm']}`", *cells])
-        heads = ["model", "treatment", "right [95 %]", "together [95 %]", "together, against none [95 %]", "p"]
-        heads += ["one order", "ties", "mean margin"]
-        parts += ["## Forced choice", table(heads, lines)]
-    if (out / "search_rows.parquet").exists():
-        lines, records = [], []
-        found = pl.read_parquet(out / "search_rows.parquet").with_columns(
-            set=pl.col("query").str.split(".").list[0].cast(pl.Int32), position=pl.lit(None, pl.Int32)
-        )
-        for (model,), own in found.group_by("model", maintain_order=True):
-            for one in summarize(own, ["none"]):
-                records.append({"model": model, **one})
-                cells = [
-                    interval(one, "ndcg", ".3f"),
-                    interval(one, "change from none"),
-                    short(one["p against none"]),
-                ]
-                lines.append([f"{model} ({one['queries']} queries)", f"`{one['arm'].removesuffix(ONLY)}`", *cells])
-        write_csv(out / "search.csv", records)
-        parts += ["## Search", table(["model", "treatment", "nDCG@10 [95 %]", "against none [95 %]", "p"], lines)]
-    (out / "across.md").write_text("\n\n".join(parts) + "\n", "utf-8")
-    print("\n\n".join(parts), flush=True)
+def interval(record: dict[str, Any], name: str, form: str = "+.3f") -> str:
+    """An estimate with its limits; empty where there is none."""
+    if record.get(name) is None:
+        return ""
+    low, high = (short(record[f"{name} {end}"], form) for end in ("low", "high"))
+    return f"{short(record[name], form)} [{low}, {high}]"
+
+
+def write_table(rows: pl.DataFrame, out: Path) -> None:
+    """Accuracies as Markdown in across.md and as CSV."""
+    records = choice_records(rows)
+    pl.DataFrame(records, infer_schema_length=None).write_csv(out / "across.csv")
+    heads = ["model", "treatment", "right [95 %]", "together [95 %]", "together, against plain [95 %]", "p"]
+    heads += ["one order", "ties", "mean margin"]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for one in records:
+        where = f"{one['model']}, {LAYOUTS[one['layout']]} ({one['pairs']} pairs, {one['queries']} queries)"
+        cells = [interval(one, "right", ".3f"), interval(one, "together", ".3f")]
+        cells += [interval(one, "together change"), short(one.get("together p")), short(one["one order"])]
+        cells += [short(one["ties"], ".2f"), f"{one['margin']:+.4f}".replace("-", "−")]
+        lines.append(f"| {where} | `{one['arm']}` | {' | '.join(cells)} |")
+    (out / "across.md").write_text("\n".join(lines) + "\n", "utf-8")
+    print("\n".join(lines), flush=True)
 
 
 def main() -> None:
@@ -223,7 +188,6 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", required=True, metavar="NAME=FOLDER")
     parser.add_argument("--data", type=Path, required=True, help="the folder with corpora/")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "across-tiles")
     parser.add_argument("--treatments", help="in place of the usual ones, separated by commas")
     parser.add_argument("--openings", choices=["pronouns", "all"], default="pronouns", help="how sentences begin")
     parser.add_argument("--device")
@@ -250,15 +214,7 @@ def main() -> None:
             pl.concat(rows).write_parquet(given.out / "across_rows.parquet")
             right = [f"{layout} {rows[-1].filter(layout=layout)['right'].mean():.3f}" for layout in LAYOUTS]
             say(f"{subject.name}, {arm}: {', '.join(right)}")
-        task = given.work / f"{subject.name}-{given.openings}-{given.limit}-{given.seed}"
-        write_search(pairs, task)
-        bench = Bench(subject, given.work, given.out / "search_rows.parquet")
-        settings = {"source": str(task), "chunk_tokens": 64}
-        bench.measure(f"across, {given.openings}", ["none"], **settings, indexes=["whole", "chunk-mean"])
-        bench.measure(
-            f"across, {given.openings}", [f"{name}{ONLY}" for name in treatments if name != "none"], **settings
-        )
-        write_tables(given.out)
+        write_table(pl.concat(rows), given.out)
 
 
 if __name__ == "__main__":

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import fairspan
 from benchmarks.measure import time_side_by_side
 from fairspan.model.loading import load_model
-from fairspan.runs.runner import RunOptions
-from fairspan.runs.subject import open_subject
-from fairspan.studies.audit.prepare import prepare
-from fairspan.studies.audit.run import run
-from fairspan.studies.audit.spec import make_spec
-from fairspan.studies.audit.summary import summarize
+from fairspan.runs.progress import Silent
+from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.audit.run import STUDY
 
 
 def main() -> None:
@@ -31,10 +29,10 @@ def main() -> None:
     chosen = parser.parse_args()
 
     model = load_model()
-    spec = make_spec(sets=chosen.sets, treatments=["none", "paper+basket_size=64"])
-    segments, documents = prepare(open_subject(model), spec).texts()
-    texts = [text.text for text in segments + documents]
-    models = [fairspan.calibrate(model, treatment.for_documents) for treatment in spec.treatments]
+    asked = AuditOptions(model, sets=chosen.sets, treatments=["plain", "paper+basket_size=64"], progress=False)
+    prepared = STUDY.ready(asked, Silent())
+    texts = [text.text for text in prepared.segments + prepared.texts]
+    models = [fairspan.calibrate(model, treatment.for_documents) for treatment in asked.measured]
 
     def encode() -> None:
         for one in models:
@@ -42,11 +40,8 @@ def main() -> None:
 
     def audit() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            log = run(
-                prepare(open_subject(model), spec),
-                RunOptions(out=Path(folder) / "run", store=Path(folder) / "store.sqlite"),
-            )
-            summarize(log)
+            log = STUDY(replace(asked, out=Path(folder) / "run", store=Path(folder) / "store.sqlite"))
+            assert log.view
 
     print(f"{len(texts)} texts, {len(models)} treatments, all-MiniLM-L6-v2", flush=True)
     timings = time_side_by_side({"encode": encode, "audit": audit}, "encode", chosen.rounds)

@@ -32,7 +32,7 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 SIZES = [(512, 4, 21), (2048, 1, 15), (8192, 1, 3)]
 CHECKED_AT = 512
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
-TREATMENTS = {"cls": ["paper", "retrieval", "tempscale"], "mean": ["paper", "retrieval"]}
+TREATMENTS = {"cls": ["paper", "retrieval", "tempscale", "tiles"], "mean": ["paper", "retrieval", "tiles"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def measure(shape: Shape, dtype: str) -> list[Row]:
                 kind = "all" if pooling == "mean" else "pooling"
                 timing = timings[name]
                 row = Row(
-                    kind if name != "tempscale" else "none",
+                    kind if name in ("paper", "retrieval") else "–",
                     name,
                     tokens,
                     texts,

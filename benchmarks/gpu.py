@@ -35,8 +35,9 @@ from fairspan.attention.reference import attention_weights, calibrate_weights
 from fairspan.attention.shares import SpecialShares
 
 SIZES = [(8192, 4), (2048, 16), (512, 64)]
-GROWTH = [512, 1024, 2048, 4096, 8192, 16384, 32768]
-EAGER_UP_TO = 8192
+# One very long and one short text besides.
+MODEL_SIZES = [(32768, 1), *SIZES, (512, 1)]
+TREATMENTS = ("paper", "retrieval", "tiles")
 ROUNDS = 31
 LINES: list[str] = []
 
@@ -97,7 +98,7 @@ def attention_alone() -> None:
         valid = torch.ones(texts, tokens, dtype=torch.bool, device="cuda")
         baskets = fixed_baskets(valid, 128, own_bos=False, own_eos=False)
         for strength in (None, torch.full((texts,), 0.5, device="cuda")):
-            how = (0.125, baskets, SpecialShares(), strength)
+            how = (0.125, baskets, strength)
             error = _error(q[:1, :1], k[:1, :1], v[:1, :1], valid[:1], strength)
             taken = side_by_side(
                 {
@@ -115,11 +116,11 @@ def attention_alone() -> None:
 
 def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | None) -> float:
     baskets = fixed_baskets(valid, 128, own_bos=False, own_eos=False)
-    amount = torch.ones(1, device="cuda") if strength is None else strength[:1]
-    out = all_rows_kernel(q, k, v, 0.125, baskets, SpecialShares(), None if strength is None else amount)
+    amount = None if strength is None else strength[:1]
+    out = all_rows_kernel(q, k, v, 0.125, baskets, amount)
     zero = torch.zeros(1, dtype=torch.float64, device="cuda")
     p = attention_weights(q.double(), k.double(), zero, 0.125, zero + 1)
-    exact = calibrate_weights(p, baskets, SpecialShares(), amount.double()) @ v.double()
+    exact = calibrate_weights(p, baskets, SpecialShares(), amount) @ v.double()
     return float((out.double() - exact).norm() / exact.norm())
 
 
@@ -130,13 +131,13 @@ def whole_models() -> None:
     say("|---|---|---|---|---|---|---|---|---|")
     generator = torch.Generator().manual_seed(1)
     for pooling in ("cls", "mean"):
-        plain = random_model(BASE, pooling, SIZES[0][0]).to("cuda", torch.bfloat16)
-        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in ("paper", "retrieval")}}
-        for tokens, texts in SIZES:
+        plain = random_model(BASE, pooling, MODEL_SIZES[0][0]).to("cuda", torch.bfloat16)
+        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in TREATMENTS}}
+        for tokens, texts in MODEL_SIZES:
             calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
             taken = side_by_side(calls)
             memory = {name: peak_mib(call) for name, call in calls.items()}
-            for name in ("paper", "retrieval"):
+            for name in TREATMENTS:
                 middle, low, high = ratio(taken, name)
                 say(
                     f"| {'all' if pooling == 'mean' else 'pooling'} | {name} | {tokens} × {texts} "
@@ -155,52 +156,13 @@ def _pass(model: SentenceTransformer, tokens: int, texts: int, generator: torch.
     return run
 
 
-def growth() -> None:
-    """Time and memory of one text as it gets longer."""
-    say("\n### Growth: one text, base-size XLM-R, bfloat16 (ms and MiB above the weights)\n")
-    generator = torch.Generator().manual_seed(2)
-    plain = random_model(BASE, "cls", GROWTH[-1]).to("cuda", torch.bfloat16)
-    mean = random_model(BASE, "mean", GROWTH[-1]).to("cuda", torch.bfloat16)
-    eager = random_model(BASE, "cls", EAGER_UP_TO).to("cuda", torch.bfloat16)
-    eager[0].auto_model.set_attn_implementation("eager")
-    models = {
-        "plain": plain,
-        "pooling": fairspan.calibrate(plain, "paper"),
-        "all": fairspan.calibrate(mean, "paper"),
-        "eager": eager,
-    }
-    say("| tokens | " + " | ".join(f"{name}, ms | {name}, MiB" for name in models) + " |")
-    say("|---|" + "---|" * 2 * len(models))
-    figures: dict[str, list[tuple[int, float, float]]] = {name: [] for name in models}
-    for tokens in GROWTH:
-        used = {name: model for name, model in models.items() if name != "eager" or tokens <= EAGER_UP_TO}
-        calls = {name: _pass(model, tokens, 1, generator) for name, model in used.items()}
-        taken = side_by_side(calls, rounds=11)
-        row = []
-        for name in models:
-            if name in calls:
-                figures[name].append((tokens, statistics.median(taken[name]), peak_mib(calls[name])))
-                row.append(f"{figures[name][-1][1]:.2f} | {figures[name][-1][2]:.0f}")
-            else:
-                row.append("– | –")
-        say(f"| {tokens} | " + " | ".join(row) + " |")
-    say("")
-    for name, points in figures.items():
-        log = np.log2(np.array(points[-3:]))  # shorter texts take as long as it takes to start their kernels
-        by_time, by_memory = (np.polyfit(log[:, 0], log[:, column], 1)[0] for column in (1, 2))
-        say(
-            f"- {name}: from {points[-3][0]} tokens on, time grows with the power {by_time:.2f}, memory with "
-            f"{by_memory:.2f}."
-        )
-
-
 def throughput() -> None:
     """`encode` on texts whose lengths are drawn evenly on a log scale from 50 to 8192 tokens."""
     say("\n### `encode` on mixed lengths (50 to 8192 tokens), CLS pooling, batches of 16\n")
     lengths = np.exp(np.random.default_rng(3).uniform(np.log(50), np.log(8190), 256)).astype(int)
     texts = [words(int(length), seed=number) for number, length in enumerate(lengths)]
     plain = random_model(BASE, "cls", SIZES[0][0]).to("cuda", torch.bfloat16)
-    models = {"plain": plain, "paper": fairspan.calibrate(plain, "paper")}
+    models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in ("paper", "tiles")}}
     ordered = np.sort(lengths)[::-1] + 2
     padded = sum(len(batch) * batch.max() for batch in np.array_split(ordered, len(ordered) // 16))
     seconds: dict[str, list[float]] = {name: [] for name in models}
@@ -211,11 +173,10 @@ def throughput() -> None:
             if turn >= 0:
                 seconds[name].append(time.perf_counter() - start)
     rate = {name: ordered.sum() / statistics.median(spent) for name, spent in seconds.items()}
-    say(
-        f"plain {rate['plain']:,.0f} tokens/s, calibrated {rate['paper']:,.0f} tokens/s: ratio "
-        f"{rate['paper'] / rate['plain']:.3f}. Padding is {1 - ordered.sum() / padded:.1%} of what both "
-        "compute, since both use sentence-transformers' own batching."
-    )
+    for name in ("paper", "tiles"):
+        of_plain = rate[name] / rate["plain"]
+        say(f"- {name}: {rate[name]:,.0f} tokens/s, plain {rate['plain']:,.0f}: ratio {of_plain:.3f}.")
+    say(f"\nPadding is {1 - ordered.sum() / padded:.1%} of what all of them compute.")
 
 
 def compiled() -> None:
@@ -253,7 +214,7 @@ def _compiled_pass(module: Any, pooling: Any, batch: dict[str, Tensor]) -> Calla
     return run
 
 
-PARTS = (attention_alone, whole_models, growth, throughput, compiled)
+PARTS = (attention_alone, whole_models, throughput, compiled)
 
 
 def main() -> None:

@@ -17,13 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from fairspan.calibration.treatment import as_treatments
-from fairspan.design.design import Design
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store, default_store
 from fairspan.report.text import model_name
 from fairspan.retrieval.metrics import gains_of, ndcg
-from fairspan.retrieval.pages import PageQueries
 from fairspan.retrieval.search import search
 from fairspan.retrieval.source import TaskSource
 from fairspan.retrieval.task import RetrievalTask
@@ -104,7 +102,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", required=True)
     parser.add_argument("--tasks", nargs="+", required=True)
-    parser.add_argument("--documents", type=Path, help="where a collection keeps its documents")
     parser.add_argument("--corpus", default="sample", help="of pages")
     parser.add_argument("--sets", type=int, default=100, help="number of pages")
     parser.add_argument("--most", type=int, help="documents of a collection")
@@ -117,12 +114,11 @@ def main() -> None:
         for model in given.models:
             subject = open_subject(model)
             for task in given.tasks:
-                own = {"documents": str(given.documents), "language": "en"} if Path(task).is_dir() else {}
                 if task == "pages":
-                    drawn = {"design": Design(sets=given.sets), "queries": PageQueries(editions=1)}
-                    tasks = TaskSource(task, given.corpus, ("en",), **drawn).read(subject.counter)
+                    drawn = {"corpus": given.corpus, "languages": ["en"], "sets": given.sets, "editions": 1}
+                    tasks = TaskSource(task, **drawn).read(subject.counter)
                 else:
-                    tasks = [shortened(one, given.most) for one in TaskSource(task, **own).read(subject.counter)]
+                    tasks = [shortened(one, given.most) for one in TaskSource(task).read(subject.counter)]
                 for name in given.treatments:
                     print(row(subject, tasks, name, embed), flush=True)
 

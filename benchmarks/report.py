@@ -23,7 +23,7 @@ import polars as pl
 
 from fairspan.runs.log import LogWriter
 from fairspan.runs.rows import SCHEMA
-from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.audit.options import AuditOptions
 
 SETS = {3: 167, 4: 42, 5: 9, 6: 14}
 LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
@@ -87,7 +87,7 @@ def write_grid(folder: Path) -> Path:
         "documents": rows["document"].n_unique(),
         "shared_segments": {},
         "seed": 0,
-        "spec": make_spec(inference="z").to_dict(),
+        "spec": AuditOptions(inference="z").asked,
     }
     writer = LogWriter(folder, header)
     writer.add(rows)

@@ -1,13 +1,11 @@
 """`fairspan serve` against the bare model in a process of its own, on the same texts.
 
-    python -m benchmarks.serving [--model NAME] [--device cuda] [--preset tiles] [--rounds 3] [--soak 600]
+    python -m benchmarks.serving [--model NAME] [--device cuda] [--preset tiles] [--rounds 3]
 
 1. Throughput: tokens/s of 32 clients, which send a request and wait for its reply, over those of `model.encode` on
    all the texts at once (sorted, 32 per batch). Texts are of 4 to 350 words, most of them short. For each number of
    texts per request of --inputs.
 2. Latency: one short query at a time, over `model.encode_query`.
-3. With --soak: so many seconds of mixed requests of 16 clients, 2 % of them bad ones. Errors that were not deserved,
-   the server's memory by tenths of the time, latencies.
 
 The clients run in a process of their own, which imports nothing heavy. While the bare model runs, the server idles.
 """
@@ -23,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,8 +33,7 @@ from fairspan.calibration.calibration import Calibration
 from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.model.build import calibrate_if_asked
-from fairspan.model.loading import load_model
-from fairspan.model.source import Loading
+from fairspan.model.loading import Loading, load_model
 
 ROOT = Path(__file__).parents[1]
 QUERY = "which part of the document answers the question?"
@@ -57,8 +53,8 @@ def body(texts: Sequence[str] | str, **more: Any) -> str:
 
 
 @contextmanager
-def served(words: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The port and the process of a server."""
+def served(words: Sequence[str]) -> Iterator[int]:
+    """The port of a server."""
     command = "from fairspan.cli import main; main()"
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen([sys.executable, "-c", command, "serve", *words, "--port", "0"], stderr=said)
@@ -72,14 +68,14 @@ def served(words: Sequence[str]) -> Iterator[tuple[int, int]]:
                     raise SystemExit(text)
                 time.sleep(0.1)
             time.sleep(1)
-            yield int(found[1]), process.pid
+            yield int(found[1])
         finally:
             process.send_signal(signal.SIGTERM)
             print(f"the server ended with code {process.wait()}", flush=True)
 
 
-def load(port: int, bodies: Sequence[str], clients: int, **more: Any) -> dict[str, Any]:
-    job = json.dumps({"port": port, "bodies": list(bodies), "clients": clients, **more})
+def load(port: int, bodies: Sequence[str], clients: int) -> dict[str, Any]:
+    job = json.dumps({"port": port, "bodies": list(bodies), "clients": clients})
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.load"], input=job, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT
     )
@@ -129,55 +125,6 @@ def compare_latency(model: Any, port: int, rounds: int, count: int = 100) -> Non
     )
 
 
-def resident(pid: int) -> float:
-    """Megabytes of memory of a process."""
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
-    assert found is not None
-    return int(found[1]) / 1024
-
-
-def soak(port: int, pid: int, texts: list[str], window: int, seconds: float) -> None:
-    generator = np.random.default_rng(1)
-    good = [
-        body([texts[place] for place in generator.integers(0, len(texts), size)], input_type=side)
-        for size in (1, 1, 1, 1, 1, 2, 4, 8)
-        for side in ("query", "document")
-        for _ in range(49)
-    ]
-    bad = [
-        *(("{" + good[0], 400), (body([]), 400), (body(["a", 5]), 400), (body([""]), 400)),  # type: ignore[list-item]
-        *((body("a", model="other"), 404), (body([[10**9]]), 400), (body("a", dimensions=10**6), 400)),  # type: ignore[arg-type]
-        *((body("word " * 2 * window), 400), (body(["a"] * 2049), 413), (body("a", input_type="title"), 400)),
-    ]
-    bad = [bad[place % len(bad)] for place in range(len(good) // 49)]
-    bodies, expected = [*good, *(one for one, _ in bad)], [200] * len(good) + [status for _, status in bad]
-    levels: list[float] = []
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(max(0.5, seconds / 200)):
-            levels.append(resident(pid))
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    found = load(port, bodies, 16, seconds=seconds, pause=0.02)
-    over.set()
-    watching.join()
-    wrong = [(expected[number], status) for number, status, _ in found["done"] if status != expected[number]]
-    deserved = sum(expected[number] != 200 for number, _, _ in found["done"])
-    taken = np.array([took for number, status, took in found["done"] if status == 200])
-    tenths = [statistics.median(part.tolist()) for part in np.array_split(levels, 10) if len(part)]
-    first, last = tenths[1], tenths[-1]
-    print(
-        f"soak of {found['seconds']:.0f} s: {len(found['done']):,} requests, {deserved:,} of them bad; "
-        f"{len(wrong)} replies other than expected {sorted(set(wrong)) or ''}\n"
-        f"  memory by tenths of the time: {' '.join(f'{one:.0f}' for one in tenths)} MB; from the second to the last "
-        f"{last / first - 1:+.1%} (target ±5 %)\n"
-        f"  latency p50 {np.percentile(taken, 50) * 1000:.0f} ms, p99 {np.percentile(taken, 99) * 1000:.0f} ms",
-        flush=True,
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
@@ -187,7 +134,6 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=2048)
     parser.add_argument("--inputs", type=int, nargs="*", default=[1, 8, 64])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--serve", nargs="*", default=[], metavar="WORD", help="more options of fairspan serve")
     chosen = parser.parse_args()
 
@@ -205,12 +151,9 @@ def main() -> None:
     tokens = sum(one.read for one in read if not one.cut)
     how = f"{chosen.model}, {chosen.preset or 'plain'}, {model.device}, {model.dtype}"
     print(f"{how}: {len(texts)} texts, {tokens:,} tokens", flush=True)
-    with served(words) as (port, pid):
-        if chosen.rounds:
-            compare_latency(model, port, chosen.rounds)
-            compare_throughput(model, port, texts, tokens, chosen.inputs, chosen.rounds)
-        if chosen.soak:
-            soak(port, pid, texts, encoder.window or 512, chosen.soak)
+    with served(words) as port:
+        compare_latency(model, port, chosen.rounds)
+        compare_throughput(model, port, texts, tokens, chosen.inputs, chosen.rounds)
 
 
 if __name__ == "__main__":

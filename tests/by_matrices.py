@@ -44,12 +44,11 @@ class Layout:
     Attributes:
         valid: [N, L] bool, False for padding.
         places: those of each text's own tokens.
-        tiled_layers: the layers in which tokens see no other tiles than `reach` on either side.
+        tiled_layers: the layers in which tokens see no other tiles.
     """
 
     valid: Tensor
     places: list[list[Place]]
-    reach: int
     tiled_layers: frozenset[int]
 
     def positions(self) -> Tensor:
@@ -78,7 +77,7 @@ class Layout:
     @cached_property
     def tiled(self) -> Tensor:
         """[N, 1, L, L] bool: which tokens see each other in a tiled layer."""
-        return self._spread(lambda _, places: sees_by_tile(places, self.reach)[None], False)
+        return self._spread(lambda _, places: sees_by_tile(places)[None], False)
 
     def _spread(self, of_text: Callable[[int, list[Place]], Tensor], padding: float) -> Tensor:
         """[N, H, L, L] from [H, l, l] of each text without padding."""
@@ -118,7 +117,7 @@ def layout_of(module: CalibratedTransformer, inputs: dict[str, Any], segment: Te
         own = [-1] if segment is None else segment[text, valid[text]].tolist()
         cut = {"longest": size} if own[:1] == [-1] else {"longest": limit, "segment": own}
         places.append(tile_places(tokens, lead=lead, trail=trail, **cut))
-    return Layout(valid, places, calibration.tile_reach, calibration.tiled_layers(module.depth))
+    return Layout(valid, places, calibration.tiled_layers(module.depth))
 
 
 def forward_by_matrices(module: CalibratedTransformer, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -191,7 +190,7 @@ def attention_by_matrices(
         fairspan_plan.calibrated.append(layer)
         strength = torch.ones(n) if rule.strength is None else rule.strength
         calibrated = calibrate_weights(p, rule.baskets, rule.special, strength.double())
-        if rule.rows == "all":
+        if rule.pooled is None:
             p = calibrated
         else:
             p = p.clone()

@@ -8,7 +8,6 @@ exception and what it says.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable
@@ -16,11 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import tiktoken
-from langchain_huggingface import HuggingFaceEmbeddings
 from langchain_openai import OpenAIEmbeddings
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
-from llama_index.embeddings.openai import OpenAIEmbedding
-from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 
 
 def tokenizer_of_others(first: int) -> tiktoken.Encoding:
@@ -43,32 +38,10 @@ def cases(url: str, key: str, folder: str, texts: list[str], question: str) -> d
         served = OpenAIEmbeddings(model=name, base_url=url, api_key=key, max_retries=0, **options)
         return served.embed_documents(texts)
 
-    def langchain_async() -> Any:
-        served = OpenAIEmbeddings(
-            model=f"{Path(folder).name}-query", base_url=url, api_key=key, check_embedding_ctx_length=False
-        )
-        return asyncio.run(served.aembed_query(question))
-
-    def llama_async() -> Any:
-        served = OpenAILikeEmbedding(model_name=Path(folder).name, api_base=url, api_key=key)
-        return asyncio.run(served.aget_text_embedding_batch(texts))
-
-    def llama_wrong_key() -> Any:
-        wrong = OpenAIEmbedding(model_name=Path(folder).name, api_base=url, api_key="wrong", max_retries=0)
-        return wrong.get_text_embedding(texts[0])
-
-    hf = HuggingFaceEmbeddings(model_name=folder, model_kwargs={"trust_remote_code": True})
-    llama_hf = HuggingFaceEmbedding(model_name=folder, trust_remote_code=True)
     return {
         "langchain, ids outside the vocabulary": lambda: langchain(90_000),
         "langchain, ids inside the vocabulary": lambda: langchain(2_000, texts[1:]),
         "langchain, texts": lambda: langchain(90_000, check_embedding_ctx_length=False),
-        "langchain, async": langchain_async,
-        "langchain, not trusted": lambda: HuggingFaceEmbeddings(model_name=folder),
-        "langchain, plain query": lambda: hf.embed_query(question),
-        "llama_index, async": llama_async,
-        "llama_index, wrong key": llama_wrong_key,
-        "llama_index, own query": lambda: llama_hf.get_query_embedding(question),
     }
 
 

@@ -120,7 +120,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("fairspan.runs.speed._TRIAL_SECONDS", 0.01)
+    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.01)
 
     def call(*typed: str | Path) -> Said:
         monkeypatch.setattr(sys, "argv", ["fairspan", *map(str, typed)])

@@ -58,7 +58,6 @@ class Server:
     most: int | None = None
     cut: int | None = None
     wait: float = 0.0
-    names: Sequence[str] = ("words",)
     counts_tokens: bool = True
     change: Callable[[Body], Any] = lambda answer: answer
     over: bool = False
@@ -86,8 +85,6 @@ class Server:
         texts: list[str] = body["input"]
         if self.key is not None and handler.headers.get("Authorization") != f"Bearer {self.key}":
             handler.say(401, {"error": {"message": f"wrong key {handler.headers.get('Authorization')}"}})
-        elif body["model"] not in self.names:
-            handler.say(404, {"error": {"message": "no such model"}})
         elif self.most is not None and len(texts) > self.most:
             handler.say(422, {"error": f"batch size {len(texts)} > maximum allowed batch size {self.most}"})
         elif self.longest is not None and max(map(len, texts)) > self.longest:
@@ -128,9 +125,6 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             with told.lock:
                 told.at_once -= 1
-
-    def do_GET(self) -> None:
-        self.say(200, {"data": [{"id": name} for name in self.told.names]})
 
     def say(self, status: int, answer: Any, headers: Mapping[str, str] | None = None) -> None:
         sent = answer if isinstance(answer, bytes) else json.dumps(answer).encode()

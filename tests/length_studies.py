@@ -10,14 +10,14 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from fairspan.runs.log import LogWriter
+from fairspan.calibration.treatment import as_treatment
+from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
-from fairspan.studies.collapse.spec import make_collapse
-from fairspan.studies.collapse.summary import LengthSummary, summarize_length
+from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.logs import read_log
 
 LENGTHS = (50, 100, 200, 400)
-PLAIN, MILD, STRONG = "none", "tempscale+temperature=0.9", "tempscale+temperature=0.8"
+PLAIN, MILD, STRONG = as_treatment("none").name, "tempscale+temperature=0.9", "tempscale+temperature=0.8"
 DOCUMENTS = 40
 HALF = 0.002
 """Half of the width of every interval of a value."""
@@ -36,10 +36,8 @@ def slope_of(values: Sequence[float], tokens: Sequence[float]) -> tuple[float, f
     return float(np.polyfit(np.log2(tokens), values, 1)[0]), half_of(logs / (logs**2).sum())
 
 
-def text_rows_of(
-    curves: Curves, lengths: Sequence[int], tokens: Sequence[int], measures: Mapping[str, float]
-) -> list[dict[str, Any]]:
-    """Rows whose means are the curves, each times the factor of its measure, with intervals of one width.
+def text_rows_of(curves: Curves, lengths: Sequence[int], tokens: Sequence[int]) -> list[dict[str, Any]]:
+    """Rows whose mean cosines are the curves, and whose distances are twice them, with intervals of one width.
 
     Documents deviate from the mean of their cell in directions that are orthogonal to those of all other cells.
     """
@@ -50,27 +48,24 @@ def text_rows_of(
     gaps = apart * error / np.sqrt((DOCUMENTS - 1) / DOCUMENTS)
     rows = []
     for (name, place), gap in zip(cells, gaps, strict=True):
-        for measure, factor in measures.items():
-            value, own = factor * curves[name][place], {"treatment": name, "part": str(lengths[place])}
-            texts = [{**own, "document": f"d{i:02}", "tokens": tokens[place]} for i in range(DOCUMENTS)]
-            if measure == "cosine":
-                # Without document i the mean cosine is (Σ a − 2 a_i) / (N − 2).
-                values = value + gap * (DOCUMENTS - 2) / 2
-                rows += [{**text, "measure": measure, "value": v} for text, v in zip(texts, values, strict=True)]
-                continue
-            whole = texts if measure == "distance" else [own]
-            rows += [{**text, "measure": measure, "value": value} for text in whole]
-            without = zip(texts, value - gap, strict=True)
-            rows += [{**text, "measure": f"{measure}_without", "value": v} for text, v in without]
+        value, own = curves[name][place], {"treatment": name, "part": str(lengths[place])}
+        # Without document i the mean cosine is (Σ a − 2 a_i) / (N − 2).
+        cosines = value + gap * (DOCUMENTS - 2) / 2
+        measured = {"cosine": cosines, "distance": np.full(DOCUMENTS, 2 * value), "distance_without": 2 * value - gap}
+        for measure, values in measured.items():
+            rows += [
+                {**own, "measure": measure, "document": f"d{i:02}", "tokens": tokens[place], "value": one}
+                for i, one in enumerate(values)
+            ]
     return rows
 
 
-def label_rows_of(curves: Curves, lengths: Sequence[int], measure: str) -> list[dict[str, Any]]:
+def label_rows_of(curves: Curves, measure: str) -> list[dict[str, Any]]:
     """Tested texts that all have the value of their curve."""
     return [
         {"treatment": name, "measure": measure, "document": f"t{i}", "part": str(length), "value": value}
         for name, values in curves.items()
-        for length, value in zip(lengths, values, strict=True)
+        for length, value in zip(LENGTHS, values, strict=True)
         for i in range(6)
     ]
 
@@ -94,32 +89,30 @@ def study_of(
     lengths: Sequence[int] = LENGTHS,
     tokens: Sequence[int] | None = None,
     rows: Sequence[Mapping[str, Any]] = (),
-    measures: Mapping[str, float] = {"cosine": 1.0},
     treatments: Sequence[Any] | None = None,
-    spec: Mapping[str, Any] = {},
+    texts: int = DOCUMENTS,
     **changes: Any,
-) -> LengthSummary:
-    """A study whose mean cosines are `curves`, and whose other measures are `measures` times them."""
+) -> RunLog:
+    """A study whose mean cosines are `curves`."""
     names = [name for name in curves if name != "words"]
-    asked = make_collapse(temperatures=[], treatments=names if treatments is None else treatments).to_dict()
+    options = CollapseOptions(temperatures=[], treatments=names if treatments is None else treatments)
     header = {
         "verb": "collapse",
         "run": "m-12345678",
         "model": {"name": "m", "fingerprint": "f"},
         "corpus": {"name": "c", "fingerprint": "f", "languages": ["en"]},
-        "lengths": [{"length": length, "texts": DOCUMENTS, "tokens": float(length)} for length in lengths],
+        "lengths": [{"length": length, "texts": texts, "tokens": float(length)} for length in lengths],
         "paired": True,
-        "dimensions": 8,
         "token_unit": "tokens",
         "seed": 0,
-        "spec": {**asked, **spec},
+        "spec": options.asked,
         "notes": [],
         **changes,
     }
     writer = LogWriter(folder, header)
-    writer.add(rows_of([*text_rows_of(curves, lengths, tokens or lengths, measures), *rows]))
+    writer.add(rows_of([*text_rows_of(curves, lengths, tokens or lengths), *rows]))
     writer.finish("complete", timings={"seconds": 1.5}, notes=header["notes"])
-    return summarize_length(read_log(folder))
+    return read_log(folder)
 
 
 def above(*excess: float, base: float = 0.5) -> list[float]:

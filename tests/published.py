@@ -11,8 +11,8 @@ import polars as pl
 import polars.selectors as cs
 
 from fairspan.report.table import Table
-from fairspan.studies.audit.family import PLAN
-from fairspan.studies.audit.tables import MEANING, heading, legend, paired_layout, plain_layout
+from fairspan.studies.audit.measures import PLAN
+from fairspan.studies.audit.tables import MEANING, coefficient_table, heading, legend
 
 FILE = Path(__file__).parent / "data" / "irf.csv"
 MODELS = {"Alibaba-NLP/gte-multilingual-base": "mGTE", "jinaai/jina-embeddings-v3": "jina-v3"}
@@ -23,7 +23,8 @@ MODELS = {"Alibaba-NLP/gte-multilingual-base": "mGTE", "jinaai/jina-embeddings-v
 def published_coefficients() -> pl.DataFrame:
     """Every printed number, table by table; `printed` has its digits. Some stand in two tables."""
     rows = pl.read_csv(FILE, schema_overrides={"estimate": pl.String}).with_columns(cs.string().fill_null(""))
-    return rows.rename({"estimate": "printed"}).with_columns(PLAN, estimate=pl.col("printed").cast(pl.Float64))
+    estimate, treatment = pl.col("printed").cast(pl.Float64), pl.col("treatment").replace("none", "plain")
+    return rows.rename({"estimate": "printed"}).with_columns(PLAN, estimate=estimate, treatment=treatment)
 
 
 def published_table(number: int) -> Table:
@@ -33,13 +34,13 @@ def published_table(number: int) -> Table:
     alone = (found["lead"] == found["later"]).all()
     setting = "monolingual" if alone else f"mixed-language, later segments in {first['later']}"
     title = f"OLS coefficients of {first['measure']} ({setting}, {first['model']}), published as Table {number}"
-    treatments = [name for name in found["treatment"].unique(maintain_order=True) if name != "none"]
+    treatments = [name for name in found["treatment"].unique(maintain_order=True) if name != "plain"]
     name, remarks = f"published-table-{number}", _remarks(found.to_dicts())
     if not treatments:
-        return plain_layout(found, name, title, notes=[MEANING, legend(found), *remarks], digits=2)
+        return coefficient_table(found, name, title, notes=[MEANING, legend(found), *remarks], digits=2)
     [treatment] = treatments
-    notes = [f"c.: {treatment}; uc.: none", MEANING, "printed without signs of significance", *remarks]
-    return paired_layout(found, name, title, treatment, "none", notes=notes, digits=2)
+    notes = [MEANING, "printed without signs of significance", *remarks]
+    return coefficient_table(found, name, title, pair=(treatment, "plain"), notes=notes, digits=2)
 
 
 def _remarks(printed: Sequence[dict[str, Any]]) -> list[str]:

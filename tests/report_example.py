@@ -12,7 +12,6 @@ import polars as pl
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, on_log_axis
 from fairspan.report.page import Download, Part, json_download, make_page, row_download
 from fairspan.report.result import Result
-from fairspan.report.scatter import Dot, Scatter
 from fairspan.report.table import Cell, Column, Row, Table, row
 from fairspan.report.view import Card, Section, View
 
@@ -192,44 +191,6 @@ def heat(*, entries: int = 3, name: str = "languages") -> HeatMap:
     )
 
 
-def scatter(*, plain: str = "none", do_nothing: bool = False) -> Scatter:
-    """26 treatments: the plain model, a reference, a front of five of which one was chosen, and others.
-
-    Args:
-        do_nothing: whether the plain model was chosen.
-    """
-    numbers = [(plain, 0.46, 0.612), ("chunk-mean", 0.215, 0.561)]
-    numbers += [
-        (preset, 0.4 - 0.05 * k, 0.618 + 0.011 * k) for k, preset in enumerate(("tempscale", "paper", "retrieval"))
-    ]
-    numbers += [
-        (
-            f"tiles={size},t={temperature}",
-            0.03 + 0.045 * k + 0.06 * j * (j - 1),
-            0.702 + 0.012 * k - 0.03 * (j - 1) ** 2,
-        )
-        for k, size in enumerate((32, 64, 128, 256, 512))
-        for j, temperature in enumerate((0.7, 0.8, 1.0))
-    ]
-    numbers += [
-        (f"baskets={size}", 0.3 + 0.02 * k, 0.63 + 0.014 * (k % 4))
-        for k, size in enumerate((8, 16, 32, 64, 128, 256))
-    ]
-
-    def dot(name: str, x: float, y: float) -> Dot:
-        front = not any(a <= x and b >= y and (a, b) != (x, y) for _, a, b in numbers)
-        role = {plain: "baseline", "chunk-mean": "reference"}.get(name, "candidate")
-        chosen = name == (plain if do_nothing else "tiles=64,t=0.8")
-        ends = Point(x, max(0.0, x - 0.03), x + 0.04), Point(y, y - 0.018, y + 0.016)
-        return Dot(name, *ends, role=role, front=front, chosen=chosen)  # type: ignore[arg-type]
-
-    caption = "Fairer to the left, better search above, with 95 % intervals."
-    axes = "PSI (lower is fairer)", "nDCG@10"
-    return Scatter(
-        "candidates", "Candidates", caption, *axes, tuple(dot(*one) for one in numbers), "a model on a corpus"
-    )
-
-
 FRAME = pl.DataFrame(
     {
         "treatment": ["none", "none", "paper", "=cmd()"],
@@ -286,7 +247,6 @@ def view(*, hostile: bool = False) -> View:
     sections = (
         Section("By position", "Bars.", (profiles(treatments=named),), (heat(),), (table(),), folded),
         Section("By length", "", (lines(named[:2]),), (heat(entries=1, name="sizes"),), heats_first=True),
-        Section("Candidates", scatters=(scatter(plain=named[0]),)),
         Section("Segments", "Rows.", (rows(treatments=named[:2]),)),
         Section("Nothing"),
     )

@@ -1,8 +1,9 @@
-"""Simulated evaluations: rows of any value for each treatment, metric, position and cluster, and logs of them."""
+"""Collections in BEIR's layout, and simulated evaluations: rows of any value, and logs of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import polars as pl
 
 from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
-from fairspan.studies.evaluate.spec import make_evaluation
+from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.logs import read_log
 
 ONLY = "+sides=document"
@@ -20,9 +21,22 @@ Value = Callable[[str, str, int, int], float]
 """What a treatment gets under a metric at a position (from 1) in a cluster."""
 
 
+def write_beir(folder: Path, documents: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]]) -> str:
+    """A folder of documents {id, text, …} and queries {id, text, document, …}; all else is metadata, and a gain."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+            for row in rows:
+                metadata = {key: value for key, value in row.items() if key not in ("id", "text", "gain")}
+                print(json.dumps({"_id": row["id"], "text": row["text"], "metadata": metadata}), file=file)
+    judged = [f"{row['id']}\t{row['document']}\t{row.get('gain', 1)}" for row in queries]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(judged), encoding="utf-8")
+    return str(folder)
+
+
 def rows_of(
     value: Value,
-    treatments: Sequence[str] = ("none", "paper", f"paper{ONLY}"),
+    treatments: Sequence[str] = ("plain", "paper", f"paper{ONLY}"),
     *,
     clusters: int = 12,
     positions: Sequence[int | None] = (1, 2, 3, 4),
@@ -30,7 +44,6 @@ def rows_of(
     indexes: Sequence[tuple[str, str]] | None = None,
     plans: Sequence[tuple[str, str]] = (("en", "en"),),
     editions: int = 1,
-    offset: Callable[[int, int], int | None] = lambda position, cluster: 100 * (position - 1),
 ) -> pl.DataFrame:
     """One query for each cluster, position, edition and plan; `indexes` are further arms, (treatment, index)."""
     arms = [*((treatment, "whole") for treatment in treatments), *(indexes or ())]
@@ -58,7 +71,6 @@ def rows_of(
                     "part": index,
                     "query": f"q{cluster}-{position}",
                     "query_tokens": 9,
-                    "offset": None if position is None else offset(position, cluster),
                 }
             )
     return pl.DataFrame(rows, schema=SCHEMA)
@@ -69,8 +81,8 @@ def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes
     treatments = list(dict.fromkeys(rows["treatment"]))
     given = [name for name in treatments if not (name.endswith(ONLY) and name.removesuffix(ONLY) in treatments)]
     settings = {"treatments": given, "documents_only": given != treatments, **changes.pop("spec", {})}
-    settings["metrics"] = list(dict.fromkeys(rows["measure"]))
-    spec = make_evaluation("pages", **settings).to_dict()
+    settings["metrics"] = [name for name in dict.fromkeys(rows["measure"]) if name != "rank"]
+    spec = EvaluateOptions(**settings).asked
     positions = changes.pop("positions", "segments" if rows["lead"][0] else "fifths")
     costs = [
         {
@@ -114,7 +126,7 @@ def noise(scale: float = 0.05) -> Value:
     return draw
 
 
-LEVELS = {"none": 0.4, "paper": 0.5, f"paper{ONLY}": 0.6, "none/chunk-max": 0.7, "retrieval": 0.45}
+LEVELS = {"plain": 0.4, "paper": 0.5, f"paper{ONLY}": 0.6, "plain/chunk-max": 0.7, "retrieval": 0.45}
 
 
 def usual(treatment: str, metric: str, position: int, cluster: int) -> float:

@@ -11,11 +11,11 @@ import polars as pl
 
 from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
-from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.logs import read_log
 
 DEPTH = 6
-TREATMENTS = ("none", "paper", "retrieval")
+TREATMENTS = ("plain", "paper", "retrieval")
 PLANS = (("en", "en"), ("zh", "zh"), ("zh", "en"))
 
 Plan = tuple[str, str]
@@ -29,7 +29,7 @@ def simulated_rows(
     sets: int = 8,
     n: int = 3,
     plan: Plan = ("en", "en"),
-    treatment: str = "none",
+    treatment: str = "plain",
     measure: str = "representation",
     noise: float = 0.01,
     shared: bool = False,
@@ -73,7 +73,7 @@ def simulated_rows(
 
 
 def header(treatments: Sequence[Any], **changes: Any) -> dict[str, Any]:
-    spec = make_spec(treatments=treatments, **changes.pop("spec", {})).to_dict()
+    spec = AuditOptions(treatments=treatments, **changes.pop("spec", {})).asked
     return {
         "verb": "audit",
         "run": "m-12345678",
@@ -91,7 +91,7 @@ def header(treatments: Sequence[Any], **changes: Any) -> dict[str, Any]:
 def simulated_log(
     folder: Path,
     tables: Iterable[pl.DataFrame],
-    treatments: Sequence[Any] = ("none",),
+    treatments: Sequence[Any] = ("plain",),
     *,
     status: str = "complete",
     **changes: Any,
@@ -104,7 +104,7 @@ def simulated_log(
 
 
 def attention_rows(
-    treatment: str = "none", *, n: int = 3, plan: tuple[str, str] = ("en", "en"), sets: int = 4, orders: int = 2
+    treatment: str = "plain", *, n: int = 3, plan: tuple[str, str] = ("en", "en"), sets: int = 4, orders: int = 2
 ) -> pl.DataFrame:
     """Documents of one to three baskets in which the parts of each measure sum to 1 in every layer."""
     rng = np.random.default_rng([n, *"".join((treatment, *plan)).encode()])

@@ -44,7 +44,11 @@ class Matrices:
 
 
 def matrices(model: SentenceTransformer, texts: Sequence[Any], **options: Any) -> list[list[Matrices]]:
-    """The attention of each text in each layer, of a plain or calibrated model, padding cut out."""
+    """The attention of each text in each layer, of a plain or calibrated model; each text goes alone."""
+    return [_of_one(model, text, **options) for text in texts]
+
+
+def _of_one(model: SentenceTransformer, text: Any, **options: Any) -> list[Matrices]:
     layers: list[tuple[Tensor, Tensor]] = []
 
     def keep(
@@ -78,11 +82,7 @@ def matrices(model: SentenceTransformer, texts: Sequence[Any], **options: Any) -
 
     routed = copy_sharing_weights(model).eval()
     route_attention(routed[0].model)
-    features = routed.preprocess(list(texts), **options)
-    valid = features["attention_mask"].bool()
+    features = routed.preprocess([text], **options)
     with matrices_instead(keep), torch.inference_mode():
         routed[0](features)
-    return [
-        [Matrices(*(x[text][:, real][:, :, real].numpy() for x in layer)) for layer in layers]
-        for text, real in enumerate(valid)
-    ]
+    return [Matrices(*(x[0].numpy() for x in layer)) for layer in layers]

@@ -11,14 +11,16 @@ from torch import Tensor
 from fairspan.attention import all_rows as all_rows_module
 from fairspan.attention.all_rows import all_rows, restricted_attention
 from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.plan import BasketRule, LayerInputs
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.reference import attention_weights, calibrate_weights
 from fairspan.attention.shares import SpecialShares
 
 N, H, K, L, D = 4, 4, 2, 37, 8
 LENGTHS = [37, 20, 2, 1]
-SHARES = [None, "equal", "original", 0.3]
+SHARES = [None, "equal", "original"]
 SCALE = D**-0.5
+FIRST = torch.zeros(N, dtype=torch.long)
 
 
 def tensors(dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -36,11 +38,27 @@ def padding(side: str) -> Tensor:
 
 
 def exact(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None
 ) -> Tensor:
     k, v = k.repeat_interleave(H // K, dim=1), v.repeat_interleave(H // K, dim=1)
     p = attention_weights(q.double(), k.double(), bias.double(), SCALE, torch.ones(N, dtype=torch.float64))
-    return calibrate_weights(p.nan_to_num(), baskets, special, strength.double()) @ v.double()
+    return calibrate_weights(p.nan_to_num(), baskets, special, strength) @ v.double()
+
+
+def one_row(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    pooled: Tensor,
+    baskets: Baskets,
+    special: SpecialShares,
+    strength: Tensor | None = None,
+    *,
+    scale: float = SCALE,
+) -> Tensor:
+    rule = BasketRule(baskets, special, strength, pooled)
+    return pooled_row(LayerInputs(0, q, k, v, scale, mask, None, False, rule), pooled)
 
 
 def closeness(fast: Tensor, reference: Tensor, rows: Tensor) -> float:
@@ -60,25 +78,16 @@ def test_every_choice_of_special_baskets_and_strength(visibility: str, side: str
     mask = valid[:, None, None, :] & seen
     bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
     text = torch.arange(N)
+    pooled = valid.int().argmax(dim=1) if side == "right" else torch.full((N,), L - 1)
     for bos, eos in itertools.product(SHARES, SHARES):
         special = SpecialShares(bos, eos)  # type: ignore[arg-type]
         baskets = fixed_baskets(valid, size, own_bos=bos is not None, own_eos=eos is not None)
         for strength in (None, torch.tensor([1.0, 0.5, 0.25, 0.0])):
-            reference = exact(q, k, v, bias, baskets, special, torch.ones(N) if strength is None else strength)
-            fast = all_rows(q, k, v, SCALE, baskets, special, strength, mask=mask)
-            assert closeness(fast, reference, valid) <= 1e-5, (bos, eos, strength)
-            pooled = valid.int().argmax(dim=1) if side == "right" else torch.full((N,), L - 1)
-            one = pooled_row(
-                q[text, :, pooled],
-                k,
-                v,
-                None,
-                mask.expand(N, 1, L, L)[text, 0, pooled],
-                SCALE,
-                baskets,
-                special,
-                strength,
-            )
+            reference = exact(q, k, v, bias, baskets, special, strength)
+            if (bos, eos) == (None, None):
+                fast = all_rows(q, k, v, SCALE, baskets, strength, mask=mask)
+                assert closeness(fast, reference, valid) <= 1e-5, strength
+            one = one_row(q, k, v, mask, pooled, baskets, special, strength)
             wanted = reference[text, :, pooled]
             assert (one.double() - wanted).abs().max() <= 1e-5 * wanted.abs().max(), (bos, eos, strength)
 
@@ -92,16 +101,17 @@ def test_dtypes(dtype: torch.dtype, tolerance: float) -> None:
     valid = padding("right")
     mask = valid[:, None, None, :].expand(N, 1, L, L)
     bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
+    strength = torch.full((N,), 0.5)
+    baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
+    fast = all_rows(q, k, v, SCALE, baskets, strength, mask=mask)
+    assert fast.dtype == dtype
+    assert closeness(fast, exact(q, k, v, bias, baskets, SpecialShares(), strength), valid) <= tolerance
     special = SpecialShares("original", "equal")
     baskets = fixed_baskets(valid, 7, own_bos=True, own_eos=True)
-    strength = torch.full((N,), 0.5)
-    reference = exact(q, k, v, bias, baskets, special, strength)
-    fast = all_rows(q, k, v, SCALE, baskets, special, strength, mask=mask)
-    assert fast.dtype == dtype
-    assert closeness(fast, reference, valid) <= tolerance
-    one = pooled_row(q[:, :, 0], k, v, None, valid, SCALE, baskets, special, strength)
+    reference = exact(q, k, v, bias, baskets, special, strength)[:, :, 0]
+    one = one_row(q, k, v, mask, FIRST, baskets, special, strength)
     assert one.dtype == dtype
-    assert (one.double() - reference[:, :, 0]).abs().max() <= tolerance * reference[:, :, 0].abs().max()
+    assert (one.double() - reference).abs().max() <= tolerance * reference.abs().max()
 
 
 def test_position_bias_additive_masks_and_causal_order() -> None:
@@ -113,15 +123,14 @@ def test_position_bias_additive_masks_and_causal_order() -> None:
     hide = torch.rand(N, 1, L, L, generator=generator) < 0.3
     hide[..., 0] = False  # every row sees at least one key
     numbers = torch.randn(N, 1, L, L, generator=generator).masked_fill(hide, torch.finfo(torch.float32).min)
-    special = SpecialShares("equal", None)
-    baskets = fixed_baskets(valid, 7, own_bos=True, own_eos=False)
-    fast = all_rows(q, k, v, SCALE, baskets, special, None, mask=numbers, position_bias=position_bias)
+    baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
+    fast = all_rows(q, k, v, SCALE, baskets, None, mask=numbers, position_bias=position_bias)
     bias = (numbers + position_bias).masked_fill(hide, -torch.inf)
-    assert closeness(fast, exact(q, k, v, bias, baskets, special, torch.ones(N)), valid) <= 1e-5
+    assert closeness(fast, exact(q, k, v, bias, baskets, SpecialShares(), None), valid) <= 1e-5
 
     bias = torch.zeros(1, 1, L, L).masked_fill(torch.ones(L, L).triu(1).bool(), -torch.inf)
-    fast = all_rows(q, k, v, SCALE, baskets, special, None, causal=True)
-    assert closeness(fast, exact(q, k, v, bias, baskets, special, torch.ones(N)), valid) <= 1e-5
+    fast = all_rows(q, k, v, SCALE, baskets, None, causal=True)
+    assert closeness(fast, exact(q, k, v, bias, baskets, SpecialShares(), None), valid) <= 1e-5
 
 
 def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,9 +143,9 @@ def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> 
     valid[1, 150:] = False
     baskets = fixed_baskets(valid, 16, own_bos=False, own_eos=False)
     mask = valid[:, None, None, :].expand(2, 1, 200, 200)
-    whole = all_rows(q, k, v, SCALE, baskets, SpecialShares(), None, mask=mask)
+    whole = all_rows(q, k, v, SCALE, baskets, None, mask=mask)
     monkeypatch.setattr(all_rows_module, "_SCORES_AT_A_TIME", 1)
-    in_blocks = all_rows(q, k, v, SCALE, baskets, SpecialShares(), None, mask=mask)
+    in_blocks = all_rows(q, k, v, SCALE, baskets, None, mask=mask)
     assert torch.allclose(whole, in_blocks, rtol=0, atol=1e-13)
 
 
@@ -162,21 +171,22 @@ def test_segments_of_any_lengths() -> None:
     for bos, eos in itertools.product((None, "equal"), (None, "original")):
         special = SpecialShares(bos, eos)  # type: ignore[arg-type]
         baskets = segment_baskets(valid, segment, own_bos=bos is not None, own_eos=eos is not None)
-        reference = exact(q, k, v, bias, baskets, special, torch.ones(N))
-        fast = all_rows(q, k, v, SCALE, baskets, special, None, mask=mask)
-        assert closeness(fast, reference, valid) <= 1e-5
-        one = pooled_row(q[:, :, 0], k, v, None, valid, SCALE, baskets, special, None)
+        reference = exact(q, k, v, bias, baskets, special, None)
+        if special == SpecialShares():
+            fast = all_rows(q, k, v, SCALE, baskets, None, mask=mask)
+            assert closeness(fast, reference, valid) <= 1e-5
+        one = one_row(q, k, v, valid[:, None, None], FIRST, baskets, special)
         assert (one.double() - reference[:, :, 0]).abs().max() <= 1e-5 * reference[:, :, 0].abs().max()
 
 
 def test_a_basket_whose_mass_vanishes_keeps_its_proportions() -> None:
     """Scores 200 apart: the second basket's mass is below float32's smallest number, and still gets its share."""
-    q = torch.ones(1, 1, 1, 1)
+    q = torch.ones(1, 1, 4, 1)
     k = torch.tensor([100.0, 100.0, -100.0, -101.0]).view(1, 1, 4, 1)
     v = torch.tensor([0.0, 0.0, 1.0, 0.0]).view(1, 1, 4, 1)
     baskets = fixed_baskets(torch.ones(1, 4, dtype=torch.bool), 2, own_bos=False, own_eos=False)
     wanted = 0.5 / (1 + torch.e**-1)
-    one = pooled_row(q[:, :, 0], k, v, None, None, 1.0, baskets, SpecialShares(), None)
-    many = all_rows(q.expand(1, 1, 4, 1), k, v, 1.0, baskets, SpecialShares(), None)
+    one = one_row(q, k, v, None, FIRST[:1], baskets, SpecialShares(), scale=1.0)
+    many = all_rows(q, k, v, 1.0, baskets, None)
     assert float(one) == pytest.approx(wanted, rel=1e-6)
     assert many.flatten().tolist() == pytest.approx([wanted] * 4, rel=1e-6)

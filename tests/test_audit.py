@@ -20,21 +20,17 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
 import fairspan
 from fairspan.corpus.corpus import Corpus
-from fairspan.errors import DesignError, EncodingError, FairspanError, LogError, UnsupportedModel
+from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.log import FORMAT, LogWriter, library_versions
+from fairspan.runs.progress import Silent
 from fairspan.runs.rows import SCHEMA
-from fairspan.runs.runner import RunOptions
-from fairspan.runs.subject import open_subject
-from fairspan.stats.cosines import representation, retention
-from fairspan.studies.audit.forecast import forecast
-from fairspan.studies.audit.prepare import prepare
-from fairspan.studies.audit.run import audit, run
-from fairspan.studies.audit.spec import make_spec
+from fairspan.runs.study import run_name
+from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.audit.run import STUDY, audit
 from fairspan.studies.logs import read_log
-from tests.commands import files_in, forbid_encoding
+from tests.commands import forbid_encoding
 from tests.tiny import HIDDEN, tiny_model, words
-from tests.verbs import Recorder
 
 Make = Callable[..., SentenceTransformer]
 
@@ -68,7 +64,13 @@ def measured(corpus: str, tmp_path: Path) -> Audit:
     """An audit of the small corpus, with everything it writes in tmp_path."""
 
     def measure(model: Any, **options: Any) -> fairspan.RunLog:
-        settings = {"corpus": corpus, "sizes": [3], "sets": 3, "treatments": ["none"], "store": tmp_path / "s.sqlite"}
+        settings = {
+            "corpus": corpus,
+            "sizes": [3],
+            "sets": 3,
+            "treatments": ["plain"],
+            "store": tmp_path / "s.db",
+        }
         return audit(model, **{**settings, "out": tmp_path / "run", **options})
 
     return measure
@@ -117,7 +119,7 @@ def test_every_row_of_representation_by_hand(
     plain = make_tiny(architecture, pooling, padding_side=side)
     calibration = fairspan.Calibration(basket_size=8)
     fair = fairspan.calibrate(plain, calibration)
-    names = ["none", "paper+basket_size=8", "paper+basket_size=8+sides=document", "paper+basket_size=8+sides=query"]
+    names = ["plain", "paper+basket_size=8", "paper+basket_size=8+sides=document", "paper+basket_size=8+sides=query"]
     models = {names[0]: (plain, plain), names[1]: (fair, fair), names[2]: (fair, plain), names[3]: (plain, fair)}
     log = measured(plain, treatments=names, languages=["en", "de"], mixed=["de:en"], sizes=[2, 3])
     documents = documents_of(log.rows, corpus)
@@ -151,7 +153,7 @@ def test_every_row_of_retention_by_hand(
 ) -> None:
     """cos(ctx(s, D), iso(s)). One token a word: the tokens of a segment are counted off, after <s> and the prompt."""
     plain = make_tiny(architecture, "mean", padding_side=side)
-    names = ["none", "paper+basket_size=8", "paper+basket_size=8+sides=document"]
+    names = ["plain", "paper+basket_size=8", "paper+basket_size=8+sides=document"]
     fair = fairspan.calibrate(plain, basket_size=8)
     models = {names[0]: (plain, plain), names[1]: (fair, fair), names[2]: (fair, plain)}
     log = measured(plain, treatments=names, measures=["retention"], mixed=["en:de"], prompt=prompt)
@@ -195,23 +197,6 @@ def test_rows_say_what_they_were_measured_on(make_tiny: Make, corpus: str, measu
         assert row["document"] == f"n3/{plan}/set{row['set']}/order{row['order']}"
 
 
-def test_several_measures_at_once_are_the_same_numbers(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
-    """Vectors that come with spans from one pass are those that come without: the same batches, the same bits."""
-    model = make_tiny("bert", "mean")
-    both = measured(model, measures=["representation", "retention"], out=tmp_path / "both")
-    for measure in ("representation", "retention"):
-        alone = measured(model, measures=[measure], out=tmp_path / measure, store=tmp_path / f"{measure}.sqlite")
-        assert values_of(both.rows, measure, "none") == values_of(alone.rows, measure, "none")
-
-
-def test_cosines_by_hand() -> None:
-    """A right angle, a straight line and its opposite, 45 degrees; lengths do not matter."""
-    alone = np.array([[0.0, 3.0], [5.0, 0.0], [-1.0, 0.0], [2.0, 2.0]])
-    assert representation(np.array([7.0, 0.0]), alone) == pytest.approx([0, 1, -1, math.sqrt(0.5)], abs=1e-15)
-    contextual = np.array([[0.0, 1.0], [0.0, 1.0], [4.0, 0.0], [0.0, 9.0]])
-    assert retention(contextual, alone) == pytest.approx([1, 0, -1, math.sqrt(0.5)], abs=1e-15)
-
-
 def test_a_model_that_comes_calibrated_is_measured_as_it_is(make_tiny: Make, corpus: str, measured: Audit) -> None:
     """In the same store as the plain one, whose vectors it must not be given."""
     plain = make_tiny("bert", "cls")
@@ -219,7 +204,7 @@ def test_a_model_that_comes_calibrated_is_measured_as_it_is(make_tiny: Make, cor
     before = measured(plain)
     log = measured(fair, out=before.folder.with_name("fair"))
     assert log.header["timings"]["texts_from_store"] == 0
-    found = values_of(log.rows, "representation", "none")
+    found = values_of(log.rows, "representation", "plain")
     for document, parts in documents_of(log.rows, corpus).items():
         whole = fair.encode_document(" ".join(text for _, _, text in parts))
         for position, _, text in parts:
@@ -228,20 +213,12 @@ def test_a_model_that_comes_calibrated_is_measured_as_it_is(make_tiny: Make, cor
             )
 
 
-def test_a_model_that_comes_calibrated_is_another_run(make_tiny: Make, corpus: str) -> None:
-    """Otherwise its audit under the same name returns the plain model's complete log from the default folder."""
-    spec = make_spec(corpus=corpus, sizes=[2], sets=2, treatments=["none"])
-    plain = make_tiny("bert", "cls")
-    fair = fairspan.calibrate(plain, basket_size=8)
-    assert prepare(open_subject(plain, name="m"), spec).run != prepare(open_subject(fair, name="m"), spec).run
-
-
 def test_the_models_own_prompt_is_used(make_tiny: Make, corpus: str, measured: Audit) -> None:
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.prompts = {"document": "w7 w8 "}
     log = measured(model)
     assert log.header["model"]["prompts"]["document"] == "w7 w8 "
-    found = values_of(log.rows, "representation", "none")
+    found = values_of(log.rows, "representation", "plain")
     for document, parts in documents_of(log.rows, corpus).items():
         whole = model.encode("w7 w8 " + " ".join(text for _, _, text in parts))
         for position, _, text in parts:
@@ -252,7 +229,7 @@ def test_the_models_own_prompt_is_used(make_tiny: Make, corpus: str, measured: A
 
 def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) -> None:
     model = make_tiny("bert", "cls")
-    names = ["none", "paper+basket_size=8+layers=all"]
+    names = ["plain", "paper+basket_size=8+layers=all"]
     try:
         log = measured(model, treatments=names, measures=["representation", "attention"], attention_documents=4)
     except (ImportError, NotImplementedError) as error:
@@ -265,15 +242,6 @@ def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) ->
     assert np.allclose(sums["value"], 1.0, atol=1e-5)
     assert rows.group_by("treatment").agg(pl.col("document").n_unique())["document"].to_list() == [4, 4]
     assert rows["value"].min() >= 0
-
-
-def test_query_only_attention_is_the_plain_models(make_tiny: Make, measured: Audit) -> None:
-    """Attention is read on documents, which a query-only treatment leaves alone."""
-    names = ["none", "paper+basket_size=8+layers=all+sides=query", "paper+basket_size=8+layers=all"]
-    log = measured(make_tiny("bert", "cls"), treatments=names, measures=["attention"], attention_documents=2)
-    plain, query, both = (log.rows.filter(pl.col("treatment") == name)["value"].to_numpy() for name in names)
-    assert np.array_equal(plain, query)
-    assert not np.allclose(plain, both, atol=1e-3)
 
 
 # What retention cannot be measured on.
@@ -321,7 +289,7 @@ def test_any_object_with_encode(corpus: str, measured: Audit, form: Callable[[li
     model = Letters(form)
     log = measured(model)
     documents = documents_of(log.rows, corpus)
-    found = values_of(log.rows, "representation", "none")
+    found = values_of(log.rows, "representation", "plain")
     for document, parts in documents.items():
         whole = Letters.one(" ".join(text for _, _, text in parts))
         for position, _, text in parts:
@@ -344,14 +312,14 @@ def test_an_object_is_asked_anew_and_leaves_nothing_in_the_store(measured: Audit
     second = measured(model)
     assert len(model.asked) == 2 * asked
     assert first.rows.equals(second.rows)
-    assert not (tmp_path / "s.sqlite").exists()
+    assert not (tmp_path / "s.db").exists()
     assert not Path(":memory:").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"treatments": ["none", "paper"]}, "omit paper."),
+        ({"treatments": ["plain", "paper"]}, "omit paper."),
         ({"measures": ["retention"]}, "omit retention."),
         (
             {"treatments": ["tempscale"], "measures": ["representation", "attention"]},
@@ -367,23 +335,6 @@ def test_more_than_representation_is_refused_of_objects(measured: Audit, options
     assert model.asked == []
 
 
-def test_something_without_encode_is_refused(measured: Audit) -> None:
-    with pytest.raises(UnsupportedModel, match=r"dict has no encode\(list\[str\]\)"):
-        measured({})
-
-
-def test_an_object_that_cuts_texts_is_refused(measured: Audit) -> None:
-    """As services do without a word: the longest document has the same vector without its last words."""
-
-    class Cutting(Letters):
-        def encode(self, sentences: list[str], /) -> Any:
-            return super().encode([sentence[:60] for sentence in sentences])
-
-    with pytest.raises(EncodingError, match="does not read its longest document") as error:
-        measured(Cutting())
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [(0.0, "is all zero"), (np.nan, "holds NaN or infinity"), (1.0, "gives different texts the same vector")],
@@ -396,24 +347,11 @@ def test_vectors_that_say_nothing_are_called_that(measured: Audit, value: float,
         def encode(self, sentences: list[str], /) -> Any:
             return np.full((len(sentences), 4), value)
 
-    with pytest.raises(EncodingError, match=words) as error:
+    with pytest.raises(FairspanError, match=words) as error:
         measured(Same())
     assert "to the end" not in str(error.value)
-    with pytest.raises(EncodingError, match=words):
-        fairspan.inspect(Same(), ["One text of some length.", "And another one, also."], treatments=["none"])
-
-
-@pytest.mark.parametrize(
-    "error",
-    [ValueError("wrong\nshape"), RuntimeError("device-side assert"), torch.OutOfMemoryError("CUDA out of memory")],
-)
-def test_a_model_that_fails_at_once_is_one_line(
-    make_tiny: Make, measured: Audit, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    stop_after(monkeypatch, 0, error)
-    with pytest.raises(EncodingError) as raised:
-        measured(make_tiny())
-    assert "\n" not in str(raised.value)
+    with pytest.raises(FairspanError, match=words):
+        fairspan.inspect(Same(), ["One text of some length.", "And another one, also."], treatments=["plain"])
 
 
 # The log.
@@ -421,7 +359,7 @@ def test_a_model_that_fails_at_once_is_one_line(
 
 def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Path) -> None:
     model = make_tiny("bert", "mean")
-    log = measured(model, seed=5, name="tiny/model", treatments=["none", "paper"])
+    log = measured(model, seed=5, name="tiny/model", treatments=["plain", "paper"])
     header = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
     assert header == json.loads(json.dumps(log.header))
     assert (header["format"], header["verb"], header["status"], header["error"]) == (
@@ -431,7 +369,7 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
         None,
     )
     assert header["run"].startswith("model-")
-    assert header["seed"] == header["spec"]["design"]["seed"] == 5
+    assert header["seed"] == header["spec"]["seed"] == 5
     assert (
         header["versions"]["torch"] == torch.__version__.split("+")[0]
         or header["versions"]["torch"] == torch.__version__
@@ -460,72 +398,19 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     assert header["timings"]["texts_computed"] == 2 * (9 + len(texts))
     assert header["timings"]["texts_from_store"] == header["timings"]["batches_halved"] == 0
     # <s> and </s> around 9 documents, and around each segment alone.
-    in_documents = 2 * 9 + log.rows.filter(pl.col("treatment") == "none")["tokens"].sum()
+    in_documents = 2 * 9 + log.rows.filter(pl.col("treatment") == "plain")["tokens"].sum()
     alone = sum(2 + len(Corpus.read(corpus, ["en"]).text(name, "en").split()) for name in texts)
     assert header["tokens"] == in_documents
     assert header["timings"]["tokens_computed"] == 2 * (in_documents + alone)
     assert header["timings"]["seconds"] >= 0
 
 
-def test_the_log_is_read_back(make_tiny: Make, measured: Audit, tmp_path: Path) -> None:
-    model = make_tiny()
-    log = measured(model, treatments=["none", "paper"])
-    for place in (tmp_path / "run", str(tmp_path / "run"), tmp_path / "run" / "run.json"):
-        found = read_log(place)
-        assert found.rows.equals(log.rows)
-        assert found.header == json.loads(json.dumps(log.header))
-    assert (found.status, found.model, found.treatments) == (
-        "complete",
-        model[0].model.name_or_path,
-        ["none", "paper"],
-    )
-    assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda folder: (folder / "run.json").unlink(), "is not the folder of a run"),
-        (lambda folder: (folder / "run.json").write_text("{"), "cannot be read"),
-        (lambda folder: (folder / "run.json").write_text("[]"), "has format None"),
-        (lambda folder: (folder / "run.json").write_text('{"format": 99}'), "has format 99, and this fairspan reads"),
-        (lambda folder: (folder / "rows.parquet").unlink(), "has no rows yet: run its command again"),
-        (lambda folder: (folder / "rows.parquet").write_text("PAR1"), "cannot be read"),
-    ],
-    ids=["header gone", "header cut", "no header", "newer", "rows gone", "rows cut"],
-)
-def test_a_log_that_cannot_be_read_is_one_line(
-    make_tiny: Make, measured: Audit, tmp_path: Path, damage: Callable[[Path], Any], said: str
-) -> None:
-    measured(make_tiny())
-    damage(tmp_path / "run")
-    with pytest.raises(LogError, match=said) as error:
-        read_log(tmp_path / "run")
-    assert "\n" not in str(error.value)
-
-
-HEADER = {"verb": "audit", "run": "r", "spec": {"treatments": [{"name": "none"}]}, "model": {"name": "m"}}
-NAMED = {"run": "r", "model": "m", "treatment": "none", "measure": "representation"}
+HEADER = {"verb": "audit", "run": "r", "spec": {"treatments": [{"name": "plain"}]}, "model": {"name": "m"}}
+NAMED = {"run": "r", "model": "m", "treatment": "plain", "measure": "representation"}
 
 
 def rows_of(*values: float) -> pl.DataFrame:
     return pl.DataFrame([dict.fromkeys(SCHEMA) | NAMED | {"value": value} for value in values], schema=SCHEMA)
-
-
-def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = LogWriter(tmp_path, HEADER)
-    writer.add(rows_of(1.0))
-
-    def half(self: pl.DataFrame, file: Path, *args: Any, **options: Any) -> None:
-        file.write_bytes(b"PAR1 and then")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", half)
-    with pytest.raises(LogError, match=r"cannot be written \(No space left on device\): make room") as error:
-        writer.add(rows_of(2.0))
-    assert "\n" not in str(error.value)
-    assert read_log(tmp_path).rows["value"].to_list() == [1.0]
-    assert files_in(tmp_path) == ["rows.parquet", "run.json"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files in /proc")
@@ -567,30 +452,17 @@ def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -
 # What the same call finds again.
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseException) -> None:
-    """The model works so many times, and then fails."""
-    plain, count = SentenceTransformer.encode_document, [0]
-
-    def limited(self: SentenceTransformer, *args: Any, **options: Any) -> Any:
-        count[0] += 1
-        if count[0] > calls:
-            raise error
-        return plain(self, *args, **options)
-
-    monkeypatch.setattr(SentenceTransformer, "encode_document", limited)
-
-
 def test_another_audit_takes_shared_texts_from_the_store(
     make_tiny: Make, measured: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = make_tiny("bert", "cls")
-    first = measured(model, treatments=["none"])
+    first = measured(model, treatments=["plain"])
     texts = first.header["timings"]["texts_computed"]
-    second = measured(model, treatments=["paper", "none"], out=tmp_path / "second")
+    second = measured(model, treatments=["paper", "plain"], out=tmp_path / "second")
     assert second.header["timings"]["texts_from_store"] == texts
     assert second.header["timings"]["texts_computed"] == texts
-    assert values_of(second.rows, "representation", "none") == values_of(first.rows, "representation", "none")
-    # Documents-only embeds segments as "none" does and documents as "paper" does: all of it is there.
+    assert values_of(second.rows, "representation", "plain") == values_of(first.rows, "representation", "plain")
+    # Documents-only embeds segments as "plain" does and documents as "paper" does: all of it is there.
     forbid_encoding(monkeypatch)
     third = measured(model, treatments=["paper+sides=document"], out=tmp_path / "third")
     assert third.header["timings"]["texts_from_store"] == texts
@@ -600,10 +472,10 @@ def test_another_audit_takes_shared_texts_from_the_store(
 def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     """Made of all that decides the result, and of nothing else."""
     model = make_tiny("bert", "mean")
-    asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["none"]}
+    asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["plain"]}
 
     def name(model: Any = model, name: str = "org/Tiny Model", **changes: Any) -> str:
-        return prepare(open_subject(model, name=name), make_spec(**{**asked, **changes})).run
+        return run_name(STUDY.ready(AuditOptions(model, name=name, **{**asked, **changes}), Silent()))
 
     def changed_weight() -> SentenceTransformer:
         other = copy_sharing_weights(model)
@@ -621,7 +493,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
         name(sizes=[3]),
         name(sets=3),
         name(treatments=["paper"]),
-        name(treatments=[{"name": "none", "preset": "paper"}]),
+        name(treatments=[{"name": "plain", "preset": "paper"}]),
         name(measures=["retention"]),
         name(languages=["de"]),
         name(mixed=["en:de"]),
@@ -658,7 +530,7 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
     short: SentenceTransformer, corpus: str, measured: Audit
 ) -> None:
     """Every row: the plain model has the vector of what it reads, and is still compared with what it never sees."""
-    names = ["none", T8, f"{T8}+sides=document"]
+    names = ["plain", T8, f"{T8}+sides=document"]
     log = measured(short, treatments=names, sizes=[2, 3])
     plain = copy_sharing_weights(short)
     plain.max_seq_length = SHORT
@@ -681,8 +553,8 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
         (one["treatment"], one["texts"]): (one["window"], one["count"], one["cut"]) for one in log.header["windows"]
     }
     assert kept == {
-        ("none", "documents"): (SHORT, len(documents), len(longer)),
-        ("none", "segments"): (SHORT, segments, 0),
+        ("plain", "documents"): (SHORT, len(documents), len(longer)),
+        ("plain", "segments"): (SHORT, segments, 0),
         (T8, "documents"): (100, len(documents), 0),
         (T8, "segments"): (100, segments, 0),
         (names[2], "documents"): (100, len(documents), 0),
@@ -696,7 +568,7 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
         in_part = sum(0 < room < own[place] for room, own in zip(read, counts, strict=True))
         counted = {"documents": len(counts), "in_part": in_part, "never": sum(room <= 0 for room in read)}
         if in_part or counted["never"]:
-            expected.append({"treatment": "none", "n": n, "position": place + 1, **counted})
+            expected.append({"treatment": "plain", "n": n, "position": place + 1, **counted})
     assert log.header["unseen"] == expected
     assert {one["position"] for one in expected} == {2, 3}, "the premise"
 
@@ -704,14 +576,14 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
 def test_cut_documents_are_in_verdicts_notes_json_and_page(
     short: SentenceTransformer, measured: Audit, tmp_path: Path
 ) -> None:
-    log = measured(short, treatments=["none", "paper", T8])
+    log = measured(short, treatments=["plain", "paper", T8])
     cut = next(one["cut"] for one in log.header["windows"] if one["texts"] == "documents")
     said = f"{cut} of 9 documents were cut at {SHORT} tokens"
     none, paper, tiles = log.verdicts["sentence"]
     assert none.endswith(said)
     assert paper.endswith(said)
     assert "cut" not in tiles
-    note = f"none, paper: texts are read up to {SHORT} tokens; {cut} of 9 documents were cut; "
+    note = f"plain, paper: texts are read up to {SHORT} tokens; {cut} of 9 documents were cut; "
     notes = [
         note + "not read whole: positions 2 and 3 of n=3",
         f"{T8}: texts are read up to 100 tokens; no text was cut",
@@ -719,106 +591,53 @@ def test_cut_documents_are_in_verdicts_notes_json_and_page(
     assert log.notes[-2:] == notes
     values = json.loads(json.dumps(log.to_dict(), allow_nan=False))
     assert [one["window"] for one in values["windows"] if one["texts"] == "documents"] == [SHORT, SHORT, 100]
-    assert {one["treatment"] for one in values["unseen"]} == {"none", "paper"}
+    assert {one["treatment"] for one in values["unseen"]} == {"plain", "paper"}
     page = log.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
     assert said in page
     assert "no text was cut" in page
     assert "100 tokens; shorter under some treatments" in page
 
 
-def test_without_a_window_an_audit_with_tiles_is_as_before(make_tiny: Make, corpus: str, measured: Audit) -> None:
-    """The same documents, nothing cut and nothing said of it."""
-    log = measured(make_tiny("bert", "mean"), treatments=["none", T8])
-    assert log.header["unseen"] == []
-    assert {(one["window"], one["cut"]) for one in log.header["windows"]} == {(512, 0)}
-    assert not any("cut" in note for note in log.notes)
-    assert "unseen" not in log.to_dict()
-
-
-def test_segments_longer_than_the_window_are_counted(
-    short: SentenceTransformer, measured: Audit, tmp_path: Path
-) -> None:
-    """Of 40 words alone 18 are read, in the treatment that leaves segments to the plain model as well."""
-    rows = [{"id": f"s{number}", "text": words(40 if number < 2 else 6, number)} for number in range(9)]
-    (tmp_path / "long").mkdir()
-    (tmp_path / "long" / "en.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    only = f"{T8}+sides=document"
-    log = measured(short, corpus=str(tmp_path / "long"), treatments=["none", T8, only])
-    cut = {one["treatment"]: one["cut"] for one in log.header["windows"] if one["texts"] == "segments"}
-    assert cut == {"none": 2, T8: 0, only: 2}
-    assert any(
-        f"{only}: texts are read up to 100 tokens; 2 of 9 segments were cut at {SHORT} tokens" in note
-        for note in log.notes
+@pytest.mark.parametrize("measure", ["retention", "attention"])
+def test_measures_of_tokens_need_whole_documents(short: SentenceTransformer, corpus: str, measure: str) -> None:
+    asked = {"sizes": [3], "sets": 3, "treatments": ["plain", T8], "measures": ["representation", measure]}
+    with pytest.raises(
+        DesignError, match=rf"{measure} is measured on whole documents, and plain cuts those of up to \d\d"
+    ) as caught:
+        STUDY.ready(AuditOptions(short, corpus=corpus, **asked), Silent())
+    assert str(caught.value).endswith(
+        f"at {SHORT}: omit {measure}, omit plain, or use max_seq_length of at most {SHORT}."
     )
 
 
-@pytest.mark.parametrize("measure", ["retention", "attention"])
-def test_measures_of_tokens_need_whole_documents(short: SentenceTransformer, corpus: str, measure: str) -> None:
-    spec = make_spec(corpus=corpus, sizes=[3], sets=3, treatments=["none", T8], measures=["representation", measure])
-    with pytest.raises(
-        DesignError, match=rf"{measure} is measured on whole documents, and none cuts those of up to \d\d"
-    ) as caught:
-        prepare(open_subject(short), spec)
-    assert str(caught.value).endswith(f"at {SHORT}: omit {measure}, omit none, or use a window of at most {SHORT}.")
-
-
 def test_a_model_in_tiles_is_audited_at_its_own_length(short: SentenceTransformer, corpus: str) -> None:
-    spec = make_spec(corpus=corpus, sizes=[3], sets=3, treatments=["none"])
     tiled = fairspan.calibrate(short, tile_size=8)
-    assert max(one.length for one in prepare(open_subject(tiled), spec).documents.documents) > SHORT
-    with pytest.raises(DesignError, match=f"no 6 segments fit into the model's {SHORT} tokens"):
-        prepare(open_subject(short), make_spec(corpus=corpus, sizes=[6], sets=3, treatments=["none"]))
-    assert prepare(open_subject(tiled), make_spec(corpus=corpus, sizes=[6], sets=3, treatments=["none"]))
+    asked = {"corpus": corpus, "sizes": [6], "sets": 3, "treatments": ["plain"]}
+    with pytest.raises(DesignError, match=f"and the model reads {SHORT}: use opening=2"):
+        STUDY.ready(AuditOptions(short, **asked), Silent())
+    found = STUDY.ready(AuditOptions(tiled, **asked), Silent())
+    assert max(one.length for one in found.documents.documents) > SHORT
 
 
 # Forecasts.
 
 
-@pytest.mark.parametrize("treatments", [["none"], ["none", "paper"], ["none", "paper", "paper+sides=document"]])
+@pytest.mark.parametrize("treatments", [["plain"], ["plain", "paper", "paper+sides=document"]])
 def test_a_forecast_counts_what_the_run_does(
     make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, treatments: list[str]
 ) -> None:
-    monkeypatch.setattr("fairspan.runs.speed._TRIAL_SECONDS", 0.0)
-    spec = make_spec(corpus=corpus, sizes=[2, 3], sets=2, languages=["en"], mixed=["de:en"], treatments=treatments)
-    prepared = prepare(open_subject(make_tiny("bert", "cls")), spec)
-    expected = forecast(prepared)
-    assert not (tmp_path / "s.sqlite").exists()
-    log = run(prepared, RunOptions(out=tmp_path / "run", store=tmp_path / "s.sqlite"))
-    timings = log.header["timings"]
-    texts = expected.treatments * (expected.segments + expected.documents)
-    assert timings["texts_computed"] + timings["texts_from_store"] == texts
-    assert log.header["documents"] == expected.documents
-    assert log.header["corpus"]["segments"] == expected.segments
-    if "paper+sides=document" not in treatments:  # which shares its vectors with the other two
-        assert timings["tokens_computed"] == expected.tokens
-    by_rows = log.rows.group_by("n", "lead", "later").agg(pl.col("set").n_unique(), pl.col("document").n_unique())
-    families = {(n, lead, later): (sets, documents) for n, lead, later, sets, documents in by_rows.rows()}
-    named = {(2, "en", "en"): "en", (3, "en", "en"): "en", (2, "de", "en"): "de:en", (3, "de", "en"): "de:en"}
-    assert {(f.n, f.plan): (f.sets, f.documents) for f in expected.families} == {
-        (key[0], named[key]): counts for key, counts in families.items()
-    }
-    assert sum(family.tokens for family in expected.families) == log.header["tokens"]
-    assert 0 < expected.seconds < 60
-    assert expected.to_dict()["documents"] == expected.documents
-
-
-def test_progress_ends_at_what_it_announced(make_tiny: Make, measured: Audit, corpus: str) -> None:
-    recorder = Recorder()
-    log = measured(make_tiny(), treatments=["none", "paper"], progress=recorder)
-    assert recorder.done == recorder.total == log.header["timings"]["tokens_computed"]
-    assert recorder.stages[-2:] == ["none", "paper"]
-    assert recorder.stopped == 1
-
-
-# What is asked.
-
-
-@pytest.mark.parametrize("count", [0, -2])
-def test_attention_of_no_documents_is_refused(count: int) -> None:
-    with pytest.raises(DesignError):
-        make_spec(measures=["attention"], attention_documents=count)
-
-
-def test_the_function_stays_callable_under_its_public_name() -> None:
-    """Its module has been imported above: a module of the same name would have taken the name's place."""
-    assert fairspan.audit is audit
+    """Documents-only shares its vectors with the other two, and embeds nothing."""
+    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.0)
+    asked = {"corpus": corpus, "sizes": [2, 3], "sets": 2, "languages": ["en"], "mixed": ["de:en"]}
+    places = {"out": tmp_path / "run", "store": tmp_path / "s.db"}
+    options = AuditOptions(make_tiny("bert", "cls"), **asked, treatments=treatments, progress=False, **places)
+    expected = STUDY.forecast(options)
+    assert not (tmp_path / "s.db").exists()
+    log = STUDY(options)
+    assert log.header["timings"]["tokens_computed"] == expected.tokens
+    assert [row["name"] for row in expected.rows] == treatments
+    documents, segments = log.header["documents"], log.header["corpus"]["segments"]
+    count = len(treatments)
+    assert expected.scope == (
+        f"({documents} documents of 2, 3 segments (en, de:en) + {segments} segments alone) × {count}"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fairspan.studies.evaluate.spec import make_evaluation
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
     Dense,
@@ -28,37 +29,20 @@ from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
-from fairspan.errors import (
-    CalibrationError,
-    CorpusError,
-    DesignError,
-    FairspanError,
-    StatisticsError,
-    UnsupportedModel,
-)
-from fairspan.model.build import copy_sharing_weights
-from fairspan.model.last_two import last_two
-from fairspan.model.whitening import Whitening, fit_whitening, whiten
+from fairspan.errors import CorpusError, FairspanError, UnsupportedModel
+from fairspan.model.baselines import Whitening, fit_whitening, last_two, whiten
 from fairspan.runs.bases import embed_through
 from fairspan.runs.fit_part import overlaps
-from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
-from fairspan.runs.runner import RunOptions
 from fairspan.runs.subject import open_subject
-from fairspan.studies.audit.forecast import forecast
-from fairspan.studies.audit.prepare import Prepared, prepare
-from fairspan.studies.audit.run import audit, run
-from fairspan.studies.audit.spec import make_spec
+from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.audit.prepare import PreparedAudit
+from fairspan.studies.audit.run import STUDY, audit
+from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.prepare import prepare_evaluation
 from fairspan.studies.evaluate.run import evaluate
-from fairspan.studies.evaluate.run_mteb import evaluate_mteb
-from fairspan.studies.evaluate.spec import make_evaluation
-from tests.commands import Run, forbid_encoding
-from tests.test_audit import cosine, documents_of, stop_after, values_of
-from tests.test_mteb import mteb, search
+from tests.test_audit import cosine, documents_of, values_of
 from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, tiny_model, words
-
-__all__ = ["mteb", "search"]
 
 Make = Callable[..., SentenceTransformer]
 
@@ -85,16 +69,6 @@ def test_two_dimensions_by_hand() -> None:
     assert first.matrix == pytest.approx(found.matrix[:, :1]), "the direction of larger variance is kept"
 
 
-def test_a_turned_cloud_by_hand() -> None:
-    """The same cloud, turned by 30°: the directions turn with it, each with its largest component positive."""
-    vectors = np.array([[2.0, 0], [-2, 0], [0, 1], [0, -1]])
-    half, root = 0.5, np.sqrt(3) / 2
-    found = fit_whitening(vectors @ np.array([[root, half], [-half, root]]))
-    wide, narrow = np.array([root, half]), np.array([-half, root])
-    assert found.matrix[:, 0] == pytest.approx(wide * np.sqrt(3 / 8))
-    assert found.matrix[:, 1] == pytest.approx(narrow * np.sqrt(3 / 2))
-
-
 def cloud(count: int, width: int, seed: int = 0) -> np.ndarray:
     """Correlated vectors off the origin, with spreads from 1 to 1/100."""
     rng = np.random.default_rng(seed)
@@ -113,15 +87,6 @@ def test_what_was_fitted_has_the_identity_as_covariance(count: int, dimensions: 
     assert whitened.mean(axis=0) == pytest.approx(0, abs=1e-6)
 
 
-def test_fewer_dimensions_are_the_first_of_all() -> None:
-    """Those of largest variance: what is kept explains more than any other choice of as many."""
-    vectors = cloud(400, 16)
-    every, some = fit_whitening(vectors), fit_whitening(vectors, dimensions=5)
-    assert some.matrix == pytest.approx(every.matrix[:, :5])
-    spread = np.linalg.norm(every.matrix, axis=0)
-    assert (np.diff(spread) > 0).all(), "W's columns are as long as 1 over the spread, which falls"
-
-
 def test_directions_without_variance_are_left_out() -> None:
     """Vectors in three of five dimensions: whitening the other two would divide by nothing."""
     inside = cloud(50, 3)
@@ -130,34 +95,6 @@ def test_directions_without_variance_are_left_out() -> None:
     assert found.matrix.shape == (5, 3)
     assert np.cov(found(inside @ turned + 1.0).T) == pytest.approx(np.eye(3), abs=1e-6)
     assert fit_whitening(inside @ turned, dimensions=4).matrix.shape == (5, 3)
-
-
-@pytest.mark.parametrize(
-    ("vectors", "options", "said"),
-    [
-        (cloud(16, 16), {}, "needs at least 17 vectors, got 16: give 1 more, or keep fewer dimensions"),
-        (cloud(4, 16), {"dimensions": 4}, "a whitening of 4 dimensions needs at least 5 vectors, got 4"),
-        (cloud(40, 16), {"dimensions": 17}, "dimensions must be a whole number from 1 to 16, got 17"),
-        (cloud(40, 16), {"dimensions": 0}, "got 0"),
-        (cloud(40, 16), {"dimensions": True}, "got True"),
-        (np.ones((9, 2)), {}, "all 9 vectors are the same"),
-        (np.full((9, 2), np.nan), {}, "finite vectors"),
-        (np.arange(9.0), {}, "[N, d], got an array of (9,)"),
-    ],
-)
-def test_what_cannot_be_whitened_is_one_line(vectors: np.ndarray, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(StatisticsError) as caught:
-        fit_whitening(vectors, **options)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_fingerprint_is_of_the_content() -> None:
-    one = fit_whitening(cloud(60, 8))
-    assert one.fingerprint == fit_whitening(cloud(60, 8)).fingerprint
-    others = [fit_whitening(cloud(60, 8, seed=1)), fit_whitening(cloud(60, 8), dimensions=7)]
-    others += [Whitening(one.mean + 1, one.matrix), Whitening(one.mean, one.matrix * 2)]
-    assert len({one.fingerprint, *(other.fingerprint for other in others)}) == 5
 
 
 # Whitening, as a model.
@@ -181,9 +118,10 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("dimensions", [None, 8])
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize(("architecture", "pooling"), [("bert", "cls"), ("qwen3", "lasttoken"), ("t5", "mean")])
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "normalize", "dimensions"),
+    [("bert", "cls", False, None), ("qwen3", "lasttoken", True, None), ("t5", "mean", True, 8)],
+)
 def test_a_whitened_model(
     make_tiny: Make, architecture: str, pooling: str, normalize: bool, dimensions: int | None
 ) -> None:
@@ -205,17 +143,7 @@ def test_a_whitened_model(
     assert list(model.children()) == modules
 
 
-def test_the_weights_are_shared(make_tiny: Make) -> None:
-    model = make_tiny("bert", "mean")
-    for made in (whiten(model, fit_whitening(vectors_of(model))), last_two(model)):
-        own = {name: parameter.data_ptr() for name, parameter in made.named_parameters()}
-        for name, parameter in model.named_parameters():
-            assert own[name] == parameter.data_ptr()
-        assert len(own) > len(list(model.named_parameters()))
-
-
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("baseline", ["whitening", "last2avg"])
+@pytest.mark.parametrize(("baseline", "normalize"), [("whitening", True), ("last2avg", False)])
 def test_saved_and_loaded(make_tiny: Make, tmp_path: Path, baseline: str, normalize: bool) -> None:
     """By sentence-transformers alone, to the last bit: nothing of fairspan is in the folder."""
     model = make_tiny("roberta", "cls", normalize=normalize)
@@ -227,25 +155,6 @@ def test_saved_and_loaded(make_tiny: Make, tmp_path: Path, baseline: str, normal
     assert np.array_equal(vectors_of(loaded), vectors_of(made))
     plain, found = vectors_of(model), vectors_of(loaded)
     assert found.shape != plain.shape or np.abs(found - plain).max() > 0.1, "the premise"
-
-
-@pytest.mark.parametrize("baseline", ["whitening", "last2avg"])
-def test_in_half_precision(tmp_path: Path, baseline: str) -> None:
-    """As coarse as the model is, and without an error of mixed precisions, also where more modules follow."""
-    model = tiny_model(tmp_path, "bert", "mean", normalize=True).to(torch.bfloat16)
-    made = whiten(model, fit_whitening(vectors_of(model))) if baseline == "whitening" else last_two(model)
-    assert {parameter.dtype for parameter in made.parameters()} == {torch.bfloat16}
-    assert np.isfinite(vectors_of(made)).all()
-
-
-def test_what_whiten_refuses(make_tiny: Make) -> None:
-    model = make_tiny("bert", "mean")
-    with pytest.raises(UnsupportedModel, match=f"have {HIDDEN} dimensions, and the whitening was fitted on 8"):
-        whiten(model, fit_whitening(cloud(20, 8)))
-    cut = copy_sharing_weights(model)
-    cut.truncate_dim = 8
-    with pytest.raises(UnsupportedModel, match="truncate_dim=8 would cut the vectors after they are whitened"):
-        whiten(cut, fit_whitening(cloud(20, 8)))
 
 
 # last2avg.
@@ -299,17 +208,6 @@ def test_what_follows_the_pooling_is_kept(make_tiny: Make) -> None:
     assert kinds == [Transformer, WeightedLayerPooling, Pooling, Dense, Normalize]
 
 
-def test_a_prompt_that_the_model_leaves_out_of_pooling_is_left_out(make_tiny: Make) -> None:
-    model = copy_sharing_weights(make_tiny("bert", "cls"))
-    model.set_pooling_include_prompt(False)
-    found = np.asarray(last_two(model).encode(words(7), prompt="w3 w4 "))
-    inputs = model.tokenizer(f"w3 w4 {words(7)}", return_tensors="pt")
-    with torch.inference_mode():
-        states = model[0].model(**{**inputs, "output_hidden_states": True}).hidden_states
-    # <s> and the two words of the prompt are not pooled.
-    assert found == pytest.approx(((states[-1] + states[-2]) / 2)[0, 3:].mean(dim=0).numpy(), abs=BY_PADDING)
-
-
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_last_two_of_a_calibrated_model(make_tiny: Make, pooling: str) -> None:
     """Calibrated before or after is the same, and is what the calibrated layers of a model that pools all tokens
@@ -346,11 +244,10 @@ def test_what_last_two_refuses(make_tiny: Make, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "baseline", "calibration", "dimensions"),
     [
-        ("whitening", "whitening", PRESETS["none"], None),
-        ("whitening-256", "whitening-256", PRESETS["none"], 256),
-        ("last2avg", "last2avg", PRESETS["none"], None),
+        ("whitening", "whitening", PRESETS["plain"], None),
+        ("last2avg", "last2avg", PRESETS["plain"], None),
         ("whitening+temperature=0.8", "whitening", PRESETS["tempscale"], None),
-        (" last2avg + strength=1+sides=document", "last2avg", Calibration(sides="document"), None),
+        (" last2avg+strength=1+sides=document ", "last2avg", Calibration(sides="document"), None),
         ("whitening+strength=1+baskets=segments", "whitening", Calibration(), None),
     ],
 )
@@ -360,70 +257,6 @@ def test_names(name: str, baseline: str, calibration: Calibration, dimensions: i
     assert (found.whitens, found.dimensions, found.acts) == (baseline != "last2avg", dimensions, True)
     assert found.by_segments == ("segments" in name)
     assert Treatment.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-
-
-@pytest.mark.parametrize(
-    ("table", "baseline", "calibration"),
-    [
-        ({"name": "whitening"}, "whitening", PRESETS["none"]),
-        ({"name": "whitening", "temperature": 0.8}, "whitening", PRESETS["tempscale"]),
-        ({"name": "whitening-8", "preset": "tempscale"}, "whitening-8", PRESETS["tempscale"]),
-        ({"name": "mine", "baseline": "last2avg"}, "last2avg", PRESETS["none"]),
-        ({"name": "mine", "baseline": "whitening", "temperature": 0.8}, "whitening", PRESETS["tempscale"]),
-        ({"name": "mine", "baseline": "whitening", "preset": "paper"}, "whitening", PRESETS["paper"]),
-    ],
-)
-def test_tables(table: dict[str, Any], baseline: str, calibration: Calibration) -> None:
-    found = as_treatment(table)
-    assert (found.name, found.baseline, found.calibration) == (table["name"], baseline, calibration)
-
-
-@pytest.mark.parametrize("name", ["none", "paper", "128-last_half", "tempscale"])
-def test_other_treatments_are_written_as_they_were(name: str) -> None:
-    found = as_treatment(name)
-    assert (found.baseline, found.whitens, found.acts) == (None, False, name != "none")
-    assert set(found.to_dict()) == {"name", "calibration", "baskets"}
-    for spec in (make_spec(treatments=[name]), make_evaluation(treatments=[name])):
-        assert spec.to_dict()["fit_corpus"] is None
-        with pytest.raises(DesignError, match="no treatment is fitted, so fit_corpus would do nothing"):
-            replace(spec, fit_corpus="other")
-        fitted = replace(spec, treatments=(*spec.treatments, as_treatment("whitening")), fit_corpus="other")
-        assert fitted.to_dict()["fit_corpus"] == "other"
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (
-            "whitenig",
-            "tempscale, tiles, none, whitening, last2avg, chunk-mean or a name",
-        ),
-        ("whitening-0", "there is no treatment 'whitening-0'"),
-        ("last2avg-3", "there is no treatment 'last2avg-3'"),
-        ("whitening+dimensions=3", "no field 'dimensions'"),
-        ("whitening+baskets=segments", "has neither baskets nor tiles"),
-        (
-            {"name": "mine", "baseline": "flow"},
-            "last2avg, chunk-mean, or as in whitening-256, got 'flow'",
-        ),
-        ({"name": "mine", "baseline": 3}, "got 3"),
-        ({"name": "none", "baseline": "whitening"}, "'none' has no baseline 'whitening': give it another name"),
-        ({"name": "whitening", "baseline": "last2avg"}, "'whitening' has no baseline 'last2avg'"),
-        ({"name": "paper", "preset": "paper", "baseline": "last2avg"}, "'paper' has no baseline"),
-    ],
-)
-def test_what_is_no_baseline_is_one_line(given: Any, said: str) -> None:
-    with pytest.raises(CalibrationError) as caught:
-        as_treatment(given)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_documents_only_keeps_the_baseline() -> None:
-    spec = make_evaluation(treatments=["whitening", "last2avg+temperature=0.8"])
-    wanted = [("whitening", "whitening"), ("last2avg+temperature=0.8", "last2avg")]
-    wanted += [("last2avg+temperature=0.8+sides=document", "last2avg")]
-    assert [(one.name, one.baseline) for one in spec.measured] == wanted
 
 
 # What is never tested.
@@ -493,16 +326,16 @@ def other_corpus(tmp_path: Path) -> str:
     return str(folder)
 
 
-NAMES = ["none", "whitening", "last2avg", "whitening-8+temperature=0.5"]
+NAMES = ["plain", "whitening", "last2avg", "whitening-8+temperature=0.5"]
 
 
 @pytest.fixture
-def prepared(make_tiny: Make, corpus: str) -> Prepared:
-    spec = make_spec(corpus=corpus, languages=["en"], sizes=[3], sets=4, treatments=NAMES)
-    return prepare(open_subject(make_tiny("bert", "mean")), spec)
+def prepared(make_tiny: Make, corpus: str) -> PreparedAudit:
+    asked = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 4, "treatments": NAMES}
+    return STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **asked), Silent())
 
 
-def test_the_fit_part_of_an_audit(prepared: Prepared, corpus: str) -> None:
+def test_the_fit_part_of_an_audit(prepared: PreparedAudit, corpus: str) -> None:
     """Every segment that is in no document, and no other text."""
     tested = list(prepared.documents.segments.values())
     fitted = [text.text for text in prepared.fit.texts]
@@ -511,27 +344,16 @@ def test_the_fit_part_of_an_audit(prepared: Prepared, corpus: str) -> None:
     assert not share(fitted, [document.text for document in prepared.documents.documents])
     names = "whitening, whitening-8+temperature=0.5"
     assert prepared.fit.notes == (f"{names}: fitted on 98 texts of spare that are not tested",)
-    again = prepare(prepared.subject, prepared.spec)
+    again = STUDY.ready(prepared.options, Silent())
     assert again.fit == prepared.fit
-    plain = prepare(prepared.subject, replace(prepared.spec, treatments=(as_treatment("last2avg"),)))
+    plain = STUDY.ready(replace(prepared.options, treatments=["last2avg"]), Silent())
     assert (plain.fit.texts, plain.fit.notes, plain.fit.decisive) == ((), (), [])
-
-
-def test_an_opening_takes_its_whole_segment_out(make_tiny: Make, corpus: str) -> None:
-    """Documents hold the first ten words; nothing of such a segment is fitted on, its rest included."""
-    spec = make_spec(corpus=corpus, languages=["en"], sizes=[3], sets=4, opening=10, treatments=["whitening"])
-    found = prepare(open_subject(make_tiny("bert", "mean")), spec)
-    texts = Corpus.read(corpus, ["en"])
-    whole = [texts.text(*key) for key in found.documents.segments]
-    assert all(len(text.split()) == 10 for text in found.documents.segments.values()), "the premise"
-    assert len(found.fit.texts) == SEGMENTS - len(whole)
-    assert not share([text.text for text in found.fit.texts], whole)
 
 
 def test_a_translation_of_a_tested_segment_is_out(make_tiny: Make, corpus: str) -> None:
     """In mixed documents the first segment is German and the others English: both languages of all are out."""
-    spec = make_spec(corpus=corpus, mixed=["de:en"], sizes=[3], sets=4, treatments=["whitening"])
-    found = prepare(open_subject(make_tiny("bert", "mean")), spec)
+    asked = {"corpus": corpus, "mixed": ["de:en"], "sizes": [3], "sets": 4, "treatments": ["whitening"]}
+    found = STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **asked), Silent())
     texts, used = Corpus.read(corpus), {segment for segment, _ in found.documents.segments}
     assert len(used) == 12
     fitted = {text.text for text in found.fit.texts}
@@ -546,35 +368,17 @@ def test_another_corpus_is_fitted_on_without_what_is_tested(make_tiny: Make, cor
     write_corpus(folder / "en.jsonl", "t", [*range(SEGMENTS), *range(1000, 1100)])
     options = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 36, "treatments": ["whitening-16"]}
     model = make_tiny("bert", "mean")
-    found = prepare(open_subject(model), make_spec(fit_corpus=str(folder), **options))
+    found = STUDY.ready(AuditOptions(model, fit_corpus=str(folder), **options), Silent())
     fitted, tested = [text.text for text in found.fit.texts], list(found.documents.segments.values())
     assert (len(tested), len(fitted)) == (108, 102)
     assert not share(fitted, tested)
     with pytest.raises(CorpusError) as caught:
-        prepare(open_subject(model), make_spec(**options))
+        STUDY.ready(AuditOptions(model, **options), Silent())
     assert str(caught.value) == (
         "whitening-16 needs 32 texts of up to 128 tokens to be fitted on, 2 for each of 16 dimensions, and spare has "
         "2 that are not tested: add 30, keep at most 1 dimensions, as in whitening-1, test fewer, or name another "
-        "corpus with fit_corpus=."
+        "corpus with fit_corpus."
     )
-
-
-def test_long_segments_are_cut_and_many_are_drawn_from(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
-    """Segments of two sentences of 100 words make two texts each; ten for each dimension are drawn by the seed."""
-    folder = tmp_path / "long"
-    folder.mkdir()
-    write_corpus(folder / "en.jsonl", "t", range(200), 3, count=100)
-    model = make_tiny("bert", "mean")
-    parts = []
-    for seed in (0, 0, 1):
-        options = {"languages": ["en"], "sizes": [3], "sets": 4, "treatments": ["whitening"], "seed": seed}
-        found = prepare(open_subject(model), make_spec(corpus=corpus, fit_corpus=str(folder), **options)).fit
-        assert len(found.texts) == 10 * HIDDEN
-        assert all(100 < text.length <= 128 for text in found.texts)
-        parts.append(found)
-    assert parts[0] == parts[1] != parts[2]
-    whole = " ".join(segment.text for segment in Corpus.read(folder).segments)
-    assert all(text.text in whole for text in parts[0].texts)
 
 
 # In an audit.
@@ -603,7 +407,7 @@ def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     sharp = fairspan.calibrate(model, strength=0, temperature=0.5)
     whitening, eight = whitening_of(model, rest), whitening_of(sharp, rest, 8)
     embed: dict[str, Callable[[str], np.ndarray]] = {
-        "none": lambda text: model.encode_document(text),
+        "plain": lambda text: model.encode_document(text),
         "whitening": lambda text: whitening(model.encode_document(text)),
         "last2avg": lambda text: last_two_by_hand(model, [text])[0],
         "whitening-8+temperature=0.5": lambda text: eight(sharp.encode_document(text)),
@@ -620,128 +424,21 @@ def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     assert any("fitted on 98 texts of spare" in note for note in log.header["notes"])
 
 
-def test_keys_name_the_baseline_and_its_content(prepared: Prepared, other_corpus: str) -> None:
+def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_corpus: str) -> None:
     """The same text has another key under every baseline, and under a whitening that was fitted on other texts."""
-    spec = replace(prepared.spec, fit_corpus=other_corpus)
-    (segment, *_), _ = prepared.texts()
+    fitted_elsewhere = STUDY.ready(replace(prepared.options, fit_corpus=other_corpus), Silent())
+    segment = prepared.segments[0]
     keys: list[list[bytes]] = []
     with Store(":memory:") as store:
         embed = embed_through(store, budget=4096, tally=Tally(), progress=lambda tokens: None)
-        for one in (prepared, prepare(prepared.subject, spec)):
-            made = [one.subject.under(treatment, fit=one.fit, embed=embed) for treatment in one.spec.treatments]
+        for one in (prepared, fitted_elsewhere):
+            made = [one.subject.under(treatment, fit=one.fit, embed=embed) for treatment in one.options.measured]
             keys += [[treated.segments.key(segment), treated.documents.key(segment)] for treated in made]
     own, others = keys[: len(NAMES)], keys[len(NAMES) :]
     assert all(for_segments == for_documents for for_segments, for_documents in keys), "both sides are treated alike"
     assert len(set(chain(*own))) == len(NAMES)
     same = [one == other for one, other in zip(own, others, strict=True)]
     assert same == [True, False, True, False], "only what is fitted depends on what it is fitted on"
-
-
-def stored_twice(log: RunLog, again: RunLog) -> None:
-    assert again.header["timings"]["texts_computed"] == 0
-    assert again.rows.equals(log.rows)
-
-
-def test_the_store_holds_everything(prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fresh run embeds nothing, the texts it fits on included, and gives the same to the last bit."""
-    log = run(prepared, RunOptions(out=tmp_path / "one", store=tmp_path / "s.sqlite"))
-    forbid_encoding(monkeypatch)
-    stored_twice(log, run(prepared, RunOptions(out=tmp_path / "two", store=tmp_path / "s.sqlite")))
-
-
-@pytest.mark.parametrize("calls", [3, 9])
-@pytest.mark.slow
-def test_an_interrupted_audit_goes_on(
-    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
-) -> None:
-    """Stopped while it embeds texts to fit on, or others: what comes out is what an unbroken run gives."""
-    settings: dict[str, Any] = {"batch_tokens": 600}
-    whole = run(prepared, RunOptions(out=tmp_path / "whole", store=tmp_path / "whole.sqlite", **settings))
-    with monkeypatch.context() as patch:
-        stop_after(patch, calls, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            run(prepared, RunOptions(out=tmp_path / "broken", store=tmp_path / "s.sqlite", **settings))
-    resumed = run(prepared, RunOptions(out=tmp_path / "broken", store=tmp_path / "s.sqlite", **settings))
-    assert resumed.rows.equals(whole.rows)
-    assert resumed.header["timings"]["texts_computed"] < whole.header["timings"]["texts_computed"]
-
-
-def test_a_run_is_named_after_what_it_is_fitted_on(prepared: Prepared, other_corpus: str) -> None:
-    spec = replace(prepared.spec, fit_corpus=other_corpus)
-    one = prepare(prepared.subject, spec)
-    assert one.run == prepare(prepared.subject, spec).run != prepared.run
-    write_corpus(Path(other_corpus) / "en.jsonl", "t", range(1001, 1101))
-    assert prepare(prepared.subject, spec).run != one.run
-
-
-def test_other_measures(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
-    """Retention of last2avg compares averaged tokens with the averaged whole; attention is the mean row's, which no
-    baseline changes; retention of whitened vectors is refused."""
-    model = make_tiny("bert", "mean")
-    options: dict[str, Any] = {
-        "corpus": corpus,
-        "languages": ["en"],
-        "sizes": [2],
-        "sets": 2,
-        "store": tmp_path / "s",
-    }
-    names = ["none", "last2avg"]
-    log = audit(model, **options, treatments=names, measures=["retention", "attention"], out=tmp_path / "one")
-    made = last_two(model)
-    found = values_of(log.rows, "retention", "last2avg")
-    for document, parts in documents_of(log.rows.filter(log.rows["measure"] == "retention"), corpus).items():
-        tokens = made.encode(" ".join(text for _, _, text in parts), output_value="token_embeddings").double().numpy()
-        begin = 1
-        for position, _, text in parts:
-            end = begin + len(text.split())
-            wanted = cosine(tokens[begin:end].mean(axis=0), made.encode(text))
-            assert found[document, position] == pytest.approx(wanted, abs=BY_PADDING)
-            begin = end
-    attention = log.rows.filter(log.rows["measure"].str.starts_with("attention"))
-    shares = [attention.filter(attention["treatment"] == name)["value"].to_numpy() for name in names]
-    assert len(shares[0]) > 0
-    assert shares[0] == pytest.approx(shares[1], abs=BY_PADDING)
-    whitened = audit(model, **options, treatments=["whitening"], measures=["attention"], out=tmp_path / "two")
-    assert whitened.rows["value"].to_numpy() == pytest.approx(shares[0], abs=BY_PADDING)
-    with pytest.raises(UnsupportedModel, match=r"vectors of whitening are not comparable with token vectors"):
-        audit(model, **options, treatments=["none", "whitening"], measures=["retention"], out=tmp_path / "three")
-    assert not (tmp_path / "three").exists()
-
-
-class Counted(Silent):
-    total = done = 0
-
-    def start(self, total: int) -> None:
-        self.total = total
-
-    def advance(self, amount: int) -> None:
-        self.done += amount
-
-
-@pytest.mark.slow
-def test_progress_ends_at_what_it_announced(prepared: Prepared, corpus: str, tmp_path: Path) -> None:
-    """What is fitted on is counted, whether it is computed or found in the store, and once for each whitening."""
-    own = sum(text.length for text in chain(*prepared.texts()))
-    for folder in ("computed", "found"):
-        counted = Counted()
-        run(prepared, RunOptions(out=tmp_path / folder, store=tmp_path / "s.sqlite", progress=counted))
-        announced = sum(prepared.fit.tokens(prepared.spec.treatments, [own] * 4))
-        assert counted.done == counted.total == announced > 4 * own
-    counted = Counted()
-    options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 6, "editions": 1, "treatments": SEARCHED}
-    evaluate(
-        prepared.subject.model, "pages", **options, out=tmp_path / "s", store=tmp_path / "s.sqlite", progress=counted
-    )
-    assert counted.done == counted.total > 0
-
-
-def test_a_forecast_counts_what_is_fitted_on(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairspan.runs.speed._TRIAL_SECONDS", 0.01)
-    own = sum(text.length for text in chain(*prepared.texts()))
-    found = forecast(prepared)
-    assert found.tokens == 4 * own + 2 * sum(text.length for text in prepared.fit.texts)
-    assert found.seconds > 0
-    assert set(prepared.fit.notes) <= set(found.notes)
 
 
 class Plain:
@@ -762,9 +459,9 @@ def test_mistakes_in_an_audit(
     make_tiny: Make, corpus: str, options: dict[str, Any], error: type[FairspanError], said: str
 ) -> None:
     """In one line, before anything is embedded. All 48 texts of the sample are in 16 sets of three."""
-    given = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 16, "treatments": ["none", "whitening"]}
+    given = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 16, "treatments": ["plain", "whitening"]}
     with pytest.raises(error) as caught:
-        prepare(open_subject(make_tiny("bert", "mean")), make_spec(**{**given, **options, "opening": 20}))
+        STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **{**given, **options, "opening": 20}), Silent())
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -772,108 +469,25 @@ def test_mistakes_in_an_audit(
 @pytest.mark.parametrize("name", ["whitening", "last2avg"])
 def test_an_object_has_no_baselines(corpus: str, name: str) -> None:
     with pytest.raises(UnsupportedModel, match=f"omit {name}"):
-        audit(Plain(), corpus=corpus, treatments=["none", name])
+        audit(Plain(), corpus=corpus, treatments=["plain", name])
     with pytest.raises(UnsupportedModel, match=f"omit {name}"):
-        evaluate(Plain(), "pages", corpus=corpus, treatments=["none", name])
-
-
-def test_a_model_without_layers_is_refused_before_anything_is_embedded(
-    make_tiny: Make, corpus: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = make_tiny("bert", "mean")
-    static = SentenceTransformer(modules=[StaticEmbedding(model.tokenizer, embedding_dim=8)], device="cpu")
-    forbid_encoding(monkeypatch)
-    with pytest.raises(UnsupportedModel, match="last2avg reads the layers"):
-        audit(static, corpus=corpus, languages=["en"], treatments=["none", "last2avg"])
+        evaluate(Plain(), "pages", corpus=corpus, treatments=["plain", name])
 
 
 # In a search.
 
 
-def ranks(
-    rows: RunLog, treatment: str, queries: Mapping[str, np.ndarray], documents: Mapping[str, np.ndarray]
-) -> None:
-    """Checks the reciprocal rank of every query under a treatment."""
-    found = rows.rows.filter((rows.rows["treatment"] == treatment) & (rows.rows["measure"] == "mrr"))
-    assert len(found)
-    for query, document, value in found.select("segment", "document", "value").rows():
-        scores = {name: cosine(queries[query], vector) for name, vector in documents.items()}
-        gaps = np.diff(sorted(scores.values()))
-        assert gaps.min() > 1e-7, "the premise"
-        rank = 1 + sum(score > scores[document] for score in scores.values())
-        assert value == pytest.approx(1 / rank), query
-
-
-SEARCHED = ["none", "whitening", "last2avg", "whitening+temperature=0.5"]
-
-
-@pytest.mark.slow
-def test_a_search_of_pages_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
-    """Every reciprocal rank, from whitenings fitted here on the segments that stand on no page."""
-    model = make_tiny("bert", "mean")
-    options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 8, "editions": 1, "metrics": ["mrr"]}
-    prepared = prepare_evaluation(open_subject(model), make_evaluation("pages", treatments=SEARCHED, **options))
-    (measured,) = prepared.tasks
-    texts = Corpus.read(corpus, ["en"])
-    on_page = {query.id.split("/")[0] for query in measured.task.queries}
-    rest = [segment.text for segment in texts.segments if segment.id not in on_page]
-    assert len(on_page) == 16
-    assert {text.text for text in prepared.fit.texts} == set(rest)
-    tested = [document.text for document in measured.task.documents] + [query.text for query in measured.task.queries]
-    assert not share(rest, tested)
-    log = evaluate(model, "pages", treatments=SEARCHED, **options, out=tmp_path / "run", store=tmp_path / "s.sqlite")
-    sharp = fairspan.calibrate(model, strength=0, temperature=0.5)
-    plain_map, sharp_map = whitening_of(model, rest), whitening_of(sharp, rest)
-    made = last_two(model)
-    embed: dict[str, tuple[Callable[[str], np.ndarray], Callable[[str], np.ndarray]]] = {
-        "none": (model.encode_query, model.encode_document),
-        "whitening": (
-            lambda text: plain_map(model.encode_query(text)),
-            lambda text: plain_map(model.encode_document(text)),
-        ),
-        "last2avg": (made.encode_query, made.encode_document),
-        "whitening+temperature=0.5": (
-            lambda text: sharp_map(sharp.encode_query(text)),
-            lambda text: sharp_map(sharp.encode_document(text)),
-        ),
-        "whitening+temperature=0.5+sides=document": (
-            lambda text: sharp_map(model.encode_query(text)),
-            lambda text: sharp_map(sharp.encode_document(text)),
-        ),
-    }
-    assert set(log.rows["treatment"]) == set(embed)
-    names = {query.id: query.id.split("/")[0] for query in measured.task.queries}
-    for name, (ask, hold) in embed.items():
-        asked = {query.id: ask(query.text) for query in measured.task.queries}
-        held = {document.id: hold(document.text) for document in measured.task.documents}
-        by_segment = {**asked, **{names[query]: vector for query, vector in asked.items()}}
-        ranks(log, name, by_segment, held)
-    assert any("fitted on 94 texts of spare" in note for note in log.header["notes"])
-
-
 def test_a_short_opening_on_a_page_takes_its_whole_segment_out(make_tiny: Make, corpus: str) -> None:
     """Six words stand on the page, and the next six ask for them; nothing of such a segment is fitted on."""
     options: dict[str, Any] = {"size": 2, "sets": 8, "editions": 1, "opening": 6, "query_tokens": 8}
-    spec = make_evaluation("pages", treatments=["whitening"], corpus=corpus, distractors=3, **options)
-    prepared = prepare_evaluation(open_subject(make_tiny("bert", "mean")), spec)
+    spec = EvaluateOptions(None, "pages", treatments=["whitening"], corpus=corpus, distractors=3, **options)
+    prepared = prepare_evaluation(open_subject(make_tiny("bert", "mean")), spec, Silent())
     task = prepared.tasks[0].task
     parts = [document.text[slice(*span)] for document in task.documents for span in document.spans]
     assert len(parts) == 2 * (8 + 3)
     assert all(len(part) < 40 for part in parts), "the premise"
     assert len(prepared.fit.texts) == SEGMENTS - len(parts)
     assert not share([text.text for text in prepared.fit.texts], [*parts, *(query.text for query in task.queries)])
-
-
-@pytest.mark.slow
-def test_a_search_is_found_again(
-    make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 6, "editions": 1, "treatments": SEARCHED}
-    model = make_tiny("bert", "mean")
-    log = evaluate(model, "pages", **options, out=tmp_path / "one", store=tmp_path / "s.sqlite")
-    forbid_encoding(monkeypatch)
-    monkeypatch.setattr(SentenceTransformer, "encode_query", None)
-    stored_twice(log, evaluate(model, "pages", **options, out=tmp_path / "two", store=tmp_path / "s.sqlite"))
 
 
 @pytest.fixture
@@ -902,16 +516,16 @@ def test_a_collection_is_fitted_on_another_corpus(
 ) -> None:
     """Without the segments that the collection holds as documents, inside of one, or as a question."""
     model = make_tiny("bert", "mean")
-    names = ["none", "whitening", "last2avg"]
+    names = ["plain", "whitening", "last2avg"]
     with pytest.raises(CorpusError) as caught:
         evaluate(model, collection, treatments=names)
     assert str(caught.value) == (
         "whitening is fitted on texts that are never tested, and this task has none to spare: name a corpus of other "
-        "texts with fit_corpus=."
+        "texts with fit_corpus."
     )
     asked: dict[str, Any] = {"treatments": names, "fit_corpus": corpus, "languages": ["en"]}
-    spec = make_evaluation(collection, **asked)
-    prepared = prepare_evaluation(open_subject(model), spec)
+    spec = EvaluateOptions(None, collection, **asked)
+    prepared = prepare_evaluation(open_subject(model), spec, Silent())
     fitted = {text.text for text in prepared.fit.texts}
     texts = Corpus.read(corpus, ["en"])
     assert fitted == {segment.text for segment in texts.segments} - {texts.text(f"s000{n}", "en") for n in range(4)}
@@ -926,69 +540,4 @@ def test_a_collection_is_fitted_on_another_corpus(
     assert len(one.fit.texts) == SEGMENTS, "the collection's own language where it is named"
 
 
-def test_late_chunks_are_not_whitened(make_tiny: Make, corpus: str) -> None:
-    """Chunks are pooled from tokens, which no whitening moves. Under another treatment than the whitened one, and
-    under last2avg, whose tokens are averaged as well, they can be searched."""
-    model = make_tiny("bert", "mean")
-    options: dict[str, Any] = {"corpus": corpus, "size": 2, "sets": 4, "indexes": ["whole", "late-max"]}
-    with pytest.raises(UnsupportedModel, match="omit retention and late chunks"):
-        prepare_evaluation(open_subject(model), make_evaluation(treatments=["whitening", "none"], **options))
-    with pytest.raises(UnsupportedModel, match="omit retention and late chunks"):
-        prepare_evaluation(
-            open_subject(model), make_evaluation(treatments=["none", "whitening"], cross=True, **options)
-        )
-    prepare_evaluation(open_subject(model), make_evaluation(treatments=["none", "whitening"], **options))
-    prepare_evaluation(open_subject(model), make_evaluation(treatments=["last2avg", "whitening"], **options))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method:FutureWarning")
-def test_in_mteb(make_tiny: Make, search: Callable[..., Any], other_corpus: str, tmp_path: Path) -> None:
-    """mteb runs the whitened and the averaged model; its texts cannot be compared, and a note says so."""
-    model = make_tiny("bert", "mean")
-    names = ["none", "whitening", "last2avg", "whitening+temperature=0.5"]
-    fields: dict[str, Any] = {"treatments": names, "metrics": ["ndcg@10"], "documents_only": False}
-    with pytest.raises(CorpusError, match="this task has none to spare"):
-        evaluate_mteb(
-            open_subject(model),
-            make_evaluation("mteb:TinySearch", **fields),
-            RunOptions(out=tmp_path / "run"),
-            task=search(),
-        )
-    spec = make_evaluation("mteb:TinySearch", fit_corpus=other_corpus, **fields)
-    log = evaluate_mteb(open_subject(model), spec, RunOptions(out=tmp_path / "run"), task=search())
-    means = {name: log.rows.filter(log.rows["treatment"] == name)["value"].to_list() for name in names}
-    assert len({tuple(values) for values in means.values()}) == len(names)
-    texts = [segment.text for segment in Corpus.read(other_corpus).segments]
-    made = {"whitening": whiten(model, whitening_of(model, texts)), "last2avg": last_two(model)}
-    sharp = fairspan.calibrate(model, strength=0, temperature=0.5)
-    made["whitening+temperature=0.5"] = whiten(sharp, whitening_of(sharp, texts))
-    for name, treated in made.items():
-        spec_alone = make_evaluation("mteb:TinySearch", **{**fields, "treatments": ["none"]})
-        alone = evaluate_mteb(open_subject(treated), spec_alone, RunOptions(out=tmp_path / name), task=search())
-        assert alone.rows["value"].to_list() == pytest.approx(means[name])
-    assert log.header["notes"][-1] == "the texts of the task were not compared with those that were fitted on"
-
-
 # On the command line.
-
-
-@pytest.mark.slow
-def test_commands(run: Run, make_tiny: Make, corpus: str, other_corpus: str, tmp_path: Path) -> None:
-    model = str(tmp_path / "model")
-    make_tiny("bert", "mean").save_pretrained(model)
-    asked = ["--corpus", corpus, "--languages", "en", "--sets", "4", "--treatments", "none,whitening,last2avg"]
-    said = run("audit", model, *asked, "--sizes", "3", "--json")
-    assert said.code == 0, said.err
-    listed = json.loads(said.out)
-    assert {row["treatment"] for row in listed["families"]} == {"none", "whitening", "last2avg"}
-    assert run("audit", model, *asked, "--sizes", "3", "--fit-corpus", other_corpus, "--dry-run").code == 0
-    said = run("evaluate", model, "pages", *asked, "--size", "2", "--fit-corpus", other_corpus)
-    assert said.code == 0, said.err
-    for name in ("whitening", "last2avg"):
-        assert name in said.out
-    said = run("audit", model, "--treatments", "whitening")
-    assert said.code == 2
-    assert said.last.startswith("fairspan: whitening needs 64 texts")
-    assert "--fit-corpus" in said.last

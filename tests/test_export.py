@@ -27,9 +27,9 @@ from sentence_transformers.sentence_transformer.modules import (
 from tokenizers import Tokenizer
 
 import fairspan
-from fairspan.errors import ExportError, MissingExtra
+from fairspan.errors import MissingExtra, UnsupportedModel
 from fairspan.model import export as exporting
-from fairspan.model.verification import LIMIT, relative_difference
+from fairspan.model.export import LIMIT, relative_difference
 from tests.commands import Run
 from tests.tiny import tiny_model, words
 
@@ -39,7 +39,7 @@ Make = Callable[..., SentenceTransformer]
 def embed(out: Path, texts: list[str]) -> np.ndarray:
     """As somebody does who has the files and neither torch nor fairspan."""
     facts = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
-    tokenizer = Tokenizer.from_file(str(out.parent / facts["files"]["tokenizer"] / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(out.parent / f"{out.stem}.tokenizer" / "tokenizer.json"))
     encoded = tokenizer.encode_batch([facts["prompt"] + text for text in texts])
     values = {
         "input_ids": [one.ids for one in encoded],
@@ -79,12 +79,12 @@ def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
     out = tmp_path / "new" / "fair.onnx"
     stages: list[str] = []
     facts = fairspan.export(fair, out, stage=stages.append)
-    assert stages == ["exporting", "verifying at 3 lengths × 2 batch sizes"]
+    assert stages == ["exporting", "verifying"]
     assert sorted(file.name for file in out.parent.iterdir()) == ["fair.json", "fair.onnx", "fair.tokenizer"]
     assert json.loads(out.with_suffix(".json").read_text(encoding="utf-8")) == facts
     assert facts["calibration"] == fair[0].calibration.to_dict()
-    assert (facts["window"], facts["dimension"], facts["pooling"]) == (300, 32, ["mean"])
-    assert facts["verified"]["lengths"] == [9, 41, 299]
+    assert (facts["max_seq_length"], facts["dimension"], facts["pooling"]) == (300, 32, ["mean"])
+    assert facts["verified"]["lengths"] == [3, 43, 11, 300]
     assert 0 < facts["verified"]["largest_difference"] < LIMIT
     graph = onnx.load(str(out))
     assert [one.name for one in graph.graph.input] == facts["inputs"] == ["input_ids", "attention_mask"]
@@ -93,7 +93,7 @@ def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
     assert facts["opset"] == graph.opset_import[0].version
     assert str(Path.cwd()) not in out.read_bytes().decode("latin-1")
     assert_same(out, fair)
-    with pytest.raises(ExportError, match=r"fair\.onnx exists: choose another name"):
+    with pytest.raises(UnsupportedModel, match=r"fair\.onnx exists: choose another name"):
         fairspan.export(fair, out)
 
 
@@ -105,12 +105,13 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
     done = run("export", "model", "x.onnx", "--preset", "paper", "--side", "query", "--max-seq-length", "90")
     assert done.code == 0, done.err
-    assert done.out.startswith("x.onnx: model as an ONNX graph, 32 dimensions, opset ")
+    assert done.out.startswith("x.onnx: model as an ONNX graph, 32 dimensions, ")
     assert "Put the prompt before every text: 'w1 w2 '." in done.out
     said = [line for line in done.err.splitlines() if line and not line.startswith("Loading weights")]
     assert all(line.endswith("…") for line in said), said
     facts = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
-    assert (facts["model"], facts["side"], facts["window"], facts["prompt"]) == ("model", "query", 90, "w1 w2 ")
+    assert (facts["model"], facts["side"], facts["max_seq_length"]) == ("model", "query", 90)
+    assert facts["prompt"] == "w1 w2 "
     fair = fairspan.calibrate(SentenceTransformer(str(tmp_path / "model"), device="cpu"), "paper", max_seq_length=90)
     assert_same(tmp_path / "x.onnx", fair, "query")
 
@@ -118,16 +119,16 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
 ARCHITECTURES: list[tuple[str, str, str, Any]] = [
     ("bert", "mean", "right", None),
     ("bert", "mean", "right", {"basket_size": 16}),
-    ("bert", "cls", "right", {"basket_size": 16, "rows": "all", "layers": "last", "tile_size": 16, "tile_layers": 1}),
-    ("bert", "mean", "right", {"tile_size": 16, "tile_reach": 1, "tile_layers": 1}),
-    ("roberta", "cls", "right", {"basket_size": 16, "strength": 0.5, "bos": "original", "short_texts": "ramp"}),
+    ("bert", "cls", "right", {"basket_size": 16, "layers": "last", "tile_size": 16, "tile_layers": 1}),
+    ("bert", "mean", "right", {"tile_size": 16, "tile_layers": 1}),
+    ("roberta", "cls", "right", {"basket_size": 16, "strength": 0.5, "bos": "original", "short_texts": "leave"}),
     ("xlm-roberta", "cls", "right", {"tile_size": 16, "basket_size": 16}),
     ("distilbert", "mean", "right", {"strength": 0, "temperature": 0.8}),
     ("modernbert", "mean", "right", {"basket_size": 16, "temperature": [[20, 0.9], [60, 0.8]]}),
     ("modernbert", "cls", "left", {"tile_size": 16, "temperature": {"query": 1, "document": 0.7}}),
     ("qwen3", "lasttoken", "left", None),
-    ("qwen3", "lasttoken", "left", {"tile_size": 16, "basket_size": 16, "eos": 0.2}),
-    ("mistral", "lasttoken", "right", {"tile_size": 16, "tile_reach": 1}),
+    ("qwen3", "lasttoken", "left", {"tile_size": 16, "basket_size": 16, "eos": "original"}),
+    ("mistral", "lasttoken", "right", {"tile_size": 16}),
     ("t5", "mean", "right", {"tile_size": 16}),
     ("t5", "cls", "left", {"basket_size": 16}),
     ("mpnet", "mean", "right", {"basket_size": 16}),
@@ -148,18 +149,14 @@ def test_every_kind(
     assert_same(tmp_path / "x.onnx", model)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "weightedmean"])
-@pytest.mark.parametrize("settings", [{"strength": 0, "temperature": 0.9}, {"tile_size": 16}])
 @pytest.mark.slow
-def test_a_prompt_that_is_not_pooled(make_tiny: Make, tmp_path: Path, pooling: str, settings: Any) -> None:
-    model = small(make_tiny, "bert", pooling)
+def test_a_prompt_that_is_not_pooled(make_tiny: Make, tmp_path: Path) -> None:
+    model = small(make_tiny, "bert", "cls")
     model.set_pooling_include_prompt(False)
     model.prompts = {"document": "w1 w2 w3 ", "query": ""}
-    fair = fairspan.calibrate(model, **settings)
+    fair = fairspan.calibrate(model, tile_size=16)
     fairspan.export(fair, tmp_path / "x.onnx")
     assert_same(tmp_path / "x.onnx", fair)
-    fairspan.export(fair, tmp_path / "q.onnx", side="query")
-    assert_same(tmp_path / "q.onnx", fair, "query")
 
 
 @pytest.mark.slow
@@ -175,6 +172,7 @@ def test_modules_after_pooling_and_half_precision(make_tiny: Make, tmp_path: Pat
     assert_same(tmp_path / "x.onnx", copy.deepcopy(model).bfloat16().float(), "query")
 
 
+@pytest.mark.slow
 def test_a_saved_calibrated_model_keeps_its_calibration(
     minilm: SentenceTransformer, tmp_path: Path, run: Run
 ) -> None:
@@ -185,7 +183,7 @@ def test_a_saved_calibrated_model_keeps_its_calibration(
     assert done.code == 0, done.err
     facts = json.loads(done.out)
     assert facts["calibration"] == fair[0].calibration.to_dict()
-    assert facts["window"] == 2048
+    assert facts["max_seq_length"] == 2048
     assert facts["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
     texts = ["A short question?", "The river was frozen for weeks. " * 250, "Ice " * 3000]
     assert relative_difference(embed(tmp_path / "fair.onnx", texts), fair.encode_document(texts)) < 1e-5
@@ -207,30 +205,26 @@ class Program:
 
 
 class Session:
-    """A graph whose vectors are off by `error`."""
+    """A graph that is the model itself, whose last vector is off by `error`."""
 
+    model: SentenceTransformer
     error = 0.0
-    wanted: list[np.ndarray] = []  # noqa: RUF012 - filled by the test
 
     def __init__(self, *given: Any, **options: Any) -> None: ...
 
     def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        vectors = self.wanted.pop().copy()
+        with torch.inference_mode():
+            features = self.model({name: torch.from_numpy(array) for name, array in inputs.items()})
+        vectors = features["sentence_embedding"].numpy().copy()
         vectors[-1, 0] += self.error * np.linalg.norm(vectors[-1])
         return [vectors]
 
 
 @pytest.fixture
-def without_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_tracing(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """No graph is made, and onnxruntime gives the model's own vectors, or those with an error."""
-    original = exporting.Samples.vectors
-
-    def remembered(self: Any, inputs: Any) -> np.ndarray:
-        Session.wanted.append(original(self, inputs))
-        return Session.wanted[-1]
-
     monkeypatch.setattr(exporting, "trace", lambda *given: Program())
-    monkeypatch.setattr(exporting.Samples, "vectors", remembered)
+    monkeypatch.setattr(Session, "model", make_tiny("bert", "cls"), raising=False)
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
 
 
@@ -243,9 +237,11 @@ def test_a_vector_that_differs_is_refused(
     monkeypatch.setattr(Session, "error", error)
     if accepted:
         facts = fairspan.export(make_tiny("bert", "cls"), tmp_path / "x.onnx")
-        assert facts["verified"]["largest_difference"] == pytest.approx(error, rel=1e-2)
+        assert facts["verified"]["largest_difference"] == pytest.approx(error, abs=2e-6)
         return
-    with pytest.raises(ExportError, match=r"does not give the model's vectors: on 1 × 9 tokens one differs by "):
+    with pytest.raises(
+        UnsupportedModel, match=r"do not give the model's vectors: on texts of \[.*\] tokens one differs by "
+    ):
         fairspan.export(make_tiny("bert", "cls"), tmp_path / "deep" / "x.onnx")
     assert list(tmp_path.iterdir()) == []
 
@@ -258,7 +254,7 @@ def test_nothing_is_left_if_the_disk_is_full(
     make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(Program, "error", error)
-    with pytest.raises(ExportError, match=r"x\.onnx cannot be written: No space left on device$"):
+    with pytest.raises(UnsupportedModel, match=r"x\.onnx cannot be written: No space left on device$"):
         fairspan.export(make_tiny("bert", "cls"), tmp_path / "x.onnx")
     assert list(tmp_path.iterdir()) == []
 
@@ -276,15 +272,15 @@ def test_what_no_graph_can_have_is_refused(make_tiny: Make, tmp_path: Path) -> N
     chat[0].modality_config = {**chat[0].modality_config, "message": chat[0].modality_config["text"]}
     for modules, said in [
         ([router], "has a Router"),
-        ([static], "begins with StaticEmbedding"),
-        ([transformer, pooling, OwnModule()], "OwnModule is a module with code of its own"),
+        ([static], "no Transformer module, only StaticEmbedding"),
+        ([transformer, pooling, OwnModule()], "has OwnModule, a module with code of its own"),
         ([chat[0], Pooling(32)], "chat template"),
     ]:
-        with pytest.raises(ExportError, match=said):
+        with pytest.raises(UnsupportedModel, match=said):
             fairspan.export(SentenceTransformer(modules=modules, device="cpu"), tmp_path / "x.onnx")
-    with pytest.raises(ExportError, match="takes a SentenceTransformer, got Linear"):
+    with pytest.raises(UnsupportedModel, match="takes a SentenceTransformer, got Linear"):
         fairspan.export(torch.nn.Linear(1, 1), tmp_path / "x.onnx")  # type: ignore[arg-type]
-    with pytest.raises(ExportError, match=r"ends in \.onnx, got"):
+    with pytest.raises(UnsupportedModel, match=r"ends in \.onnx, got"):
         fairspan.export(model, tmp_path / "x.bin")
     assert list(tmp_path.iterdir()) == []
 
@@ -301,9 +297,9 @@ def test_a_missing_package_is_named(make_tiny: Make, tmp_path: Path, monkeypatch
         (["x.bin"], "a graph is written to a file that ends in .onnx, got 'x.bin'"),
         (["file/x.onnx"], "file/x.onnx cannot be written: "),
         (["there.onnx"], "there.json exists: choose another name, or remove it."),
-        (["x.onnx", "--side", "both"], "--side must be document or query, got 'both'"),
+        (["x.onnx", "--side", "both"], "side must be document or query, got 'both'"),
         (["x.onnx", "--preset", "papre"], "there is no preset 'papre'"),
-        (["x.onnx", "--preset", "tiles", "--calibration", "c.json"], "--preset and --calibration both say"),
+        (["x.onnx", "--preset", "tiles", "--calibration", "c.json"], "preset and calibration both say"),
         (["x.onnx", "--max-seq-length", "9999"], "is more than the model's 600 positions"),
         (["x.onnx", "--max-seq-length", "0"], "max_seq_length"),
     ],
@@ -313,7 +309,7 @@ def test_a_mistake_is_one_line(
 ) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     (tmp_path / "there.json").write_text("x", encoding="utf-8")
-    run("export", save_tiny("bert", "cls"), *typed).is_one_line(said.replace("max_seq_length", "max-seq-length"))
+    run("export", save_tiny("bert", "cls"), *typed).is_one_line(said)
     assert sorted(file.name for file in tmp_path.iterdir() if file.name != "vectors.db") == ["file", "there.json"]
 
 
@@ -328,5 +324,5 @@ def test_a_model_that_is_fixed_to_one_length_is_refused(tmp_path: Path, monkeypa
         return original(self, input_ids=input_ids, **given) * (1 + int(input_ids.shape[1]))
 
     monkeypatch.setattr(embeddings, "forward", looks_at_the_length)
-    with pytest.raises(ExportError, match="BertModel cannot be exported for texts of any length: "):
+    with pytest.raises(UnsupportedModel, match="BertModel cannot be exported for texts of any length: "):
         fairspan.export(model, tmp_path / "x.onnx")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Side
-from fairspan.stats.loss import judge_loss
+from fairspan.stats.equivalence import judge_loss
 from fairspan.studies.audit.comparison import compare_sides
 from fairspan.studies.logs import changes
 from tests import searches
@@ -63,27 +64,20 @@ def test_a_loss_is_judged_by_its_interval(low: float, high: float, kind: str) ->
 
 def test_the_spread_between_positions_decides_for_audits(tmp_path: Path) -> None:
     """Spread is 2 × slope: .06 falls to .02, and rises to .12."""
-    log = audited(tmp_path / "v1", {"none": 0.03, "paper": 0.01, "tiles": 0.06})
+    log = audited(tmp_path / "v1", {"plain": 0.03, "paper": 0.01, "tiles": 0.06})
     better, worse = changes(log)
     assert (better.kind, worse.kind) == ("not worse", "worse")
-    assert better.name == "none → paper"
+    assert better.name == "plain → paper"
     assert better.sentence.startswith("not worse: spread of representation 0.059 → 0.019 (−0.040 [")
     # A margin above the change of .06 allows it.
     assert [one.kind for one in changes(log, margin=0.5)] == ["not worse", "not worse"]
 
 
-def test_two_versions_of_a_model(tmp_path: Path) -> None:
-    old, new = audited(tmp_path / "v1", {"none": 0.01}), audited(tmp_path / "v2", {"none": 0.05})
-    (forth,), (back,) = changes(old, new), changes(new, old)
-    assert (forth.kind, back.kind) == ("worse", "not worse")
-    assert forth.name == "v1: none → v2: none"
-
-
 def test_intervals_of_several_families_hold_together(tmp_path: Path) -> None:
     """With 4 families each has 98.75 %, so that none is called worse by chance in more than 5 % of runs."""
     plans = [("en", "en"), ("de", "de"), ("zh", "zh"), ("ko", "ko")]
-    log = audited(tmp_path / "v1", {"none": 0.03, "paper": 0.01}, plans)
-    sides = Side(log, "none"), Side(log, "paper")
+    log = audited(tmp_path / "v1", {"plain": 0.03, "paper": 0.01}, plans)
+    sides = Side(log, "plain"), Side(log, "paper")
     alone, together = compare_sides(*sides), compare_sides(*sides, familywise=True)
     for one, other in zip(alone, together, strict=True):
         assert other.paired.spread.low < one.paired.spread.low
@@ -94,28 +88,28 @@ def test_intervals_of_several_families_hold_together(tmp_path: Path) -> None:
 
 def test_the_first_metric_decides_for_searches(tmp_path: Path) -> None:
     """Changes of ±.1 with a standard error of .02/√40 = .003 are beyond any doubt; one of 0 ± .2/√40 is open."""
-    log = searched(tmp_path / "e", {"none": 0.0, "paper": 0.1, "tiles": -0.1})
+    log = searched(tmp_path / "e", {"plain": 0.0, "paper": 0.1, "tiles": -0.1})
     assert [one.kind for one in changes(log)] == ["not worse", "worse"]
-    open_ = searched(tmp_path / "o", {"none": 0.0, "paper": 1e-9}, noise=0.2)
+    open_ = searched(tmp_path / "o", {"plain": 0.0, "paper": 1e-9}, noise=0.2)
     assert [one.kind for one in changes(open_)] == ["inconclusive"]
 
 
 def test_a_loss_has_to_pass_the_correction_for_several(tmp_path: Path) -> None:
     """Alone, a loss of .011 with a standard error of .005 is shown; among four equal ones it is not."""
-    several = {"none": 0.0} | dict.fromkeys(("paper", "tiles", "retrieval", "tempscale"), -0.011)
+    several = {"plain": 0.0} | dict.fromkeys(("paper", "tiles", "retrieval", "tempscale"), -0.011)
     noise = 0.005 * 40**0.5
-    alone = changes(searched(tmp_path / "a", {"none": 0.0, "paper": -0.011}, noise))
+    alone = changes(searched(tmp_path / "a", {"plain": 0.0, "paper": -0.011}, noise))
     among = changes(searched(tmp_path / "b", several, noise))
     assert [one.kind for one in alone] == ["worse"]
     assert {one.kind for one in among} == {"inconclusive"}
 
 
 def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
-    old, new = audited(tmp_path / "v1", {"none": 0.01}), audited(tmp_path / "v2", {"none": 0.05})
+    old, new = audited(tmp_path / "v1", {"plain": 0.01}), audited(tmp_path / "v2", {"plain": 0.05})
     failed = run("compare", old.folder, new.folder, "--fail-if", "worse")
     assert failed.code == 1
-    assert failed.err.splitlines() == [f"fairspan: failed on v1: none → v2: none: {changes(old, new)[0].sentence}"]
-    assert "v1: none → v2: none: worse" in failed.out, "the result is shown as without the option"
+    assert failed.err.splitlines() == [f"fairspan: failed on v1: plain → v2: plain: {changes(old, new)[0].sentence}"]
+    assert "v1: plain → v2: plain: worse" in failed.out, "the result is shown as without the option"
     assert run("compare", new.folder, old.folder, "--fail-if", "worse,inconclusive").code == 0
     assert run("compare", old.folder, new.folder, "--fail-if", "inconclusive").code == 0
     told = json.loads(run("compare", old.folder, new.folder, "--json", "--fail-if", "worse").out)
@@ -125,58 +119,51 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["compare", "v1", "v2", "--fail-if", "biased"], "--fail-if takes worse, inconclusive, language-worse, "),
+        (["compare", "v1", "v2", "--fail-if", "biased"], "fail_if takes worse, inconclusive, language-worse, "),
         (["compare", "v1", "v2", "--fail-if", ","], "language-worse, language-inconclusive here, got nothing"),
         (["compare", "v1", "", "--fail-if", "worse"], "there is an empty word in the command"),
-        (["compare", "v1", "v2", "--margin", "-1"], "--margin must be between 0 and 1, got -1.0"),
+        (["compare", "v1", "v2", "--margin", "-1"], "margin must be between 0 and 1, got -1.0"),
         (
             ["audit", "--fail-if", "bised"],
-            "--fail-if takes biased, worse, inconclusive, language-biased, ",
+            "fail_if takes biased, worse, inconclusive, language-biased, ",
         ),
-        (["audit", "--treatments", "none", "--fail-if", "worse"], "compares treatments with the first"),
-        (["audit", "--treatments", "none", "--fail-if", "language-worse"], "compares treatments with the first"),
-        (["evaluate", "--fail-if", "biased"], "--fail-if takes worse, inconclusive here, got biased"),
-        (["evaluate", "--treatments", "none", "--fail-if", "worse"], "compares treatments with the first"),
+        (["audit", "--treatments", "plain", "--fail-if", "worse"], "compares treatments with the first"),
+        (["audit", "--treatments", "plain", "--fail-if", "language-worse"], "compares treatments with the first"),
+        (["evaluate", "--fail-if", "biased"], "fail_if takes worse, inconclusive here, got biased"),
+        (["evaluate", "--treatments", "plain", "--fail-if", "worse"], "compares treatments with the first"),
     ],
 )
 def test_mistakes_are_one_line_before_anything_is_loaded(
     run: Run, tmp_path: Path, words: list[str], said: str
 ) -> None:
     for name in ("v1", "v2"):
-        audited(tmp_path / name, {"none": 0.01})
+        audited(tmp_path / name, {"plain": 0.01})
     done = run(*words)
     done.is_one_line(said)
     assert "loading" not in done.err
 
 
-def test_audit_and_evaluate_end_with_exit_code_one(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verbs judge the log that they made: the baseline is spared, a treatment alone is not."""
+def test_audits_end_with_exit_code_one(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verb judges the log that it made: the baseline is spared, a treatment alone is not."""
     audits = {
-        "pair": audited(tmp_path / "pair", {"none": 0.06, "tiles": 0.001}),
-        "alone": audited(tmp_path / "alone", {"none": 0.06}),
-        "back": audited(tmp_path / "back", {"none": 0.001, "paper": 0.06}),
+        "pair": audited(tmp_path / "pair", {"plain": 0.06, "tiles": 0.001}),
+        "alone": audited(tmp_path / "alone", {"plain": 0.06}),
+        "back": audited(tmp_path / "back", {"plain": 0.001, "paper": 0.06}),
     }
 
-    def exit_code(verb: str, log: RunLog, *conditions: str) -> int:
-        monkeypatch.setattr(f"fairspan.studies.{verb}.run.{'run' if verb == 'audit' else verb}", lambda *_, **__: log)
-        if verb == "audit":
-            monkeypatch.setattr("fairspan.runs.subject.open_subject", lambda *_, **__: None)
-            monkeypatch.setattr("fairspan.studies.audit.prepare.prepare", lambda *_: None)
-        return run(verb, "--fail-if", ",".join(conditions)).code
+    def exit_code(log: RunLog, condition: str) -> int:
+        monkeypatch.setattr(sys.modules["fairspan.cli.audit"], "outcome", lambda *_, **__: log)
+        return run("audit", "--fail-if", condition).code
 
-    assert [exit_code("audit", audits[name], "biased") for name in audits] == [0, 1, 1]
-    assert [exit_code("audit", audits[name], "worse") for name in ("pair", "back")] == [0, 1]
-    searches_ = [searched(tmp_path / f"e{gain}", {"none": 0.0, "paper": gain}) for gain in (0.1, -0.1)]
-    assert [exit_code("evaluate", log, "worse", "inconclusive") for log in searches_] == [0, 1]
+    assert [exit_code(audits[name], "biased") for name in audits] == [0, 1, 1]
+    assert [exit_code(audits[name], "worse") for name in ("pair", "back")] == [0, 1]
 
 
 def test_a_run_without_verdicts_does_not_pass(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One set has means and no intervals: that the bias was not found must not look like that there is none."""
     rows = simulated_rows(lambda p, s: 0.7, sets=1)
-    log = simulated_log(tmp_path / "one", [rows], ("none",))
-    monkeypatch.setattr("fairspan.studies.audit.run.run", lambda *_, **__: log)
-    monkeypatch.setattr("fairspan.runs.subject.open_subject", lambda *_, **__: None)
-    monkeypatch.setattr("fairspan.studies.audit.prepare.prepare", lambda *_: None)
+    log = simulated_log(tmp_path / "one", [rows], ("plain",))
+    monkeypatch.setattr(sys.modules["fairspan.cli.audit"], "outcome", lambda *_, **__: log)
     done = run("audit", "--fail-if", "biased")
     assert done.code == 2
-    assert "has no verdicts, which --fail-if needs" in done.last
+    assert "has no verdicts, which fail_if needs" in done.last

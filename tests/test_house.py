@@ -16,7 +16,7 @@ FLOORS = [
     "errors",
     "calibration attention corpus stats report",
     "model design",
-    "encoding calibrated",
+    "encoding",
     "retrieval",
     "runs",
     "studies",
@@ -43,6 +43,16 @@ def test_no_room_imports_upwards_or_sideways() -> None:
                 if other != room and FLOOR[other.split("/")[0]] >= FLOOR[room.split("/")[0]]:
                     wrong.append(f"{file.relative_to(SOURCE)} imports {node.module}")
     assert wrong == []
+
+
+def test_no_two_files_import_each_other() -> None:
+    imported = {}
+    for file in SOURCE.rglob("*.py"):
+        name = ".".join(("fairspan", *file.relative_to(SOURCE).with_suffix("").parts))
+        tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        imported[name] = {str(node.module) for node in tree if isinstance(node, ast.ImportFrom)}
+    pairs = [(one, other) for one, found in imported.items() for other in found if one in imported.get(other, ())]
+    assert pairs == []
 
 
 def test_importing_is_cheap() -> None:

@@ -15,11 +15,11 @@ from rich.console import Console
 
 import fairspan
 from fairspan.cli.gate import fail_on_changes, fail_on_runs
-from fairspan.errors import StatisticsError
+from fairspan.errors import DesignError
 from fairspan.report.chart import Chart
 from fairspan.report.terminal import print_view
 from fairspan.runs.log import RunLog
-from fairspan.studies.audit.several import changes, compare
+from fairspan.studies.audit.comparison import changes, compare
 from fairspan.studies.logs import save_page
 from tests.simulated import Plan, simulated_log, simulated_rows
 from tests.tiny import tiny_model
@@ -62,8 +62,8 @@ def shown(log: RunLog) -> str:
 
 @pytest.mark.parametrize(("measure", "done"), [("representation", "represented"), ("retention", "retained")])
 def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, done: str) -> None:
-    """English is .06 above German under none, and not at all under paper."""
-    log = spoken(tmp_path / "run", {"none": 0.06, "paper": 0.0}, [*ALONE, *BOTH], measure=measure)
+    """English is .06 above German under plain, and not at all under paper."""
+    log = spoken(tmp_path / "run", {"plain": 0.06, "paper": 0.0}, [*ALONE, *BOTH], measure=measure)
     biased, fair = log.frame("language_verdicts").iter_rows(named=True)
     assert (biased["verdict"], fair["verdict"]) == ("biased", "fair")
     assert biased["sentence"].startswith(f"biased: en is 0.06 more {done} than de [0.0")
@@ -73,7 +73,7 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
     assert pairs.select("language", "against").unique().rows() == [("en", "de")]
     for name in ("estimate", "lead_estimate", "later_estimate"):
         np.testing.assert_allclose(pairs[name], [0.06, 0.0], atol=0.005)
-    roles = log.frame("roles").filter(treatment="none", language="en")
+    roles = log.frame("roles").filter(treatment="plain", language="en")
     # English leads: .1 + .06, follows: .1 − .06.
     np.testing.assert_allclose(roles["gap_estimate"], [0.16, 0.04], atol=0.005)
     assert roles["role"].to_list() == ["lead", "later"]
@@ -84,42 +84,22 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
     [chart] = [one for one in log.view.charts() if one.name == f"{measure}-language-differences"]
     assert isinstance(chart, Chart)
     assert (chart.dots, chart.band) == (True, (-0.02, 0.02))
-    # With two languages the second panel would be the mirror of the first.
     [panel] = chart.panels
-    assert (panel.title, panel.labels) == ("en against …", ("de",))
+    assert panel.labels == ("en − de",)
+    drawn = [(point.estimate, point.low, point.high) for series in panel.series for point in series.points if point]
+    assert drawn == pairs.select("estimate", "low", "high").rows()
     names = [table.name for table in log.view.tables()]
     assert {f"{measure}-language-differences", f"{measure}-language-roles"} <= set(names)
-    assert log.verdicts["treatment"].to_list() == ["none", "paper"], "one verdict on positions as before"
-
-
-def test_pairs_are_mirrored_in_the_panels_of_each_language(tmp_path: Path) -> None:
-    plans = [(lead, later) for lead in ("en", "de", "hi") for later in ("en", "de", "hi") if lead != later]
-    log = spoken(tmp_path / "run", {"none": 0.06}, plans)
-    [row] = log.frame("language_verdicts").iter_rows(named=True)
-    assert row["sentence"].startswith("biased in 2 of 3 pairs of languages, strongest: en is 0.06 more")
-    chart = log.view.chart("representation-language-differences")
-    assert isinstance(chart, Chart)
-    points = {
-        (panel.title.split()[0], other): one
-        for panel in chart.panels
-        for other, one in zip(panel.labels, panel.series[0].points, strict=True)
-    }
-    assert len(points) == 6
-    for (language, other), one in points.items():
-        mirror = points[other, language]
-        assert one is not None
-        assert mirror is not None
-        assert (one.estimate, one.low, one.high) == (-mirror.estimate, -mirror.high, -mirror.low)  # type: ignore[operator]
-    log.figure("representation-language-differences")
+    assert log.verdicts["treatment"].to_list() == ["plain", "paper"], "one verdict on positions as before"
 
 
 def test_without_mixed_documents_there_is_a_note(tmp_path: Path) -> None:
     """Documents in one language say nothing of it; documents in the only language need not be told that."""
-    log = spoken(tmp_path / "several", {"none": 0.06}, ALONE)
+    log = spoken(tmp_path / "several", {"plain": 0.06}, ALONE)
     assert not {"language_verdicts", "languages", "roles"} & set(log.view.frames)
     [note] = [note for note in log.view.notes if "languages have no verdict" in note]
     assert note.endswith("mixed documents in both orders do (mixed en:de,de:en)")
-    single = spoken(tmp_path / "single", {"none": 0.06}, ALONE[:1])
+    single = spoken(tmp_path / "single", {"plain": 0.06}, ALONE[:1])
     assert not {"language_verdicts", "languages", "roles"} & set(single.view.frames)
     assert single.view.notes == ()
     assert len(single.view.cards) == 1
@@ -127,12 +107,12 @@ def test_without_mixed_documents_there_is_a_note(tmp_path: Path) -> None:
 
 
 def test_one_order_says_what_is_missing(tmp_path: Path) -> None:
-    log = spoken(tmp_path / "run", {"none": 0.06}, [("de", "en")])
+    log = spoken(tmp_path / "run", {"plain": 0.06}, [("de", "en")])
     assert "language_verdicts" not in log.view.frames
     missing = "not compared as languages: de and en, of which one order is missing (mixed en:de)"
     assert missing in log.view.notes
     assert log.frame("roles")["role"].to_list() == ["lead", "later"], "each language in the role that it has"
-    partly = spoken(tmp_path / "partly", {"none": 0.06}, [*BOTH, ("hi", "en")])
+    partly = spoken(tmp_path / "partly", {"plain": 0.06}, [*BOTH, ("hi", "en")])
     [row] = partly.frame("language_verdicts").iter_rows(named=True)
     assert row["verdict"] == "biased"
     assert row["sentence"].endswith("hi and en, of which one order is missing (mixed en:hi)")
@@ -140,7 +120,7 @@ def test_one_order_says_what_is_missing(tmp_path: Path) -> None:
 
 def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
     """English leads by .06, then trails by .01: a change of −.07, and of −.05 in size."""
-    log = spoken(tmp_path / "run", {"none": 0.06, "paper": -0.01, "tiles": 0.12})
+    log = spoken(tmp_path / "run", {"plain": 0.06, "paper": -0.01, "tiles": 0.12})
     table = compare(log, None)[-1]
     assert table.name == "representation-language-changes"
     better, worse = table.frame.iter_rows(named=True)
@@ -152,7 +132,7 @@ def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
     assert better["change_estimate"] == pytest.approx(by_hand, abs=1e-12)
     judged = [(one.second.treatment, one.condition) for one in changes(log, None) if one.languages]
     assert judged == [("paper", "language-not worse"), ("tiles", "language-worse")]
-    other = spoken(tmp_path / "other", {"none": 0.02})
+    other = spoken(tmp_path / "other", {"plain": 0.02})
     [across] = [one for one in changes(log, other) if one.languages]
     assert across.sentence.startswith("not worse: representation of en against de +0.06")
 
@@ -160,11 +140,11 @@ def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("leads", "conditions", "fails"),
     [
-        ({"none": 0.06}, ["language-biased"], True),
-        ({"none": 0.06}, ["biased"], False),
-        ({"none": 0.06, "paper": 0.0}, ["language-biased", "language-inconclusive"], False),
-        ({"none": 0.0, "paper": 0.06}, ["language-worse"], True),
-        ({"none": 0.0, "paper": 0.06}, ["worse"], False),
+        ({"plain": 0.06}, ["language-biased"], True),
+        ({"plain": 0.06}, ["biased"], False),
+        ({"plain": 0.06, "paper": 0.0}, ["language-biased", "language-inconclusive"], False),
+        ({"plain": 0.0, "paper": 0.06}, ["language-worse"], True),
+        ({"plain": 0.0, "paper": 0.06}, ["worse"], False),
     ],
 )
 def test_pipelines_end_on_languages(
@@ -183,10 +163,10 @@ def test_pipelines_end_on_languages(
 
 
 def test_a_pipeline_without_languages_does_not_pass(tmp_path: Path) -> None:
-    log = spoken(tmp_path / "run", {"none": 0.0, "paper": 0.0}, ALONE)
-    with pytest.raises(StatisticsError, match=r"has no verdicts on languages, which .* languages have no verdict"):
+    log = spoken(tmp_path / "run", {"plain": 0.0, "paper": 0.0}, ALONE)
+    with pytest.raises(DesignError, match=r"has no verdicts on languages, which .* languages have no verdict"):
         fail_on_runs([log], ["language-biased"])
-    with pytest.raises(StatisticsError, match="no two languages are compared"):
+    with pytest.raises(DesignError, match="no two languages are compared"):
         fail_on_changes(changes(log, None), ["language-worse"])
 
 
@@ -227,7 +207,7 @@ def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: f
         mixed="all",
         sizes=[2, 3],
         sets=8,
-        treatments=["none"],
+        treatments=["plain"],
         out=tmp_path / "run",
         store=tmp_path / "store.sqlite",
         progress=False,
@@ -264,7 +244,7 @@ def test_a_small_audit_by_hand(tmp_path: Path) -> None:
         sizes=[3],
         sets=4,
         measures=["representation", "retention"],
-        treatments=["none", "tiles+tile_size=8"],
+        treatments=["plain", "tiles+tile_size=8"],
         out=tmp_path / "run",
         store=tmp_path / "store.sqlite",
         progress=False,

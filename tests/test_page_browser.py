@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -28,7 +26,6 @@ from tests.report_example import (
     page,
     profiles,
     rows,
-    scatter,
     view,
 )
 from tests.test_logs import audited
@@ -127,13 +124,6 @@ def test_bars_below_zero_hang_from_it(browser: Any, pages: dict[str, Path]) -> N
         assert foot == pytest.approx([foot[0]] * len(foot), abs=0.6)
 
 
-def test_everything_side_by_side(browser: Any, pages: dict[str, Path]) -> None:
-    with opened(browser, pages["plain"]) as found:
-        found.page.get_by_role("radio", name="all, side by side").check()
-        names = [name for name, *_ in bars(found.page)]
-        assert {name: names.count(name) for name in TREATMENTS} == dict.fromkeys(TREATMENTS, 14)
-
-
 def test_several_runs_open_side_by_side(browser: Any, tmp_path: Path) -> None:
     """All arms of both at first; one of them when it is chosen."""
     logs = [audited(tmp_path / run, run=run) for run in ("m-1", "m-2")]
@@ -200,66 +190,6 @@ def test_lines_fade_and_leave_gaps(browser: Any, pages: dict[str, Path]) -> None
         assert [stroke.count("M") for stroke in strokes] == [1, 2, 1]
 
 
-@pytest.mark.parametrize("width", [1280, 700, 390])
-def test_dots_are_the_numbers(browser: Any, pages: dict[str, Path], width: int) -> None:
-    """Both whiskers of every dot are where its intervals are: one straight scale for each axis."""
-    dots = scatter().dots
-    with opened(browser, pages["plain"], width=width) as found:
-        drawn = found.page.locator("figure.panel .dot[data-mark]").evaluate_all(
-            """(marks) => marks.map((mark) => {
-                const box = (name) => mark.querySelector(name).getBoundingClientRect();
-                const [across, up, at] = [box(".across"), box(".whisker:not(.across)"), box(".mark")];
-                return [mark.dataset.series, at.left + at.width / 2, across.left, across.right,
-                    at.top + at.height / 2, up.bottom, up.top];
-            })"""
-        )
-        assert [name for name, *_ in drawn] == [dot.name for dot in dots]
-        pixels = np.array([places for _, *places in drawn])
-        for place, numbers in enumerate(([dot.x for dot in dots], [dot.y for dot in dots])):
-            values = np.array([[one.estimate, one.low, one.high] for one in numbers])
-            own = pixels[:, 3 * place : 3 * place + 3]
-            scale = np.polyfit(values[:, 0], own[:, 0], 1)
-            assert np.sign(scale[0]) == (1, -1)[place]
-            # Chromium rounds boxes of lines to a pixel at most.
-            np.testing.assert_allclose(own, np.polyval(scale, values), atol=1)
-        line = found.page.locator(".front-line").get_attribute("d")
-        assert line.count("M") == 1
-        assert line.count("L") == sum(dot.front for dot in dots) - 1
-
-
-@pytest.mark.parametrize("width", [1280, 1000, 700, 390])
-def test_names_of_dots_do_not_overlap(browser: Any, pages: dict[str, Path], width: int) -> None:
-    """Those of the plain model, the reference and the front, inside the panel; a ring is around the chosen dot."""
-    dots = scatter().dots
-    with opened(browser, pages["plain"], width=width) as found:
-        panel = found.page.locator("figure.panel:has(.dot)")
-        names = panel.locator(".names text")
-        expected = [dot.name for dot in dots if dot.front or dot.role != "candidate"]
-        assert sorted(names.all_text_contents()) == sorted(expected)
-        boxes = names.evaluate_all(
-            "(all) => all.map((one) => { const b = one.getBoundingClientRect(); "
-            "return [b.left, b.top, b.right, b.bottom]; })"
-        )
-        for a, b in combinations(boxes, 2):
-            assert min(a[2], b[2]) - max(a[0], b[0]) <= 1 or min(a[3], b[3]) - max(a[1], b[1]) <= 1
-        frame = panel.bounding_box()
-        assert all(frame["x"] <= a[0] and a[2] <= frame["x"] + frame["width"] for a in boxes)
-        assert panel.locator(".dot:has(.ring)").get_attribute("data-series") == "tiles=64,t=0.8"
-        assert panel.locator(".legend").inner_text().split("\n") == list(scatter().legend.values())
-
-
-def test_dots_without_a_name_are_told(browser: Any, pages: dict[str, Path]) -> None:
-    """Under the pointer, and by the arrow keys from one stop."""
-    first, second, *_ = scatter().dots
-    with opened(browser, pages["plain"]) as found:
-        panel, tip = found.page.locator("figure.panel:has(.dot)"), found.page.locator("#tip")
-        panel.locator(".dot .mark").first.hover()
-        assert tip.inner_text() == scatter().told(first)
-        panel.locator("[tabindex='0']").focus()
-        found.page.keyboard.press("ArrowRight")
-        assert tip.inner_text() == scatter().told(second)
-
-
 def test_the_keyboard_reaches_every_mark(browser: Any, pages: dict[str, Path]) -> None:
     """One stop a chart, arrows from bar to bar, the value told; the switch by arrows as well."""
     with opened(browser, pages["plain"]) as found:
@@ -316,17 +246,6 @@ def test_a_script_that_slipped_in_would_not_run(browser: Any, tmp_path: Path) ->
         assert found.page.locator("svg").count() > 0
 
 
-def test_themes(browser: Any, pages: dict[str, Path]) -> None:
-    """As the system at first, then by the button."""
-    with opened(browser, pages["plain"], dark=True) as found:
-        shown = found.page
-        backgrounds = []
-        for _ in range(3):
-            backgrounds.append(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
-            shown.get_by_role("button", name="Theme").click()
-        assert backgrounds == ["rgb(20, 23, 26)", "rgb(255, 255, 255)", "rgb(20, 23, 26)"]
-
-
 def test_paper_shows_all_treatments_and_open_tables(browser: Any, pages: dict[str, Path]) -> None:
     with opened(browser, pages["plain"]) as found:
         shown = found.page
@@ -337,15 +256,3 @@ def test_paper_shows_all_treatments_and_open_tables(browser: Any, pages: dict[st
         shown.evaluate("dispatchEvent(new Event('afterprint'))")
         assert {name for name, *_ in bars(shown)} == {"none"}
         assert len(shown.pdf()) > 20_000
-
-
-def test_a_wide_table_scrolls_by_itself(browser: Any, pages: dict[str, Path]) -> None:
-    """Premise: it is wider than the screen. A shadow says that it goes on, and the keys can scroll it."""
-    with opened(browser, pages["plain"], width=390) as found:
-        table = found.page.locator(".scroll:has(td.wrap)").first
-        assert table.evaluate("(node) => node.scrollWidth > node.clientWidth")
-        assert "local, local, scroll, scroll" in table.evaluate(
-            "(node) => getComputedStyle(node).backgroundAttachment"
-        )
-        table.focus()
-        assert table.evaluate("(node) => document.activeElement === node")

@@ -24,11 +24,11 @@ SOURCE = Path(fairspan.__file__).parent
 # Attributes of foreign objects that begin with an underscore, by the module that uses them.
 PRIVATE = {
     "attention/all_rows.py": {"_scaled_dot_product_flash_attention_for_cpu"},
-    "attention/mpnet.py": {"_attn_implementation"},
+    "attention/relative.py": {"_attn_implementation"},
     # Documented under this name.
     "embedding/workers.py": {"_exit"},
     "model/graph.py": {"_exclude_prompt_from_mask"},
-    "model/saved.py": {"_load_with_module_classes"},
+    "model/loading.py": {"_load_with_module_classes"},
     "serving/server.py": {"_exit"},
 }
 
@@ -66,16 +66,16 @@ def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
 
 
 def test_sentence_transformers_loads_with_given_module_classes() -> None:
-    """`model.saved.load` needs it to load a calibrated model without trusting code in its folder."""
+    """`model.loading.load` needs it to load a calibrated model without trusting code in its folder."""
     load = getattr(SentenceTransformer, "_load_with_module_classes", None)
     assert load is not None, (
-        "SentenceTransformer._load_with_module_classes is gone. fairspan.model.saved.load uses it to map the "
+        "SentenceTransformer._load_with_module_classes is gone. fairspan.model.loading.load uses it to map the "
         "reference in modules.json to CalibratedTransformer without trust_remote_code: look for its successor in "
         "SentenceTransformer.__init__, or read modules.json and build the modules in load()."
     )
     parameters = list(inspect.signature(load).parameters)
     assert parameters[:2] == ["model_name_or_path", "module_classes"], (
-        f"SentenceTransformer._load_with_module_classes takes {parameters}: adapt the call in fairspan.model.saved."
+        f"SentenceTransformer._load_with_module_classes takes {parameters}: adapt the call in fairspan.model.loading."
     )
 
 
@@ -133,9 +133,9 @@ def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> Non
 
 
 def test_configurations_name_their_attention() -> None:
-    """`attention.mpnet` sets it directly: MPNet refuses set_attn_implementation, as its own code asks no function."""
+    """`attention.relative` sets it: MPNet refuses set_attn_implementation, as its own code asks no function."""
     assert isinstance(getattr(PretrainedConfig, "_attn_implementation", None), property), (
-        "configurations of transformers have no _attn_implementation any more. fairspan.attention.mpnet.route_mpnet "
+        "configurations of transformers have no _attn_implementation any more. fairspan.attention.relative "
         "sets it, so that masks are made by fairspan's mask function: set its successor there."
     )
 
@@ -146,7 +146,7 @@ def test_mpnet_has_the_modules_that_its_port_uses() -> None:
     names = ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "attention.attn.dropout")
     for name in (*names, "attention.LayerNorm", "attention.dropout", "intermediate", "output"):
         assert name in dict(layer.named_modules()), (
-            f"transformers' MPNetLayer has no {name} any more: compare fairspan.attention.mpnet with modeling_mpnet, "
+            f"transformers' MPNetLayer has no {name} any more: compare fairspan.attention.relative with it, "
             "and drop it if MPNet now asks the attention interface itself."
         )
 

@@ -15,12 +15,9 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.cli import main
-from fairspan.runs.sides import pairs_to_compare
-from fairspan.studies.audit.comparison import Comparison, compare_sides
-from fairspan.studies.audit.summary import Summary, summarize
 
 ROOT = Path(__file__).parents[1]
-TREATMENTS = ["none", "paper+basket_size=64"]
+TREATMENTS = ["plain", "paper+basket_size=64"]
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +26,6 @@ def both_cores() -> Iterator[None]:
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(threads)
-
-
-def spread_change(summary: Summary) -> Comparison:
-    (pair,) = pairs_to_compare(summary.log)
-    (found,) = compare_sides(*pair)
-    return found
 
 
 @pytest.mark.slow
@@ -49,7 +40,7 @@ def test_the_demo_finds_what_the_readme_says(
         main()
     found = json.loads(printed.getvalue())["verdicts"]
     shown = re.findall(
-        r"^    (none|tiles\S*) +(\w+: .*)$", (ROOT / "README.md").read_text("utf-8"), flags=re.MULTILINE
+        r"^    (plain|tiles\S*) +(\w+: .*)$", (ROOT / "README.md").read_text("utf-8"), flags=re.MULTILINE
     )
     assert [name for name, _ in shown] == [one["treatment"] for one in found] == typed.split()[-1].split(",")
     assert [said.split(":")[0] for _, said in shown] == [one["verdict"] for one in found]
@@ -79,12 +70,10 @@ def test_granite_on_articles(granite: SentenceTransformer, shared: Path, tmp_pat
         treatments=TREATMENTS,
         out=tmp_path / "run",
     )
-    summary = summarize(log)
-    before, after = (summary.worst("representation", treatment) for treatment in TREATMENTS)
-    assert before.verdict.kind == "biased"
-    assert before.effects.means.estimate == pytest.approx([0.879, 0.749, 0.742, 0.769], abs=0.03)
-    assert after.effects.means.estimate == pytest.approx([0.818, 0.781, 0.778, 0.791], abs=0.03)
-    change = spread_change(summary)
-    print(f"granite, spread {change.spreads[0]:.3f} → {change.spreads[1]:.3f}")
-    assert change.spreads[1] < 0.5 * change.spreads[0]
-    assert change.paired.spread.high < 0
+    assert log.verdicts["verdict"][0] == "biased"
+    before, after = (log.frame("means").filter(treatment=name)["estimate"].to_list() for name in TREATMENTS)
+    assert before == pytest.approx([0.879, 0.749, 0.742, 0.769], abs=0.03)
+    assert after == pytest.approx([0.818, 0.781, 0.778, 0.791], abs=0.03)
+    [change] = log.frame("changes").iter_rows(named=True)
+    assert change["second_spread"] < 0.5 * change["first_spread"]
+    assert change["change_high"] < 0

@@ -10,7 +10,6 @@ from base64 import b64decode, b64encode
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -19,11 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from fairspan.errors import LogError
 from fairspan.report.page import Part, json_download, make_page, row_download
-from fairspan.report.render import as_json, require_page
-from fairspan.report.view import Section, View
-from tests.report_example import EVIL, FRAME, HOSTILE, heat, page, part, profiles, rows, scatter, table, view
+from fairspan.report.render import as_json
+from tests.report_example import EVIL, FRAME, HOSTILE, heat, page, part, rows, table, view
 
 
 def charts_in(text: str) -> list[dict[str, Any]]:
@@ -71,7 +68,7 @@ class Parsed(HTMLParser):
 def test_charts_are_the_view_s() -> None:
     """Every point with its interval and its text, panel by panel; folded panels are for files."""
     shown = view()
-    charts = [chart for chart in charts_in(page()) if chart["kind"] != "scatter"]
+    charts = list(charts_in(page()))
     panels = [(chart, panel) for section in shown.sections for chart in section.charts for panel in chart.shown]
     assert len(charts) == len(panels) == 4 + 4 + 2
     for found, (chart, panel) in zip(charts, panels, strict=True):
@@ -90,42 +87,12 @@ def test_charts_are_the_view_s() -> None:
                 assert one["told"] == expected.told
 
 
-def test_a_scatter_is_the_view_s() -> None:
-    """Every dot with both intervals, the front from left to right, and names for plots of several widths."""
-    [found] = [chart for chart in charts_in(page()) if chart["kind"] == "scatter"]
-    shown = scatter()
-    for drawn, dot in zip(found["dots"], shown.dots, strict=True):
-        assert (drawn["name"], drawn["chosen"]) == (dot.name, dot.chosen)
-        for axis, number in (("x", dot.x), ("y", dot.y)):
-            assert drawn[axis] == {"v": number.estimate, "lo": number.low, "hi": number.high}
-        assert drawn["told"].startswith(f"{dot.name}\nPSI (lower is fairer): {dot.x.estimate:.3f} [")
-    assert [dot["look"] for dot in found["dots"] if dot["name"] in ("none", "chunk-mean")] == [
-        "reference",
-        "baseline",
-    ]
-    front = sorted((dot.x.estimate, dot.y.estimate) for dot in shown.dots if dot.front)
-    assert found["front"] == [list(place) for place in front]
-    named = {dot.name for dot in shown.dots if dot.front or dot.role != "candidate"}
-    for plot in found["plots"][1:]:
-        assert {found["dots"][label["dot"]]["name"] for label in plot["labels"]} == named
-    own = replace(shown.dots[0], told="own words")
-    assert replace(shown, dots=(own,)).page_data()["dots"][0]["told"] == "own words"
-
-
 def test_rows_are_compared_with_the_first_treatment() -> None:
     chart = rows()
     first, second = (chart.page_data(panel) for panel in chart.panels)
     assert first["before"] == []
     assert second["before"] == first["series"][0]["points"]
     assert second["first"] == "none"
-
-
-def test_a_point_that_says_nothing_is_told_by_its_number() -> None:
-    chart = profiles(sizes=(3,), plans=("en",))
-    [panel] = chart.panels
-    silent = replace(panel.series[0].points[0], told="")  # type: ignore[type-var]
-    quiet = replace(panel, series=(replace(panel.series[0], points=(silent, None, None)),))
-    assert chart.page_data(quiet)["series"][0]["points"][0]["told"] == "none, 1: 0.730"
 
 
 def test_texts_and_tables_are_there() -> None:
@@ -172,27 +139,6 @@ def test_the_switch() -> None:
     assert "<fieldset" not in alone
 
 
-def test_several_parts_stand_below_each_other() -> None:
-    text = make_page("two", [part(), replace(part(), label="run 2")])
-    assert re.findall(r'<div class="run" id="(run\d)"', text) == ["run0", "run1"]
-    assert len(set(re.findall(r' id="([^"]*)"', text))) == len(re.findall(r' id="([^"]*)"', text))
-    assert len(charts_in(text)) == 22
-    assert re.findall(r'data-chart="(\d)-', text) == ["0"] * 11 + ["1"] * 11
-
-
-def test_what_is_empty_is_not_shown() -> None:
-    assert "Nothing" not in Parsed(page()).text
-    bare = Parsed(make_page("bare", [Part("p", View("t", "h", (), (Section("s", "Only words."),), {}))]))
-    assert "Only words." in bare.text
-    assert not {"figure", "table", "fieldset", "article"} & {tag for tag, _ in bare.elements}
-
-
-@pytest.mark.parametrize(("count", "columns"), [(1, "two"), (2, "two"), (3, ""), (4, "two"), (6, ""), (7, "four")])
-def test_no_card_is_left_alone(count: int, columns: str) -> None:
-    shown = replace(view(), cards=view().cards[:1] * count, sections=())
-    assert re.findall(r'<div class="verdicts ([^"]*)">', make_page("t", [Part("p", shown)])) == [columns]
-
-
 # --- what is carried along
 
 
@@ -206,12 +152,6 @@ def test_a_download_is_the_same_each_time_and_takes_any_name() -> None:
     assert row_download("r", FRAME, 10**6) == row_download("r", FRAME, 10**6)
     packed = json_download("n", "l", {"name": "half\ud800"}).content
     assert json.loads(gzip.decompress(b64decode(packed))) == {"name": "half\ud800"}
-
-
-def test_empty_columns_stay_at_home() -> None:
-    frame = FRAME.with_columns(layer=pl.lit(None, pl.Int64))
-    text = gzip.decompress(b64decode(row_download("r", frame, 10**6).content))
-    assert pl.read_csv(io.BytesIO(text)).columns == FRAME.columns
 
 
 def test_rows_that_are_too_many_are_named() -> None:
@@ -268,9 +208,3 @@ def test_json_in_a_script_stays_in_it(text: str) -> None:
 def test_numbers_that_are_none_of_json_are_refused() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         as_json(float("nan"))
-
-
-def test_only_html_files_are_pages() -> None:
-    require_page(Path("a.HTM"))
-    with pytest.raises(LogError, match=r"^a page is an \.html file, got 'page\.pdf'\.$"):
-        require_page(Path("x/page.pdf"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fairspan.errors import LogError
+from fairspan.errors import FairspanError
 from tests.report_example import EVIL, FRAME, TREATMENTS, ExampleResult, profiles, view
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -39,16 +39,10 @@ def test_frames_and_figures_by_name() -> None:
     found = result()
     assert found.verdicts["treatment"].to_list() == list(TREATMENTS)
     assert found.frame("numbers") is FRAME
-    with pytest.raises(LogError, match="there is no frame 'x', only verdicts, numbers"):
+    with pytest.raises(FairspanError, match="there is no frame 'x', only verdicts, numbers"):
         found.frame("x")
-    with pytest.raises(LogError, match="there is no figure 'x', only profiles, languages"):
+    with pytest.raises(FairspanError, match="there is no figure 'x', only profiles, languages"):
         found.figure("x")
-
-
-def test_the_picture_stands_for_the_result() -> None:
-    found = result()
-    assert found.figure().get_suptitle() == found.figure("profiles").get_suptitle()
-    assert found.view.chart().name == found.view.picture == "profiles"
 
 
 def test_in_a_notebook() -> None:
@@ -70,7 +64,3 @@ def test_in_a_notebook_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> No
     assert "<img" not in html
     assert re.findall(r"<b>(.*?)</b>", html)[:2] == ["none", "unfair"]
     assert "none is unfair. A second sentence." in html
-
-
-def test_a_result_without_charts() -> None:
-    assert "<img" not in ExampleResult(replace(view(), sections=(), picture=""))._repr_html_()

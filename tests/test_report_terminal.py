@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 
-import polars as pl
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from fairspan.report.chart import Chart, Panel
-from fairspan.report.table import Cell, Column, Table, row
-from fairspan.report.terminal import bar, bars, cards, print_line, print_table, print_view, tables
-from fairspan.report.view import Card, Section, View
-from tests.report_example import EVIL, HOSTILE, hostile_table, lines, profiles, rows, table, view
+from fairspan.report.table import Table
+from fairspan.report.terminal import bar, bars, print_line, print_view, tables
+from fairspan.report.view import View
+from tests.report_example import EVIL, HOSTILE, hostile_table, profiles, rows, table, view
 
 WIDTHS = [60, 80, 120]
 
@@ -86,35 +84,6 @@ def test_tables_are_folded_and_nothing_is_cut(made: Table, width: int) -> None:
     assert "…" not in found
 
 
-def test_how_many_parts() -> None:
-    assert [len(tables(table(), width)) for width in WIDTHS] == [2, 2, 1]
-    first, second = (printed(part) for part in tables(table(), 80))
-    assert first[0].rstrip() == "All numbers"
-    for part in (first, second):
-        assert [line.split()[:2] for line in part if "treatment" in line] == [["treatment", "n"]]
-
-
-def test_many_columns_and_wide_heads() -> None:
-    """Twenty columns beside three heads that are each wider than a third of the line."""
-    columns = tuple(Column(f"measure {number}", f"group {number // 4}") for number in range(20))
-    one = row(*["head " * 12] * 3, cells=[Cell(number + 0.5) for number in range(20)])
-    made = Table("t", "t", ("a", "b", "c"), columns, (one,), pl.DataFrame())
-    for width in WIDTHS:
-        text = [line for part in tables(made, width) for line in printed(part, width)]
-        assert max(cell_len(line) for line in text) <= width
-        found = " ".join(text).split()
-        assert [f"{number + 0.5:.3f}" in found for number in range(20)] == [True] * 20
-
-
-def test_groups_stand_apart_and_notes_below() -> None:
-    made, file = console(120)
-    print_table(made, table())
-    text = [line.rstrip() for line in file.getvalue().splitlines()]
-    assert text[-2:] == ["* p < 0.05", "◇ p < 0.10"]
-    place = next(number for number, line in enumerate(text) if line.startswith(" paper"))
-    assert text[place - 1] == ""
-
-
 # --- bars
 
 
@@ -174,26 +143,3 @@ def test_rows_name_long_labels_and_unknown_points() -> None:
     assert text[1].endswith("0.400 #1")
     # The name of the only series is that of the panel, and is said once.
     assert not any(line.startswith("paper") for line in text)
-
-
-def test_odd_charts_are_printed() -> None:
-    """Nothing measured, no labels, and lines, which have no foot."""
-    chart = profiles(sizes=(3,), plans=("en",))
-    [panel] = chart.panels
-    unknown = replace(panel, series=tuple(replace(one, points=(None,) * 3) for one in panel.series))
-    assert printed(bars(replace(chart, panels=(unknown,)), unknown))[2] == "  1 –"
-    empty = replace(panel, labels=(), series=(), strip=())
-    assert len(printed(bars(replace(chart, panels=(empty,)), empty))) == 1
-    text = "\n".join(printed(bars(lines(), lines().panels[0])))
-    assert "paper" in text
-    # A bound is no bar.
-    assert "\nlimit" not in text
-
-
-def test_long_names_of_treatments() -> None:
-    name = "a very long name of a treatment with temperature 0.8 and so on and so on"
-    shown = View("t", "h", (Card(name, "fair", "good", ("Because.",)),), (Section("s"),), {})
-    for width in WIDTHS:
-        text = printed(cards(shown, width), width)
-        assert max(cell_len(line) for line in text) <= width
-        assert "fair: Because." in text[0]

@@ -10,28 +10,26 @@ from typing import Any
 
 import pytest
 
-from fairspan.corpus.corpus import Corpus
-from fairspan.errors import CorpusError, TaskError
+from fairspan.errors import CorpusError
 from fairspan.retrieval.beir import read_beir
-from fairspan.retrieval.evidence import read_evidence
-from fairspan.retrieval.records import LAYOUTS
+from fairspan.retrieval.source import KNOWN, TaskSource
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from tests.test_corpus import write
 
 Row = Mapping[str, object]
 Rows = Sequence[Row]
 
-#        0         1         2
-#        0123456789012345678901234
-SEA = "The sea is deep. It sings."
-HILL = "A hill is high."
 
-
-def said(read: Callable[..., RetrievalTask], *arguments: Any, **options: Any) -> str:
-    with pytest.raises(TaskError) as caught:
+def said(read: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    with pytest.raises(CorpusError) as caught:
         read(*arguments, **options)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def read(folder: Path | str, **options: Any) -> tuple[RetrievalTask, ...]:
+    """A collection as a user names it."""
+    return TaskSource(str(folder), **options).read_collections()
 
 
 def relevant(task: RetrievalTask) -> dict[str, dict[str, float]]:
@@ -44,700 +42,7 @@ def marked(task: RetrievalTask) -> dict[str, str]:
     return {id: texts[found.document][found.start : found.end] for id, found in task.evidence.items()}
 
 
-OFF = "the segment {} is empty, overlaps the one before or leaves the text, which has 15 characters."
-OWN_DOCUMENTS: Rows = (
-    {"id": "sea", "text": SEA, "title": "Water", "segments": [[0, 16], [17, 26]]},
-    {"id": 7, "text": HILL, "language": "en"},
-    {"id": "moor", "text": "Fog."},
-)
-OWN_QUERIES: Rows = (
-    {"id": "q1", "query": "How deep?", "document": "sea", "start": 11, "answer": "deep"},
-    {"id": "q2", "query": "Does it sing?", "document": "sea", "start": 17, "end": 26, "gain": 2},
-    {"id": 3, "query": "How high?", "document": 7, "start": 10, "language": "en"},
-    {"id": "q4", "query": "What is?", "document": "7", "start": 2, "end": 14, "answer": "hill", "gain": None},
-)
-
-
-def own_folder(place: Path, queries: Rows = OWN_QUERIES, documents: Rows = OWN_DOCUMENTS, ending: str = "") -> Path:
-    folder = place / "own"
-    folder.mkdir(exist_ok=True)
-    write(folder / f"queries.jsonl{ending}", queries)
-    write(folder / f"documents.jsonl{ending}", documents)
-    return folder
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_an_own_folder(tmp_path: Path, ending: str) -> None:
-    task = read_evidence(own_folder(tmp_path, ending=ending))
-    assert task.name == "own"
-    assert task.queries == (
-        Query("q1", "How deep?", "", "sea"),
-        Query("q2", "Does it sing?", "", "sea"),
-        Query("3", "How high?", "en", "7"),
-        Query("q4", "What is?", "", "7"),
-    )
-    assert task.documents == (
-        Passage("sea", SEA, "", ((0, 16), (17, 26))),
-        Passage("7", HILL, "en"),
-        Passage("moor", "Fog."),
-    )
-    assert relevant(task) == {"q1": {"sea": 1}, "q2": {"sea": 2}, "3": {"7": 1}, "q4": {"7": 1}}
-    assert task.evidence == {
-        "q1": Evidence("sea", 11, 15),
-        "q2": Evidence("sea", 17, 26),
-        "3": Evidence("7", 10, 11),
-        "q4": Evidence("7", 2, 14),
-    }
-    assert marked(task) == {"q1": "deep", "q2": "It sings.", "3": "h", "q4": "hill is high"}
-    assert task.notes == ("Documents that no query asks for, kept in the index: 1 of 3.",)
-
-
-def test_one_language_of_an_own_folder(tmp_path: Path) -> None:
-    """A query that names no language is taken to be in the one asked for; every document stays."""
-    queries = [
-        {"id": "a", "query": "x", "document": "sea", "start": 0, "language": "de"},
-        {"id": "b", "query": "y", "document": "sea", "start": 0},
-        {"id": "c", "query": "z", "document": "moor", "start": 0, "language": "en"},
-    ]
-    folder = own_folder(tmp_path, queries)
-    task = read_evidence(folder, language="de")
-    assert task.name == "own-de"
-    assert [(query.id, query.language) for query in task.queries] == [("a", "de"), ("b", "de")]
-    assert [(document.id, document.language) for document in task.documents] == [
-        ("sea", "de"),
-        ("7", "en"),
-        ("moor", "de"),
-    ]
-    assert task.notes[0] == "Queries in other languages than 'de', left out: 1."
-    assert [query.id for query in read_evidence(folder).queries] == ["a", "b", "c"]
-    write(folder / "queries.jsonl", [queries[0], queries[2]])
-    assert said(read_evidence, folder, language="hi") == "own has no queries in 'hi'. Languages there: de, en."
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"answer": "dee!"},
-            "the answer 'dee!' is not at character 11 of the document 'sea'; found 'deep'.",
-        ),
-        ({"start": 10}, "the answer 'deep' is not at character 10 of the document 'sea'; found ' dee'."),
-        ({"start": 23}, "characters 23 to 27 are not inside the document 'sea', which has 26."),
-        ({"start": -4}, "characters -4 to 0 are not inside the document 'sea', which has 26."),
-        ({"start": 26, "answer": None}, "characters 26 to 27 are not inside the document 'sea', which has 26."),
-        ({"end": 27}, "characters 11 to 27 are not inside the document 'sea', which has 26."),
-        ({"end": 14}, "'end' is 14, but what starts at 11 ends at 15 at the earliest."),
-        ({"end": 11, "answer": None}, "'end' is 11, but what starts at 11 ends at 12 at the earliest."),
-        ({"end": "15"}, "'end' must be a whole number, got the text '15'."),
-        ({"start": 11.0}, "'start' must be a whole number, got the number 11.0."),
-        ({"start": True}, "'start' must be a whole number, got true."),
-        ({"answer": " "}, "'answer' is empty."),
-        ({"answer": 4}, "'answer' must be text, got the number 4."),
-        ({"query": ""}, "'query' is empty."),
-        (
-            {"query": "a\ud800"},
-            "'query' has a lone surrogate (\\ud800) after 1 characters, which no tokenizer can take.",
-        ),
-        ({"document": "tree"}, "there is no document 'tree' in documents.jsonl."),
-        ({"document": None}, "'document' must be text or a whole number, got null."),
-        ({"gain": 0}, "'gain' must be a number above 0, got the number 0."),
-        ({"gain": float("inf")}, "'gain' must be a number above 0, got the number inf."),
-        ({"gain": float("nan")}, "'gain' must be a number above 0, got the number nan."),
-        ({"gain": True}, "'gain' must be a number above 0, got true."),
-        ({"language": 3}, "'language' must be text, got the number 3."),
-        ({"id": ""}, "'id' is empty."),
-        ({"id": "q0"}, "the id 'q0' was already used at queries.jsonl, line 1."),
-    ],
-)
-def test_faults_of_an_own_query(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    """The good query before it and the one after it do not hide the fault."""
-    first = {"id": "q0", "query": "x", "document": "sea", "start": 0}
-    folder = own_folder(tmp_path, [first, {**OWN_QUERIES[0], **changes}, OWN_QUERIES[1]])
-    assert said(read_evidence, folder) == f"queries.jsonl, line 2: {message}"
-
-
-@pytest.mark.parametrize("field", ["id", "query", "document", "start"])
-def test_fields_that_an_own_query_needs(tmp_path: Path, field: str) -> None:
-    query = {"id": "q", "query": "x", "document": "sea", "start": 0}
-    del query[field]
-    there = ", ".join(query)
-    folder = own_folder(tmp_path, [OWN_QUERIES[0], query])
-    assert (
-        said(read_evidence, folder) == f"queries.jsonl, line 2: there is no field '{field}'. Fields there: {there}."
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"id": "sea"}, "the id 'sea' was already used at documents.jsonl, line 1."),
-        ({"text": " \n"}, "'text' is empty."),
-        ({"text": None}, "'text' must be text, got null."),
-        ({"segments": 3}, "'segments' must be a list of [start, end], such as [[0, 120], [121, 300]]."),
-        ({"segments": [[0, 4, 5]]}, "'segments' must be a list of [start, end], such as [[0, 120], [121, 300]]."),
-        ({"segments": [[0, 4.0]]}, "'segments' must be a list of [start, end], such as [[0, 120], [121, 300]]."),
-        ({"segments": [[0, 4], [3, 9]]}, OFF.format("[3, 9]")),
-        ({"segments": [[5, 5]]}, OFF.format("[5, 5]")),
-        ({"segments": [[9, 8]]}, OFF.format("[9, 8]")),
-        ({"segments": [[0, 4], [4, 16]]}, OFF.format("[4, 16]")),
-        ({"segments": [[-1, 4]]}, OFF.format("[-1, 4]")),
-    ],
-)
-def test_faults_of_an_own_document(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    documents = [OWN_DOCUMENTS[0], {**OWN_DOCUMENTS[1], **changes}]
-    folder = own_folder(tmp_path, OWN_QUERIES[:2], documents)
-    assert said(read_evidence, folder) == f"documents.jsonl, line 2: {message}"
-
-
-def test_lines_of_an_own_folder_that_are_no_json(tmp_path: Path) -> None:
-    """Blank lines count."""
-    folder = own_folder(tmp_path)
-    (folder / "queries.jsonl").write_bytes(b'\n{"id": "q1"\n')
-    assert said(read_evidence, folder) == (
-        "queries.jsonl, line 2: not JSON (Expecting ',' delimiter, character 12). Each line holds one object."
-    )
-    (folder / "documents.jsonl").write_bytes(b'{"id": "a", "text": "caf\xe9"}\n')
-    assert said(read_evidence, folder) == (
-        "documents.jsonl, line 1: byte 25 of the line (0xe9) is not UTF-8. Save the file as UTF-8."
-    )
-
-
-def test_files_that_are_empty_damaged_or_there_twice(tmp_path: Path) -> None:
-    folder = own_folder(tmp_path, [])
-    assert said(read_evidence, folder) == "own has no queries."
-    (folder / "documents.jsonl.gz").write_bytes(b"")
-    assert said(read_evidence, folder) == f"{folder} has both documents.jsonl and documents.jsonl.gz: remove one."
-    (folder / "documents.jsonl").unlink()
-    (folder / "documents.jsonl.gz").write_bytes(gzip.compress(b'{"id": "a", "text": "x"}\n')[:-9])
-    assert said(read_evidence, folder).startswith(
-        "documents.jsonl.gz: the gzip file is damaged or cut off after line"
-    )
-
-
-def test_what_results_should_be_read_with(tmp_path: Path) -> None:
-    """'the' stands twice in each of two equal documents; 'on' stands twice, but nobody says it is the answer."""
-    text = "the cat on the mat on it"
-    documents = [{"id": id, "text": text} for id in ("a", "b")] + [{"id": "c", "text": "other"}]
-    queries = [
-        {"id": "1", "query": "x", "document": "a", "start": 0, "answer": "the"},
-        {"id": "2", "query": "y", "document": "b", "start": 8, "end": 10},
-        {"id": "3", "query": "z", "document": "c", "start": 0, "answer": "other"},
-    ]
-    assert read_evidence(own_folder(tmp_path, queries, documents)).notes == (
-        "Answers that occur more than once in their document, so that another place may be meant: 1.",
-        "Documents with identical text: 2.",
-    )
-
-
-# Two paragraphs of 16 and 9 characters with an empty line between them.
-POSITIONS_TEXT = "The sea is deep.\n\nIt sings."
-
-
-def positions_row(**changes: object) -> dict[str, object]:
-    row: dict[str, object] = {
-        "qid": "q1",
-        "question": "How deep?",
-        "article": "00",
-        "title": "Sea",
-        "paragraph": 0,
-        "answer": "deep",
-        "start_in_paragraph": 11,
-        "paragraph_chars": 16,
-        "start_in_article": 11,
-        "article_chars": 27,
-    }
-    return {**row, **changes}
-
-
-def positions_second() -> dict[str, object]:
-    return positions_row(
-        qid="q2", paragraph=1, answer="sings", start_in_paragraph=3, paragraph_chars=9, start_in_article=21
-    )
-
-
-def positions_folder(place: Path, *rows: Mapping[str, object], languages: Sequence[str] = ("en",)) -> Path:
-    folder = place / "retrieval" / "sea_positions"
-    folder.mkdir(parents=True, exist_ok=True)
-    for language in languages:
-        write(folder / f"{language}.jsonl", rows or [positions_row(), positions_second()])
-    return folder
-
-
-def positions_corpus(folder: Path, languages: Sequence[str] = ("en",), more: Rows = ()) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    for language in languages:
-        write(folder / f"{language}.jsonl", [{"id": "00", "title": "Sea", "text": POSITIONS_TEXT}, *more])
-    return folder
-
-
-def test_positions(tmp_path: Path) -> None:
-    folder = positions_folder(tmp_path)
-    positions_corpus(tmp_path / "corpora" / "sea")
-    task = read_evidence(folder)
-    assert task.name == "sea_positions-en"
-    assert task.queries == (Query("q1", "How deep?", "en", "00"), Query("q2", "How deep?", "en", "00"))
-    assert task.documents == (Passage("00", POSITIONS_TEXT, "en", ((0, 16), (18, 27))),)
-    assert task.evidence == {"q1": Evidence("00", 11, 15), "q2": Evidence("00", 21, 26)}
-    assert marked(task) == {"q1": "deep", "q2": "sings"}
-    assert relevant(task) == {"q1": {"00": 1}, "q2": {"00": 1}}
-    assert task.notes == ()
-
-
-def test_where_the_articles_are_looked_for(tmp_path: Path) -> None:
-    """A folder inside comes before the corpus beside, and what is named before both."""
-    folder = positions_folder(tmp_path)
-    inside, beside = folder / "documents", tmp_path / "corpora" / "sea"
-    assert said(read_evidence, folder) == (
-        f"{folder} holds questions but no articles, and neither {inside} nor {beside} exists: name the corpus "
-        "that holds them with documents=."
-    )
-    for number, place in enumerate((beside, inside, tmp_path / "named"), start=2):
-        positions_corpus(place, more=[{"id": str(id), "text": "x"} for id in range(1, number)])
-        named = {"documents": str(place)} if place.name == "named" else {}
-        assert len(read_evidence(folder, **named).documents) == number
-    assert said(read_evidence, folder, documents=tmp_path / "no") == (
-        f"there is no file or folder {str(tmp_path / 'no')!r} to read the articles from."
-    )
-
-
-def test_which_language_of_positions(tmp_path: Path) -> None:
-    """The only one, or English; anything else has to be named."""
-    folder = positions_folder(tmp_path, languages=["de"])
-    positions_corpus(folder / "documents", languages=["de", "en", "hi"])
-    assert read_evidence(folder).name == "sea_positions-de"
-    positions_folder(tmp_path, languages=["hi"])
-    assert said(read_evidence, folder) == "sea_positions needs a language. Languages there: de, hi."
-    assert {query.language for query in read_evidence(folder, language="hi").queries} == {"hi"}
-    assert said(read_evidence, folder, language="en") == "sea_positions has no 'en'. Languages there: de, hi."
-    positions_folder(tmp_path, languages=["en"])
-    assert read_evidence(folder).name == "sea_positions-en"
-    (folder / "documents" / "en.jsonl").unlink()
-    assert said(read_evidence, folder).startswith("documents has no language 'en'")
-
-
-def test_paragraphs_that_nobody_asks_about(tmp_path: Path) -> None:
-    """Only one paragraph's borders are known, so no part is marked; the second article has no question at all."""
-    folder = positions_folder(tmp_path, positions_row())
-    positions_corpus(folder / "documents", more=[{"id": "01", "text": "Fog."}])
-    task = read_evidence(folder)
-    assert [document.spans for document in task.documents] == [(), ()]
-    assert task.notes == (
-        "Documents whose questions do not give the position of every paragraph, so none is marked: 2.",
-        "Documents that no query asks for, kept in the index: 1 of 2.",
-    )
-
-
-@pytest.mark.parametrize(
-    "changes", [{"paragraph_chars": 10}, {"paragraph_chars": 8}, {"start_in_paragraph": 6, "paragraph_chars": 12}]
-)
-def test_paragraphs_that_do_not_fit_the_text(tmp_path: Path, changes: dict[str, object]) -> None:
-    """The second one ends behind the text, leaves its full stop out, or begins inside the first."""
-    folder = positions_folder(tmp_path, positions_row(), {**positions_second(), **changes})
-    positions_corpus(folder / "documents")
-    task = read_evidence(folder)
-    assert task.documents[0].spans == ()
-    assert task.notes == (
-        "Documents whose questions do not give the position of every paragraph, so none is marked: 1.",
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"start_in_article": 12},
-            "the answer 'deep' is not at character 12 of the document '00'; found 'eep.'.",
-        ),
-        ({"start_in_article": 24}, "characters 24 to 28 are not inside the document '00', which has 27."),
-        ({"article": "01"}, "there is no article '01' in documents (en)."),
-        ({"qid": "q2"}, "the id 'q2' was already used at en.jsonl, line 1."),
-        ({"answer": ""}, "'answer' is empty."),
-        ({"question": " "}, "'question' is empty."),
-        ({"start_in_article": None}, "'start_in_article' must be a whole number, got null."),
-        ({"start_in_paragraph": "3"}, "'start_in_paragraph' must be a whole number, got the text '3'."),
-        ({"paragraph_chars": 1.5}, "'paragraph_chars' must be a whole number, got the number 1.5."),
-    ],
-)
-def test_faults_of_positions(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    folder = positions_folder(tmp_path, positions_second(), positions_row(**changes))
-    positions_corpus(folder / "documents")
-    assert said(read_evidence, folder) == f"en.jsonl, line 2: {message}"
-
-
-def test_faults_of_the_articles(tmp_path: Path) -> None:
-    folder = positions_folder(tmp_path)
-    positions_corpus(folder / "documents", more=[{"id": "01", "text": ""}])
-    assert said(read_evidence, folder) == "en.jsonl, line 2: 'text' is empty."
-
-
-# Joined by a line break: "The sea is deep." 0 to 16, "It sings. It is old." 17 to 37, "Fog." 38 to 42.
-def squad_data() -> dict[str, Any]:
-    questions = [
-        {"id": "q1", "question": "How deep?", "answers": [{"text": "deep", "answer_start": 11}]},
-        {"id": "q2", "question": "How high?", "answers": [], "is_impossible": True},
-    ]
-    more = [
-        {
-            "id": "q3",
-            "question": "Is it old?",
-            "answers": [{"text": "old", "answer_start": 16}, {"text": "It", "answer_start": 0}],
-            "is_impossible": False,
-        }
-    ]
-    hill = [{"id": "q4", "question": "High?", "answers": [{"text": "hill", "answer_start": 2}]}]
-    sea = [
-        {"context": "The sea is deep.", "qas": questions},
-        {"context": "It sings. It is old.", "qas": more},
-        {"context": "Fog.", "qas": []},
-    ]
-    return {
-        "version": "v2.0",
-        "data": [
-            {"title": "Sea", "paragraphs": sea},
-            {"title": "Hill", "paragraphs": [{"context": HILL, "qas": hill}]},
-        ],
-    }
-
-
-def squad_file(place: Path, data: object) -> Path:
-    path = place / "dev-v2.0.json"
-    path.write_text(json.dumps(data), encoding="utf-8-sig")
-    return path
-
-
-def test_squad_by_article(tmp_path: Path) -> None:
-    """The first of two answers counts: 'old' at 16 of the second paragraph, which begins at 17."""
-    task = read_evidence(squad_file(tmp_path, squad_data()), language="en")
-    assert task.name == "dev-v2.0"
-    text = "The sea is deep.\nIt sings. It is old.\nFog."
-    assert task.documents == (
-        Passage("Sea", text, "en", ((0, 16), (17, 37), (38, 42))),
-        Passage("Hill", HILL, "en", ((0, 15),)),
-    )
-    assert task.queries == (
-        Query("q1", "How deep?", "en", "Sea"),
-        Query("q3", "Is it old?", "en", "Sea"),
-        Query("q4", "High?", "en", "Hill"),
-    )
-    assert task.evidence == {
-        "q1": Evidence("Sea", 11, 15),
-        "q3": Evidence("Sea", 33, 36),
-        "q4": Evidence("Hill", 2, 6),
-    }
-    assert marked(task) == {"q1": "deep", "q3": "old", "q4": "hill"}
-    assert relevant(task) == {"q1": {"Sea": 1}, "q3": {"Sea": 1}, "q4": {"Hill": 1}}
-    assert task.notes == ("Questions that their text does not answer, left out: 1.",)
-
-
-def test_squad_by_paragraph(tmp_path: Path) -> None:
-    """Questions about one article stay one cluster; 'Fog.' answers none."""
-    task = read_evidence(squad_file(tmp_path, squad_data()), unit="paragraph")
-    assert task.name == "dev-v2.0-paragraphs"
-    assert [(document.id, document.text, document.spans) for document in task.documents] == [
-        ("Sea/0", "The sea is deep.", ()),
-        ("Sea/1", "It sings. It is old.", ()),
-        ("Sea/2", "Fog.", ()),
-        ("Hill/0", HILL, ()),
-    ]
-    assert [(query.cluster, query.language) for query in task.queries] == [("Sea", ""), ("Sea", ""), ("Hill", "")]
-    assert task.evidence == {
-        "q1": Evidence("Sea/0", 11, 15),
-        "q3": Evidence("Sea/1", 16, 19),
-        "q4": Evidence("Hill/0", 2, 6),
-    }
-    assert task.notes[1:] == ("Documents that no query asks for, kept in the index: 1 of 4.",)
-
-
-def test_titles_that_are_missing_or_there_twice(tmp_path: Path) -> None:
-    data = squad_data()
-    data["data"][1]["title"] = "Sea"
-    assert [one.id for one in read_evidence(squad_file(tmp_path, data)).documents] == ["Sea", "Sea (data[1])"]
-    del data["data"][1]["title"]
-    assert [one.id for one in read_evidence(squad_file(tmp_path, data)).documents] == ["Sea", "data[1]"]
-
-
-def test_an_impossible_question_is_left_out_whatever_it_says(tmp_path: Path) -> None:
-    """v2 gives such questions plausible answers; some conversions give them no field at all."""
-    data = squad_data()
-    question = data["data"][0]["paragraphs"][0]["qas"][1]
-    for answers in ([{"text": "deep", "answer_start": 11}], None):
-        question["answers"] = answers
-        assert "q2" not in read_evidence(squad_file(tmp_path, data)).evidence
-    del question["answers"]
-    assert read_evidence(squad_file(tmp_path, data)).notes == (
-        "Questions that their text does not answer, left out: 1.",
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"answers": [{"text": "Deep", "answer_start": 11}]},
-            "the answer 'Deep' is not at character 11 of the context; found 'deep'.",
-        ),
-        (
-            {"answers": [{"text": "deep", "answer_start": 14}]},
-            "characters 14 to 18 are not inside the context, which has 16.",
-        ),
-        (
-            {"answers": [{"text": "deep", "answer_start": -5}]},
-            "characters -5 to -1 are not inside the context, which has 16.",
-        ),
-        ({"id": "q4"}, "the id 'q4' was already used at dev-v2.0.json, data[0], paragraphs[0], qas[0]."),
-        ({"id": None}, "'id' must be text or a whole number, got null."),
-        ({"question": ""}, "'question' is empty."),
-        ({"answers": "deep"}, "'answers' must be a list of objects, got the text 'deep'."),
-    ],
-)
-def test_faults_of_a_squad_question(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    """The offset is the paragraph's: character 14 is inside the article but not inside its first paragraph."""
-    data = squad_data()
-    questions = data["data"][0]["paragraphs"][0]["qas"]
-    questions[1] = {**questions[0], "id": "q9", **changes}
-    questions[0]["id"] = "q4"
-    data["data"][1]["paragraphs"][0]["qas"] = []
-    for unit in ("article", "paragraph"):
-        assert said(read_evidence, squad_file(tmp_path, data), unit=unit) == (
-            f"dev-v2.0.json, data[0], paragraphs[0], qas[1]: {message}"
-        )
-
-
-def test_faults_of_a_squad_answer(tmp_path: Path) -> None:
-    for answer, message in [
-        ({"text": "", "answer_start": 1}, "answers[0]: 'text' is empty."),
-        ({"text": "x"}, "answers[0]: there is no field 'answer_start'. Fields there: text."),
-        ("deep", "answers[0]: not an object but the text 'deep'."),
-    ]:
-        data = squad_data()
-        data["data"][1]["paragraphs"][0]["qas"][0]["answers"] = [answer]
-        place = "dev-v2.0.json, data[1], paragraphs[0], qas[0]"
-        assert said(read_evidence, squad_file(tmp_path, data)) == f"{place}, {message}"
-
-
-def test_faults_of_a_squad_article(tmp_path: Path) -> None:
-    for article, message in [
-        ({"title": "x", "paragraphs": []}, ": 'paragraphs' is empty."),
-        ({"title": "x"}, ": there is no field 'paragraphs'. Fields there: title."),
-        ({"title": 4, "paragraphs": []}, ": 'title' must be text, got the number 4."),
-        ({"paragraphs": [{"context": " ", "qas": []}]}, ", paragraphs[0]: 'context' is empty."),
-        ({"paragraphs": [{"context": "x"}]}, ", paragraphs[0]: there is no field 'qas'. Fields there: context."),
-        ([], ": not an object but a list."),
-    ]:
-        data = squad_data()
-        data["data"].append(article)
-        assert said(read_evidence, squad_file(tmp_path, data)) == f"dev-v2.0.json, data[2]{message}"
-
-
-def test_faults_of_a_squad_file(tmp_path: Path) -> None:
-    path = tmp_path / "train.json"
-    path.write_bytes(b'{"data":\n [}')
-    assert said(read_evidence, path) == (
-        "train.json, line 2: not JSON (Expecting value, character 3). A file with one object per line must be called "
-        ".jsonl."
-    )
-    path.write_bytes(b'{"data":\n\n "caf\xe9"}')
-    assert said(read_evidence, path) == "train.json, line 3: not UTF-8. Save the file as UTF-8."
-    path.write_bytes(b"[" * 200_000)
-    assert said(read_evidence, path).startswith("train.json: JSON that cannot be read (")
-    path.write_bytes(b'{"data": []}')
-    assert said(read_evidence, path) == "train has no documents."
-
-
-# Joined by a line break: "The sea is deep." 0 to 16, "It sings." 17 to 26.
-SQUAD_ROWS: Rows = (
-    {"id": "q1", "title": "Sea", "context": "The sea is deep.", "question": "How deep?"}
-    | {"answers": {"text": ["deep", "sea"], "answer_start": [11, 4]}},
-    {"id": "q2", "title": "Hill", "context": HILL, "question": "What?"}
-    | {"answers": {"text": ["hill"], "answer_start": [2]}},
-    {"id": "q3", "title": "Sea", "context": "It sings.", "question": "Does it?"}
-    | {"answers": {"text": ["sings"], "answer_start": [3]}},
-    {"id": "q4", "title": "Sea", "context": "The sea is deep.", "question": "How wide?"}
-    | {"answers": {"text": [], "answer_start": []}},
-)
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
-def test_squad_rows_by_article(tmp_path: Path, ending: str) -> None:
-    """A context that comes again, rows later, is the same paragraph."""
-    task = read_evidence(write(tmp_path / f"squad.v2{ending}", SQUAD_ROWS), language="en")
-    assert task.name == "squad.v2"
-    assert task.documents == (
-        Passage("Sea", "The sea is deep.\nIt sings.", "en", ((0, 16), (17, 26))),
-        Passage("Hill", HILL, "en", ((0, 15),)),
-    )
-    assert task.evidence == {
-        "q1": Evidence("Sea", 11, 15),
-        "q2": Evidence("Hill", 2, 6),
-        "q3": Evidence("Sea", 20, 25),
-    }
-    assert marked(task) == {"q1": "deep", "q2": "hill", "q3": "sings"}
-    assert [query.cluster for query in task.queries] == ["Sea", "Hill", "Sea"]
-    assert task.notes == (
-        "Questions that their text does not answer, left out: 1.",
-        "Articles hold the paragraphs that rows ask about, in the order in which rows first do.",
-    )
-
-
-def test_squad_rows_by_paragraph(tmp_path: Path) -> None:
-    task = read_evidence(write(tmp_path / "rows.jsonl", SQUAD_ROWS), unit="paragraph")
-    assert [document.id for document in task.documents] == ["Sea/0", "Sea/1", "Hill/0"]
-    assert task.evidence["q3"] == Evidence("Sea/1", 3, 8)
-    assert task.notes == ("Questions that their text does not answer, left out: 1.",)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"answers": {"text": ["sing!"], "answer_start": [3]}},
-            ": the answer 'sing!' is not at character 3 of the context; found 'sings'.",
-        ),
-        (
-            {"answers": {"text": ["sings"], "answer_start": [5]}},
-            ": characters 5 to 10 are not inside the context, which has 9.",
-        ),
-        (
-            {"answers": {"text": ["sings"], "answer_start": []}},
-            ", answers: 'text' and 'answer_start' must be lists of the same length.",
-        ),
-        (
-            {"answers": {"text": "sings", "answer_start": 3}},
-            ", answers: 'text' and 'answer_start' must be lists of the same length.",
-        ),
-        (
-            {"answers": {"text": ["sings"], "answer_start": ["3"]}},
-            ", answers: 'answer_start' must be a whole number, got the text '3'.",
-        ),
-        ({"answers": {"text": ["sings"]}}, ", answers: there is no field 'answer_start'. Fields there: text."),
-        ({"id": "q2"}, ": the id 'q2' was already used at rows.jsonl, line 2."),
-        ({"title": None}, ": 'title' must be text, got null."),
-        ({"context": ""}, ": 'context' is empty."),
-        ({"question": None}, ": 'question' must be text, got null."),
-    ],
-)
-def test_faults_of_a_squad_row(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    path = write(tmp_path / "rows.jsonl", [*SQUAD_ROWS[:2], {**SQUAD_ROWS[2], **changes}])
-    assert said(read_evidence, path) == f"rows.jsonl, line 3{message}"
-
-
-def test_a_first_line_that_cannot_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b"oh\n" + json.dumps(SQUAD_ROWS[0]).encode())
-    message = "rows.jsonl, line 1: not JSON (Expecting value, character 1). Each line holds one object."
-    assert said(read_evidence, path) == message
-    path.write_bytes(b"oh\n")
-    assert said(read_evidence, path) == message
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {},
-        {"queries.jsonl": "{}\n"},
-        {"queries.jsonl": '{"_id": "1"}', "corpus.jsonl": '{"_id": "1"}'},
-        {"en.jsonl": ""},
-        {"readme.txt": "x"},
-    ],
-)
-def test_folders_of_no_layout(tmp_path: Path, files: dict[str, str]) -> None:
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
-    message = said(read_evidence, tmp_path)
-    assert message.startswith(f"{tmp_path} is no task with evidence. That is a folder with a JSONL file of documents")
-    assert all(layout in message for layout in LAYOUTS)
-    assert "A BEIR folder has corpus.jsonl, queries.jsonl and a folder qrels." in message
-    if "corpus.jsonl" in files:
-        assert message.endswith("Files and their fields there: corpus.jsonl (_id); queries.jsonl (_id).")
-
-
-QUESTION: Row = {"qid": "q1", "question": "Which sing?", "article": "whales", "answer": "sing", "start_in_article": 5}
-OWN_QUESTION: Row = {"id": "q1", "query": "Which sing?", "document": "whales", "start": 5, "answer": "sing"}
-ARTICLES: Rows = ({"id": "whales", "text": "Some sing."}, {"id": "bees", "text": "Bees dance."})
-
-
-@pytest.mark.parametrize("question", [QUESTION, OWN_QUESTION], ids=["positions", "own"])
-def test_fields_say_what_a_file_holds_whatever_its_name(tmp_path: Path, question: Row) -> None:
-    """articles.jsonl and questions.jsonl, which are no languages."""
-    write(tmp_path / "articles.jsonl", ARTICLES)
-    write(tmp_path / "questions.jsonl", [question])
-    task = read_evidence(tmp_path)
-    assert task.name == tmp_path.name
-    assert [(one.id, one.text) for one in task.documents] == [("whales", "Some sing."), ("bees", "Bees dance.")]
-    assert [(one.id, one.text, one.cluster) for one in task.queries] == [("q1", "Which sing?", "whales")]
-    assert task.evidence["q1"] == Evidence("whales", 5, 9)
-    assert {one.language for one in read_evidence(tmp_path, language="en").documents} == {"en"}
-    name = "article" if question is QUESTION else "document"
-    write(tmp_path / "questions.jsonl", [{**question, name: "wasps"}])
-    assert said(read_evidence, tmp_path) == (
-        f"questions.jsonl, line 1: there is no {name} 'wasps' in articles.jsonl."
-    )
-
-
-@pytest.mark.parametrize("name", ["en.jsonl", "articles.jsonl"])
-def test_a_corpus_is_no_task(tmp_path: Path, name: str) -> None:
-    """And what makes one of it is named, for a folder and for its file."""
-    file = write(tmp_path / name, ARTICLES)
-    for path in (tmp_path, file):
-        with pytest.raises(TaskError) as caught:
-            read_evidence(path)
-        assert caught.value.for_command_line == (
-            f"{path} is a corpus, which has texts and no questions: to search pages made of it, give the task "
-            f"'pages' with --corpus {path}."
-        )
-
-
-def test_a_task_is_no_corpus(tmp_path: Path) -> None:
-    write(tmp_path / "articles.jsonl", ARTICLES)
-    for question, name in (
-        (QUESTION, "questions"),
-        (OWN_QUESTION, "questions"),
-        ({"_id": "1", "text": "x"}, "queries"),
-    ):
-        file = write(tmp_path / f"{name}.jsonl", [question])
-        for path, languages in ((tmp_path, None), (tmp_path, ["en"]), (file, None)):
-            with pytest.raises(CorpusError, match="holds questions, and a corpus holds texts") as caught:
-                Corpus.read(path, languages)
-            assert str(caught.value).startswith(str(file))
-        file.unlink()
-    assert Corpus.read(tmp_path / "articles.jsonl", ["en"]).ids() == ("whales", "bees")
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("rows.jsonl", '{"id": "q", "question": "x", "context": "y"}'),
-        ("rows.jsonl", ""),
-        ("rows.csv", "id,context,answers"),
-        ("dev.json", "[]"),
-        ("dev.json", '{"rows": []}'),
-    ],
-)
-def test_files_of_no_layout(tmp_path: Path, name: str, content: str) -> None:
-    (tmp_path / name).write_text(content)
-    message = said(read_evidence, tmp_path / name)
-    assert message.startswith(f"{tmp_path / name} is no task with evidence. That is ")
-    assert all(layout in message for layout in LAYOUTS)
-
-
-def test_nothing_there(tmp_path: Path) -> None:
-    assert said(read_evidence, tmp_path / "no") == f"there is no file or folder {str(tmp_path / 'no')!r}."
-
-
-def test_options_that_a_layout_has_no_use_for(tmp_path: Path) -> None:
-    own = own_folder(tmp_path)
-    positions = positions_folder(tmp_path)
-    rows = write(tmp_path / "rows.jsonl", SQUAD_ROWS)
-    assert said(read_evidence, rows, unit="sentence") == "unit must be one of article, paragraph, got 'sentence'."
-    for path in (own, positions):
-        assert said(read_evidence, path, unit="paragraph") == (
-            f'{path} defines its own documents: unit="paragraph" is for files like SQuAD\'s.'
-        )
-    for path in (own, rows):
-        assert said(read_evidence, path, documents="texts") == (
-            f"{path} brings its own texts: documents is for {LAYOUTS[1]}."
-        )
-
+# --- BEIR
 
 BEIR_CORPUS: Rows = (
     {"_id": "d1", "title": "Sea", "text": "It is deep. ", "metadata": {}},
@@ -827,7 +132,7 @@ def test_relevant_documents_without_text(tmp_path: Path) -> None:
     assert task.notes == (
         "Documents without any text, left out of the index: 2.",
         "Judgements of documents without any text as relevant, dropped: 3.",
-        "Queries that lose all their relevant documents by this, left out: 1.",
+        "Judged queries without a relevant document, left out: 1.",
     )
 
 
@@ -836,11 +141,7 @@ def test_judgements_that_change_nothing(tmp_path: Path) -> None:
     qrels = "q1\td1\t1\nq1\td99\t0\nq9\td1\t0\nq9\td99\t-1\nq3\td1\t0\nq1\td1\t1\n"
     task = read_beir(beir_folder(tmp_path, qrels, BEIR_CORPUS[:2]))
     assert relevant(task) == {"q1": {"d1": 1}}
-    assert task.notes == (
-        "Judged queries without a relevant document, left out: 2.",
-        "Duplicate judgements, used once: 1.",
-        "Judgements as not relevant whose query or document is not there, passed over: 3.",
-    )
+    assert task.notes == ("Judged queries without a relevant document, left out: 2.",)
 
 
 def test_the_same_text_twice(tmp_path: Path) -> None:
@@ -855,7 +156,7 @@ def test_the_same_text_twice(tmp_path: Path) -> None:
         ("q1\td9\t1", "there is no document 'd9' in corpus.jsonl."),
         ("q1\td1\tyes", "the score must be a number, got 'yes'."),
         ("q1\td1\tnan", "the score must be a number, got 'nan'."),
-        ("q1\td1\t2", "the score is 2, but 1 at qrels/test.tsv, line 2."),
+        ("q1\td1\t2", "the score is 2, but 1 before."),
         ("q1\td1", "expected 3 columns (query-id, corpus-id, score) or TREC's 4, got 2."),
         ("q1 0 d1 1 5", "expected 3 columns (query-id, corpus-id, score) or TREC's 4, got 5."),
         ("q1\t\t1", "expected 3 columns (query-id, corpus-id, score) or TREC's 4, got 2."),
@@ -868,12 +169,6 @@ def test_faults_of_a_judgement(tmp_path: Path, line: str | bytes, message: str) 
     middle = line.encode() if isinstance(line, str) else line
     folder = beir_folder(tmp_path, b"query-id\tcorpus-id\tscore\nq1\td1\t1\n\n" + middle + b"\nq2\td2\t1\n")
     assert said(read_beir, folder) == f"qrels/test.tsv, line 4: {message}"
-
-
-def test_a_first_line_that_is_no_judgement(tmp_path: Path) -> None:
-    """Nothing but a header is passed over."""
-    folder = beir_folder(tmp_path, "q1\td1\tone\nq2\td2\t1\n")
-    assert said(read_beir, folder) == "qrels/test.tsv, line 1: the score must be a number, got 'one'."
 
 
 @pytest.mark.parametrize(
@@ -913,7 +208,212 @@ def test_what_is_missing(tmp_path: Path) -> None:
     for name in ("queries.jsonl", "corpus.jsonl"):
         (folder / name).unlink()
         assert said(read_beir, folder) == f"{folder} has no {name} (or {name}.gz)."
-    assert said(read_beir, folder / "no") == f"there is no folder {str(folder / 'no')!r}."
+    for name in (str(folder / "no"), f"beir:{folder}/no"):
+        assert said(read, name) == f"there is no task {name!r}: it is {KNOWN}."
+    assert said(read, folder.parent / "small" / "qrels").endswith(
+        f"without questions, give the task 'passages' with corpus={folder}/qrels."
+    )
+
+
+# --- evidence in the metadata of BEIR files
+
+#      0         1         2
+#      0123456789012345678901234
+SEA = "The sea is deep. It sings."
+PLACED: Rows = (
+    {"_id": "sea", "text": SEA, "metadata": {"segments": [[0, 16], [17, 26]], "language": "en"}},
+    {"_id": "hill", "title": "Hill", "text": "It is high."},
+)
+
+
+def placed_folder(place: Path, *metadata: object, corpus: Rows = PLACED, asked: str = "sea") -> Path:
+    """Queries q0, q1, … with this metadata, all answered by one document."""
+    queries = [{"_id": f"q{number}", "text": "x", "metadata": one} for number, one in enumerate(metadata)]
+    qrels = "".join(f"q{number}\t{asked}\t1\n" for number in range(len(metadata)))
+    return beir_folder(place, qrels, corpus, queries)
+
+
+def test_evidence_by_characters_segment_and_fifth(tmp_path: Path) -> None:
+    """Of 26 characters the fifths have their middles at 2, 7, 13, 18 and 23."""
+    folder = placed_folder(
+        tmp_path,
+        {"start": 11, "answer": "deep"},
+        {"start": 17, "end": 26, "document": "sea", "language": "de"},
+        {"start": 11},
+        {"segment": 1},
+        {"fifth": 4},
+        {"fifth": -1},
+        {"start": 0, "end": 3, "fifth": 2},
+        {},
+        None,
+    )
+    task = read_beir(folder)
+    assert task.evidence == {
+        "q0": Evidence("sea", 11, 15),
+        "q1": Evidence("sea", 17, 26),
+        "q2": Evidence("sea", 11, 12),
+        "q3": Evidence("sea", 17, 26),
+        "q4": Evidence("sea", 23, 24, 4),
+        "q6": Evidence("sea", 0, 3, 2),
+    }
+    assert task.documents == (Passage("sea", SEA, "en", ((0, 16), (17, 26))), Passage("hill", "Hill It is high."))
+    assert [query.cluster for query in task.queries] == ["sea"] * 7 + ["", ""], "queries about one document"
+    assert [query.language for query in task.queries] == ["", "de"] + [""] * 7
+
+
+def test_characters_are_those_of_the_text_without_its_title(tmp_path: Path) -> None:
+    task = read_beir(placed_folder(tmp_path, {"start": 6, "answer": "high"}, asked="hill"))
+    assert marked(task) == {"q0": "high"}
+    spaced = [{"_id": "hill", "text": "  It is high."}]
+    task = read_beir(placed_folder(tmp_path, {"start": 8, "answer": "high"}, corpus=spaced, asked="hill"))
+    assert marked(task) == {"q0": "high"}
+
+
+def test_one_language_of_a_folder(tmp_path: Path) -> None:
+    """A text that names no language is taken to be in the one asked for; every document stays."""
+    folder = placed_folder(tmp_path, {"language": "de"}, {}, {"language": "en"})
+    (task,) = read(folder, language="de")
+    assert [(query.id, query.language) for query in task.queries] == [("q0", "de"), ("q1", "de")]
+    assert [(document.id, document.language) for document in task.documents] == [("sea", "en"), ("hill", "de")]
+    assert task.notes == ("Queries in other languages than 'de', left out: 1.",)
+    placed_folder(tmp_path, {"language": "de"}, {"language": "en"})
+    assert said(read, folder, language="hi") == f"{folder} has no queries in 'hi'. Languages there: de, en."
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (
+            {"start": 10, "answer": "deep"},
+            "the answer 'deep' is not at character 10 of the document 'sea'; found ' dee'.",
+        ),
+        ({"start": 23, "answer": "deep"}, "characters 23 to 27 are not inside the document 'sea', which has 26."),
+        ({"start": -4}, "characters -4 to -3 are not inside the document 'sea', which has 26."),
+        ({"start": 11, "end": 11}, "characters 11 to 11 are not inside the document 'sea', which has 26."),
+        ({"start": 11.0}, "'start' must be a whole number, got the number 11.0."),
+        ({"start": 0, "end": True}, "'end' must be a whole number, got true."),
+        ({"segment": 2}, "'segment' is 2, and the document 'sea' has 2, counted from 0."),
+        ({"fifth": 5}, "'fifth' must be from 0 to 4, or -1 where it is not known, got 5."),
+        ({"fifth": "0"}, "'fifth' must be a whole number, got the text '0'."),
+        ({"start": 0, "document": "hill"}, "'document' is 'hill', which does not answer the query: sea does."),
+        ({"language": 3}, "'language' must be text, got the number 3."),
+    ],
+)
+def test_faults_of_a_position(tmp_path: Path, metadata: Row, message: str) -> None:
+    folder = placed_folder(tmp_path, {}, metadata, {})
+    assert said(read_beir, folder) == f"queries.jsonl, line 2, metadata: {message}"
+
+
+def test_metadata_that_are_no_object(tmp_path: Path) -> None:
+    message = "queries.jsonl, line 1: 'metadata' must be an object, got the text 'x'."
+    assert said(read_beir, placed_folder(tmp_path, "x")) == message
+
+
+def test_of_several_documents_the_best_has_the_evidence(tmp_path: Path) -> None:
+    """Unless another one is named."""
+    queries = [{"_id": "q", "text": "x", "metadata": {"start": 0}}]
+    folder = beir_folder(tmp_path, "q\tsea\t1\nq\thill\t2\n", PLACED, queries)
+    assert read_beir(folder).evidence == {"q": Evidence("hill", 5, 6)}
+    write(folder / "queries.jsonl", [{"_id": "q", "text": "x", "metadata": {"start": 0, "document": "sea"}}])
+    assert read_beir(folder).evidence == {"q": Evidence("sea", 0, 1)}
+
+
+@pytest.mark.parametrize(
+    "segments", [3, [[0, 4, 5]], [[0, 4.0]], [[0, 4], [3, 9]], [[5, 5]], [[0, 4], [4, 27]], [[-1, 4]]]
+)
+def test_faults_of_segments(tmp_path: Path, segments: object) -> None:
+    corpus = [{"_id": "sea", "text": SEA, "metadata": {"segments": segments}}]
+    message = said(read_beir, placed_folder(tmp_path, {}, corpus=corpus))
+    assert message.startswith("corpus.jsonl, line 1, metadata: 'segments' must list [start, end] of segments one")
+
+
+# --- several languages
+
+
+def several_folder(place: Path) -> Path:
+    """The same queries and documents as two BEIR folders, named by their languages."""
+    for language in ("de", "en"):
+        corpus = [{"_id": "a", "text": f"{language} sea"}, {"_id": "b", "text": f"{language} hill"}]
+        folder = beir_folder(place, "q\ta\t1\n", corpus, [{"_id": "q", "text": language}])
+        folder.rename(place / language)
+    return place
+
+
+def test_a_folder_for_each_language(tmp_path: Path) -> None:
+    folder = several_folder(tmp_path)
+    tasks = read(folder, languages=("de", "en"))
+    assert [task.name for task in tasks] == [f"{tmp_path.name}-de", f"{tmp_path.name}-en"]
+    assert [task.queries for task in tasks] == [(Query("q", "de", "de"),), (Query("q", "en", "en"),)]
+    assert [task.documents[1] for task in tasks] == [Passage("b", "de hill", "de"), Passage("b", "en hill", "en")]
+    assert read(folder, language="de") == tasks[:1]
+    assert read(folder) == tasks[1:], "English unless another is named"
+    assert said(read, folder, language="hi") == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
+    assert said(read, folder, languages=("de", "hi")) == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
+
+
+def test_languages_that_would_do_nothing(tmp_path: Path) -> None:
+    folder = beir_folder(tmp_path)
+    for task in (str(folder), f"beir:{folder}", "mteb:SciFact"):
+        assert said(TaskSource, task, languages=("de", "en")).startswith(f"languages would do nothing for {task}")
+        assert TaskSource(task, languages=("de", "en"), fitted=True).languages, "those of the corpus to fit on"
+    for languages in ((), ("de",), ("de", "de")):
+        assert "needs at least two different languages" in said(TaskSource, str(tmp_path), languages=languages)
+
+
+# --- XQuAD's positions: two paragraphs of 16 and 9 characters with an empty line between them
+
+POSITIONS_TEXT = "The sea is deep.\n\nIt sings."
+
+
+def positions_row(**changes: object) -> dict[str, object]:
+    row: dict[str, object] = {"qid": "q1", "question": "How deep?", "article": "00", "answer": "deep"}
+    return {**row, "start_in_paragraph": 11, "paragraph_chars": 16, "start_in_article": 11, **changes}
+
+
+def positions_folder(place: Path, **changes: object) -> Path:
+    """Questions in German and English, whose corpus is beside."""
+    second = positions_row(qid="q2", answer="sings", start_in_paragraph=3, paragraph_chars=9, start_in_article=21)
+    folder, corpus = place / "retrieval" / "sea_positions", place / "corpora" / "sea"
+    for one in (folder, corpus):
+        one.mkdir(parents=True, exist_ok=True)
+    for language in ("de", "en"):
+        write(folder / f"{language}.jsonl", [positions_row(), {**second, **changes}])
+        write(corpus / f"{language}.jsonl", [{"id": "00", "text": POSITIONS_TEXT}])
+    return folder
+
+
+def test_positions(tmp_path: Path) -> None:
+    folder = positions_folder(tmp_path)
+    (task,) = read(folder)
+    assert task.name == "sea_positions-en"
+    assert task.queries == (Query("q1", "How deep?", "en", "00"), Query("q2", "How deep?", "en", "00"))
+    assert task.documents == (Passage("00", POSITIONS_TEXT, "en", ((0, 16), (18, 27))),)
+    assert task.evidence == {"q1": Evidence("00", 11, 15), "q2": Evidence("00", 21, 26)}
+    assert relevant(task) == {"q1": {"00": 1}, "q2": {"00": 1}}
+    assert [one.name for one in read(folder, languages=("en", "de"))] == ["sea_positions-en", "sea_positions-de"]
+    (tmp_path / "corpora").rename(tmp_path / "elsewhere")
+    assert said(read, folder) == (
+        f"{folder} has questions but no articles: put the corpus that has them into {folder / 'documents'}."
+    )
+    (tmp_path / "elsewhere" / "sea").rename(folder / "documents")
+    assert read(folder) == (task,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"start_in_article": 20}, "the answer 'sings' is not at character 20 of the document '00'; found ' sing'."),
+        ({"article": "01"}, "there is no article '01' in sea (en)."),
+        ({"qid": "q1"}, "the id 'q1' was already used at en.jsonl, line 1."),
+        ({"answer": ""}, "'answer' is empty."),
+        ({"start_in_paragraph": "3"}, "'start_in_paragraph' must be a whole number, got the text '3'."),
+    ],
+)
+def test_faults_of_positions(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    assert said(read, positions_folder(tmp_path, **changes)) == f"en.jsonl, line 2: {message}"
+
+
+# --- the real ones
 
 
 @pytest.mark.parametrize(("language", "repeated"), [("en", 212), ("de", 191), ("hi", 220), ("zh", 234)])
@@ -922,7 +422,7 @@ def test_xquad(shared: Path, language: str, repeated: int) -> None:
     folder = shared / "retrieval" / "xquad_positions"
     if not folder.is_dir() or not (shared / "corpora" / "xquad").is_dir():
         pytest.skip("needs ../shared/retrieval/xquad_positions and ../shared/corpora/xquad")
-    task = read_evidence(folder, language=language)
+    (task,) = read(folder, language=language)
     rows = [json.loads(line) for line in (folder / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()]
     corpus = shared / "corpora" / "xquad" / f"{language}.jsonl"
     articles = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
@@ -940,6 +440,21 @@ def test_xquad(shared: Path, language: str, repeated: int) -> None:
     assert task.notes == (
         f"Answers that occur more than once in their document, so that another place may be meant: {repeated}.",
     )
+
+
+def test_qmsum(shared: Path) -> None:
+    """The fifths are those of the raw lines; 196 of 1,527 queries have none, and all are clustered by meeting."""
+    folder = shared / "retrieval" / "longembed_qmsum"
+    if not folder.is_dir():
+        pytest.skip("needs ../shared/retrieval/longembed_qmsum")
+    task = read_beir(folder)
+    lines = (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    fifths = {row["_id"]: row["metadata"]["fifth"] for row in map(json.loads, lines)}
+    assert {id: found.fifth for id, found in task.evidence.items()} == {
+        id: fifth for id, fifth in fifths.items() if fifth >= 0
+    }
+    assert (len(task.queries), len(task.evidence)) == (1527, 1331)
+    assert all(query.cluster in task.relevant[query.id] for query in task.queries)
 
 
 def test_scifact(shared: Path) -> None:

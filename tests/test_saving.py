@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
-import runpy
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import cycle, product
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Router
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoProcessor, AutoTokenizer
+from transformers import AutoModel
 
 import fairspan
 from fairspan.model.transformer import calibrated_transformers
@@ -32,7 +29,6 @@ Loader = Callable[..., SentenceTransformer]
 
 TEXTS = [words(count, seed) for seed, count in enumerate((40, 3, 80, 16, 1))]
 REFERENCE = "fairspan.model.CalibratedTransformer"
-OLDEST = "fairspan.calibrated.CalibratedTransformer"
 # Where a saved model has its transformer and tokenizer.
 PART = "0_CalibratedTransformer"
 
@@ -65,7 +61,7 @@ def dense(make_tiny: Make) -> SentenceTransformer:
 
 # Each with a calibration that the defaults would not give.
 MODELS: dict[str, tuple[Callable[[Make], SentenceTransformer], dict[str, Any]]] = {
-    "bert-cls": (lambda make: make("bert", "cls"), {"strength": 0.5, "bos": "original", "eos": 0.1}),
+    "bert-cls": (lambda make: make("bert", "cls"), {"strength": 0.5, "bos": "original", "eos": "equal"}),
     "bert-mean": (
         lambda make: make("bert", "mean"),
         {"temperature": {"query": 0.9, "document": [(20, 0.7)]}},
@@ -73,11 +69,11 @@ MODELS: dict[str, tuple[Callable[[Make], SentenceTransformer], dict[str, Any]]] 
     "mpnet-mean": (lambda make: make("mpnet", "mean"), {"temperature": 0.8, "scale_position_bias": True}),
     "qwen3-lasttoken-left": (
         lambda make: make("qwen3", "lasttoken", padding_side="left"),
-        {"layers": [1, 3], "short_texts": "ramp"},
+        {"layers": [1, 3], "short_texts": "leave"},
     ),
     "modernbert-tiles": (
         lambda make: make("modernbert", "mean"),
-        {"tile_size": 16, "tile_layers": 3, "tile_reach": 1, "temperature": 0.8},
+        {"tile_size": 16, "tile_layers": 3, "temperature": 0.8},
     ),
     "router": (router, {"sides": "document"}),
     "dense": (dense, {"layers": "all", "sides": "query"}),
@@ -106,49 +102,6 @@ def saved(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return models
 
 
-NEW_PROCESS = """
-import sys, json
-from pathlib import Path
-import numpy as np, torch
-from sentence_transformers import SentenceTransformer
-job = json.loads(sys.stdin.read())
-torch.set_num_threads(job["threads"])
-torch._C._set_mkldnn_enabled(job["onednn"])
-def encode(model, out):
-    np.savez(out, query=model.encode_query(job["texts"]), document=model.encode_document(job["texts"]))
-for folder in map(Path, job["folders"]):  # fairspan is imported by nothing but modules.json so far
-    model = SentenceTransformer(str(folder), trust_remote_code=True, device="cpu")
-    encode(model, folder / "plain_loader.npz")
-import fairspan
-for folder in map(Path, job["folders"]):
-    encode(fairspan.load(folder, device="cpu"), folder / "own_loader.npz")
-"""
-
-
-Vectors = dict[str, np.ndarray]
-
-
-@pytest.fixture(scope="module")
-def here_and_there(saved: dict[str, Saved]) -> dict[str, tuple[Vectors, dict[str, Vectors]]]:
-    """The vectors of every model from this process, and from another one by either loader.
-
-    A bfloat16 product that fails switches oneDNN off for the rest of a process, and sums come out in another
-    order: the new process is told what this one uses.
-    """
-    job = {
-        "folders": [str(one.folder) for one in saved.values()],
-        "texts": TEXTS,
-        "threads": torch.get_num_threads(),
-        "onednn": torch._C._get_mkldnn_enabled(),
-    }
-    subprocess.run([sys.executable, "-c", NEW_PROCESS], input=json.dumps(job), text=True, check=True)
-    loaders = ("plain_loader", "own_loader")
-    return {
-        name: (one.vectors(), {loader: dict(np.load(one.folder / f"{loader}.npz")) for loader in loaders})
-        for name, one in saved.items()
-    }
-
-
 def assert_same_vectors(model: SentenceTransformer, other: SentenceTransformer) -> None:
     for encode in ("encode", "encode_query", "encode_document"):
         assert np.array_equal(getattr(model, encode)(TEXTS), getattr(other, encode)(TEXTS)), encode
@@ -173,18 +126,6 @@ def test_a_loaded_model_gives_the_same_vectors(saved: dict[str, Saved], name: st
     assert len(calibrations) == (2 if name == "router" else 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("loader", ["plain_loader", "own_loader"])
-@pytest.mark.parametrize("name", MODELS)
-def test_a_new_process_gives_the_same_vectors(
-    here_and_there: dict[str, tuple[Vectors, dict[str, Vectors]]], name: str, loader: str
-) -> None:
-    """Nothing that the first process set up is needed: bit for bit, in one that begins with the folder."""
-    here, there = here_and_there[name]
-    for side in ("query", "document"):
-        assert np.array_equal(there[loader][side], here[side]), side
-
-
 @pytest.mark.parametrize("load", LOADERS)
 def test_prompts_similarity_and_limits_survive(make_tiny: Make, tmp_path: Path, load: Loader) -> None:
     """What a SentenceTransformer keeps beside its modules is kept for a calibrated one."""
@@ -207,12 +148,9 @@ def test_prompts_similarity_and_limits_survive(make_tiny: Make, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("load", LOADERS)
-@pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_a_limit_beyond_the_positions_survives(
-    make_tiny: Make, tmp_path: Path, load: Loader, architecture: str
-) -> None:
+def test_a_limit_beyond_the_positions_survives(make_tiny: Make, tmp_path: Path, load: Loader) -> None:
     """With the limit of the side without tiles, which is the plain model's."""
-    plain = make_tiny(architecture)
+    plain = make_tiny("roberta")
     model = fairspan.calibrate(plain, "tiles", sides="document", max_seq_length=2000)
     model.save_pretrained(str(tmp_path), create_model_card=False)
     loaded, long = load(tmp_path), [words(1500), words(700)]
@@ -225,31 +163,15 @@ def test_a_limit_beyond_the_positions_survives(
     assert np.array_equal(again.encode(long), plain.encode(long))
 
 
-@pytest.mark.parametrize("load", LOADERS)
-def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(
-    saved: dict[str, Saved], tmp_path: Path, load: Loader
-) -> None:
-    """Loading is the inverse of saving, as often as one likes."""
-    again = fairspan.calibrate(load(saved["mpnet-mean"].folder), "retrieval", basket_size=8)
+def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(saved: dict[str, Saved], tmp_path: Path) -> None:
+    """Loading is the inverse of saving, as often as one likes. A note in the folder says how to load it."""
+    again = fairspan.calibrate(own_loader(saved["mpnet-mean"].folder), "paper", basket_size=8)
     again.save_pretrained(str(tmp_path), create_model_card=False)
-    assert_same_vectors(load(tmp_path), again)
+    assert_same_vectors(own_loader(tmp_path), again)
+    note = (tmp_path / "CALIBRATED.md").read_text(encoding="utf-8")
+    assert "fairspan.load(" in note
+    assert again[0].calibration.to_json() in note
     assert not np.array_equal(again.encode(TEXTS), saved["mpnet-mean"].model.encode(TEXTS))
-
-
-def test_the_dtype_survives(make_tiny: Make, tmp_path: Path) -> None:
-    """A model cast after calibrating is saved and loaded as cast."""
-    model = fairspan.calibrate(make_tiny(), basket_size=16).half()
-    model.save_pretrained(str(tmp_path), create_model_card=False)
-    loaded = fairspan.load(tmp_path, device="cpu")
-    assert loaded.dtype == torch.float16
-    assert_same_vectors(loaded, model)
-
-
-@pytest.mark.parametrize("load", LOADERS)
-def test_a_calibration_that_does_nothing_survives_too(make_tiny: Make, tmp_path: Path, load: Loader) -> None:
-    """It stays a calibrated model, with the plain model's vectors."""
-    fairspan.calibrate(make_tiny(), "none").save_pretrained(str(tmp_path), create_model_card=False)
-    assert_same_vectors(load(tmp_path), make_tiny())
 
 
 def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) -> None:
@@ -264,7 +186,7 @@ def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) 
     ]
 
 
-@pytest.mark.parametrize("name", ["bert-cls", "mpnet-mean", "qwen3-lasttoken-left"])
+@pytest.mark.parametrize("name", ["bert-cls", "mpnet-mean"])
 def test_a_subfolder_holds_the_plain_checkpoint(saved: dict[str, Saved], make_tiny: Make, name: str) -> None:
     """transformers by itself reads the saved weights from there, with the class and attention of before."""
     original = MODELS[name][0](make_tiny)[0].model
@@ -277,66 +199,15 @@ def test_a_subfolder_holds_the_plain_checkpoint(saved: dict[str, Saved], make_ti
     assert [file.name for file in saved[name].folder.rglob("*") if file.suffix in (".bin", ".py", ".pkl")] == []
 
 
-@pytest.mark.parametrize("kind", [AutoModel, AutoConfig, AutoTokenizer, AutoProcessor])
-@pytest.mark.parametrize("name", MODELS)
-def test_what_cannot_calibrate_finds_nothing_at_the_root(saved: dict[str, Saved], name: str, kind: Any) -> None:
-    """The plain model would come from there without a word; so would it in servers, which look for the same files."""
-    with pytest.raises((ValueError, OSError)):
-        kind.from_pretrained(saved[name].folder)
-    at_root = {file.name for file in saved[name].folder.iterdir() if file.is_file() and file.suffix != ".npz"}
-    own = {"config_sentence_transformers.json", "modules.json", "README.md", "CALIBRATED.md"}
-    assert at_root == (own | {"router_config.json"} if name == "router" else own)
-
-
-def as_before(saved: Saved, folder: Path, reference: str) -> Path:
-    """The layout of fairspan 0.1: the transformer's files at the root."""
-    shutil.copytree(saved.folder, folder)
-    for file in (folder / PART).iterdir():
-        file.rename(folder / file.name)
-    (folder / PART).rmdir()
-    modules = json.loads((folder / "modules.json").read_text())
-    (folder / "modules.json").write_text(json.dumps([{**modules[0], "path": "", "type": reference}, *modules[1:]]))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("name", "reference", "load"),
-    [
-        *product(["bert-cls"], [REFERENCE, OLDEST], [plain_loader, own_loader]),
-        ("modernbert-tiles", OLDEST, plain_loader),
-        ("dense", OLDEST, own_loader),
-    ],
-)
-def test_a_folder_of_before_loads_and_is_saved_as_today(
-    saved: dict[str, Saved], tmp_path: Path, name: str, reference: str, load: Loader
-) -> None:
-    folder = as_before(saved[name], tmp_path / "before", reference)
-    AutoModel.from_pretrained(folder)  # the premise: today's layout is there so that this fails
-    loaded = load(folder)
-    assert_same_vectors(loaded, saved[name].model)
-    assert loaded.max_seq_length == saved[name].model.max_seq_length
-    loaded.save_pretrained(str(tmp_path / "again"), create_model_card=False)
-    assert not (tmp_path / "again" / "config.json").exists()
-    assert_same_vectors(load(tmp_path / "again"), saved[name].model)
-
-
 def test_a_calibrated_model_is_not_saved_beside_a_checkpoint(
     saved: dict[str, Saved], make_tiny: Make, tmp_path: Path
 ) -> None:
-    """The folder of the plain model, or one of before, would go on giving the plain model to everybody else."""
-    make_tiny().save_pretrained(str(tmp_path / "plain"), create_model_card=False)
-    for folder in (tmp_path / "plain", as_before(saved["bert-cls"], tmp_path / "before", REFERENCE)):
-        kept = {file: file.read_bytes() for file in folder.rglob("*.safetensors")}
-        with pytest.raises(fairspan.LoadError, match="holds a checkpoint at its root"):
-            saved["bert-cls"].model.save_pretrained(str(folder), create_model_card=False)
-        assert {file: file.read_bytes() for file in folder.rglob("*.safetensors")} == kept
-
-
-def test_sentence_transformers_asks_for_trust_before_it_loads_one(saved: dict[str, Saved]) -> None:
-    """A module class from outside sentence_transformers needs its `trust_remote_code=True`."""
-    with pytest.raises(ValueError, match="trust_remote_code=True") as refusal:
-        SentenceTransformer(str(saved["bert-cls"].folder), device="cpu")
-    assert REFERENCE in str(refusal.value)
+    """The folder of the plain model would go on giving the plain model to everybody else."""
+    make_tiny().save_pretrained(str(tmp_path), create_model_card=False)
+    kept = {file: file.read_bytes() for file in tmp_path.rglob("*.safetensors")}
+    with pytest.raises(fairspan.UnsupportedModel, match="holds a checkpoint at its root"):
+        saved["bert-cls"].model.save_pretrained(str(tmp_path), create_model_card=False)
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*.safetensors")} == kept
 
 
 # What is refused when saving
@@ -345,7 +216,7 @@ def test_sentence_transformers_asks_for_trust_before_it_loads_one(saved: dict[st
 @pytest.mark.parametrize("name", ["bert-cls", "router"])
 def test_weights_are_never_pickled(saved: dict[str, Saved], tmp_path: Path, name: str) -> None:
     """`BaseModel.save` catches only TypeError, so the refusal reaches the user, and no weight is written."""
-    with pytest.raises(fairspan.LoadError, match=r"safetensors only: keep safe_serialization=True"):
+    with pytest.raises(fairspan.UnsupportedModel, match=r"safetensors only: keep safe_serialization=True"):
         saved[name].model.save_pretrained(str(tmp_path), safe_serialization=False)
     assert [file for file in tmp_path.rglob("*") if file.suffix in (".bin", ".safetensors")] == []
     assert not (tmp_path / "modules.json").exists()
@@ -356,7 +227,7 @@ def test_a_model_that_is_code_from_a_folder_is_not_saved(make_tiny: Make, tmp_pa
     model = fairspan.calibrate(make_tiny(), basket_size=16)
     kind = type(model[0].model)
     model[0].model.__class__ = type("RemoteModel", (kind,), {"__module__": "transformers_modules.somewhere"})
-    with pytest.raises(fairspan.LoadError, match="RemoteModel is code from a model folder"):
+    with pytest.raises(fairspan.UnsupportedModel, match="RemoteModel is code from a model folder"):
         model.save_pretrained(str(tmp_path), create_model_card=False)
 
 
@@ -403,19 +274,13 @@ def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return Trapped(folder, marker)
 
 
-def test_the_trap_works(trapped: Trapped) -> None:
-    """The premise of the tests below."""
-    runpy.run_path(str(trapped.folder / "modeling_evil.py"))
-    assert trapped.marker.exists()
-
-
 @pytest.mark.parametrize("load", LOADERS)
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({}, id="files"),
-        pytest.param({"config.json": {"auto_map": MODEL_MAP}}, id="model"),
-        pytest.param({"tokenizer_config.json": {"auto_map": TOKENIZER_MAP}}, id="tokenizer"),
+        pytest.param(
+            {"config.json": {"auto_map": MODEL_MAP}, "tokenizer_config.json": {"auto_map": TOKENIZER_MAP}}, id="maps"
+        ),
         pytest.param(
             {
                 "config.json": {"auto_map": {**MODEL_MAP, **TOKENIZER_MAP}},
@@ -460,23 +325,12 @@ def test_a_folder_that_needs_its_own_code_is_refused(trapped: Trapped, changes: 
     """Where transformers has no class of its own, nothing is run and the message says why."""
     for file, fields in changes.items():
         edit(trapped.folder / PART / file, **fields)
-    with pytest.raises((fairspan.LoadError, ValueError), match="contains custom code") as refusal:
+    with pytest.raises((fairspan.UnsupportedModel, ValueError), match="contains custom code") as refusal:
         load(trapped.folder)
     assert not trapped.marker.exists()
     if load is own_loader:
-        assert isinstance(refusal.value, fairspan.LoadError)
+        assert isinstance(refusal.value, fairspan.UnsupportedModel)
         assert str(trapped.folder) in str(refusal.value)
-
-
-@pytest.mark.parametrize("kind", ["model_kwargs", "config_kwargs", "processor_kwargs"])
-@pytest.mark.parametrize("load", LOADERS)
-def test_trust_handed_on_by_keyword_runs_no_code_either(trapped: Trapped, load: Loader, kind: str) -> None:
-    """`load` says "never, trusted or not", so also not by the keywords that it passes on."""
-    edit(trapped.folder / PART / "config.json", auto_map={**MODEL_MAP, **TOKENIZER_MAP})
-    edit(trapped.folder / PART / "tokenizer_config.json", auto_map=TOKENIZER_MAP)
-    with suppress(fairspan.LoadError, ValueError):  # to refuse is as good as to ignore it
-        load(trapped.folder, **{kind: dict(TRUST)})
-    assert not trapped.marker.exists()
 
 
 @pytest.mark.parametrize("load", LOADERS)
@@ -507,7 +361,7 @@ def test_a_folder_cannot_have_a_kernel_of_its_choice_fetched_and_run(
     monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", record)
     fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(tmp_path), create_model_card=False)
     edit(tmp_path / PART / file, **fields)
-    with suppress(fairspan.LoadError):  # to refuse is as good as to ignore it
+    with suppress(fairspan.UnsupportedModel):  # to refuse is as good as to ignore it
         load(tmp_path)
     assert ("evil/kernel", True) not in asked
 
@@ -538,11 +392,11 @@ def test_pickled_weights_are_never_read(make_tiny: Make, tmp_path: Path, load: L
     (folder / PART / "model.safetensors").unlink()
     write_pickle(folder / PART / "pytorch_model.bin", marker)
     edit(folder / PART / "sentence_bert_config.json", **asked)
-    with pytest.raises((fairspan.LoadError, OSError), match="safetensors") as refusal:
+    with pytest.raises((fairspan.UnsupportedModel, OSError), match="safetensors") as refusal:
         load(folder, **asked)
     assert not marker.exists()
     if load is own_loader:
-        assert isinstance(refusal.value, fairspan.LoadError)
+        assert isinstance(refusal.value, fairspan.UnsupportedModel)
         assert "pytorch_model.bin" in str(refusal.value)
     pickle.loads((folder / PART / "pytorch_model.bin").read_bytes())
     assert marker.exists()  # the premise: reading it would have been noticed
@@ -556,7 +410,7 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
     folder, marker = tmp_path / "model", tmp_path / "marker"
     saved["dense"].model.save_pretrained(str(folder), create_model_card=False)
     write_pickle(folder / file, marker)
-    with pytest.raises(fairspan.LoadError, match=r"may be a pickle.*convert it to safetensors") as refusal:
+    with pytest.raises(fairspan.UnsupportedModel, match=r"may be a pickle.*convert it to safetensors") as refusal:
         fairspan.load(folder)
     assert str(folder / file) in str(refusal.value)
     assert not marker.exists()
@@ -568,18 +422,16 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 def test_fairspan_load_refuses_a_model_that_is_not_calibrated(make_tiny: Make, tmp_path: Path) -> None:
     """It says what the folder is and what to do with it."""
     make_tiny().save_pretrained(str(tmp_path), create_model_card=False)
-    with pytest.raises(fairspan.LoadError, match=r"not a calibrated model.*SentenceTransformer.*fairspan\.calibrate"):
+    with pytest.raises(
+        fairspan.UnsupportedModel, match=r"not a calibrated model.*SentenceTransformer.*fairspan\.calibrate"
+    ):
         fairspan.load(tmp_path)
 
 
-def test_fairspan_load_refuses_to_trust(saved: dict[str, Saved]) -> None:
-    """There is nothing that trust would be needed for."""
-    with pytest.raises(fairspan.LoadError, match="omit trust_remote_code"):
-        fairspan.load(saved["bert-cls"].folder, trust_remote_code=True)
-
-
-@pytest.mark.parametrize("reference", ["modeling_evil.EvilModel", "fairspan.calibration.calibration.Calibration"])
-@pytest.mark.parametrize("name", ["bert-cls", "router"])
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [("bert-cls", "fairspan.calibration.calibration.Calibration"), ("router", "modeling_evil.EvilModel")],
+)
 def test_fairspan_load_refuses_foreign_module_classes(
     saved: dict[str, Saved], tmp_path: Path, name: str, reference: str
 ) -> None:
@@ -593,7 +445,7 @@ def test_fairspan_load_refuses_foreign_module_classes(
         file = tmp_path / "modules.json"
         modules = json.loads(file.read_text())
         file.write_text(json.dumps([modules[0], {**modules[1], "type": reference}]))
-    with pytest.raises(fairspan.LoadError, match=r"neither sentence_transformers' nor fairspan's") as refusal:
+    with pytest.raises(fairspan.UnsupportedModel, match=r"neither sentence_transformers' nor fairspan's") as refusal:
         fairspan.load(tmp_path)
     assert reference in str(refusal.value)
 
@@ -614,19 +466,19 @@ def test_fairspan_load_does_not_replace_an_activation_function_it_may_not_import
     model = fairspan.calibrate(plain, basket_size=16)
     model.save_pretrained(str(tmp_path), create_model_card=False)
     assert_same_vectors(plain_loader(tmp_path), model)
-    with pytest.raises(fairspan.LoadError, match="Square"):
+    with pytest.raises(fairspan.UnsupportedModel, match="Square"):
         fairspan.load(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        pytest.param('{"calibration": {"format": 99}}', "layout 99.*newer fairspan", id="newer-layout"),
+        pytest.param('{"calibration": {"format": 99}}', "layout 99, and this fairspan reads layout 2", id="newer-layout"),
         pytest.param('{"calibration": {"basket_size": 0}}', "basket_size must be .*got 0", id="wrong-value"),
         pytest.param('{"calibration": {"baskets": 3}}', "no field 'baskets'", id="unknown-field"),
         pytest.param('{"calibration": null}', "calibration", id="null"),
         pytest.param("{}", "calibration", id="missing"),
-        pytest.param("{", "not JSON", id="not-json"),
+        pytest.param("{", "could not be loaded: Expecting property name", id="not-json"),
     ],
 )
 def test_a_damaged_calibration_is_one_clear_message(
@@ -637,13 +489,3 @@ def test_a_damaged_calibration_is_one_clear_message(
     (tmp_path / PART / "sentence_bert_config.json").write_text(written)
     with pytest.raises(fairspan.FairspanError, match=said):
         fairspan.load(tmp_path)
-
-
-def test_a_note_in_the_folder_says_how_to_load_it(
-    make_tiny: Callable[..., SentenceTransformer], tmp_path: Path
-) -> None:
-    """The model's own card shows the plain call, which sentence-transformers refuses for a calibrated model."""
-    fairspan.calibrate(make_tiny("bert", "cls"), "retrieval").save_pretrained(str(tmp_path))
-    note = (tmp_path / "CALIBRATED.md").read_text(encoding="utf-8")
-    assert "fairspan.load(" in note
-    assert fairspan.Calibration.preset("retrieval").to_json() in note

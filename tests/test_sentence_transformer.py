@@ -6,7 +6,6 @@ import copy
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,14 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
-    Dense,
     Normalize,
     Pooling,
     Router,
     StaticEmbedding,
-    Transformer,
 )
-from sentence_transformers.util import quantize_embeddings
 from torch import Tensor, nn
 
 import fairspan
-from fairspan.calibration.calibration import PRESETS
 from fairspan.model import CalibratedTransformer
 from tests.tiny import HIDDEN, REPRESENTATIVES, tiny_tokenizer, words
 
@@ -113,19 +108,6 @@ def left_alone(plain: SentenceTransformer, vectors: np.ndarray, untouched: np.nd
 # What encode returns
 
 
-def test_a_single_string_gives_the_vector_that_it_has_in_a_list(plain: SentenceTransformer) -> None:
-    """`encode` takes one string for one vector and a list for a matrix, and calibration has acted on both."""
-    fair = calibrate(plain)
-    together = fair.encode(TEXTS)
-    assert together.shape == (len(TEXTS), HIDDEN)
-    assert together.dtype == np.float32
-    assert distance(together, plain.encode(TEXTS)) > DIFFERENT
-    for text, vector in zip(TEXTS, together, strict=True):
-        alone = fair.encode(text)
-        assert alone.shape == (HIDDEN,)
-        assert distance(alone, vector) < ROUNDING
-
-
 def test_batch_size_and_order_of_the_texts_do_not_matter(plain: SentenceTransformer) -> None:
     """Padding is in no basket, so a text's neighbours in its batch cannot change its vector."""
     fair = calibrate(plain, "retrieval", temperature=0.8)
@@ -134,46 +116,6 @@ def test_batch_size_and_order_of_the_texts_do_not_matter(plain: SentenceTransfor
         assert distance(fair.encode(TEXTS, batch_size=batch_size), expected) < ROUNDING
     order = np.random.default_rng(0).permutation(len(TEXTS))
     assert distance(fair.encode([TEXTS[i] for i in order], batch_size=4), expected[order]) < ROUNDING
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_vectors_come_as_arrays_tensors_or_a_list_of_tensors(make_tiny: Make, pooling: str) -> None:
-    """The three return types hold the same numbers."""
-    fair = calibrate(make_tiny("bert", pooling))
-    vectors = fair.encode(TEXTS)
-    tensor = fair.encode(TEXTS, convert_to_tensor=True)
-    assert isinstance(tensor, Tensor)
-    assert same(tensor.numpy(), vectors)
-    listed = fair.encode(TEXTS, convert_to_numpy=False)
-    assert isinstance(listed, list)
-    assert all(isinstance(vector, Tensor) for vector in listed)
-    assert same(torch.stack(listed).numpy(), vectors)
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_vectors_are_cut_and_normalised_as_asked(make_tiny: Make, pooling: str) -> None:
-    """`truncate_dim` keeps the first components, and then `normalize_embeddings` divides by the length."""
-    plain = make_tiny("bert", pooling)
-    fair = calibrate(plain)
-    vectors = fair.encode(TEXTS)
-    assert same(fair.encode(TEXTS, truncate_dim=8), vectors[:, :8])
-    short = fair.encode(TEXTS, truncate_dim=8, normalize_embeddings=True)
-    assert distance(short, vectors[:, :8] / np.linalg.norm(vectors[:, :8], axis=1, keepdims=True)) < ROUNDING
-
-    cut = SentenceTransformer(modules=list(plain.children()), truncate_dim=8, device="cpu")
-    assert same(calibrate(cut).encode(TEXTS), vectors[:, :8])
-
-
-@pytest.mark.parametrize("precision", ["int8", "uint8", "binary"])
-def test_vectors_are_quantised_as_a_plain_models_are(make_tiny: Make, precision: str) -> None:
-    """`encode` quantises the calibrated vectors, to the dtype and shape of the plain model's."""
-    plain = make_tiny("bert", "cls")
-    fair = calibrate(plain)
-    quantised = fair.encode(TEXTS, precision=precision)
-    expected = plain.encode(TEXTS, precision=precision)
-    assert (quantised.dtype, quantised.shape) == (expected.dtype, expected.shape)
-    assert same(quantised, quantize_embeddings(fair.encode(TEXTS), precision=precision))
-    assert not same(quantised, expected)
 
 
 # Token embeddings of models that pool one token, which `encode` for vectors does not compute
@@ -224,24 +166,6 @@ def test_token_embeddings_are_those_of_a_pass_that_computes_every_row(
     vectors = one_row.encode(TEXTS, batch_size=4)
     for part, vector in zip(tokens, vectors, strict=True):
         assert distance(part[pooled], vector) < ROUNDING
-
-
-@pytest.mark.parametrize(("architecture", "pooling", "options"), ONE_TOKEN_KINDS)
-def test_all_features_are_those_of_a_pass_that_computes_every_row(
-    make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
-) -> None:
-    """`output_value=None` has every feature of the plain model, in its shape, for a list and for a string."""
-    plain = make_tiny(architecture, pooling, **options)
-    models = (*one_row_and_all_rows(plain), plain)
-    # sentence_transformers 6.0 takes one letter of the modality, "text", for each text: four texts at the most.
-    listed = [model.encode(TEXTS[:4], output_value=None) for model in models]
-    single = [[model.encode(TEXTS[0], output_value=None)] for model in models]
-    for fair, expected, shaped in [*zip(*listed, strict=True), *zip(*single, strict=True)]:
-        assert shaped.keys() <= fair.keys()
-        for name, value in shaped.items():
-            if isinstance(value, Tensor):
-                assert fair[name].shape == value.shape
-                assert distance(fair[name], expected[name]) < ROUNDING
 
 
 @pytest.mark.parametrize(
@@ -315,19 +239,6 @@ def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
     assert distance(fair.encode_query(TEXTS, batch_size=1), by_hand) < ROUNDING
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "side"), [*REPRESENTATIVES, ("bert", "lasttoken", "right")])
-def test_pooling_may_be_told_to_leave_the_prompt_out_after_calibrating(
-    make_tiny: Make, architecture: str, pooling: str, side: str
-) -> None:
-    """`set_pooling_include_prompt` belongs to SentenceTransformer, and its order with `calibrate` is free."""
-    plain = make_tiny(architecture, pooling, padding_side=side)
-    before = calibrate(without_prompt_in_pooling(plain))
-    after = calibrate(with_prompts(plain))
-    after.set_pooling_include_prompt(False)
-    assert distance(after.encode_query(TEXTS), before.encode_query(TEXTS)) < ROUNDING
-    assert with_prompts(plain)[1].include_prompt
-
-
 @pytest.mark.parametrize(("early", "late"), [("cls", "mean"), ("mean", "cls")])
 def test_the_pooling_mode_may_be_changed_after_calibrating(make_tiny: Make, early: str, late: str) -> None:
     """The calibration follows the pooling as it is now, or says that it cannot: never silently wrong."""
@@ -356,34 +267,6 @@ def test_only_the_named_side_is_calibrated_and_plain_encode_is_a_document(
 
 
 # Modules around the transformer
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_dense_and_normalize_work_on_the_calibrated_vector(make_tiny: Make, pooling: str) -> None:
-    """What follows the pooling sees the calibrated vector: recomputed here from the vector before it."""
-    dense = Dense(HIDDEN, 8, activation_function=nn.GELU())
-    modules = list(make_tiny("bert", pooling).children())
-    fair = calibrate(SentenceTransformer(modules=[*modules, dense, Normalize()], device="cpu"))
-    before = calibrate(make_tiny("bert", pooling)).encode(TEXTS, convert_to_tensor=True)
-    with torch.inference_mode():
-        by_hand = nn.functional.normalize(nn.functional.gelu(dense.linear(before)))
-    assert distance(fair.encode(TEXTS), by_hand) < ROUNDING
-    assert fair.get_embedding_dimension() == 8
-
-
-def test_dense_on_tokens_before_the_pooling_sees_every_token(make_tiny: Make) -> None:
-    """A module between transformer and pooling reads token embeddings, so none may be left out."""
-    torch.manual_seed(0)
-    dense = Dense(HIDDEN, 8, module_input_name="token_embeddings")
-    transformer, _ = make_tiny("bert", "cls").children()
-    fair = calibrate(SentenceTransformer(modules=[transformer, dense, Pooling(8, "cls")], device="cpu"))
-    before = calibrate(make_tiny("bert", "cls")).encode(TEXTS, convert_to_tensor=True)
-    with torch.inference_mode():
-        by_hand = torch.tanh(dense.linear(before))
-    assert distance(fair.encode(TEXTS), by_hand) < ROUNDING
-    assert [len(part) for part in fair.encode(TEXTS, output_value="token_embeddings")] == [
-        len(text.split()) + 2 for text in TEXTS
-    ]
 
 
 @pytest.mark.parametrize("sides", ["both", "document", "query"])
@@ -463,30 +346,6 @@ def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
 
 
 # What torch says of a cached function in the forward pass of sentence_transformers 6.0, calibrated or not.
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped:UserWarning")
-@pytest.mark.slow
-def test_a_compiled_model_gives_the_same_vectors(make_tiny: Make) -> None:
-    """`model.compile` captures the calibrated pass; the backend runs the captured graphs as they are.
-
-    test_compile.py has other poolings and architectures.
-    """
-    graphs: list[torch.fx.GraphModule] = []
-
-    def run_as_captured(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
-        graphs.append(graph)
-        return graph.forward
-
-    plain = make_tiny("bert", "cls", num_hidden_layers=1)
-    expected = calibrate(plain).encode(TEXTS)
-    assert distance(expected, plain.encode(TEXTS)) > DIFFERENT
-    torch._dynamo.reset()
-    fair = calibrate(plain)
-    fair.compile(backend=run_as_captured, dynamic=True)
-    try:
-        assert distance(fair.encode(TEXTS), expected) < ROUNDING
-        assert graphs
-    finally:
-        torch._dynamo.reset()
 
 
 @pytest.mark.parametrize(("training", "fields"), [(False, {}), (True, {"strength": 0.5, "bos": "original"})])
@@ -527,35 +386,12 @@ def test_a_pool_of_processes_gives_the_vectors_of_one(make_tiny: Make) -> None:
 # Several models side by side
 
 
-def test_two_calibrations_of_one_model_are_independent(plain: SentenceTransformer) -> None:
-    """Each keeps its own vectors, settings and limits, whatever is done with the other."""
-    one, other = calibrate(plain), calibrate(plain, basket_size=64, temperature=0.7)
-    vectors = one.encode(TEXTS), other.encode(TEXTS)
-    assert distance(*vectors) > DIFFERENT
-    other.max_seq_length = 20
-    other.prompts["query"] = "w9 "
-    assert distance(other.encode(TEXTS), vectors[1]) > DIFFERENT
-    assert same(one.encode(TEXTS), vectors[0])
-    assert "w9 " not in one.prompts.values()
-
-
-def test_calibrating_a_calibrated_model_replaces_its_calibration(plain: SentenceTransformer) -> None:
-    """The second calibration is the only one, also when it is "none", and the first model keeps its own."""
-    first = calibrate(plain)
-    vectors = first.encode(TEXTS)
-    again = calibrate(first, basket_size=64, strength=0.5)
-    assert same(again.encode(TEXTS), calibrate(plain, basket_size=64, strength=0.5).encode(TEXTS))
-    assert [module.calibration.basket_size for module in again.modules() if isinstance(module, Transformer)] == [64]
-    assert left_alone(plain, calibrate(first, "none").encode(TEXTS), plain.encode(TEXTS))
-    assert same(first.encode(TEXTS), vectors)
-
-
 def test_threads_with_different_calibrations_and_the_original_do_not_disturb_each_other(
     make_tiny: Make,
 ) -> None:
     """Three models over the same weights, in three threads at once, many times over."""
     plain = make_tiny("bert", "cls")
-    models = [plain, calibrate(plain), calibrate(plain, rows="all", strength=0.5, temperature=0.7)]
+    models = [plain, calibrate(plain), calibrate(plain, strength=0.5, temperature=0.7)]
     expected = [model.encode(TEXTS, batch_size=3) for model in models]
     assert min(distance(expected[i], expected[j]) for i, j in ((0, 1), (0, 2), (1, 2))) > DIFFERENT
 
@@ -610,15 +446,6 @@ def test_the_original_is_as_it_was(plain: SentenceTransformer, training: bool) -
     assert same(plain.encode(TEXTS), vectors)
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_calibrating_draws_no_random_numbers(make_tiny: Make, training: bool) -> None:
-    """The short texts that `calibrate` sends through a model must not go through its dropout."""
-    plain = copy.deepcopy(make_tiny("bert", "cls")).train(training)
-    before = torch.random.get_rng_state()
-    calibrate(plain)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
 # Presets
 
 
@@ -628,32 +455,3 @@ def test_a_calibration_that_does_nothing_gives_the_plain_vectors_bit_for_bit(pla
     assert isinstance(fair[0], CalibratedTransformer)
     for encode in ("encode", "encode_query", "encode_document"):
         assert same(getattr(fair, encode)(TEXTS), getattr(plain, encode)(TEXTS))
-
-
-def test_a_preset_is_named_or_given_as_a_value_and_can_be_changed(make_tiny: Make) -> None:
-    """A name, its `Calibration` and its JSON form are one and the same, and fields are changed on top."""
-    plain = make_tiny("bert", "cls")
-    found = []
-    for name in PRESETS:
-        preset = fairspan.Calibration.preset(name).but(basket_size=16)
-        named = calibrate(plain, name)
-        assert named[0].calibration == preset
-        found.append(named.encode(TEXTS))
-        assert same(fairspan.calibrate(plain, preset).encode(TEXTS), found[-1])
-        assert same(fairspan.calibrate(plain, preset.to_dict()).encode(TEXTS), found[-1])
-    assert min(distance(one, other) for one, other in combinations(found, 2)) > ROUNDING
-
-
-def test_presets_on_real_weights_change_what_they_say_they_change(minilm: SentenceTransformer) -> None:
-    """ "none" changes nothing, "retrieval" only texts that fill a basket, and vectors stay of length 1."""
-    short, long = "A cat sat on the mat.", "The cat sat on the mat, and the dog lay by the door. " * 20
-    plain = minilm.encode([short, long])
-    assert same(fairspan.calibrate(minilm, "none").encode([short, long]), plain)
-    retrieval = fairspan.calibrate(minilm, "retrieval").encode([short, long])
-    assert distance(retrieval[0], plain[0]) < ROUNDING
-    assert distance(retrieval[1], plain[1]) > 10 * ROUNDING
-    paper = fairspan.calibrate(minilm, "paper").encode([short, long])
-    for vectors in (plain, retrieval, paper):
-        assert distance(np.linalg.norm(vectors, axis=1), np.ones(2)) < ROUNDING
-    # Half of the way to equal baskets is nearer to the plain vector than the whole of it.
-    assert plain[1] @ retrieval[1] > plain[1] @ paper[1]

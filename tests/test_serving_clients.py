@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -10,8 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,6 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import fairspan
-from tests.tiny import words
 
 openai = pytest.importorskip("openai")
 pytest.importorskip("uvicorn")
@@ -133,105 +130,6 @@ class TestOpenai:
         reply = served.client().embeddings.create(input=QUESTION, user="u", **said)
         assert near(reply.data[0].embedding, served.query)
 
-    def test_token_ids(self, served: Served) -> None:
-        """The ids of a text without special tokens are the text."""
-        ids = [served.model.tokenizer(text, add_special_tokens=False)["input_ids"] for text in TEXTS]
-        create = served.client().embeddings.create
-        assert near([one.embedding for one in create(model="my-model", input=ids).data], served.documents)
-        assert near(create(model="my-model", input=ids[1]).data[0].embedding, served.documents[1])
-
-    def test_floats_are_those_of_base64(self, served: Served) -> None:
-        """The client asks for base64 unless told otherwise."""
-        client = served.client()
-        asked = client.embeddings.with_raw_response.create(model="my-model", input=TEXTS[1])
-        assert json.loads(asked.http_request.content)["encoding_format"] == "base64"
-        floats = client.embeddings.create(model="my-model", input=TEXTS[1], encoding_format="float")
-        assert np.array_equal(np.float32(asked.parse().data[0].embedding), np.float32(floats.data[0].embedding))
-
-    def test_async(self, served: Served) -> None:
-        async def ask() -> list[Any]:
-            async with openai.AsyncOpenAI(base_url=served.url, api_key=KEY) as client:
-                asked = [client.embeddings.create(model="my-model", input=text) for text in TEXTS * 2]
-                return [reply.data[0].embedding for reply in await asyncio.gather(*asked)]
-
-        assert near(asyncio.run(ask()), np.tile(served.documents, (2, 1)))
-
-    def test_models(self, served: Served) -> None:
-        client = served.client()
-        assert [one.id for one in client.models.list()] == ["my-model", "my-model-query", "my-model-document"]
-        assert client.models.retrieve("my-model").id == "my-model"
-
-    @pytest.mark.parametrize(
-        ("asked", "error", "says"),
-        [
-            ({"input": "word " * 1100}, "BadRequestError", "tokens"),
-            ({"input": ""}, "BadRequestError", "empty"),
-            ({"input": []}, "BadRequestError", "empty"),
-            ({"input": [1, 99_999]}, "BadRequestError", "99"),
-            ({"input": "a", "dimensions": 512}, "BadRequestError", "384"),
-            ({"input": "a", "dimensions": 64}, "BadRequestError", "dimensions"),
-            ({"input": "a", "extra_body": {"input_type": "question"}}, "BadRequestError", "input_type"),
-            ({"input": "a", "model": "another"}, "NotFoundError", "another"),
-            ({"input": ["a"] * 65}, "APIStatusError", "64"),
-            ({"input": ["word " * 700] * 3}, "APIStatusError", "2,000"),
-        ],
-        ids=["long", "empty", "none", "ids", "more dimensions", "dimensions", "side", "model", "texts", "tokens"],
-    )
-    def test_a_mistake(self, served: Served, asked: dict[str, Any], error: str, says: str) -> None:
-        """The client's own class for a status, with OpenAI's fields; 413 has no class of its own."""
-        with pytest.raises(openai.APIStatusError) as raised:
-            served.client().embeddings.create(**{"model": "my-model", **asked})
-        assert type(raised.value).__name__ == error
-        assert raised.value.type == "invalid_request_error"
-        assert raised.value.code
-        assert says in raised.value.body["message"]
-
-    def test_a_wrong_key(self, served: Served) -> None:
-        with pytest.raises(openai.AuthenticationError) as raised:
-            served.client(api_key="wrong").embeddings.create(model="my-model", input="a")
-        assert raised.value.code == "invalid_api_key"
-
-    def test_a_full_queue(self, served: Served) -> None:
-        """Twelve requests of some 700 tokens find room for two. The client waits for the others if it may."""
-        text = "word " * 700
-
-        def ask(client: Any) -> Any:
-            try:
-                return client.embeddings.create(model="my-model", input=[text, text]).data[0].embedding
-            except openai.RateLimitError as error:
-                return error
-
-        with ThreadPoolExecutor(12) as pool:
-            told = list(pool.map(ask, [served.client()] * 12))
-            refused = [one for one in told if isinstance(one, openai.RateLimitError)]
-            assert 0 < len(refused) < 12
-            assert all(int(one.response.headers["retry-after"]) >= 1 for one in refused)
-            assert all(one.type == "rate_limit_error" for one in refused)
-            patient = list(pool.map(ask, [served.client(max_retries=20)] * 4))
-        assert near(patient, np.tile(served.model.encode_document(text), (4, 1)))
-
-    def test_a_timeout_and_nobody_there(self, served: Served) -> None:
-        with pytest.raises(openai.APITimeoutError):
-            served.client(timeout=1e-4).embeddings.create(model="my-model", input="a")
-        with pytest.raises(openai.APIConnectionError):
-            served.client(base_url="http://127.0.0.1:9/v1").embeddings.create(model="my-model", input="a")
-
-
-def test_fewer_dimensions_and_cut_texts(save_tiny: Callable[..., Path]) -> None:
-    """On a server without a key that was told to take both: cut vectors have length 1, and cut texts are named."""
-    folder = save_tiny("bert", "mean")
-    model = SentenceTransformer(str(folder), device="cpu")
-    texts = [words(2000), words(20)]
-    with serving(folder, "--force-dimensions", "--truncate") as url:
-        create = openai.OpenAI(base_url=url, api_key="none").embeddings.create
-        reply = create(model=folder.name, input=texts, dimensions=8)
-        whole = create(model=folder.name, input=texts, dimensions=model.get_embedding_dimension())
-    vectors = model.encode_document(texts)
-    assert near([one.embedding for one in whole.data], vectors)
-    cut = vectors[:, :8] / np.linalg.norm(vectors[:, :8], axis=1, keepdims=True)
-    assert near([one.embedding for one in reply.data], cut)
-    assert reply.model_extra["truncated"] == [0]
-
 
 def test_curl(served: Served) -> None:
     if shutil.which("curl") is None:
@@ -291,13 +189,3 @@ def test_ids_of_another_tokenizer(served: Served, told: dict[str, Any]) -> None:
     assert "vocabulary" in refused["says"]
     assert not near(told["langchain, ids inside the vocabulary"][0], served.documents[1])
     assert near(told["langchain, texts"], served.documents)
-
-
-def test_other_ways_of_other_libraries(served: Served, told: dict[str, Any]) -> None:
-    model = served.model
-    assert near(told["langchain, async"], served.query)
-    assert told["langchain, not trusted"]["error"] == "ValueError"
-    assert near(told["langchain, plain query"], model.encode(QUESTION))
-    assert near(told["llama_index, async"], served.documents)
-    assert told["llama_index, wrong key"]["error"] == "AuthenticationError"
-    assert near(told["llama_index, own query"], model.encode(QUESTION))

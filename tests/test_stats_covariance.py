@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairspan.errors import StatisticsError
+from fairspan.errors import DesignError
+from fairspan.stats.arrays import Groups, group
 from fairspan.stats.contrasts import robust
-from fairspan.stats.covariance import cluster, cr1, cr2, cr3, hotelling, satterthwaite, two_way
-from fairspan.stats.ols import fit
+from fairspan.stats.intervals import mean_half_widths
+from fairspan.stats.least_squares import cluster, cr1, cr2, cr3, fit, hotelling, merge, satterthwaite, two_way
 from fairspan.stats.positions import difference_weights, dummies, mean_weights
 from tests.test_stats_rows import Rows, make_rows, uneven_rows
 
@@ -61,7 +62,7 @@ def test_two_way_is_statsmodels(rows: Rows) -> None:
     rows = replace(rows, values=rows.values + rng.normal(0, 0.2, (15, 4))[shared, rows.positions - 1])
     theirs = statsmodels_fit(rows, np.stack([rows.sets, shared], 1), use_t=True)
     fitted = fit(rows.values, design(rows))
-    found = two_way(fitted, rows.sets, shared)
+    found = two_way(fitted, group(rows.sets), group(shared))
     np.testing.assert_allclose(found, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
     judged = robust(fitted, rows.sets, shared, inference="two-way").contrasts(np.eye(4))
     np.testing.assert_allclose(judged.p_value, theirs.pvalues, rtol=CLOSE)
@@ -73,7 +74,7 @@ def test_two_way_that_is_not_positive_takes_the_wide_side() -> None:
     first, second = np.repeat([0, 1, 2], 3), np.tile([0, 1, 2], 3)
     sign = np.array([1.0, -1, 0, -1, 1, 0, 0, 0, 0])
     fitted = fit(sign, np.ones((9, 1)))
-    found = two_way(fitted, first, second)
+    found = two_way(fitted, group(first), group(second))
     expected = cr1(cluster(fitted, first)) + cr1(cluster(fitted, second))
     np.testing.assert_array_equal(found, expected)
 
@@ -149,25 +150,30 @@ def test_degrees_of_freedom_are_their_definition(rows: Rows) -> None:
     np.testing.assert_allclose(found, expected, rtol=CLOSE)
 
 
-def test_hotelling_is_its_definition(rows: Rows) -> None:
-    """Var(d_st) by the full sum over pairs of clusters."""
-    weights = np.eye(4)[1:]
+def test_degrees_of_freedom_of_a_joint_test_are_their_definition(rows: Rows) -> None:
+    """AHZ: d = Ω^(-1/2) V Ω^(-1/2) with V = Σ_g (p_sg'e)(p_tg'e), and Var(d_st) for independent normal e."""
+    weights = difference_weights(4)
     x = design(rows)
     values, vectors = np.linalg.eigh(weights @ np.linalg.inv(x.T @ x) @ weights.T)
     p = working_vectors(rows, (vectors / np.sqrt(values)) @ vectors.T @ weights)
-    inner = np.einsum("sgi,thi->stgh", p, p)
-    same = np.einsum("ssgh->sgh", inner)
-    variance = np.einsum("sgh,tgh->", same, same) + np.einsum("stgh,tsgh->", inner, inner)
-    found = hotelling(cluster(fit(rows.values, x), rows.sets), weights)
-    assert found == pytest.approx(3 * 4 / variance, rel=CLOSE)
+    # Cov(x'e·y'e, u'e·v'e) = (x'u)(y'v) + (x'v)(y'u), summed over pairs of clusters.
+    inner = np.einsum("sgn,thn->stgh", p, p)
+    variance = np.einsum("ssgh,ttgh->", inner, inner) + np.einsum("stgh,tsgh->", inner, inner)
+    clustered = cluster(fit(rows.values, x), rows.sets)
+    mean = np.einsum("ssgg->", inner) / 3
+    assert hotelling(clustered, weights) == pytest.approx(3 * 4 * mean**2 / variance, rel=CLOSE)
+    found = robust(fit(rows.values, x), rows.sets, inference="cr2").joint(weights)
+    estimate, covariance = weights @ clustered.coefficients, weights @ cr2(clustered) @ weights.T
+    eta, wald = hotelling(clustered, weights), estimate @ np.linalg.solve(covariance, estimate)
+    assert (found.statistic, found.df2) == (pytest.approx((eta - 2) / (eta * 3) * wald, rel=CLOSE), eta - 2)
+    assert eta <= 8 + CLOSE
 
 
 def test_balanced_sets_have_one_less_degrees_of_freedom() -> None:
-    """Then CR2 is the paired t-test and its joint test Hotelling's T²."""
+    """Then CR2 is the paired t-test."""
     rows = make_rows(np.random.default_rng(2), documents=12)
     clustered = cluster(fit(rows.values, design(rows)), rows.sets)
     np.testing.assert_allclose(satterthwaite(clustered, np.eye(4)), 11, rtol=1e-10)
-    assert hotelling(clustered, np.eye(4)[1:]) == pytest.approx(11, rel=1e-10)
 
 
 def test_one_cluster_that_decides_a_coefficient() -> None:
@@ -176,5 +182,51 @@ def test_one_cluster_that_decides_a_coefficient() -> None:
     kept = rows.keep(np.flatnonzero((rows.sets == 0) | (rows.positions < 3)))
     clustered = cluster(fit(kept.values, design(kept)), kept.sets)
     assert np.isfinite(cr2(clustered)).all()
-    with pytest.raises(StatisticsError, match="leaves out one cluster at a time"):
+    with pytest.raises(DesignError, match="leaves out one cluster at a time"):
         cr3(clustered)
+
+
+def repeated(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, Groups, Groups]:
+    """Six sets of four segments; rows of one segment at one position differ in nothing but their value."""
+    sets = np.repeat(np.arange(6), 40)
+    positions = np.tile(np.repeat(np.arange(4), 10), 6)
+    segments = sets * 4 + rng.integers(0, 4, len(sets))
+    design = np.column_stack([np.ones(len(sets)), *(positions == p for p in (1, 2, 3)), np.log(segments + 2)])
+    values = design @ [0.6, -0.1, -0.05, -0.2, 0.03] + rng.normal(0, 0.05, len(sets)) + 0.04 * (sets % 3)
+    return values, design, group(sets), group(segments)
+
+
+@pytest.mark.parametrize("inference", ["cr1", "z", "cr2", "cr3", "wild", "two-way"])
+def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
+    """Every inference, against the same fit on the rows as they are."""
+    values, design, sets, segments = repeated(np.random.default_rng(1))
+    merged = merge(sets, segments, group(design[:, 1] + 2 * design[:, 2] + 3 * design[:, 3]))
+    assert len(merged.weights) < len(values) / 2
+    short = merged.fit(values, design[merged.first])
+    weights = np.eye(5)
+    found, expected = (
+        robust(one, first, second, inference=inference, rng=np.random.default_rng(5)).contrasts(weights, 0.95)
+        for one, first, second in (
+            (short, merged.labels(sets), merged.labels(segments)),
+            (fit(values, design), sets, segments),
+        )
+    )
+    for name in ("estimate", "standard_error", "degrees_of_freedom", "p_value", "low", "high"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6, err_msg=name)
+
+
+def test_each_mean_has_the_interval_of_its_own_fit() -> None:
+    """Three columns in clusters of unequal size; CR1 with t(G − 1) by the regression."""
+    rng = np.random.default_rng(2)
+    clusters = np.repeat(np.arange(7), [3, 5, 2, 8, 4, 4, 6])
+    table = rng.normal(0.4, 0.1, (len(clusters), 3)) + rng.normal(0, 0.2, (7, 3))[clusters]
+    gaps = table - table.mean(0)
+    squares = (group(clusters).sums(gaps) ** 2).sum(0)
+    found = mean_half_widths(squares, [len(table)] * 3, [7] * 3, 0.9)
+    for number, values in enumerate(table.T):
+        fitted = robust(fit(values, np.ones((len(values), 1))), clusters, inference="cr1").contrasts(np.eye(1), 0.9)
+        np.testing.assert_allclose(found[number], fitted.high[0] - fitted.estimate[0], rtol=1e-10)
+
+
+def test_one_cluster_has_no_interval() -> None:
+    assert np.isnan(mean_half_widths([0.1], [5], [1])).all()

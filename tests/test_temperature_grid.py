@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan import Calibration, PerSide
 from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.encoder import ModelEncoder, Text
-from fairspan.errors import CalibrationError, TaskError
-from fairspan.report.chart import Chart, HeatMap
+from fairspan.errors import CorpusError, DesignError
+from fairspan.report.chart import HeatMap
 from fairspan.report.figure import draw
-from fairspan.report.frames import to_records
-from fairspan.report.terminal import print_view
-from fairspan.report.text import number, p_value, with_bounds
-from fairspan.report.view import View
 from fairspan.runs.log import RunLog
-from fairspan.stats.bootstrap import Interval
 from fairspan.stats.distributions import holm
 from fairspan.stats.queries import query_change
+from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.run import evaluate
-from fairspan.studies.evaluate.spec import make_evaluation
-from fairspan.studies.evaluate.summary import Arm, RetrievalSummary, summarize_search
-from fairspan.studies.evaluate.temperature_grid import TemperatureGrid, temperature_grid
-from fairspan.studies.evaluate.view import view_of
 from tests.commands import Run
+from tests.searches import Value, log_of, noise, rows_of
 from tests.test_evaluate import Collection, in_beir, ranked, text_of, unit, worth
 from tests.tiny import tiny_model, words
 
-Make = Callable[..., SentenceTransformer]
 VALUES = (1.0, 0.7, 0.4)
 
 
@@ -61,21 +49,28 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 
 
 @pytest.fixture(scope="module")
-def log(model: SentenceTransformer, beir: str, tmp_path_factory: pytest.TempPathFactory) -> RunLog:
-    folder = tmp_path_factory.mktemp("grid")
-    return evaluate(model, beir, temperature_grid=VALUES, out=folder / "run", store=folder / "store.sqlite")
+def embedded() -> dict[str, list[str]]:
+    return {"query": [], "document": []}
 
 
 @pytest.fixture(scope="module")
-def summary(log: RunLog) -> RetrievalSummary:
-    return summarize_search(log)
+def log(
+    model: SentenceTransformer,
+    beir: str,
+    embedded: dict[str, list[str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> RunLog:
+    folder, encode = tmp_path_factory.mktemp("grid"), ModelEncoder.vectors
 
+    def counted(self: ModelEncoder, batch: Sequence[Text]) -> list[np.ndarray]:
+        embedded[self._side] += [text.text for text in batch]
+        return encode(self, batch)
 
-@pytest.fixture(scope="module")
-def grid(summary: RetrievalSummary) -> TemperatureGrid:
-    found = temperature_grid(summary)
-    assert found is not None
-    return found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModelEncoder, "vectors", counted)
+        # Without the looks at a text's end, which embed two texts more for each new encoder.
+        patch.setattr("fairspan.runs.study.refuse_unread_end", lambda *_: None)
+        return evaluate(model, beir, temperature_grid=VALUES, out=folder / "run", store=folder / "s.sqlite")
 
 
 def by_hand(model: SentenceTransformer, collection: Collection, query: float, document: float) -> dict[str, float]:
@@ -92,34 +87,21 @@ def by_hand(model: SentenceTransformer, collection: Collection, query: float, do
     return found
 
 
-# What is asked for.
-
-
 def test_pairs_are_treatments_that_can_be_typed() -> None:
-    spec = make_evaluation(temperature_grid=[0.8, 0.9])
-    assert spec.temperature_grid == (1.0, 0.9, 0.8), "1 belongs to every grid"
-    assert [one.name for one in spec.treatments] == ["none"], "the default beside a grid"
-    assert len(spec.grid) == 8
-    assert spec.measured == (*spec.treatments, *spec.grid), "no documents-only forms, which the grid has"
-    for one in spec.grid:
+    options = EvaluateOptions(temperature_grid=[0.8, 0.9])
+    assert options.temperature_grid == (1.0, 0.9, 0.8), "1 belongs to every grid"
+    assert [one.name for one in options.compared] == ["plain"], "the default beside a grid"
+    assert options.measured == (*options.compared, *options.grid), "no documents-only forms, which the grid has"
+    for one in options.grid:
         assert as_treatment(one.name) == one
-    assert {one.calibration.temperature for one in spec.grid} == {
-        PerSide(query, document) for query in (1.0, 0.9, 0.8) for document in (1.0, 0.9, 0.8)
-    } - {PerSide(1.0, 1.0)}
-
-
-def test_a_grid_is_set_on_the_first_treatment() -> None:
-    """Others are measured beside it, with their documents-only forms."""
-    spec = make_evaluation(treatments=["paper", "retrieval"], temperature_grid=[0.8])
-    assert [one.name for one in spec.measured[:4]] == [
-        "paper",
-        "paper+sides=document",
-        "retrieval",
-        "retrieval+sides=document",
-    ]
-    assert all(one.calibration.strength == 1 for one in spec.grid)
-    assert make_evaluation().to_dict()["temperature_grid"] == []
-    assert spec.to_dict()["temperature_grid"] == [1.0, 0.8]
+    pairs = {PerSide(query, document) for query in (1.0, 0.9, 0.8) for document in (1.0, 0.9, 0.8)}
+    assert {one.calibration.temperature for one in options.grid} == pairs - {PerSide(1.0, 1.0)}
+    assert options.asked["temperature_grid"] == [1.0, 0.9, 0.8]
+    # Other treatments are measured beside the grid, with their documents-only forms.
+    options = EvaluateOptions(treatments=["paper", "tempscale"], temperature_grid=[0.8])
+    both = ["paper", "paper+sides=document", "tempscale", "tempscale+sides=document"]
+    assert [one.name for one in options.measured[:4]] == both
+    assert all(one.calibration.strength == 1 for one in options.grid)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +110,14 @@ def test_a_grid_is_set_on_the_first_treatment() -> None:
         ({"temperature_grid": [1]}, "below 1"),
         ({"temperature_grid": []}, "below 1"),
         ({"temperature_grid": [1.2]}, "1.2"),
-        ({"temperature_grid": [0]}, "above 0"),
-        ({"temperature_grid": ["cold"]}, "cold"),
         ({"temperature_grid": "1,0.9"}, "must be a list"),
-        ({"temperature_grid": 0.8}, "must be a list"),
         ({"temperature_grid": [0.8], "treatments": ["tempscale"]}, "tempscale, has a temperature"),
         ({"temperature_grid": [0.8], "treatments": ["paper+sides=document"]}, "side of its own"),
     ],
 )
 def test_refusals(options: dict[str, Any], words_of_it: str) -> None:
-    with pytest.raises((TaskError, CalibrationError), match=words_of_it) as caught:
-        make_evaluation(**options)
+    with pytest.raises((CorpusError, DesignError), match=words_of_it) as caught:
+        EvaluateOptions(**options)
     assert "\n" not in str(caught.value)
 
 
@@ -148,221 +127,105 @@ def test_an_object_with_encode_has_no_temperature(beir: str, tmp_path: Path) -> 
             return np.ones((len(sentences), 3))
 
     with pytest.raises(fairspan.UnsupportedModel, match="temperature_grid"):
-        evaluate(Constant(), beir, treatments=["none"], temperature_grid=[0.8], out=tmp_path / "run")
-
-
-# What is embedded.
+        evaluate(Constant(), beir, temperature_grid=[0.8], out=tmp_path / "run")
 
 
 def test_each_side_is_embedded_once_a_temperature(
-    model: SentenceTransformer, beir: str, collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: RunLog, embedded: dict[str, list[str]], collection: Collection
 ) -> None:
     """k temperatures take k passes over documents and k over queries, not k² of each."""
-    seen: dict[str, list[str]] = {"query": [], "document": []}
-    encode = ModelEncoder.vectors
-
-    def counted(self: ModelEncoder, batch: Sequence[Text]) -> list[np.ndarray]:
-        seen[self._side] += [text.text for text in batch]
-        return encode(self, batch)
-
-    monkeypatch.setattr(ModelEncoder, "vectors", counted)
-    # Without the looks at a text's end, which embed two texts more for each new encoder.
-    monkeypatch.setattr("fairspan.runs.runner.refuse_unread_end", lambda *_: None)
-    log = evaluate(model, beir, temperature_grid=VALUES, out=tmp_path / "run", store=tmp_path / "store.sqlite")
     assert len(log.treatments) == 9
-    assert sorted(seen["query"]) == sorted([*collection.queries.values()] * 3)
-    assert sorted(seen["document"]) == sorted([*collection.documents.values()] * 3)
+    assert sorted(embedded["query"]) == sorted([*collection.queries.values()] * 3)
+    assert sorted(embedded["document"]) == sorted([*collection.documents.values()] * 3)
 
 
-# What it says.
-
-
-def test_cells_by_hand(grid: TemperatureGrid, model: SentenceTransformer, collection: Collection) -> None:
+def test_cells_by_hand(log: RunLog, model: SentenceTransformer, collection: Collection) -> None:
     """Values are means of searches by hand; changes, intervals and p those of the two lists of queries."""
     baseline = by_hand(model, collection, 1.0, 1.0)
     names = sorted(baseline)
     before = np.array([baseline[name] for name in names])
-    raw, seen = [], set()
-    for cell in grid.cells:
-        own = by_hand(model, collection, cell.query, cell.document)
+    clusters = np.array([list(collection.queries).index(name) for name in names])
+    cells, raw = log.frame("temperature_grid").to_dicts(), []
+    assert [(one["query"], one["document"]) for one in cells] == [(q, d) for q in VALUES for d in VALUES]
+    for cell in cells:
+        own = by_hand(model, collection, cell["query"], cell["document"])
         after = np.array([own[name] for name in names])
-        assert cell.value.estimate == pytest.approx(after.mean(), abs=1e-12)
-        seen.add(round(float(after.mean()), 9))
-        if (cell.query, cell.document) == (1.0, 1.0):
-            assert cell.change is None
-            assert np.isnan(cell.p_value)
+        assert cell["estimate"] == pytest.approx(after.mean(), abs=1e-12)
+        if cell["treatment"] == "plain":
+            assert cell["change_estimate"] is None
             continue
-        assert cell.change is not None
-        assert cell.change.estimate == pytest.approx((after - before).mean(), abs=1e-12)
-        clusters = np.array([list(collection.queries).index(name) for name in names])
         change = query_change(before, after, np.zeros(len(names), int), clusters, rng=np.random.default_rng(0))
-        assert (cell.change.low, cell.change.high) == pytest.approx((change.overall.low, change.overall.high))
+        ends = [cell[f"change_{end}"] for end in ("estimate", "low", "high")]
+        assert ends == pytest.approx([change.overall.estimate, change.overall.low, change.overall.high])
         raw.append(change.p_value)
-    adjusted = [cell.p_value for cell in grid.cells if cell.change is not None]
-    assert adjusted == pytest.approx(list(holm(raw)))
-    assert len(seen) > 4, "the premise: temperatures change what is found"
+    assert [cell["p_value"] for cell in cells[1:]] == pytest.approx(list(holm(raw)))
+    assert len({round(cell["estimate"], 9) for cell in cells}) > 4, "the premise: temperatures change what is found"
 
 
-def test_sides_are_not_mixed_up(grid: TemperatureGrid) -> None:
-    """Rows are queries, columns documents, and the lines of one side leave the other at 1."""
-    assert [(one.query, one.document) for one in grid.cells] == [(q, d) for q in VALUES for d in VALUES]
-    sides = {name: [(one.query, one.document) for one in cells] for name, cells in grid.sides.items()}
-    assert sides == {
-        "document side only": [(1.0, d) for d in VALUES],
-        "query side only": [(q, 1.0) for q in VALUES],
-        "both sides": [(v, v) for v in VALUES],
-    }
-    assert grid.cell(0.7, 1.0).value != grid.cell(1.0, 0.7).value, "the premise: the sides differ"
-    assert len(grid.treatments) == 8
+def simulated(folder: Path, value: Value, clusters: int = 30) -> RunLog:
+    options = EvaluateOptions(temperature_grid=[0.8])
+    rows = rows_of(value, [one.name for one in options.measured], clusters=clusters)
+    return log_of(folder, rows, spec={"treatments": ["plain"], "temperature_grid": [0.8], "documents_only": True})
 
 
-def test_without_a_grid(model: SentenceTransformer, beir: str, tmp_path: Path) -> None:
-    log = evaluate(model, beir, treatments=["none"], out=tmp_path / "run", store=tmp_path / "store.sqlite")
-    assert temperature_grid(summarize_search(log)) is None
-
-
-def test_a_treatment_typed_by_hand_is_no_cell_of_another_base(
-    model: SentenceTransformer, beir: str, tmp_path: Path
-) -> None:
-    """The same temperatures on other baskets are another treatment."""
-    other = 'paper+basket_size=8+temperature={"query":1.0,"document":0.7}'
-    log = evaluate(
-        model,
-        beir,
-        treatments=["none", other],
-        temperature_grid=[0.7],
-        documents_only=False,
-        out=tmp_path / "run",
-        store=tmp_path / "store.sqlite",
-    )
-    summary = summarize_search(log)
-    found = temperature_grid(summary)
-    assert found is not None
-    assert other not in {cell.arm.treatment for cell in found.cells}
-    assert Arm(other, "whole") in summary.arms
-
-
-def test_verdicts(grid: TemperatureGrid) -> None:
+def test_verdicts(tmp_path: Path) -> None:
     """A gain has to stand the correction; without one nothing is recommended, and losses are counted."""
 
-    def with_changes(change: Interval, p_value: float) -> TemperatureGrid:
-        value = Interval(grid.cell(1.0, 1.0).value.estimate + change.estimate, 0, 1)
-        cells = [
-            one if one.change is None else replace(one, value=value, change=change, p_value=p_value)
-            for one in grid.cells
-        ]
-        return replace(grid, cells=tuple(cells))
+    def on(name: str, gain: float, scale: float, clusters: int = 30) -> tuple[str, str]:
+        def value(treatment: str, metric: str, position: int, cluster: int) -> float:
+            own = gain if treatment != "plain" else 0.0
+            return 0.4 + own + noise(scale)(treatment, position, cluster)
 
-    gain = Interval(0.1, 0.05, 0.15)
-    kind, sentence, change = with_changes(gain, 0.01).verdict()
-    assert (kind, change) == ("use", gain)
-    assert sentence.startswith("query 1, document 0.7: ndcg@10 ")
-    for change, p in ((gain, 0.2), (Interval(0.1, -0.05, 0.15), 0.01)):
-        kind, sentence, best = with_changes(change, p).verdict()
-        assert best is change
-        assert kind == "more data"
-        assert "no pair is better beyond chance" in sentence
-    assert with_changes(Interval(-0.1, -0.15, -0.05), 0.01).verdict() == (
-        "leave",
-        "keep both at 1: no pair finds more; for 8 of 8 pairs the interval is below 0",
-        None,
-    )
+        ((_, verdict, sentence),) = (
+            simulated(tmp_path / name, value, clusters).verdicts.select("treatment", "verdict", "sentence").rows()
+        )
+        return verdict, sentence
 
-
-# How it is shown.
+    verdict, sentence = on("gain", 0.1, 0.01)
+    assert verdict == "better"
+    assert sentence.startswith("query ")
+    verdict, sentence = on("few", 0.1, 0.01, clusters=4)
+    assert verdict == "not worse", "all four gain: p = 1/8"
+    assert "no pair is better beyond chance" in sentence
+    assert on("noise", -0.05, 0.3)[0] == "inconclusive"
+    verdict, sentence = on("loss", -0.1, 0.01)
+    assert verdict == "worse"
+    assert sentence.startswith("keep both at 1: no pair finds more")
+    assert sentence.endswith("for 3 of 3 pairs the interval is below 0")
 
 
-@pytest.fixture(scope="module")
-def view(log: RunLog) -> View:
-    return view_of(log)
+def test_the_arms_of_a_grid_stand_in_it_alone(log: RunLog) -> None:
+    """Their statistics are in the frames; the switch, the cards and other tables do not name them."""
+    view = log.view
+    assert set(view.frame("quality")["treatment"]) == set(log.treatments)
+    assert view.switch == ("plain",)
+    assert [card.name for card in view.cards] == ["plain", "temperatures"]
+    tables = {one.name: one for one in view.tables()}
+    assert len(tables["quality"].rows) == 1
+    for row, cell in zip(tables["temperature-grid"].rows, log.frame("temperature_grid").to_dicts(), strict=True):
+        assert row.heads == (str(cell["query"]), str(cell["document"]))
+        assert row.cells[0].text.startswith(f"{cell['estimate']:.3f} [")
 
 
-def test_the_frame_and_the_table_have_every_pair(grid: TemperatureGrid, view: View) -> None:
-    """Unrounded in the frame, one row for each pair."""
-    records = to_records(view.frame("temperature_grid"))
-    (table,) = [one for one in view.tables() if one.name == "temperature-grid"]
-    for record, row, cell in zip(records, table.rows, grid.cells, strict=True):
-        assert (record["query"], record["document"]) == (cell.query, cell.document)
-        assert (record["treatment"], record["estimate"]) == (cell.arm.treatment, cell.value.estimate)
-        assert row.heads == (f"{cell.query:g}", f"{cell.document:g}")
-        if cell.change is None:
-            assert (record["change_low"], record["p_value"]) == (None, None)
-            assert [one.text for one in row.cells] == [with_bounds(cell.value), "", ""]
-        else:
-            assert (record["change_low"], record["p_value"]) == (cell.change.low, cell.p_value)
-            changed = [with_bounds(cell.change, "+.3f"), p_value(cell.p_value)]
-            assert [one.text for one in row.cells] == [with_bounds(cell.value), *changed]
-    assert [row.cells[1].tone for row in table.rows] == [
-        {"gain": "good", "loss": "bad", "": "plain"}[cell.settled] for cell in grid.cells
-    ]
-
-
-def test_the_arms_of_a_grid_stand_in_it_alone(summary: RetrievalSummary, grid: TemperatureGrid, view: View) -> None:
-    """Their statistics are in the frames; the terminal, the switch and the cards do not name them."""
-    assert any("+temperature=" in str(arm) for arm in summary.arms), "the premise: they would be named"
-    assert set(view.frame("quality")["treatment"]) == {arm.treatment for arm in summary.arms}
-    assert view.switch == ("none",)
-    kind, sentence, _ = grid.verdict()
-    ((name, told),) = [(card.name, card.sentences[-1]) for card in view.cards][1:]
-    assert name == "temperatures"
-    assert told.startswith(f"{sentence}; only 20 clusters of queries")
-    assert view.frame("verdicts").select("treatment", "verdict").rows() == [("temperatures", kind)]
-    console = Console(width=120, record=True, file=io.StringIO())
-    print_view(console, view)
-    text = console.export_text()
-    assert "+temperature=" not in text
-    assert text.index("temperatures") < text.index("ndcg@10 by the temperature") < text.index("Search (")
-    assert [one.name for one in view.tables()] == ["temperature-grid", "quality", "advice", "index-costs"]
-
-
-@pytest.mark.slow
-def test_json_and_picture(run: Run, model: SentenceTransformer, beir: str, tmp_path: Path) -> None:
-    """The command gives what the functions give; the picture is the grid's."""
+def test_the_picture_is_the_grid(log: RunLog) -> None:
     pytest.importorskip("matplotlib")
-    folder = tmp_path / "model"
-    model.save_pretrained(str(folder))
-    done = run("evaluate", folder, beir, "--temperature-grid", "1,0.7,0.4", "--json", "--picture", "grid.svg")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)["temperature_grid"]
-    assert [(one["query"], one["document"]) for one in found] == [(q, d) for q in VALUES for d in VALUES]
-    assert found[0]["change_estimate"] is None
-    assert "temperature of queries" in (tmp_path / "grid.svg").read_text(encoding="utf-8")
-
-
-def test_the_map_writes_every_number(grid: TemperatureGrid, view: View) -> None:
-    """So that it can be read in grey: values, changes and intervals stand in the cells."""
-    pytest.importorskip("matplotlib")
-    heat = view.chart()
+    heat = log.view.chart()
     assert isinstance(heat, HeatMap)
-    cells = [cell for _, row in heat.rows for cell in row if cell is not None]
-    for found, cell in zip(cells, grid.cells, strict=True):
-        assert found.values == (cell.value.estimate,)
-        assert found.framed == bool(cell.settled)
-        changed = "unmodified" if cell.change is None else with_bounds(cell.change, "+.3f")
-        assert " ".join(found.note.split()) == changed
-    written = " ".join(text.get_text() for text in draw(heat).axes[0].texts)
-    assert all(number(cell.value.estimate) in written for cell in grid.cells)
+    assert heat.name == "temperature-grid"
+    frame = log.frame("temperature_grid")
+    for (name, cells), query in zip(heat.rows, VALUES, strict=True):
+        own = frame.filter(query=query).to_dicts()
+        assert name == f"query {query:g}"
+        assert [cell.values[0] for cell in cells if cell] == [one["estimate"] for one in own]
+        for cell, one in zip(cells, own, strict=True):
+            assert cell is not None
+            low, high = one["change_low"], one["change_high"]
+            assert cell.framed == (low is not None and (low > 0 or high < 0))
+    draw(heat)
 
 
-def test_each_side_has_a_panel(grid: TemperatureGrid, view: View) -> None:
-    """Its many arms are not drawn again as bars."""
-    assert [one.name for one in view.charts()] == ["temperature-sides", "temperature-grid"]
-    sides = view.chart("temperature-sides")
-    assert isinstance(sides, Chart)
-    for panel, (name, cells) in zip(sides.panels, grid.sides.items(), strict=True):
-        assert (panel.title, panel.labels) == (name, ("1", "0.7", "0.4"))
-        first, *others = panel.series[0].points
-        assert first is not None
-        assert (first.estimate, first.low) == (0.0, None)
-        changes = [(cell.change.estimate, cell.change.low, cell.change.high) for cell in cells if cell.change]
-        assert [(one.estimate, one.low, one.high) for one in others if one] == changes
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [("cold", "--temperature-grid takes numbers"), ("1,cold", "takes numbers"), (",", "needs one below 1")],
-)
-def test_what_is_no_grid_is_refused(run: Run, given: str, said: str) -> None:
+@pytest.mark.parametrize("given", ["cold", "1,cold"])
+def test_what_is_typed_wrong(run: Run, given: str) -> None:
     done = run("evaluate", "all-MiniLM-L6-v2", "pages", "--temperature-grid", given)
     assert done.code == 2
-    assert said in done.err
+    assert "takes numbers such as 1.0,0.9,0.8" in done.err

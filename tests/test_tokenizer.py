@@ -10,7 +10,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from fairspan.corpus.corpus import Corpus
-from fairspan.errors import LoadError
+from fairspan.errors import UnsupportedModel
 from fairspan.model.source import DEFAULT_MODEL, find_model
 from fairspan.model.tokenizer import load_tokenizer
 from tests.tiny import tiny_tokenizer
@@ -51,8 +51,8 @@ def test_fingerprints_tell_tokenizers_apart(tmp_path: Path) -> None:
 
 
 def test_a_model_without_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match=rf"the tokenizer of {tmp_path.name} could not be loaded"):
+    with pytest.raises(UnsupportedModel, match=rf"the tokenizer of {tmp_path.name} could not be loaded"):
         load_tokenizer(str(tmp_path))
     (tmp_path / "tokenizer.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(LoadError, match=rf"the tokenizer of {tmp_path.name} could not be loaded"):
+    with pytest.raises(UnsupportedModel, match=rf"the tokenizer of {tmp_path.name} could not be loaded"):
         load_tokenizer(str(tmp_path))

@@ -1,7 +1,7 @@
 """How often whole tunings err, and how often they find what is there, when the truth is known.
 
-A procedure that errs in 5 % of cases does so in more than 34 of 500 with a chance below 4 %. One that finds in 90 %
-finds fewer than 436 with a chance below 2 % (both binomial): these are the limits.
+Limits are binomial: a procedure that errs in 5 % of cases goes beyond with a chance below 4 %, and one that finds in
+90 % falls short with a chance below 2 %.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from scipy.stats import binom
 
 from fairspan.stats.choice import gain, psi_change
 from tests.tuning_simulated import (
-    EPSILON,
-    EVEN_PAGES,
+    MARGIN,
     PAGES,
     PLAIN,
     RUNS,
@@ -39,11 +38,6 @@ def at_least(share: float, runs: int) -> int:
     return int(binom.ppf(0.02, runs, share))
 
 
-def test_the_limits() -> None:
-    assert at_most(0.05, RUNS) == 34
-    assert at_least(0.9, RUNS) == 436
-
-
 def test_the_simulator_has_the_means_that_it_says() -> None:
     """20,000 clusters: standard errors of 0.001 of a gain and of 0.003 of a mean at one position."""
     means = true_means(PAGES.means)
@@ -63,46 +57,40 @@ def test_the_simulator_has_the_means_that_it_says() -> None:
     for name, fall in (("null", 0.0), ("wild", 0.0), ("calm", 0.0), ("fair", psi)):
         assert psi_change([sample], PLAIN, name).estimate == pytest.approx(-fall, abs=0.02)
     # What is realistic: a paired difference varies by 0.1 to 0.15 between clusters of four queries.
-    assert 0.1 < gain([sample], PLAIN, "null").error * 20_000**0.5 < 0.15
-    on_guard = SHORT.part(50).draw({"loses": Arm(0.1, 0.0, gains=-EPSILON)}, np.random.default_rng(0))
-    assert gain([on_guard], PLAIN, "loses").estimate == pytest.approx(-EPSILON, abs=0.006)
+    assert 0.1 < gain([sample], PLAIN, "null").standard_error * 20_000**0.5 < 0.15
+    on_guard = SHORT.part(50).draw({"loses": Arm(0.1, 0.0, gains=-MARGIN)}, np.random.default_rng(0))
+    assert gain([on_guard], PLAIN, "loses").estimate == pytest.approx(-MARGIN, abs=0.006)
 
 
-def test_quick_no_candidate_helps() -> None:
-    found = simulate_tunings(NULL, runs=60)
-    assert sum(one.used is not None for one in found) <= at_most(0.05, 60)
-
-
-def test_quick_one_candidate_helps() -> None:
-    found = simulate_tunings({**NULL, GOOD: HELPS}, runs=60)
-    assert sum(one.used == GOOD for one in found) >= at_least(0.9, 60)
+def test_no_candidate_helps() -> None:
+    found = simulate_tunings(NULL, runs=30)
+    assert sum(one.used is not None for one in found) <= at_most(0.05, 30)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [PAGES, EVEN_PAGES], ids=["uneven positions", "even positions"])
 @pytest.mark.parametrize(
     "arms",
     [
-        NULL,
         dict.fromkeys(NAMES, Arm(0.9, 0.3)),
-        {name: Arm(share, share / 5) for name, share in zip(NAMES, np.linspace(0.02, 0.9, 10), strict=True)},
         {name: Arm(0.9, 0.3, averaged=1 + number % 3) for number, name in enumerate(NAMES)},
     ],
-    ids=["alike", "wild queries", "unequal changes", "unequal variances"],
+    ids=["wild queries", "unequal variances"],
 )
-def test_if_no_candidate_helps_none_is_advised(task: Task, arms: dict[str, Arm]) -> None:
-    """Neither for quality nor for fairness; PSI is biased by noise, more so where positions are equal.
-
-    Without a guard task, which could only refuse more.
-    """
-    found = simulate_tunings(arms, task=task)
+def test_if_no_candidate_helps_none_is_advised(arms: dict[str, Arm]) -> None:
+    """Neither for quality nor for fairness. Without a guard task, which could only refuse more."""
+    found = simulate_tunings(arms)
     assert sum(one.used is not None for one in found) <= at_most(0.05, RUNS)
+
+
+def test_one_candidate_helps() -> None:
+    found = simulate_tunings({**NULL, GOOD: HELPS}, runs=30)
+    assert sum(one.used == GOOD for one in found) >= at_least(0.9, 30)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", [0.02, 0.1])
-def test_a_candidate_that_hurts_the_guard_by_twice_epsilon_is_not_advised(changed: float) -> None:
-    on_guard = {name: Arm(changed, 0.0, gains=-2 * EPSILON if name == GOOD else 0.0) for name in NAMES}
+def test_a_candidate_that_hurts_the_guard_by_twice_the_margin_is_not_advised(changed: float) -> None:
+    on_guard = {name: Arm(changed, 0.0, gains=-2 * MARGIN if name == GOOD else 0.0) for name in NAMES}
     found = simulate_tunings({**NULL, GOOD: HELPS}, on_guard)
     assert sum(one.used == GOOD for one in found) <= at_most(0.05, RUNS)
     # It is what would have been chosen.
@@ -110,17 +98,15 @@ def test_a_candidate_that_hurts_the_guard_by_twice_epsilon_is_not_advised(change
 
 
 @pytest.mark.slow
-def test_if_all_candidates_hurt_the_guard_by_epsilon_none_is_advised() -> None:
+def test_if_all_candidates_hurt_the_guard_by_the_margin_none_is_advised() -> None:
     """Why candidates share the level: tests at 5 % that go on after a failure err more often.
 
     One query in ten changes. Where hardly any does, 150 clusters may have none of the losses, and no error shows it.
     """
-    arms, on_guard = dict.fromkeys(NAMES, HELPS), dict.fromkeys(NAMES, Arm(0.1, 0.0, gains=-EPSILON))
+    arms, on_guard = dict.fromkeys(NAMES, HELPS), dict.fromkeys(NAMES, Arm(0.1, 0.0, gains=-MARGIN))
     found = simulate_tunings(arms, on_guard)
     assert sum(one.used is not None for one in found) <= at_most(0.05, RUNS)
     assert sum(one.used_at_full_level() is not None for one in found) > at_most(0.05, RUNS)
-    # Down a list of all ten candidates it is worse.
-    assert sum(one.safe_at_full_level(NAMES) is not None for one in found) > 0.3 * RUNS
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import PreTrainedTokenizerFast
 
-from fairspan.encoding.tokens import Characters, ModelTokens
-from fairspan.errors import DesignError, EncodingError, UnsupportedModel
-from fairspan.studies.collapse.words import _most, repeated_pairs, word_means
+from fairspan.encoding.tokens import ModelTokens
+from fairspan.errors import UnsupportedModel
+from fairspan.studies.collapse.measures import repeated_pairs, word_means
 from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -65,24 +65,6 @@ def test_prompts_are_not_words(make_tiny: Make) -> None:
         model.prompts, model.default_prompt_name = before, default
 
 
-def test_texts_are_taken_whole_and_in_any_number(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_tiny("bert", "mean")
-    long = words(700)
-    np.testing.assert_allclose(word_means(model, [long])[0], by_hand(model, long), atol=1e-6)
-    texts = [words(5, seed) for seed in range(7)]
-    whole = word_means(model, texts)
-    monkeypatch.setattr("fairspan.studies.collapse.words.AT_ONCE", 3)
-    assert np.array_equal(word_means(model, texts), whole)
-    assert word_means(model, []).shape == (0, 0)
-
-
-def test_a_text_without_tokens_is_refused(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairspan.studies.collapse.words.AT_ONCE", 2)
-    assert "text 3 has no tokens" in one_line(
-        EncodingError, lambda: word_means(make_tiny("bert", "mean"), ["w1", "w2", "w3", " "])
-    )
-
-
 def test_models_without_word_embeddings_are_refused(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     static = SentenceTransformer(modules=[StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=8)])
     assert "SentenceTransformer has no input word embeddings" in one_line(
@@ -130,14 +112,3 @@ def test_words_of_several_tokens_and_prompts_take_their_room(minilm: SentenceTra
     assert counter.count(["thermodynamics"]) == [5], "the premise"
     pairs = repeated_pairs(counter, words=("thermodynamics", "cat"))
     assert (pairs[-1].times, pairs[-1].tokens) == (64, (320, 64))
-    assert _most(counter, ("thermodynamics", "cat")) == 101
-
-
-def test_windows_at_their_ends(make_tiny: Make) -> None:
-    assert [pair.times for pair in repeated_pairs(Characters())][-1] == 512
-    assert repeated_pairs(Characters())[1].tokens == (7, 7)
-
-    class Short(Characters):
-        window = 2
-
-    assert "alone does not fit" in one_line(DesignError, lambda: repeated_pairs(Short()))

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import norm
 
-from fairspan.stats.choice import Listed, Sample, Tested, alphas, confirm, gain, make_sample, shortlist
+from fairspan.stats.choice import Listed, Sample, Tested, alphas, confirm, make_sample, shortlist
 
-PLAIN = "none"
-RUNS = 500
-EPSILON = 0.01
+PLAIN = "plain"
+RUNS = 200
+MARGIN = 0.01
 CLUSTERS = 200
 
 _VALUES = np.array([*(1 / np.log2(1 + np.arange(1, 11))), 0.0])
@@ -82,7 +82,7 @@ class Task:
         return np.where(rng.random(values.shape) < rates, np.where(gains > 0, 1.0, _VALUES[1] * values), values)
 
 
-PAGES, EVEN_PAGES, SHORT = Task(), Task(means=(0.3,) * 4), Task(means=(0.3,))
+PAGES, SHORT = Task(), Task(means=(0.3,))
 
 
 def true_means(means: Sequence[float]) -> np.ndarray:
@@ -108,15 +108,8 @@ class Simulated:
     def used_at_full_level(self) -> str | None:
         """What the same list leads to if every test is made at 5 %, going on after one that fails."""
         for one in self.listed:
-            if confirm(one, PLAIN, self.own, self.guards, epsilon=EPSILON).finding == "use":
+            if confirm(one, PLAIN, self.own, self.guards, margin=MARGIN).finding == "use":
                 return one.name
-        return None
-
-    def safe_at_full_level(self, order: Sequence[str]) -> str | None:
-        """The first of these that is at 5 % not worse by ε on the guard tasks, whatever it gains."""
-        for name in order:
-            if all(gain([own], PLAIN, name).lower(0.95) > -EPSILON for own in self.guards.values()):
-                return name
         return None
 
 
@@ -125,7 +118,7 @@ def simulate_tuning(
     guard: Task,
     arms: Mapping[str, Arm],
     on_guard: Mapping[str, Arm] | None,
-    epsilon: float,
+    margin: float,
     rng: np.random.Generator,
 ) -> Simulated:
     """List candidates on one half of a task, and test them on a quarter of it and three quarters of the guard.
@@ -137,7 +130,7 @@ def simulate_tuning(
     own = {"task": task.part(1 / 4).draw(arms, rng)}
     guards = {} if on_guard is None else {"guard": guard.part(3 / 4).draw(on_guard, rng)}
     for one, alpha in zip(listed, alphas(len(listed)), strict=True):
-        tested.append(confirm(one, PLAIN, own, guards, epsilon=epsilon, alpha=alpha))
+        tested.append(confirm(one, PLAIN, own, guards, margin=margin, alpha=alpha))
         if tested[-1].finding == "use":
             break
     return Simulated(listed, tested, own, guards)
@@ -149,9 +142,9 @@ def simulate_tunings(
     *,
     task: Task = PAGES,
     guard: Task = SHORT,
-    epsilon: float = EPSILON,
+    margin: float = MARGIN,
     runs: int = RUNS,
     seed: int = 0,
 ) -> list[Simulated]:
     rng = np.random.default_rng(seed)
-    return [simulate_tuning(task, guard, arms, on_guard, epsilon, rng) for _ in range(runs)]
+    return [simulate_tuning(task, guard, arms, on_guard, margin, rng) for _ in range(runs)]

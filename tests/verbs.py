@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import typer
+
 import fairspan
+from fairspan.cli import app
 from tests.tiny import words
 
 LANGUAGES = ("en", "it")
@@ -18,9 +21,8 @@ GRID = [STRONG, "tiles+tile_size=8"]
 
 
 def write_articles(folder: Path, count: int = ARTICLES) -> Path:
-    """Titled articles of fourteen sentences of five words in two languages; and the grid of a tuning as a file."""
+    """Titled articles of fourteen sentences of five words in two languages."""
     folder.mkdir()
-    (folder / "grid.toml").write_text(f"treatments = {json.dumps(GRID)}\n", encoding="utf-8")
     for shift, language in enumerate(LANGUAGES):
         lines = []
         for number in range(count):
@@ -69,16 +71,20 @@ class Verb:
         measure: Callable[..., fairspan.RunLog] = getattr(fairspan, self.name)
         return measure
 
+    @property
+    def known(self) -> set[str]:
+        """The keywords that the command line has options for."""
+        commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+        return {one.name for one in commands[self.name].params} | {"json"}
+
     def typed(self, **changes: Any) -> list[str]:
         """The same on the command line, for the model and the corpus in the working folder."""
         typed = [self.name, "model", *self.positional]
         asked = {"corpus": "corpus", **self.asked, **changes}
-        if asked.get("grid") == GRID:
-            asked["grid"] = f"{asked['corpus']}/grid.toml"
-        for keyword, value in asked.items():
+        for keyword, value in ((one, asked[one]) for one in asked if one in self.known):
             option = keyword.replace("_", "-")
             if isinstance(value, bool):
-                typed.append(f"--{option}" if value else f"--no-{option}")
+                typed += [f"--{option}"] if value else []
             else:
                 typed += [f"--{option}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
         return typed
@@ -135,12 +141,11 @@ VERBS = [
 ]
 TUNE = Verb(
     "tune",
-    {"size": 2, "sets": 8, "grid": GRID, "metric": "mrr", "chunk_tokens": 16, "batch_tokens": 100},
+    {"size": 2, "sets": 8, "candidates": GRID, "metric": "mrr"},
     [
-        *({"seed": 1}, {"grid": ["paper"]}, {"epsilon": 0.05}, {"languages": ["it"]}),
-        *({"prompt": "w1 "}, {"query_prompt": "w1 "}, {"query": "title"}, {"editions": 1}, {"max_cost": 9.0}),
-        *({"metric": "ndcg@10"}, {"fairness": "position"}, {"chunk_tokens": 20}, {"guards": "pages:sample"}),
+        *({"seed": 1}, {"candidates": ["paper"]}, {"margin": 0.05}, {"languages": ["it"]}),
+        *({"metric": "ndcg@10"}, {"fairness": "position"}, {"guards": "pages:sample"}),
     ],
     ["pages"],
 )
-"""A tuning: it searches with a grid of candidates, and has no option for treatments."""
+"""A tuning: it searches with candidates, and has no option for treatments."""

@@ -1,4 +1,4 @@
-"""Small dumps of several Wikipedias in the real formats, and links between their pages, for tests of builds."""
+"""Small dumps of Wikipedias in the formats in which they are published, and links between their pages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from xml.sax.saxutils import escape
 
-from fairspan.corpus.wikipedia.names import database
-from fairspan.corpus.wikipedia.site import prefix_of
-from tests import wikipedia_dumps
+import polars as pl
+
+from fairspan.corpus.wikipedia.downloads import database, prefix_of
 
 
 class WordTokenizer:
@@ -25,13 +26,15 @@ class WordTokenizer:
 
 @dataclass(frozen=True)
 class MadePage:
-    """A page of so many words; `redirect` and `disambiguation` pages say so in each format's own way."""
+    """A page of so many words, or of a given wikitext; `redirect` and `disambiguation` pages say so."""
 
     number: int
     title: str
-    words: int
+    words: int = 0
     item: int | None = None
     kind: str = "article"
+    wikitext: str | None = None
+    namespace: int = 0
 
     @property
     def text(self) -> str:
@@ -41,22 +44,10 @@ class MadePage:
         return "\n\n".join(" ".join(sentences[n : n + 5]) for n in range(0, len(sentences), 5))
 
     @property
-    def source(self) -> wikipedia_dumps.Source:
-        """The same as its wiki holds it."""
-        text = {
-            "redirect": "#REDIRECT [[Elsewhere]]",
-            "disambiguation": f"{self.text}\n\n{{{{disambiguation}}}}",
-        }.get(self.kind, self.text)
-        paragraphs = "".join(f"<p>{paragraph}</p>" for paragraph in self.text.split("\n\n"))
-        return wikipedia_dumps.Source(
-            title=self.title,
-            text=text,
-            page_id=self.number,
-            redirect="Elsewhere" if self.kind == "redirect" else None,
-            item=None if self.item is None else f"Q{self.item}",
-            html=f"<html><body><section>{paragraphs}</section></body></html>",
-            templates=["Template:Disambiguation"] if self.kind == "disambiguation" else [],
-        )
+    def source(self) -> str:
+        """As its wiki holds it."""
+        ending = "\n\n{{disambiguation}}" if self.kind == "disambiguation" else ""
+        return (self.text if self.wikitext is None else self.wikitext) + ending
 
 
 Wikis = Mapping[str, Sequence[MadePage]]
@@ -64,119 +55,119 @@ Wikis = Mapping[str, Sequence[MadePage]]
 
 def topics(languages: Sequence[str], words: Mapping[int, int | Mapping[str, int]]) -> dict[str, list[MadePage]]:
     """The same topics in every language; `words` by item, for all languages or for each."""
-    return {
-        language: [
-            MadePage(
-                100 * place + number,
-                f"Topic {number} in {language}",
-                length if isinstance(length, int) else length[language],
-                number,
-            )
-            for number, length in words.items()
-        ]
-        for place, language in enumerate(languages, start=1)
-    }
+
+    def page(place: int, language: str, item: int, length: int | Mapping[str, int]) -> MadePage:
+        count = length if isinstance(length, int) else length[language]
+        return MadePage(100 * place + item, f"Topic {item} in {language}", count, item)
+
+    numbered = enumerate(languages, start=1)
+    return {one: [page(place, one, *item) for item in words.items()] for place, one in numbered}
+
+
+_HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="{language}">
+  <siteinfo>
+    <sitename>Wikipedia</sitename>
+    <dbname>{wiki}</dbname>
+    <namespaces>
+      <namespace key="0" case="first-letter" />
+      <namespace key="6" case="first-letter">Datei</namespace>
+      <namespace key="14" case="first-letter">Kategorie</namespace>
+    </namespaces>
+  </siteinfo>
+"""
+_PAGE = """  <page>
+    <title>{title}</title>
+    <ns>{page.namespace}</ns>
+    <id>{page.number}</id>{redirect}
+    <revision>
+      <id>{page.number}0</id>
+      <contributor>
+        <username>Somebody</username>
+        <id>7</id>
+      </contributor>
+      <comment>a &lt; b &amp; c</comment>
+      <model>wikitext</model>
+      <text bytes="1" xml:space="preserve">{text}</text>
+    </revision>
+  </page>
+"""
+
+
+def xml_parts(language: str, pages: Sequence[MadePage], wiki: str | None = None) -> list[str]:
+    """The head, the pages and the end of an export."""
+    head = _HEAD.format(language=language, wiki=wiki or database(language))
+    texts = []
+    for page in pages:
+        redirect = '\n    <redirect title="Elsewhere" />' if page.kind == "redirect" else ""
+        title, text = escape(page.title), escape(page.source)
+        texts.append(_PAGE.format(page=page, title=title, text=text, redirect=redirect))
+    return [head, *texts, "</mediawiki>\n"]
 
 
 def write_xml(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101") -> Path:
     """pages-articles in bz2, two pages to a stream."""
-    wiki = database(language)
-    path = folder / f"{wiki}-{date}-pages-articles-multistream.xml.bz2"
-    return wikipedia_dumps.write_xml(path, language, [page.source for page in pages], per_stream=2, wiki=wiki)
+    head, *texts, end = xml_parts(language, pages)
+    groups = ["".join(texts[n : n + 2]) for n in range(0, len(texts), 2)]
+    path = folder / f"{database(language)}-{date}-pages-articles-multistream.xml.bz2"
+    path.write_bytes(b"".join(bz2.compress(part.encode()) for part in [head, *groups, end]))
+    return path
 
 
 def write_cirrus(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101") -> Path:
-    wiki = database(language)
-    path = folder / f"{wiki}-{date}-cirrussearch-content.json.gz"
-    kept = [page.source for page in pages if page.kind != "redirect"]
-    return wikipedia_dumps.write_cirrus(path, language, kept, wiki=wiki)
-
-
-def write_enterprise(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101") -> Path:
-    wiki = database(language)
-    path = folder / f"{wiki}-NS0-{date}-ENTERPRISE-HTML.json.tar.gz"
-    kept = [page.source for page in pages if page.kind != "redirect"]
-    return wikipedia_dumps.write_enterprise(path, language, kept, files=2, wiki=wiki)
+    """Paragraphs are lost in this format, except after the opening."""
+    rows: list[dict[str, object]] = []
+    for page in pages:
+        opening, _, rest = page.text.partition("\n\n")
+        document = {
+            "template": ["Template:Disambiguation"] if page.kind == "disambiguation" else [],
+            "wiki": database(language),
+            "title": page.title,
+            "text": f"{opening} {rest}".replace("\n\n", " "),
+            "opening_text": opening,
+            "version": page.number * 10,
+            "namespace": page.namespace,
+            "page_id": page.number,
+            **({} if page.item is None else {"wikibase_item": f"Q{page.item}"}),
+        }
+        rows += [{"index": {"_type": "_doc", "_id": str(page.number)}}, document]
+    data = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+    path = folder / f"{database(language)}-{date}-cirrussearch-content.json.gz"
+    path.write_bytes(gzip.compress(data, mtime=0))
+    return path
 
 
 def write_parquet(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20231101") -> Path:
-    """The folder of a language, with two files."""
+    """A file in the folder of a language."""
     prefix = prefix_of(language)
-    path = folder / f"{date}.{prefix}"
-    path.mkdir()
-    kept = [page.source for page in pages if page.kind == "article"]
-    half = len(kept) // 2
-    for number, part in enumerate((kept[:half], kept[half:])):
-        wikipedia_dumps.write_parquet(path / f"train-0000{number}-of-00002.parquet", prefix, part)
+    path = folder / f"{date}.{prefix}" / "train-00000-of-00001.parquet"
+    path.parent.mkdir(exist_ok=True)
+    url = f"https://{prefix}.wikipedia.org/wiki/x"
+    rows = [(str(page.number), url, page.title, page.text) for page in pages]
+    pl.DataFrame(rows, ["id", "url", "title", "text"], orient="row").write_parquet(path)
     return path
+
+
+_TABLE = """-- MySQL dump 10.19
+
+CREATE TABLE `wb_items_per_site` (
+  `ips_row_id` bigint(20) unsigned NOT NULL AUTO_INCREMENT,
+  `ips_item_id` int(10) unsigned NOT NULL,
+  `ips_site_id` varbinary(32) NOT NULL,
+  `ips_site_page` varbinary(310) NOT NULL,
+  PRIMARY KEY (`ips_row_id`)
+) ENGINE=InnoDB;
+"""
 
 
 def write_sitelinks(folder: Path, wikis: Wikis, extra: Sequence[tuple[int, str, str]] = ()) -> Path:
-    """Wikidata's table, in two statements; rows of other sites between."""
+    """Wikidata's table, in two statements."""
     rows = [(page.item, database(language), page.title) for language, pages in wikis.items() for page in pages]
-    rows += extra
-    values = [
-        f"({number},{item},'{site}','{_escaped(title)}')"
-        for number, (item, site, title) in enumerate(rows, start=1)
-        if item is not None
-    ]
-    definition = (
-        "CREATE TABLE `wb_items_per_site` (\n  `ips_row_id` bigint(20) unsigned NOT NULL AUTO_INCREMENT,\n"
-        "  `ips_item_id` int(10) unsigned NOT NULL,\n  `ips_site_id` varbinary(32) NOT NULL,\n"
-        "  `ips_site_page` varbinary(310) NOT NULL,\n  PRIMARY KEY (`ips_row_id`),\n"
-        "  UNIQUE KEY `wb_ips_item_site_page` (`ips_site_id`,`ips_site_page`)\n) ENGINE=InnoDB;\n"
-    )
+    values = []
+    for number, (item, site, title) in enumerate([*rows, *extra], start=1):
+        escaped = title.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
+        values.append(f"({number},{item},'{site}','{escaped}')")
+    halves = (values[: len(values) // 2], values[len(values) // 2 :])
+    statements = [f"INSERT INTO `wb_items_per_site` VALUES {','.join(half)};\n" for half in halves if half]
     path = folder / "wikidatawiki-20260101-wb_items_per_site.sql.gz"
-    write_table(path, "wb_items_per_site", definition, values)
+    path.write_bytes(gzip.compress(f"{_TABLE}{''.join(statements)}-- Dump completed\n".encode(), mtime=0))
     return path
-
-
-def write_langlinks(folder: Path, pivot: str, wikis: Wikis) -> Path:
-    own = {page.item: page.number for page in wikis[pivot]}
-    values = [
-        f"({own[page.item]},'{prefix_of(language)}','{_escaped(page.title)}')"
-        for language, pages in wikis.items()
-        if language != pivot
-        for page in pages
-        if page.item in own
-    ]
-    definition = (
-        "CREATE TABLE `langlinks` (\n  `ll_from` int(8) unsigned NOT NULL DEFAULT 0,\n"
-        "  `ll_lang` varbinary(35) NOT NULL DEFAULT '',\n  `ll_title` varbinary(255) NOT NULL DEFAULT '',\n"
-        "  PRIMARY KEY (`ll_from`,`ll_lang`)\n) ENGINE=InnoDB;\n"
-    )
-    path = folder / f"{database(pivot)}-20260101-langlinks.sql.gz"
-    write_table(path, "langlinks", definition, values)
-    return path
-
-
-def write_entities(folder: Path, wikis: Wikis, classes: Mapping[int, str] | None = None) -> Path:
-    """Wikidata's JSON: one entity per line inside an array."""
-    items: dict[int, dict[str, str]] = {}
-    for language, pages in wikis.items():
-        for page in pages:
-            if page.item is not None:
-                items.setdefault(page.item, {})[database(language)] = page.title
-    lines = []
-    for item, sites in items.items():
-        value = {"entity-type": "item", "id": (classes or {}).get(item, "Q5")}
-        claims = {"P31": [{"mainsnak": {"datavalue": {"value": value, "type": "wikibase-entityid"}}}]}
-        links = {site: {"site": site, "title": title, "badges": []} for site, title in sites.items()}
-        entity = {"type": "item", "id": f"Q{item}", "claims": claims, "sitelinks": links}
-        lines.append(json.dumps(entity, separators=(",", ":")))
-    path = folder / "latest-all.json.bz2"
-    path.write_bytes(bz2.compress(("[\n" + ",\n".join(lines) + "\n]\n").encode()))
-    return path
-
-
-def write_table(path: Path, table: str, definition: str, values: Sequence[str]) -> None:
-    half = len(values) // 2
-    statements = [
-        f"INSERT INTO `{table}` VALUES {','.join(part)};\n" for part in (values[:half], values[half:]) if part
-    ]
-    text = f"-- MySQL dump 10.19\n\n{definition}\n{''.join(statements)}-- Dump completed on 2026-01-02\n"
-    path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')

@@ -6,42 +6,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import LengthSchedule, PerSide
-from fairspan.errors import (
-    CalibrationError,
-    CorpusError,
-    DesignError,
-    EncodingError,
-    ExportError,
-    FairspanError,
-    LoadError,
-    LogError,
-    MissingExtra,
-    SegmentError,
-    StatisticsError,
-    StoreError,
-    TaskError,
-    UnsupportedModel,
-)
+from fairspan.calibration.temperature import PerSide
+from fairspan.errors import CorpusError, DesignError, FairspanError, MissingExtra, UnsupportedModel
 
 if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus
-    from fairspan.design.design import Design
-    from fairspan.embedding.run import Embedding, embed
+    from fairspan.embedding.run import embed
     from fairspan.encoding.endpoint import Endpoint
-    from fairspan.model.build import calibrate, encode_segments
+    from fairspan.model.build import calibrate
     from fairspan.model.export import export
-    from fairspan.model.language_module import encode_languages
-    from fairspan.model.language_text import LanguageText
-    from fairspan.model.languages import LanguageCorrection
-    from fairspan.model.saved import load
-    from fairspan.model.segments import SegmentedText
-    from fairspan.runs.language_fit import fit_languages
+    from fairspan.model.loading import load
+    from fairspan.model.segments import SegmentedText, encode_segments
+    from fairspan.runs.correction import fit_correction
     from fairspan.runs.log import RunLog
     from fairspan.studies.audit.run import audit
     from fairspan.studies.collapse.run import collapse
     from fairspan.studies.evaluate.run import evaluate
-    from fairspan.studies.inspect.inspection import Inspection
     from fairspan.studies.inspect.run import inspect
     from fairspan.studies.logs import read_log
     from fairspan.studies.tune.run import tune
@@ -50,41 +30,25 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Calibration",
-    "CalibrationError",
     "Corpus",
     "CorpusError",
-    "Design",
     "DesignError",
-    "Embedding",
-    "EncodingError",
     "Endpoint",
-    "ExportError",
     "FairspanError",
-    "Inspection",
-    "LanguageCorrection",
-    "LanguageText",
-    "LengthSchedule",
-    "LoadError",
-    "LogError",
     "MissingExtra",
     "PerSide",
     "RunLog",
-    "SegmentError",
     "SegmentedText",
-    "StatisticsError",
-    "StoreError",
-    "TaskError",
     "UnsupportedModel",
     "__version__",
     "audit",
     "calibrate",
     "collapse",
     "embed",
-    "encode_languages",
     "encode_segments",
     "evaluate",
     "export",
-    "fit_languages",
+    "fit_correction",
     "inspect",
     "load",
     "read_log",
@@ -95,26 +59,20 @@ __all__ = [
 _LAZY = {
     "RunLog": "fairspan.runs.log",
     "Corpus": "fairspan.corpus.corpus",
-    "Design": "fairspan.design.design",
-    "Embedding": "fairspan.embedding.run",
     "embed": "fairspan.embedding.run",
     "Endpoint": "fairspan.encoding.endpoint",
     "audit": "fairspan.studies.audit.run",
     "collapse": "fairspan.studies.collapse.run",
     "evaluate": "fairspan.studies.evaluate.run",
-    "Inspection": "fairspan.studies.inspect.inspection",
     "inspect": "fairspan.studies.inspect.run",
     "read_log": "fairspan.studies.logs",
     "tune": "fairspan.studies.tune.run",
     "calibrate": "fairspan.model.build",
     "export": "fairspan.model.export",
-    "load": "fairspan.model.saved",
+    "load": "fairspan.model.loading",
     "SegmentedText": "fairspan.model.segments",
-    "encode_segments": "fairspan.model.build",
-    "encode_languages": "fairspan.model.language_module",
-    "LanguageText": "fairspan.model.language_text",
-    "LanguageCorrection": "fairspan.model.languages",
-    "fit_languages": "fairspan.runs.language_fit",
+    "encode_segments": "fairspan.model.segments",
+    "fit_correction": "fairspan.runs.correction",
 }
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import BOS, EOS, Baskets
+from fairspan.attention.baskets import CONTENT, Baskets
 from fairspan.attention.bias import additive, hides_only_padding, rows_of
 from fairspan.attention.pooled_row import accumulate
-from fairspan.attention.shares import SpecialShares, kept_scale, one_of
 
 # Bounds the scores of one block of rows against one basket, where they have to be written out.
 _SCORES_AT_A_TIME = 2**17
@@ -30,7 +29,6 @@ class Piece:
         present: [N, 1, R or 1, 1] bool, the rows that see any of it; None for all of them.
     """
 
-    slot: int
     key: Tensor
     value: Tensor
     bias: Tensor | None
@@ -43,14 +41,13 @@ def all_rows(
     value: Tensor,
     scale: float,
     baskets: Baskets,
-    special: SpecialShares,
     strength: Tensor | None,
     *,
     mask: Tensor | None = None,
     position_bias: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:
-    """IRF §5 for every row.
+    """IRF §5 for every row, of models that pool over all of them; no special token has a basket of its own.
 
     Args:
         query: [N, H, L, D]. key, value: [N, K, L, D] with K heads, a divisor of H.
@@ -70,15 +67,15 @@ def all_rows(
     if not causal and position_bias is None and (mask is None or mask.shape[-2] == 1):
         # All rows see the same keys, so that the baskets are cut once and serve every block of rows.
         bias = additive(mask, None, dtype)
-        alike = list(_pieces(slice(0, 1), query, key, value, bias, baskets, special, causal=False))
+        alike = list(_pieces(slice(0, 1), query, key, value, bias, baskets, causal=False))
     for first in range(0, query.shape[2], rows):
         block = slice(first, min(first + rows, query.shape[2]))
         if alike is None:
             bias = additive(rows_of(mask, block), rows_of(position_bias, block), dtype)
-            pieces = list(_pieces(block, query, key, value, bias, baskets, special, causal=causal))
+            pieces = list(_pieces(block, query, key, value, bias, baskets, causal=causal))
         else:
             pieces = alike
-        out[:, :, block] = _mix(query[:, :, block], pieces, scale, special, strength)
+        out[:, :, block] = _mix(query[:, :, block], pieces, scale, strength)
     return out
 
 
@@ -99,65 +96,25 @@ def _flash(query: Tensor) -> bool:
     return query.device.type == "cpu" and not query.requires_grad
 
 
-def _mix(
-    query: Tensor, pieces: Iterable[Piece], scale: float, special: SpecialShares, strength: Tensor | None
-) -> Tensor:
-    """Σ_b share_b · softmax(q·K_b) V_b for one block of rows, with the shares of `shares.basket_shares`."""
-    need_mass = strength is not None or bool(special.original)
+def _mix(query: Tensor, pieces: Iterable[Piece], scale: float, strength: Tensor | None) -> Tensor:
+    """(1/m) Σ_b softmax(q·K_b) V_b for one block of rows, and `strength` of the way there from plain attention."""
     dtype = accumulate(query[:0]).dtype
-    column = query.new_zeros((query.shape[0], 1, query.shape[2], 1), dtype=dtype)
-
-    equal, sharers = query.new_zeros(query.shape, dtype=dtype), column
-    fixed, fixed_share = torch.zeros_like(equal) if special.fixed else None, column
-    plain = _PlainAttention(equal) if need_mass else None
-    kept: list[tuple[Tensor, Tensor]] = []
-    one: list[tuple[Tensor, Tensor]] = []
-    reserving = column
+    total = query.new_zeros(query.shape, dtype=dtype)
+    count = query.new_zeros((query.shape[0], 1, query.shape[2], 1), dtype=dtype)
+    plain = None if strength is None else _PlainAttention(total)
     for piece in pieces:
         out, log_mass = restricted_attention(query, piece.key, piece.value, piece.bias, scale)
         out = accumulate(out)
-        present = torch.ones_like(column[:1, :, :1]) if piece.present is None else piece.present.to(dtype)
-        if piece.slot in (*special.fixed, *special.reserved_equal, *special.original):
-            reserving = reserving + present
-        if piece.slot in special.fixed and fixed is not None:
-            share = special.fixed[piece.slot] * present
-            fixed.addcmul_(out, share)
-            fixed_share = fixed_share + share
-        elif piece.slot in special.reserved_equal:
-            one.append((out, present))
-        elif piece.slot in special.original:
-            kept.append((out, log_mass.masked_fill(present == 0, -torch.inf)))
-        elif piece.present is None:
-            equal.add_(out)
-            sharers = sharers + 1
+        if piece.present is None:
+            total.add_(out)
+            count = count + 1
         else:
-            equal.addcmul_(out, present)
-            sharers = sharers + present
+            total.addcmul_(out, piece.present.to(dtype))
+            count = count + piece.present.to(dtype)
         if plain is not None:
-            plain.add(out, log_mass, None if piece.present is None else present)
-
-    target, reserved = fixed, fixed_share
-    for out, present in one:
-        share = one_of(sharers + reserving, 1 - reserved) * present
-        target = out * share if target is None else target.addcmul(out, share)
-        reserved = reserved + share
-    if plain is not None and kept:
-        masses = [plain.share_of(log_mass) for _, log_mass in kept]
-        kept_mass = torch.stack(masses).sum(dim=0)
-        fit = kept_scale(kept_mass, 1 - reserved)
-        held = torch.stack([out * (fit * mass) for (out, _), mass in zip(kept, masses, strict=True)]).sum(dim=0)
-        target = held if target is None else target + held
-        reserved = reserved + fit * kept_mass
-    calibrated = equal * ((1 - reserved) / sharers.clamp(min=1))
-    if target is not None:
-        # Where no basket shares equally (texts of special tokens alone), the reserved ones take everything.
-        alone = 1 / reserved.clamp(min=torch.finfo(dtype).tiny)
-        calibrated = calibrated + target * torch.where(sharers > 0, 1, alone)
-    if plain is None:
-        return calibrated.to(query.dtype)
-    unreserved = (sharers == 0) & (reserved <= 0)
-    calibrated = torch.where(unreserved, plain.value, calibrated)
-    if strength is None:
+            plain.add(out, log_mass, piece.present)
+    calibrated = total / count.clamp(min=1)
+    if plain is None or strength is None:
         return calibrated.to(query.dtype)
     return torch.lerp(plain.value, calibrated, strength[:, None, None, None].to(dtype)).to(query.dtype)
 
@@ -173,21 +130,18 @@ class _PlainAttention:
     def add(self, out: Tensor, log_mass: Tensor, present: Tensor | None) -> None:
         peak = torch.maximum(self._peak, log_mass)
         if present is not None:
-            peak = torch.where(present > 0, peak, self._peak)
+            peak = torch.where(present, peak, self._peak)
         shrink = (self._peak - peak).exp()
         mass = (log_mass - peak).exp()
         if present is not None:
-            mass = torch.where(present > 0, mass, 0)
+            mass = torch.where(present, mass, 0)
         self._sum.mul_(shrink).addcmul_(out, mass)
         self._mass = self._mass * shrink + mass
         self._peak = peak
 
-    def share_of(self, log_mass: Tensor) -> Tensor:
-        return _ratio((log_mass - self._peak).exp(), self._mass)
-
     @property
     def value(self) -> Tensor:
-        return _ratio(self._sum, self._mass)
+        return self._sum / self._mass.clamp(min=torch.finfo(self._mass.dtype).tiny)
 
 
 def restricted_attention(
@@ -214,23 +168,19 @@ def _pieces(
     value: Tensor,
     bias: Tensor | None,
     baskets: Baskets,
-    special: SpecialShares,
     *,
     causal: bool,
 ) -> Iterator[Piece]:
     """The baskets as the rows of `block` see them."""
     row = torch.arange(block.start, block.stop, device=key.device)[:, None]
-    unused = {slot for slot, share in ((BOS, special.bos), (EOS, special.eos)) if share is None}
     groups = query.shape[1] // key.shape[1]
-    for slot, width in enumerate(baskets.widths):
-        if slot in unused:
-            continue
+    for slot, width in enumerate(baskets.widths[CONTENT:], start=CONTENT):
         keys, values = _cut(key, value, baskets, slot, width)
         if groups > 1:
             keys, values = (part.repeat_interleave(groups, dim=1) for part in (keys, values))
         plain = bias is None and not causal and _may_look(baskets.length)
         if plain and bool((baskets.length[:, slot] == width).all()):
-            yield Piece(slot, keys, values, None, None)
+            yield Piece(keys, values, None, None)
             continue
         offset = torch.arange(width, device=key.device)
         position = (baskets.start[:, slot, None] + offset).clamp(max=key.shape[2] - 1)  # [N, W]
@@ -243,7 +193,7 @@ def _pieces(
             part = bias.expand(key.shape[0], -1, -1, -1).gather(3, index)
         part = torch.where(hidden, -torch.inf, part)
         present = (part > -torch.inf).any(dim=-1, keepdim=True).any(dim=1, keepdim=True)
-        yield Piece(slot, keys, values, torch.where(present, part, 0), present)
+        yield Piece(keys, values, torch.where(present, part, 0), present)
 
 
 def _cut(key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int) -> tuple[Tensor, Tensor]:
@@ -261,8 +211,3 @@ def _cut(key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int) ->
 def _may_look(tensor: Tensor) -> bool:
     """Whether values may decide what is computed: not on a GPU, which would wait, nor in a compiled graph."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
-def _ratio(a: Tensor, b: Tensor) -> Tensor:
-    """a / b, with b at least the smallest positive number of its dtype."""
-    return a / b.clamp(min=torch.finfo(b.dtype).tiny)

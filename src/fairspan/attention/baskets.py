@@ -20,7 +20,12 @@ NO_BASKET = -1
 
 
 # Where torch is too old to tell, nothing is exported.
-is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
+_torch_exports: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
+def is_exporting() -> bool:
+    """Whether a graph is being exported. That does not go through Dynamo, which some torch takes for an export."""
+    return not torch.compiler.is_dynamo_compiling() and _torch_exports()
 
 
 def has_no_padding(valid: Tensor) -> bool:
@@ -51,7 +56,7 @@ class Baskets:
     @property
     def count(self) -> int:
         """M, the number of slots."""
-        return len(self.widths)
+        return self.start.shape[1]
 
 
 def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:

@@ -11,15 +11,14 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
 from fairspan.attention.all_rows import all_rows
-from fairspan.attention.average_row import average_row
 from fairspan.attention.baskets import is_exporting
 from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
-from fairspan.attention.pooled_row import pooled_row
+from fairspan.attention.pooled_row import average_row, pooled_row
 from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import Tiles, TileView, tiles_being_read
 from fairspan.attention.traced import traced_attention
-from fairspan.errors import CalibrationError, UnsupportedModel
+from fairspan.errors import UnsupportedModel
 
 kernels: ModuleType | None
 try:
@@ -68,115 +67,80 @@ def attention(
             position_bias = position_bias * plan.inverse_temperature
 
     rule = plan.rule if layer in plan.layers else None
-    if plan.tiles is not None:
-        return _in_tiles(module, plan, layer, query, key, value, scale, attention_mask, position_bias, rule), None
-    causal = False
-    if attention_mask is None:
+    if plan.tiles is None:
         given = kwargs.get("is_causal")
-        causal = bool(getattr(module, "is_causal", True) if given is None else given)
-    inputs = LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule)
-    _show(plan, inputs)
-    if is_exporting():
-        plan.calibrated += [] if rule is None else [layer]
-        return traced_attention(inputs), None
-    if rule is None:
-        return _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
-    plan.calibrated.append(layer)
-    gpu = _gpu_kernels(query, attention_mask, position_bias)
-    plan.path = "torch" if gpu is None else "triton"
-    how = (scale, rule.baskets, rule.special, rule.strength)
-    # Padding is in no basket, so the kernels do not need a mask that hides nothing else.
-    hidden = None if hides_only_padding(attention_mask) else attention_mask
-    if rule.rows == "all":
-        if gpu is not None:
-            out = gpu.all_rows_kernel(query, key, value, *how, mask=hidden, causal=causal)
-        else:
-            out = all_rows(query, key, value, *how, mask=attention_mask, position_bias=position_bias, causal=causal)
-        return out.transpose(1, 2).contiguous(), None
-
-    if layer == plan.only_pooled_in:
-        out = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
+        causal = attention_mask is None and bool(getattr(module, "is_causal", True) if given is None else given)
+        inputs = LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule)
     else:
-        out, _ = _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
-        if out.requires_grad:
-            out = out.clone()  # SDPA's backward pass reads its output, so nothing may be written into it
-    if gpu is not None:
-        gpu.pooled_row_kernel(query, key, value, out, rule.pooled, *how, mask=hidden, causal=causal)
-    else:
-        _write_pooled_row(out, inputs, rule)
-    return out, None
-
-
-def _show(plan: Plan, inputs: LayerInputs) -> None:
-    """Keep or hand over what was asked of this layer, before it is computed."""
+        view = _view(module, plan, plan.tiles, layer in plan.tile_layers, attention_mask, position_bias)
+        inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
     if plan.captured_rows is not None:
         plan.captured.append(average_row(inputs, plan.captured_rows))
     if plan.watch is not None:
         plan.watch(inputs)
+    plan.calibrated += [] if rule is None else [layer]
+    plan.tiled += [layer] if inputs.tiled else []
+    if is_exporting():
+        return traced_attention(inputs), None
+
+    gpu = _gpu_kernels(inputs)
+    if rule is not None or inputs.tiled:
+        plan.path = "torch" if gpu is None else "triton"
+    if rule is not None and rule.pooled is None:
+        return _all_rows(inputs, rule, gpu), None
+    only_pooled = layer == plan.only_pooled_in
+    if inputs.view is not None:
+        attend = tile_rows if gpu is None or not inputs.tiled else gpu.tile_rows_kernel
+        out = attend(query, key, value, scale, inputs.view, only_shared=only_pooled and inputs.tiled)
+    elif only_pooled:
+        out = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
+    else:
+        out, _ = _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
+    return (out if rule is None else _with_pooled_row(out, inputs, rule, gpu)), None
 
 
-def _in_tiles(
-    module: nn.Module,
-    plan: Plan,
-    layer: int,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    table: Tensor | None,
-    position_bias: Tensor | None,
-    rule: BasketRule | None,
-) -> Tensor:
-    """[N, L, H, D], one layer of a pass in tiles; `table` is what `mask` made of the layer's mask."""
-    tiles = plan.tiles
-    assert tiles is not None
-    positions, tiled = tiles.positions, layer in plan.tile_layers
+def _view(
+    module: nn.Module, plan: Plan, tiles: Tiles, tiled: bool, table: Tensor | None, position_bias: Tensor | None
+) -> TileView:
+    """What the rows of a layer see in a pass in tiles; `table` is what `mask` made of the layer's mask."""
+    positions = tiles.positions
     if table is not None and (table.dtype != torch.bool or table.shape != (1, 1, positions, positions)):
         raise UnsupportedModel(
             f"{type(module).__name__} makes an attention mask of its own, which has no meaning for tiles. Use a "
             "model whose masks come from transformers."
         )
-    shown = None if table is None else table[0, 0]
     # A bias that a model makes for all L positions begins with those that recur.
     bias = None if position_bias is None else position_bias[..., :positions, :positions]
-    view = TileView(tiles, shown, bias, plan.causal, tiled)
-    inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
-    _show(plan, inputs)
-    plan.tiled += [layer] if tiled else []
-    if is_exporting():
-        plan.calibrated += [] if rule is None else [layer]
-        return traced_attention(inputs)
-    gpu = None
-    if tiled:
-        # Of earlier tiles a causal row sees what positions alone would hide, and the kernel knows nothing else.
-        gpu = None if plan.causal and tiles.reach else _gpu_kernels(query, None, None)
-        plan.path = "torch" if gpu is None else "triton"
-    only_shared = tiled and layer == plan.only_pooled_in
-    attend = tile_rows if gpu is None else gpu.tile_rows_kernel
-    out = attend(query, key, value, scale, view, only_shared=only_shared)
-    if rule is None:
+    return TileView(tiles, None if table is None else table[0, 0], bias, plan.causal, tiled)
+
+
+def _all_rows(inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None) -> Tensor:
+    """[N, L, H, D], every row in baskets."""
+    given = (inputs.query, inputs.key, inputs.value, inputs.scale, rule.baskets, rule.strength)
+    if gpu is not None:
+        out: Tensor = gpu.all_rows_kernel(*given, mask=_mask_for_kernels(inputs), causal=inputs.causal)
+    else:
+        out = all_rows(*given, mask=inputs.mask, position_bias=inputs.position_bias, causal=inputs.causal)
+    return out.transpose(1, 2).contiguous()
+
+
+def _with_pooled_row(out: Tensor, inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None) -> Tensor:
+    """`out` [N, L, H, D] with the pooled row of each text in baskets."""
+    assert rule.pooled is not None
+    if gpu is not None and inputs.view is None:
+        given = (inputs.query, inputs.key, inputs.value, out, rule.pooled, inputs.scale)
+        how = (rule.baskets, rule.special, rule.strength)
+        gpu.pooled_row_kernel(*given, *how, mask=_mask_for_kernels(inputs), causal=inputs.causal)
         return out
-    plan.calibrated.append(layer)
-    if rule.rows == "all":
-        if shown is not None or bias is not None:
-            raise CalibrationError(
-                f"baskets for every row of {type(module).__name__}, whose attention depends on positions, cannot be "
-                "combined with tiles: give tiles without baskets (strength=0)."
-            )
-        how = (scale, rule.baskets, rule.special, rule.strength)
-        padding = tiles.valid[:, None, None, :].expand(-1, -1, query.shape[2], -1)
-        return all_rows(query, key, value, *how, mask=padding).transpose(1, 2).contiguous()
     if out.requires_grad:
-        out = out.clone()
-    _write_pooled_row(out, inputs, rule)
+        out = out.clone()  # SDPA's backward pass reads its output, so nothing may be written into it
+    out[torch.arange(out.shape[0], device=out.device), rule.pooled] = pooled_row(inputs, rule.pooled)
     return out
 
 
-def _write_pooled_row(out: Tensor, inputs: LayerInputs, rule: BasketRule) -> None:
-    bias, visible = inputs.seen_by(rule.pooled)
-    text = torch.arange(out.shape[0], device=out.device)
-    row, how = inputs.query[text, :, rule.pooled], (rule.baskets, rule.special, rule.strength)
-    out[text, rule.pooled] = pooled_row(row, inputs.key, inputs.value, bias, visible, inputs.scale, *how)
+def _mask_for_kernels(inputs: LayerInputs) -> Tensor | None:
+    """Padding is in no basket, so the kernels do not need a mask that hides nothing else."""
+    return None if hides_only_padding(inputs.mask) else inputs.mask
 
 
 def mask(*args: Any, **kwargs: Any) -> Tensor | None:
@@ -217,9 +181,10 @@ def _sdpa(*inputs: Any, **kwargs: Any) -> tuple[Tensor, None]:
     return out, None
 
 
-def _gpu_kernels(query: Tensor, mask: Tensor | None, position_bias: Tensor | None) -> ModuleType | None:
+def _gpu_kernels(inputs: LayerInputs) -> ModuleType | None:
     """The kernels, or None where plain torch has to do: no GPU, no Triton, gradients, additive masks or biases."""
-    usable = query.is_cuda and not query.requires_grad and position_bias is None
+    query, mask = inputs.query, inputs.mask
+    usable = query.is_cuda and not query.requires_grad and inputs.position_bias is None
     known = query.dtype in (torch.float32, torch.float16, torch.bfloat16)
     return kernels if usable and known and (mask is None or mask.dtype == torch.bool) else None
 

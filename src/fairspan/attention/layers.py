@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from fairspan.attention.interface import NAME
-from fairspan.attention.mpnet import route_mpnet
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
-from fairspan.attention.t5 import route_t5
+from fairspan.attention.relative import route_mpnet, route_t5
 from fairspan.errors import UnsupportedModel
 
 # Checkpoints whose own code predates transformers' support for them, and the ports that need none of it.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,17 +20,15 @@ class BasketRule:
     """How the attention of one batch is split into baskets.
 
     Attributes:
-        rows: the query rows that are calibrated.
         baskets, special: where the baskets lie and what the special tokens' own baskets receive.
         strength: [N], or None for 1 throughout.
-        pooled: [N], the pooled row of each text; read for rows "pooling".
+        pooled: [N], the row of each text that is calibrated; None for all rows.
     """
 
-    rows: Literal["pooling", "all"]
     baskets: Baskets
     special: SpecialShares
     strength: Tensor | None
-    pooled: Tensor
+    pooled: Tensor | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +54,11 @@ class LayerInputs:
     causal: bool
     rule: BasketRule | None
     view: TileView | None = None
+
+    @property
+    def tiled(self) -> bool:
+        """Whether a token sees its own tile and the shared tokens alone."""
+        return self.view is not None and self.view.tiled
 
     def seen_by(self, row: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """For rows `row` [R·N], those of R for each text in turn: the bias [R·N, H, L] to add to their scores, and
@@ -119,11 +121,6 @@ class Plan:
             assert self.make_rule is not None
             self._rule = self.make_rule()
         return self._rule
-
-    @property
-    def kept(self) -> bool:
-        """Whether the layers that were to be calibrated and tiled are those that were."""
-        return (self.calibrated, self.tiled) == (sorted(self.layers), sorted(self.tile_layers))
 
     def enter_layer(self) -> int:
         """The number of the layer that is asking.

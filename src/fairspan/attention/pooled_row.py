@@ -1,10 +1,14 @@
-"""The fast path for CLS and last-token pooling: one calibrated query row in O(L) time and memory."""
+"""Chosen query rows, O(L) memory each: the calibrated row of CLS and last-token pooling, and any row's weights."""
 
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import NO_BASKET, Baskets
-from fairspan.attention.shares import SpecialShares, basket_shares, target_shares
+from fairspan.attention.baskets import NO_BASKET
+from fairspan.attention.plan import LayerInputs
+from fairspan.attention.shares import SpecialShares, basket_shares
+
+# Bounds the weights [N, H, R, L] of one block of R rows; a single row of every text is always taken at once.
+_WEIGHTS_AT_A_TIME = 2**20
 
 
 def accumulate(x: Tensor) -> Tensor:
@@ -12,37 +16,71 @@ def accumulate(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def pooled_row(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    visible: Tensor | None,
-    scale: float,
-    baskets: Baskets,
-    special: SpecialShares,
-    strength: Tensor | None,
-) -> Tensor:
-    """IRF §5 for one row per text: Σ_b share_b · softmax(q·K_b) V_b, each softmax closed inside its basket.
-
-    Args:
-        query: [N, H, D], the pooled token's. key, value: [N, K, L, D] with K heads, a divisor of H.
-        bias: broadcasts to [N, H, L], added to the scores. visible: [N, L] bool, None if the row sees every key.
-        strength: [N], or None for 1 throughout.
+def pooled_row(inputs: LayerInputs, pooled: Tensor) -> Tensor:
+    """IRF §5 for the row `pooled` [N] of each text: Σ_b share_b · softmax(q·K_b) V_b, each softmax inside its basket.
 
     Returns:
-        [N, H, D] in the dtype of `query`.
+        [N, H, D] in the dtype of the query.
     """
-    n, heads, dim = query.shape
-    kv_heads, length = key.shape[1], key.shape[2]
-    grouped = accumulate(query).view(n, kv_heads, heads // kv_heads, dim)
-    scores = (grouped * scale @ accumulate(key).transpose(-1, -2)).view(n, heads, length)
+    n, heads, _, dim = inputs.query.shape
+    p = row_weights(inputs, pooled[None])
+    grouped = p.view(n, inputs.value.shape[1], -1, p.shape[-1])  # heads that share values are rows of one head
+    return (grouped @ accumulate(inputs.value)).view(n, heads, dim).to(inputs.query.dtype)
+
+
+def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
+    """The attention weights of one layer, averaged over heads and over the chosen rows of each text.
+
+    They are computed a second time, a block of rows at a time; the layer's own computation is not changed.
+
+    Args:
+        rows: [N, L] bool, at least one row of each text. In a calibrated layer these must be calibrated rows, whose
+            weights are p'' of IRF §5.
+
+    Returns:
+        [N, L], summing to 1 over the keys of each text. Keys that none of the rows sees, padding too, have 0.
+    """
+    n, heads, length, _ = inputs.query.shape
+    count = rows.sum(dim=1)
+    index = rows.int().argsort(dim=1, descending=True, stable=True)[:, : int(count.max())]
+    chosen = torch.arange(index.shape[1], device=rows.device) < count[:, None]
+    # Texts with fewer rows repeat their first one at weight 0: a row of padding might see nothing, and be NaN.
+    index = torch.where(chosen, index, index[:, :1])
+    weight = chosen / count[:, None]
+
+    average = accumulate(inputs.key[:0]).new_zeros(n, length)
+    size = max(1, _WEIGHTS_AT_A_TIME // (n * heads * length))
+    for first in range(0, index.shape[1], size):
+        block = index[:, first : first + size].T.contiguous()  # [R, N]
+        p = row_weights(inputs, block).mean(dim=1).view(*block.shape, length)
+        average += (p * weight[:, first : first + size].T[..., None]).sum(dim=0)
+    return average
+
+
+def row_weights(inputs: LayerInputs, block: Tensor) -> Tensor:
+    """The weights [R·N, H, L] of the rows `block` [R, N], as of R·N texts of one row each."""
+    scores, bias, visible = row_scores(inputs, block)
+    rule, many = inputs.rule, len(block)
     if bias is not None:
         scores = scores + bias
-    slot = baskets.slot if visible is None else torch.where(visible, baskets.slot, NO_BASKET)
-    p = calibrated_weights(scores, slot, baskets.count, special, strength)
-    out = p.view(n, kv_heads, heads // kv_heads, length) @ accumulate(value)
-    return out.view(n, heads, dim).to(query.dtype)
+    if rule is None:
+        return (scores if visible is None else scores.masked_fill(~visible[:, None], -torch.inf)).softmax(dim=-1)
+    slot = rule.baskets.slot.repeat(many, 1)
+    if visible is not None:
+        slot = torch.where(visible, slot, NO_BASKET)
+    strength = None if rule.strength is None else rule.strength.repeat(many)
+    return calibrated_weights(scores, slot, rule.baskets.count, rule.special, strength)
+
+
+def row_scores(inputs: LayerInputs, block: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """q·k·scale of these rows, [R·N, H, L]; the bias that is added to them, and the keys [R·N, L] that they see."""
+    query, key = inputs.query, accumulate(inputs.key).transpose(-1, -2)
+    (n, heads, length, dim), (many, _) = query.shape, block.shape
+    text = torch.arange(n, device=query.device)
+    q = accumulate(query[text, :, block]) * inputs.scale  # [R, N, H, D]
+    q = q.permute(1, 2, 0, 3).reshape(n, key.shape[1], -1, dim)
+    scores = (q @ key).view(n, heads, many, length).permute(2, 0, 1, 3).reshape(-1, heads, length)
+    return scores, *inputs.seen_by(block.reshape(-1))
 
 
 def calibrated_weights(
@@ -68,9 +106,6 @@ def calibrated_weights(
     total = total.masked_fill(~present, 1)  # 0/0 would be masked out of the result, but not out of its gradient
     log_mass = (peak[..., :count] + total.log()).masked_fill(~present, floor)
     mass = log_mass.softmax(dim=-1) * present
-    if strength is None:
-        shares = target_shares(mass, present, special)
-    else:
-        shares = basket_shares(mass, present, special, strength[:, None, None])
+    shares = basket_shares(mass, present, special, None if strength is None else strength[:, None, None])
     factor = torch.where(present, shares / total, 0)
     return inside * torch.nn.functional.pad(factor, (0, 1)).gather(2, slot)

@@ -1,12 +1,9 @@
-"""Where a model keeps its token signals and value weights, found by sending one short text through it.
+"""The value weights of a model's layers, found by sending one short text through it.
 
-Nothing is looked up by name. Hidden states are recognised as the tensors that modules take and return, and the value
-projection of a layer as the linear map whose outputs are the values that its attention receives.
+Nothing is looked up by name: the value projection of a layer is the linear map whose outputs are the values that its
+attention receives.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,61 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from fairspan.attention.layers import probe, unsupported
+from fairspan.attention.layers import probe
 from fairspan.attention.plan import LayerInputs, Plan
-
-Hook = Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """One hidden state: what comes out of a module, or goes into it, at one of its calls.
-
-    Attributes:
-        call: 0 for the module's first call in a pass. Some architectures run one module as several layers.
-        place: which argument or output of the call.
-    """
-
-    module: nn.Module
-    call: int
-    place: str
-
-
-def find_signals(model: PreTrainedModel, depth: int) -> list[Signal]:
-    """X_0 … X_depth: the embedding output and the output of each layer, as `output_hidden_states` has them.
-
-    Architectures that normalise before each layer have the last of them after their final normalisation.
-
-    Raises:
-        UnsupportedModel: if the model does not show one hidden state more than it has layers.
-    """
-    seen: list[tuple[Signal, Tensor, Tensor]] = []
-    with _calls_of(model.modules(), lambda signal, tensor: seen.append((signal, tensor, tensor.clone()))):
-        shown = getattr(probe(model, Plan(), output_hidden_states=True), "hidden_states", None) or ()
-    # All tensors of the pass are still held, so that no two share an address. One that was written to after it had
-    # passed a module is not what that module gave.
-    known = {_identity(tensor): signal for signal, tensor, then in reversed(seen) if torch.equal(tensor, then)}
-    found = [known[_identity(tensor)] for tensor in shown if _identity(tensor) in known]
-    if not len(shown) == len(found) == depth + 1:
-        raise unsupported(
-            model,
-            f"shows {len(shown)} hidden states, of which {len(found)} pass between its modules, and has {depth} "
-            "layers: the token signals between them cannot be determined",
-        )
-    return found
-
-
-@contextmanager
-def watching(signals: list[Signal], receive: Callable[[int, Tensor], None]) -> Iterator[None]:
-    """Passes inside this block hand each signal, with its number, to `receive`."""
-    numbers = {signal: number for number, signal in enumerate(signals)}
-
-    def hand_over(signal: Signal, tensor: Tensor) -> None:
-        if signal in numbers:
-            receive(numbers[signal], tensor)
-
-    with _calls_of({signal.module for signal in signals}, hand_over):
-        yield
 
 
 def find_value_weights(model: PreTrainedModel) -> list[Tensor] | str:
@@ -76,7 +20,7 @@ def find_value_weights(model: PreTrainedModel) -> list[Tensor] | str:
     linear: list[tuple[nn.Module, Tensor, Tensor]] = []
     found: list[Tensor | None] = []
 
-    def remember(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def remember(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if args and isinstance(output, Tensor) and getattr(module, "weight", None) is not None:
             linear.append((module, args[0], output))
 
@@ -85,8 +29,12 @@ def find_value_weights(model: PreTrainedModel) -> list[Tensor] | str:
         found.append(next((match for match in matches if match is not None), None))
         linear.clear()
 
-    with _hooks(model.modules(), remember):
+    hooks = [module.register_forward_hook(remember) for module in model.modules()]
+    try:
         probe(model, Plan(watch=look))
+    finally:
+        for hook in hooks:
+            hook.remove()
     weights = [weight for weight in found if weight is not None]
     if len(weights) == len(found):
         return weights
@@ -127,35 +75,3 @@ def _linear_weight(module: nn.Module, x: Any, output: Tensor) -> Tensor | None:
             if torch.allclose(made, output, rtol=tolerance, atol=tolerance * float(made.abs().max())):
                 return candidate
     return None
-
-
-@contextmanager
-def _calls_of(modules: Iterable[nn.Module], receive: Callable[[Signal, Tensor], None]) -> Iterator[None]:
-    calls: dict[nn.Module, int] = {}
-
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        call = calls.get(module, 0)
-        calls[module] = call + 1
-        outputs = output if isinstance(output, (tuple, list)) else [output]
-        places = {f"argument {name}": tensor for name, tensor in (*enumerate(args), *kwargs.items())}
-        places |= {f"output {number}": tensor for number, tensor in enumerate(outputs)}
-        for place, tensor in places.items():
-            if isinstance(tensor, Tensor):
-                receive(Signal(module, call, place), tensor)
-
-    with _hooks(modules, hook):
-        yield
-
-
-@contextmanager
-def _hooks(modules: Iterable[nn.Module], hook: Hook) -> Iterator[None]:
-    handles = [module.register_forward_hook(hook, with_kwargs=True) for module in modules]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _identity(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype

@@ -24,18 +24,19 @@ def attention_weights(query: Tensor, key: Tensor, bias: Tensor, scale: float, te
     return torch.softmax(scores + bias, dim=-1)
 
 
-def calibrate_weights(p: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor) -> Tensor:
+def calibrate_weights(p: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None) -> Tensor:
     """IRF §5: give every basket its share and keep the proportions inside each.
 
         p'_j = share(basket of j) · p_j / Σ_{k in basket of j} p_k
 
     Args:
-        p: [N, H, R, L] attention of R query rows. strength: [N].
+        p: [N, H, R, L] attention of R query rows. strength: [N], or None for 1.
     """
     member = baskets.slot[:, None, :] == torch.arange(baskets.count, device=p.device)[:, None]
     member = member.to(p.dtype)[:, None]  # [N, 1, M, L]
     mass = p @ member.transpose(-1, -2)  # [N, H, R, M]
-    shares = basket_shares(mass, mass > 0, special, strength[:, None, None, None])
+    amount = None if strength is None else strength[:, None, None, None].to(p.dtype)
+    shares = basket_shares(mass, mass > 0, special, amount)
     factor = torch.where(mass > 0, shares / mass, 0)
     padding = (baskets.slot == NO_BASKET)[:, None, None, :]
     return torch.where(padding, 0, p * (factor @ member))
@@ -74,15 +75,10 @@ def tile_places(
     return places + [Place(None, lead + longest_tile + number) for number in range(after)]
 
 
-def sees_by_tile(places: Sequence[Place], reach: int = 0) -> Tensor:
-    """[L, L] bool, METHODS §10: a token sees its own tile, `reach` tiles on either side and the shared tokens, and
-    shared tokens see everything.
-    """
-
-    def sees(row: Place, key: Place) -> bool:
-        return row.tile is None or key.tile is None or abs(row.tile - key.tile) <= reach
-
-    return torch.tensor([[sees(row, key) for key in places] for row in places], dtype=torch.bool)
+def sees_by_tile(places: Sequence[Place]) -> Tensor:
+    """[L, L] bool, METHODS §10: a token sees its own tile and the shared tokens, which see everything."""
+    sees = [[row.tile is None or key.tile in (None, row.tile) for key in places] for row in places]
+    return torch.tensor(sees, dtype=torch.bool)
 
 
 def sees_by_position(places: Sequence[Place], *, causal: bool, window: int | None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -51,14 +51,17 @@ def _add_group(
     flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, group: TileGroup
 ) -> None:
     length = query.shape[2]
-    together = max(1, _ROWS_AT_A_TIME // group.rows.shape[1])
-    for first in range(0, len(group.rows), together):
-        block = slice(first, first + together)
+    for block in _blocks(len(group.rows), _ROWS_AT_A_TIME // group.rows.shape[1]):
         rows, keys = group.rows[block], group.keys[block]
         mask = group_mask(view, group, block, rows, keys, length)
         out = _attend(take(query, rows), take(key, keys), take(value, keys), mask, scale)
         target = rows if group.row_ok is None else torch.where(group.row_ok[block], rows, len(flat) - 1)
         _write(flat, target, out)
+
+
+def _blocks(count: int, together: int) -> Iterable[slice]:
+    together = max(1, together)
+    return (slice(first, first + together) for first in range(0, count, together))
 
 
 def _write(flat: Tensor, tokens: Tensor, out: Tensor) -> None:
@@ -104,11 +107,7 @@ def group_mask(
     at, places = position[rows][:, :, None], position[keys][:, None, :]
     seen = there
     if view.mask is not None:
-        if view.causal and view.tiles.reach:
-            places_behind = torch.minimum(at, places)
-            shown = view.mask[at, places_behind] & (keys[:, None, :] <= rows[:, :, None])
-        else:
-            shown = view.mask[at, places]
+        shown = view.mask[at, places]
         seen = shown[:, None] if there is None else shown[:, None] & there
     if view.bias is None:
         return seen
@@ -124,25 +123,28 @@ def _all_keys(
 ) -> None:
     """Rows [N, R] of each text that may see every tile, a block of them at a time."""
     (n, _, length, _), count = query.shape, rows.shape[1]
-    text = torch.arange(n, device=query.device)
-    plain = view.mask is None and view.bias is None
-    padding = view.tiles.valid[:, None, None, :] if view.tiles.padded else None
+    first_token = torch.arange(n, device=query.device)[:, None] * length
     heads = 1 if view.bias is None else view.bias.shape[1]
-    together = count if plain else max(1, _MASK_AT_A_TIME // (n * heads * length))
-    for first in range(0, count, together):
-        block = rows[:, first : first + together]
-        mask = padding
-        if not plain:
-            row = block.flatten()
-            bias, visible = view.of_rows(text.repeat_interleave(block.shape[1]), row)
-            mask = visible.view(n, 1, block.shape[1], length)
-            if bias is not None:
-                bias = bias.view(n, block.shape[1], -1, length).transpose(1, 2)
-                mask = bias.masked_fill(~mask, -torch.inf)
-        tokens = block + text[:, None] * length
-        taken = query if plain and count == length else take(query, tokens)
-        out = _attend(taken, key, value, mask, scale)
+    # Where rows differ in nothing but padding, no mask has to be written out.
+    alike = view.mask is None and view.bias is None
+    for block in _blocks(count, count if alike else _MASK_AT_A_TIME // (n * heads * length)):
+        tokens = rows[:, block] + first_token
+        out = _attend(take(query, tokens), key, value, seen_by_rows(rows[:, block], view), scale)
         _write(flat, tokens, out)
+
+
+def seen_by_rows(rows: Tensor, view: TileView) -> Tensor | None:
+    """What rows [N, R] that may see every tile see of all keys, or what is added to scores, [N, 1 or H, R, L]."""
+    valid = view.tiles.valid
+    if view.mask is None and view.bias is None:
+        return valid[:, None, None, :] if view.tiles.padded else None
+    (n, count), length = rows.shape, valid.shape[1]
+    text = torch.arange(n, device=rows.device)[:, None].expand(n, count)
+    bias, visible = view.of_rows(text.flatten(), rows.flatten())
+    visible = visible.view(n, 1, count, length)
+    if bias is None:
+        return visible
+    return bias.view(n, count, -1, length).transpose(1, 2).masked_fill(~visible, -torch.inf)
 
 
 def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:
@@ -178,28 +180,15 @@ def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: boo
     start, length, row_length = tiles.start[text, number], tiles.length[text, number], tiles.valid.shape[1]
     base = (text * row_length)[:, None]
     step = torch.arange(width, device=start.device)
-    rows, row_ok = _run(start, length, step, row_length)
-
-    first = (number - tiles.reach).clamp(min=0)
-    last = (number + tiles.reach).clamp(max=tiles.length.shape[1] - 1)
-    begin = tiles.start[text, first]
-    content_end = tiles.start[text, 0] + tiles.content[text]
-    end = torch.minimum(tiles.start[text, last] + tiles.length[text, last], content_end)
-    end = torch.where(tiles.length[text, last] > 0, end, content_end)
-    step = torch.arange(width if tiles.reach == 0 else (2 * tiles.reach + 1) * tiles.width, device=start.device)
-    keys, key_ok = _run(begin, (end - begin).clamp(min=0), step, row_length)
-    keys = torch.cat([tiles.shared[text], keys], dim=1)
-    key_ok = torch.nn.functional.pad(key_ok, (tiles.lead + tiles.trail, 0), value=True)
+    row_ok = step < length[:, None]
+    # After the end of a tile its last token is repeated.
+    rows = start[:, None] + torch.minimum(step, (length - 1).clamp(min=0)[:, None])
+    rows = rows.clamp(max=row_length - 1)
+    keys = torch.cat([tiles.shared[text], rows], dim=1)
+    key_ok = torch.nn.functional.pad(row_ok, (tiles.lead + tiles.trail, 0), value=True)
     if exact:
         whole = bool(key_ok.all())
         return TileGroup(rows + base, None, keys + base, None if whole else key_ok)
     if tiles.lead + tiles.trail == 0:
         key_ok = key_ok | ~key_ok.any(dim=1, keepdim=True)  # a row that sees nothing would be NaN
     return TileGroup(rows + base, row_ok, keys + base, key_ok)
-
-
-def _run(start: Tensor, length: Tensor, step: Tensor, limit: int) -> tuple[Tensor, Tensor]:
-    """[G, W], so many tokens from each start on, the last one repeated after the end, and which are there."""
-    ok = step < length[:, None]
-    last = (length - 1).clamp(min=0)[:, None]
-    return (start[:, None] + torch.minimum(step, last)).clamp(max=limit - 1), ok

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -24,77 +24,38 @@ from fairspan.attention.baskets import has_no_padding, lasting, runs
 SHARED, NO_TILE = -1, -2
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class Tiles:
     """The tiles of a batch of texts.
 
     Attributes:
         valid: [N, L] bool, False for padding.
         position: [N, L], where each token stands; 0 at padding.
+        tile: [N, L], the tile of each token, `SHARED` or `NO_TILE` (padding).
         start, length: [N, M], where each tile begins and how many tokens it has; 0 where a text has fewer tiles.
+        shared: [N, S], the rows of the shared tokens, clamped where a text has fewer.
         lead, trail: how many shared tokens a text has in front and at its end.
         width: a length that no tile exceeds.
-        reach: how many tiles on either side a token sees besides its own.
         padded: whether the batch may have padding.
+        groups: kept by `tile_rows` between the layers of a pass.
     """
 
     valid: Tensor
     position: Tensor
+    tile: Tensor
     start: Tensor
     length: Tensor
+    shared: Tensor
     lead: int
     trail: int
     width: int
-    reach: int
     padded: bool
-    groups: list[TileGroup] | None = field(default=None, init=False)
-    """Kept by `tile_rows` between the layers of a pass."""
-    # Kept likewise, and by hand: a compiled graph cannot go through the lock of a cached_property (Python 3.11).
-    _content: Tensor | None = field(default=None, init=False)
-    _shared: Tensor | None = field(default=None, init=False)
-    _tile: Tensor | None = field(default=None, init=False)
+    groups: list[TileGroup] | None = None
 
     @property
     def positions(self) -> int:
         """P, the number of positions."""
         return self.lead + self.width + self.trail
-
-    @property
-    def content(self) -> Tensor:
-        """[N], how many tokens of each text lie in tiles."""
-        if self._content is None:
-            self._content = (self.valid.sum(dim=1) - self.lead - self.trail).clamp(min=0)
-        return self._content
-
-    @property
-    def shared(self) -> Tensor:
-        """[N, S], the rows of the shared tokens, clamped where a text has fewer."""
-        if self._shared is None:
-            self._shared = self._find_shared()
-        return self._shared
-
-    @property
-    def tile(self) -> Tensor:
-        """[N, L], the tile of each token, `SHARED` or `NO_TILE` (padding)."""
-        if self._tile is None:
-            self._tile = self._find_tile()
-        return self._tile
-
-    def _find_shared(self) -> Tensor:
-        first, total = self.valid.int().argmax(dim=1, keepdim=True), self.valid.sum(dim=1, keepdim=True)
-        rank = torch.arange(self.lead + self.trail, device=first.device).expand(first.shape[0], -1)
-        at_end = rank - self.lead + (total - self.trail).clamp(min=self.lead)
-        rank = torch.where(rank < self.lead, rank, at_end)
-        return first + rank.clamp(max=(total - 1).clamp(min=0))
-
-    def _find_tile(self) -> Tensor:
-        begins = torch.zeros_like(self.position)
-        exists = (self.length > 0).to(begins.dtype)
-        begins = begins.scatter_add(1, self.start.clamp(max=begins.shape[1] - 1), exists)
-        rank = self.valid.cumsum(dim=1) - 1 - self.lead
-        inside = (rank >= 0) & (rank < self.content[:, None])
-        tile = torch.where(inside, begins.cumsum(dim=1) - 1, SHARED)
-        return torch.where(self.valid, tile, NO_TILE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,54 +76,41 @@ class TileGroup:
 
 
 def lay_tiles(
-    valid: Tensor,
-    size: int,
-    *,
-    lead: int,
-    trail: int,
-    reach: int = 0,
-    segment: Tensor | None = None,
-    longest: int | None = None,
+    valid: Tensor, size: int, *, lead: int, trail: int, segment: Tensor | None = None, longest: int | None = None
 ) -> Tiles:
     """The tiles of texts given as [N, L] bool, False for padding on either side.
 
     Args:
         size: tokens per tile; the last of a text may be shorter.
+        lead, trail: how many tokens in front and at the end are shared.
         segment: [N, L], rising numbers of segments, each of which becomes a tile; below 0 throughout for texts that
             are cut into runs of `size`.
         longest: a segment of more tokens is cut into runs of so many.
     """
     if segment is None and has_no_padding(valid):
-        return _without_padding(valid.shape, size, lead, trail, reach, valid.device)
-    return _lay(valid, size, lead, trail, reach, segment, longest)
+        return _without_padding(valid.shape, size, lead, trail, valid.device)
+    return _lay(valid, size, lead, trail, segment, longest)
 
 
 @lru_cache(maxsize=64)
-def _without_padding(
-    shape: tuple[int, int], size: int, lead: int, trail: int, reach: int, device: torch.device
-) -> Tiles:
+def _without_padding(shape: tuple[int, int], size: int, lead: int, trail: int, device: torch.device) -> Tiles:
     """Batches without padding have the same tiles whatever their texts, so that these need not be found again."""
     with lasting():
-        tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, reach, None, None)
-        tiles = replace(tiles, padded=False)
-        assert tiles.shared is not None
-        assert tiles.tile is not None
-    return tiles
+        tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, None, None)
+        return replace(tiles, padded=False)
 
 
-def _lay(
-    valid: Tensor, size: int, lead: int, trail: int, reach: int, segment: Tensor | None, longest: int | None
-) -> Tiles:
-    rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1, keepdim=True)
+def _lay(valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None, longest: int | None) -> Tiles:
+    first, total = valid.int().argmax(dim=1, keepdim=True), valid.sum(dim=1, keepdim=True)
+    rank = valid.cumsum(dim=1) - 1
     content = (total - lead - trail).clamp(min=0)
     offset = rank - lead
     inside = valid & (offset >= 0) & (offset < content)
     if segment is None:
         count, width = runs(valid.shape[1] - lead - trail, size)
-        first = valid.int().argmax(dim=1, keepdim=True)
         steps = torch.arange(count, device=valid.device) * size
         start, length = first + lead + steps, (content - steps).clamp(min=0, max=size)
-        within = offset % size
+        tile, within = offset // size, offset % size
         longest_tile = content.clamp(max=size)
     else:
         number = torch.where(inside, segment, -1)
@@ -182,7 +130,12 @@ def _lay(
     at_end = lead + longest_tile + offset - content
     position = torch.where(inside, lead + within, torch.where(offset < 0, rank, at_end))
     position = torch.where(valid, position, 0)
-    return Tiles(valid, position, start.contiguous(), length.contiguous(), lead, trail, width, reach, padded=True)
+    tile = torch.where(valid, torch.where(inside, tile, SHARED), NO_TILE)
+    number = torch.arange(lead + trail, device=valid.device).expand(valid.shape[0], -1)
+    number = torch.where(number < lead, number, number - lead + (total - trail).clamp(min=lead))
+    shared = first + number.clamp(max=(total - 1).clamp(min=0))
+    start, length = start.contiguous(), length.contiguous()
+    return Tiles(valid, position, tile, start, length, shared, lead, trail, width, padded=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,7 +161,7 @@ class TileView:
         own, at, keys, places = tile[text, row, None], position[text, row, None], tile[text], position[text]
         visible = keys != NO_TILE
         if self.tiled:
-            visible = visible & (((keys - own).abs() <= self.tiles.reach) | (keys == SHARED) | (own == SHARED))
+            visible = visible & ((keys == own) | (keys == SHARED) | (own == SHARED))
         if self.mask is not None:
             before = places
             if self.causal:

@@ -6,40 +6,41 @@ It gives the same numbers as the fast paths, whose geometry it shares and agains
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import CONTENT, Baskets, runs
+from fairspan.attention.baskets import CONTENT, runs
 from fairspan.attention.bias import additive
 from fairspan.attention.plan import BasketRule, LayerInputs
-from fairspan.attention.shares import SpecialShares, basket_shares, target_shares
-from fairspan.attention.tile_rows import all_tiles, group_mask, take
+from fairspan.attention.pooled_row import pooled_row
+from fairspan.attention.shares import basket_shares
+from fairspan.attention.tile_rows import all_tiles, group_mask, seen_by_rows, take
 from fairspan.attention.tiles import TileView
 
 
 def traced_attention(inputs: LayerInputs) -> Tensor:
     """[N, L, H, D], what one layer gives: tiles tile by tile, everything else by whole L×L matrices."""
     query, key, value, rule, view = inputs.query, inputs.key, inputs.value, inputs.rule, inputs.view
-    text = torch.arange(query.shape[0], device=query.device)
-    if rule is not None and rule.rows == "all":
-        out = _in_baskets(query, key, value, _seen_by_all(inputs), inputs.scale, rule)
-        return out.transpose(1, 2)
+    if rule is not None and rule.pooled is None:
+        return _in_baskets(inputs, rule).transpose(1, 2)
     if view is not None and view.tiled:
         out = _in_tiles(query, key, value, inputs.scale, view)
     else:
-        out = _attend(query, key, value, _seen_by_all(inputs), inputs.scale).transpose(1, 2)
-    if rule is None:
+        p = _weights(query, key, _seen_by_all(inputs), inputs.scale)
+        out = (p @ _for_every_head(value, query)).transpose(1, 2)
+    if rule is None or rule.pooled is None:
         return out
-    bias, visible = inputs.seen_by(rule.pooled)
-    mask = None if visible is None else visible[:, None, None, :]
-    mask = additive(mask, None if bias is None else bias[:, :, None, :], query.dtype)
-    row = _in_baskets(query[text, :, rule.pooled][:, :, None], key, value, mask, inputs.scale, rule)
+    row = pooled_row(inputs, rule.pooled)
     place = torch.arange(query.shape[2], device=query.device)
-    pooled = (place == rule.pooled[:, None])[:, :, None, None]
-    return torch.where(pooled, row.transpose(1, 2), out)
+    return torch.where((place == rule.pooled[:, None])[:, :, None, None], row[:, None], out)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """softmax(q·K) V, [B, H, R, D]; finite for rows that see nothing, which nothing else may read."""
-    key, value = (_for_every_head(part, query) for part in (key, value))
-    return _hide(query * scale @ key.transpose(-1, -2), mask).softmax(dim=-1) @ value
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """softmax(q·K), [B, H, R, L]; finite for rows that see nothing, which nothing else may read."""
+    scores = query * scale @ _for_every_head(key, query).transpose(-1, -2)
+    floor = torch.finfo(scores.dtype).min
+    if mask is not None and mask.dtype == torch.bool:
+        scores = scores.masked_fill(~mask, floor)
+    elif mask is not None:
+        scores = (scores + mask).clamp(min=floor)
+    return scores.softmax(dim=-1)
 
 
 def _for_every_head(x: Tensor, query: Tensor) -> Tensor:
@@ -47,40 +48,15 @@ def _for_every_head(x: Tensor, query: Tensor) -> Tensor:
     return x if groups == 1 else x[:, :, None].expand(-1, -1, groups, -1, -1).flatten(1, 2)
 
 
-def _hide(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The scores with a bool mask, or one to add, on them."""
-    floor = torch.finfo(scores.dtype).min
-    if mask is None:
-        return scores
-    if mask.dtype == torch.bool:
-        return scores.masked_fill(~mask, floor)
-    return (scores + mask).clamp(min=floor)
-
-
 def _seen_by_all(inputs: LayerInputs) -> Tensor | None:
     """What every row sees of every key, or what is added to their scores; broadcasts to [N, H, L, L]."""
-    query, view = inputs.query, inputs.view
-    n, _, length, _ = query.shape
-    if view is None:
-        mask = inputs.mask
-        if inputs.causal:
-            place = torch.arange(length, device=query.device)
-            mask = (place <= place[:, None])[None, None]
-        return additive(mask, inputs.position_bias, query.dtype) if inputs.position_bias is not None else mask
-    if view.mask is None and view.bias is None:
-        return view.tiles.valid[:, None, None, :]
-    return _seen_by(torch.arange(length, device=query.device).expand(n, -1), view)
-
-
-def _seen_by(rows: Tensor, view: TileView) -> Tensor:
-    """What rows [N, R] see of all keys, or what is added to their scores, [N, 1 or H, R, L]."""
-    (n, count), length = rows.shape, view.tiles.valid.shape[1]
-    text = torch.arange(n, device=rows.device)[:, None].expand(n, count)
-    bias, visible = view.of_rows(text.flatten(), rows.flatten())
-    visible = visible.view(n, 1, count, length)
-    if bias is None:
-        return visible
-    return bias.view(n, count, -1, length).transpose(1, 2).masked_fill(~visible, -torch.inf)
+    query, mask = inputs.query, inputs.mask
+    place = torch.arange(query.shape[2], device=query.device)
+    if inputs.view is not None:
+        return seen_by_rows(place.expand(query.shape[0], -1), inputs.view)
+    if inputs.causal:
+        mask = (place <= place[:, None])[None, None]
+    return mask if inputs.position_bias is None else additive(mask, inputs.position_bias, query.dtype)
 
 
 def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView) -> Tensor:
@@ -90,14 +66,17 @@ def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: Til
     if tiles.groups is None:
         tiles.groups = [all_tiles(tiles)]
     (group,) = tiles.groups
-    mask = group_mask(view, group, slice(None), group.rows, group.keys, length)
-    out = _attend(take(query, group.rows), take(key, group.keys), take(value, group.keys), mask, scale)
     assert group.row_ok is not None
-    written = [(torch.where(group.row_ok, group.rows, n * length), out)]
+    mask = group_mask(view, group, slice(None), group.rows, group.keys, length)
+    rows = take(query, group.rows)
+    p = _weights(rows, take(key, group.keys), mask, scale)
+    written = [
+        (torch.where(group.row_ok, group.rows, n * length), p @ _for_every_head(take(value, group.keys), rows))
+    ]
     if tiles.lead + tiles.trail:
         tokens = tiles.shared + torch.arange(n, device=query.device)[:, None] * length
-        out = _attend(take(query, tokens), key, value, _seen_by(tiles.shared, view), scale)
-        written.append((tokens, out))
+        p = _weights(take(query, tokens), key, seen_by_rows(tiles.shared, view), scale)
+        written.append((tokens, p @ _for_every_head(value, query)))
     # One row more takes what is computed for tokens that are not there.
     flat = query.new_zeros(n * length + 1, heads, value.shape[-1])
     for tokens, part in written:
@@ -105,49 +84,35 @@ def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: Til
     return flat[:-1].view(n, length, heads, -1)
 
 
-def _in_baskets(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, rule: BasketRule
-) -> Tensor:
-    """IRF §5 for rows [N, H, R, D]: Σ_b share_b · softmax(q·K_b) V_b, with the keys put in order by basket."""
-    index, there = _keys_of_baskets(rule.baskets, rule.special, key.shape[2])
-    width = there.shape[2]
-    index, there = index.flatten(1), there.flatten(1)[:, None, None, :]  # [N, M·W]
+def _in_baskets(inputs: LayerInputs, rule: BasketRule) -> Tensor:
+    """IRF §5 for every row, [N, H, L, D]: Σ_b share_b · softmax(q·K_b) V_b, with the keys put in order by basket."""
+    query, baskets, length = inputs.query, rule.baskets, inputs.key.shape[2]
+    assert baskets.size is not None
+    step = torch.arange(baskets.size, device=query.device)
+    # In a form whose number of baskets is one symbol, without the slots of special tokens, which are empty here.
+    offset = torch.arange(runs(length, baskets.size)[0], device=query.device) * baskets.size
+    index = (baskets.start[:, CONTENT : CONTENT + 1] + offset)[..., None] + step
+    index = index.clamp(max=length - 1).flatten(1)  # [N, M·W]
+    there = (step < (baskets.content[:, None] - offset)[..., None]).flatten(1)[:, None, None, :]
     key, value = (
         _for_every_head(part.gather(2, index[:, None, :, None].expand(-1, part.shape[1], -1, part.shape[3])), query)
-        for part in (key, value)
+        for part in (inputs.key, inputs.value)
     )
+    scores = query * inputs.scale @ key.transpose(-1, -2)
+    mask, floor = _seen_by_all(inputs), torch.finfo(scores.dtype).min
     if mask is not None:
         mask = mask.expand(query.shape[0], -1, -1, -1)
         mask = mask.gather(3, index[:, None, None, :].expand(-1, mask.shape[1], mask.shape[2], -1))
-        visible = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min
-        there = there & visible
-    scores = query * scale @ key.transpose(-1, -2)
-    if mask is not None and mask.dtype != torch.bool:
-        scores = scores + mask
-    floor = torch.finfo(scores.dtype).min
-    split = torch.unflatten(scores.masked_fill(~there, floor), -1, (-1, width))
-    there = torch.unflatten(there, -1, (-1, width))
+        there = there & (mask if mask.dtype == torch.bool else mask > floor)
+        scores = scores if mask.dtype == torch.bool else scores + mask
+    split = torch.unflatten(scores.masked_fill(~there, floor), -1, (-1, baskets.size))
+    there = torch.unflatten(there, -1, (-1, baskets.size))
     peak = split.amax(dim=-1, keepdim=True)
     inside = (split - peak).exp() * there
-    total, present = inside.sum(dim=-1), there.any(dim=-1)  # [N, H, R, M], [N, 1 or H, 1 or R, M]
+    total, present = inside.sum(dim=-1), there.any(dim=-1)  # [N, H, L, M], [N, 1 or H, 1 or L, M]
     log_mass = (peak[..., 0] + total.clamp(min=1).log()).masked_fill(~present, floor)
     mass = log_mass.softmax(dim=-1) * present
-    if rule.strength is None:
-        shares = target_shares(mass, present, rule.special)
-    else:
-        shares = basket_shares(mass, present, rule.special, rule.strength[:, None, None, None])
+    strength = None if rule.strength is None else rule.strength[:, None, None, None]
+    shares = basket_shares(mass, present, rule.special, strength)
     weights = inside * torch.where(present, shares / total.clamp(min=1), 0)[..., None]
     return weights.flatten(-2) @ value
-
-
-def _keys_of_baskets(baskets: Baskets, special: SpecialShares, length: int) -> tuple[Tensor, Tensor]:
-    """[N, M, W], the keys of each slot, and which of them are there."""
-    assert baskets.size is not None
-    start, count = baskets.start, baskets.length
-    if special == SpecialShares():
-        # Without the empty slots of special tokens, in a form whose number of slots is one symbol.
-        offset = torch.arange(runs(length, baskets.size)[0], device=start.device) * baskets.size
-        start = start[:, CONTENT : CONTENT + 1] + offset
-        count = (baskets.content[:, None] - offset).clamp(min=0, max=baskets.size)
-    step = torch.arange(baskets.size, device=start.device)
-    return (start[..., None] + step).clamp(max=length - 1), step < count[..., None]

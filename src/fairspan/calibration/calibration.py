@@ -1,10 +1,12 @@
-"""`Calibration`: everything that decides how a model's attention is calibrated, as one frozen value."""
+"""`Calibration`: everything that decides how a model's attention is calibrated, as one frozen value, or in a file."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from fairspan.calibration.temperature import (
@@ -15,39 +17,41 @@ from fairspan.calibration.temperature import (
     parse_temperature,
     temperature_of,
 )
-from fairspan.errors import CalibrationError
+from fairspan.errors import DesignError, require_whole
 
 Pooling = Literal["cls", "lasttoken", "mean"]
-SpecialBasket = str | float
 Layers = str | int | tuple[int, ...]
 
+CALIBRATION_FILE = "calibration.json"
 LAYER_NAMES = ("last_half", "last", "all")
 TILE_LAYER_NAMES = ("all", "first_three_quarters", "first_half")
-ROWS = ("auto", "pooling", "all")
-SIDES = ("both", "document", "query")
-SHORT_TEXTS = ("calibrate", "leave", "ramp")
-SPECIAL_BASKETS = ("auto", "auto-original", "basket", "equal", "original")
+_SPECIAL_BASKETS = ("auto", "basket", "equal", "original")
+_CHOICES = {
+    "bos": _SPECIAL_BASKETS,
+    "eos": _SPECIAL_BASKETS,
+    "short_texts": ("calibrate", "leave"),
+    "sides": ("both", "document", "query"),
+    "scale_position_bias": (True, False),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """How attention is calibrated at inference time.
 
+    Of a model that pools one token, the attention of that token is split into baskets; of a model that pools over
+    all tokens, that of every token.
+
     Attributes:
         basket_size: keys per basket; the last basket of a text may be shorter.
         layers: the layers whose attention is split into baskets: "last_half", "last", "all", an int k for the last
             k, or a list of 0-based layer numbers. The temperature always acts in every layer.
-        rows: the query rows that are calibrated: "pooling" (the row that is pooled), "all", or "auto" ("pooling"
-            for CLS and last-token pooling, "all" otherwise).
         strength: 0 leaves the basket masses as they are, 1 makes them equal, between them a mixture.
         bos, eos: what becomes of the first and the last token of a text. "basket": it lies in the neighbouring
-            content basket. Otherwise it has a basket of its own that holds an "equal" share, 1/m of m baskets, its
-            "original" mass, or a fixed share given as a number; content baskets divide the rest. "auto"
-            gives the pooled token and the first token of a CLS or last-token model an "equal" basket of their own
-            and leaves all others in a "basket"; "auto-original" does the same with "original" where "auto" says
-            "equal".
-        short_texts: what happens to texts that fill no basket: "calibrate" them too, "leave" them as they are, or
-            "ramp" the strength up from 0 for an empty text to full for one full basket.
+            content basket. Otherwise it has a basket of its own that holds an "equal" share, 1/m of m baskets, or
+            its "original" mass; content baskets divide the rest. "auto" gives the pooled token and the first token
+            an "equal" basket of their own. With mean pooling both lie in content baskets, whatever this says.
+        short_texts: what happens to texts that fill no basket: "calibrate" them too, or "leave" them as they are.
         temperature: divides the attention scores before the softmax, above 0 and at most 1. A number, a
             `LengthSchedule`, or a `PerSide` of these.
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
@@ -57,7 +61,6 @@ class Calibration:
             and the shared tokens (special tokens and prompt), and positions start again in every tile.
         tile_layers: the layers that are tiled: "all", "first_three_quarters", "first_half" or an int k for the first
             k. Positions start again in every tile whatever this says.
-        tile_reach: how many tiles on either side a token sees besides its own.
 
     >>> Calibration.preset("retrieval").strength
     0.5
@@ -67,70 +70,51 @@ class Calibration:
 
     basket_size: int = 128
     layers: Layers = "last_half"
-    rows: str = "auto"
     strength: float = 1.0
-    bos: SpecialBasket = "auto"
-    eos: SpecialBasket = "auto"
+    bos: str = "auto"
+    eos: str = "auto"
     short_texts: str = "calibrate"
     temperature: Temperature = 1.0
     sides: str = "both"
     scale_position_bias: bool = False
     tile_size: int | None = None
     tile_layers: str | int = "all"
-    tile_reach: int = 0
 
-    FORMAT: ClassVar[int] = 1
+    FORMAT: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.basket_size, 1):
-            raise CalibrationError(
-                f"basket_size must be a whole number of at least 1, got {self.basket_size!r} (128 is the published "
-                "default)."
-            )
+        require_whole("basket_size", self.basket_size)
         object.__setattr__(self, "layers", _parse_layers(self.layers))
-        _require_choice("rows", self.rows, ROWS)
-        if not _is_share(self.strength):
-            raise CalibrationError(f"strength must be a number from 0 to 1, got {self.strength!r}.")
-        for name in ("bos", "eos"):
-            _require_special_basket(name, getattr(self, name))
-        fixed = [share for share in (self.bos, self.eos) if not isinstance(share, str)]
-        if sum(fixed) > 1:
-            raise CalibrationError(f"the fixed shares bos={self.bos} and eos={self.eos} add up to more than 1.")
-        _require_choice("short_texts", self.short_texts, SHORT_TEXTS)
         object.__setattr__(self, "temperature", parse_temperature(self.temperature))
-        _require_choice("sides", self.sides, SIDES)
-        if not isinstance(self.scale_position_bias, bool):
-            raise CalibrationError(f"scale_position_bias must be true or false, got {self.scale_position_bias!r}.")
+        strength = self.strength
+        if isinstance(strength, bool) or not isinstance(strength, int | float) or not 0 <= strength <= 1:
+            raise DesignError(f"strength must be a number from 0 to 1, got {self.strength!r}.")
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise DesignError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
         if self.sides != "both" and isinstance(self.temperature, PerSide):
-            raise CalibrationError(
+            raise DesignError(
                 f"sides={self.sides!r} already limits the calibration to one side: "
                 "give one temperature instead of one for each side."
             )
-        self._check_tiles()
-
-    def _check_tiles(self) -> None:
-        if self.tile_size is not None and not _is_whole(self.tile_size, 1):
-            raise CalibrationError(
-                f"tile_size must be a whole number of at least 1, or None for no tiles, got {self.tile_size!r} (64 "
-                "is the default of the preset 'tiles')."
-            )
+        if self.tile_size is not None:
+            require_whole("tile_size", self.tile_size)
         if not (_is_whole(self.tile_layers, 1) or self.tile_layers in TILE_LAYER_NAMES):
-            raise CalibrationError(
+            raise DesignError(
                 f"tile_layers must be {', '.join(map(repr, TILE_LAYER_NAMES))} or the number of first layers (1 or "
                 f"more), got {self.tile_layers!r}."
             )
-        if not _is_whole(self.tile_reach, 0):
-            raise CalibrationError(f"tile_reach must be a whole number of tiles, 0 or more, got {self.tile_reach!r}.")
-        if self.tile_size is None and (self.tile_layers, self.tile_reach) != ("all", 0):
-            without = "tile_layers" if self.tile_layers != "all" else "tile_reach"
-            raise CalibrationError(f"{without}={getattr(self, without)!r} needs tiles: give a tile_size such as 64.")
+        if self.tile_size is None and self.tile_layers != "all":
+            raise DesignError(f"tile_layers={self.tile_layers!r} needs tiles: give a tile_size such as 64.")
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
-        """A variant by name."""
-        if not isinstance(name, str) or name not in PRESETS:
-            raise CalibrationError(f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}.")
-        return PRESETS[name]
+        """A variant by name; "none" is "plain"."""
+        found = PRESETS.get("plain" if name == "none" else name)
+        if found is None:
+            raise DesignError(f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}.")
+        return found
 
     def but(self, **changes: Any) -> Calibration:
         """The same calibration with some fields changed."""
@@ -150,7 +134,7 @@ class Calibration:
     def on(self, side: Side) -> Calibration:
         """What texts of one side get, as a calibration that knows no sides."""
         if self.sides not in ("both", side):
-            return PRESETS["none"]
+            return PRESETS["plain"]
         return replace(self, sides="both", temperature=temperature_of(self.temperature, side))
 
     @property
@@ -159,29 +143,23 @@ class Calibration:
         return self.acts_on("query") or self.acts_on("document")
 
     def layer_numbers(self, depth: int) -> frozenset[int]:
-        """The 0-based calibrated layers of a model with `depth` attention layers."""
+        """The 0-based layers in baskets of a model with `depth` attention layers."""
         match self.layers:
-            case "all":
-                return frozenset(range(depth))
-            case "last":
-                return frozenset({depth - 1})
-            case "last_half":
-                return frozenset(range(depth // 2, depth))
-            case int(count):
-                if count > depth:
-                    raise CalibrationError(
-                        f"layers={count} asks for the last {count} layers, but the model has {depth}."
-                    )
-                return frozenset(range(depth - count, depth))
             case tuple(numbers):
                 beyond = [n for n in numbers if n >= depth]
                 if beyond:
-                    raise CalibrationError(
+                    raise DesignError(
                         f"layers={list(numbers)} names layer {beyond[0]}, but the model's {depth} layers are "
                         f"numbered 0 to {depth - 1}."
                     )
                 return frozenset(numbers)
-        raise AssertionError(self.layers)
+            case int(count):
+                if count > depth:
+                    raise DesignError(f"layers={count} asks for the last {count} layers, but the model has {depth}.")
+                return frozenset(range(depth - count, depth))
+            case name:
+                first = {"all": 0, "last_half": depth // 2, "last": depth - 1}[name]
+                return frozenset(range(first, depth))
 
     def tiled_layers(self, depth: int) -> frozenset[int]:
         """The 0-based tiled layers of a model with `depth` attention layers; none without tiles."""
@@ -189,7 +167,7 @@ class Calibration:
             return frozenset()
         if isinstance(self.tile_layers, int):
             if self.tile_layers > depth:
-                raise CalibrationError(
+                raise DesignError(
                     f"tile_layers={self.tile_layers} asks for the first {self.tile_layers} layers, but the model has "
                     f"{depth}."
                 )
@@ -197,52 +175,29 @@ class Calibration:
         quarters = {"all": 4, "first_three_quarters": 3, "first_half": 2}[self.tile_layers]
         return frozenset(range(-(-quarters * depth // 4)))
 
-    def rows_for(self, pooling: Pooling) -> Literal["pooling", "all"]:
-        """Which query rows are calibrated under that pooling."""
-        if self.rows == "auto":
-            return "all" if pooling == "mean" else "pooling"
-        if self.rows == "pooling" and pooling == "mean":
-            raise CalibrationError(
-                "rows='pooling' needs a model that pools one token (CLS or last token); this one pools over all "
-                "of them. Use rows='all' or 'auto'."
-            )
-        return "all" if self.rows == "all" else "pooling"
-
-    def special_baskets(self, pooling: Pooling) -> tuple[SpecialBasket, SpecialBasket]:
-        """`bos` and `eos` with "auto" replaced by what it means under that pooling."""
-        own = {"auto": "equal", "auto-original": "original"}
-        bos, eos = self.bos, self.eos
-        if bos in own:
-            bos = "basket" if pooling == "mean" else own[str(bos)]
-        if eos in own:
-            eos = own[str(eos)] if pooling == "lasttoken" else "basket"
-        return bos, eos
-
-    def reserves_equal(self, pooling: Pooling) -> bool:
-        """Whether a special token holds an equal share beside one that holds another."""
-        special = self.special_baskets(pooling)
-        return self.strength > 0 and "equal" in special and not {*special} <= {"equal", "basket"}
+    def special_baskets(self, pooling: Pooling) -> tuple[str, str]:
+        """`bos` and `eos` as they act under that pooling: "basket", "equal" or "original"."""
+        if pooling == "mean":
+            return "basket", "basket"
+        auto_eos = "equal" if pooling == "lasttoken" else "basket"
+        return "equal" if self.bos == "auto" else self.bos, auto_eos if self.eos == "auto" else self.eos
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with the version of its layout."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         layers = list(self.layers) if isinstance(self.layers, tuple) else self.layers
-        temperature = dump_temperature(self.temperature)
-        if self.tile_size is None:
-            # Named only where there are tiles, so that stored vectors and runs from before them are found.
-            values = {name: value for name, value in values.items() if not name.startswith("tile_")}
-        return {"format": self.FORMAT, **values, "layers": layers, "temperature": temperature}
+        return {"format": self.FORMAT, **values, "layers": layers, "temperature": dump_temperature(self.temperature)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
         """Read what `to_dict` wrote."""
         if not isinstance(values, Mapping):
-            raise CalibrationError(f"a calibration is a JSON object, got {type(values).__name__}.")
+            raise DesignError(f"a calibration is a JSON object, got {type(values).__name__}.")
         written = values.get("format", cls.FORMAT)
         if written != cls.FORMAT:
-            raise CalibrationError(
+            raise DesignError(
                 f"this calibration has layout {written!r}, and this fairspan reads layout {cls.FORMAT}: "
-                "install a newer fairspan."
+                "write it again with this version, or install the one that wrote it."
             )
         rest = {name: value for name, value in values.items() if name != "format"}
         _refuse_unknown_fields(rest)
@@ -256,53 +211,67 @@ class Calibration:
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise CalibrationError(f"not JSON: {error}.") from None
+            raise DesignError(f"not JSON: {error}.") from None
         return cls.from_dict(values)
 
 
-def as_calibration(given: Calibration | str | Mapping[str, Any] | None, **changes: Any) -> Calibration:
-    """A calibration from a preset's name, a value, its JSON form, or fields alone."""
+AnyCalibration = Calibration | str | Path | Mapping[str, Any]
+"""A calibration, or what `as_calibration` makes one of."""
+
+
+def as_calibration(given: AnyCalibration | None, **changes: Any) -> Calibration:
+    """A calibration from a preset's name, a value, its JSON form, a file or a folder with one, or fields alone.
+
+    A string that is no preset's name means a file if it looks like a path or is there.
+    """
     if given is None:
         # Tiles alone, unless baskets are asked for as well.
-        base = PRESETS["none"] if changes.get("tile_size") is not None else Calibration()
+        base = PRESETS["plain"] if changes.get("tile_size") is not None else Calibration()
     elif isinstance(given, Calibration):
         base = given
+    elif isinstance(given, Path) or (isinstance(given, str) and _names_file(given)):
+        base = read_calibration(given)
     elif isinstance(given, str):
         base = Calibration.preset(given)
     elif isinstance(given, Mapping):
         base = Calibration.from_dict(given)
     else:
-        raise CalibrationError(
-            f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got {given!r}."
-        )
+        raise DesignError(f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got {given!r}.")
     return base.but(**changes) if changes else base
+
+
+def _names_file(given: str) -> bool:
+    like_a_path = given.endswith(".json") or Path(given).name != given
+    return given not in (*PRESETS, "none") and (like_a_path or os.path.exists(given))
+
+
+def read_calibration(path: str | Path) -> Calibration:
+    """The calibration in a JSON file, or in the `calibration.json` of a folder.
+
+    Raises:
+        DesignError: if there is none, or it cannot be read.
+    """
+    file = Path(path)
+    try:
+        file = file / CALIBRATION_FILE if file.is_dir() else file
+        return Calibration.from_json(file.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise DesignError(f"there is no file {file}.") from None
+    except DesignError as error:
+        raise DesignError(f"{file}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise DesignError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
 def _refuse_unknown_fields(values: Mapping[str, Any]) -> None:
     known = [field.name for field in fields(Calibration)]
     unknown = [name for name in values if name not in known]
     if unknown:
-        raise CalibrationError(f"Calibration has no field {unknown[0]!r}. Fields: {', '.join(known)}.")
-
-
-def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in choices:
-        raise CalibrationError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+        raise DesignError(f"Calibration has no field {unknown[0]!r}. Fields: {', '.join(known)}.")
 
 
 def _is_whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def _require_special_basket(name: str, value: Any) -> None:
-    if not _is_share(value) and not (isinstance(value, str) and value in SPECIAL_BASKETS):
-        raise CalibrationError(
-            f"{name} must be one of {', '.join(map(repr, SPECIAL_BASKETS))} or a share from 0 to 1, got {value!r}."
-        )
 
 
 def _parse_layers(value: Any) -> Layers:
@@ -313,7 +282,7 @@ def _parse_layers(value: Any) -> Layers:
     several = isinstance(value, (list, tuple, set, frozenset)) and len(value) > 0
     if several and all(_is_whole(n, 0) for n in value):
         return tuple(sorted(set(value)))
-    raise CalibrationError(
+    raise DesignError(
         f"layers must be {', '.join(map(repr, LAYER_NAMES))}, the number of last layers (1 or more), or a list of "
         f"0-based layer numbers, got {value!r}."
     )
@@ -321,9 +290,8 @@ def _parse_layers(value: Any) -> Layers:
 
 PRESETS: dict[str, Calibration] = {
     "paper": Calibration(),
-    "retrieval": Calibration(strength=0.5, bos="auto-original", short_texts="leave"),
-    "retrieval-2026-06": Calibration(strength=0.5, short_texts="leave"),
+    "retrieval": Calibration(strength=0.5, bos="original", short_texts="leave"),
     "tempscale": Calibration(strength=0.0, temperature=0.8),
     "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=64),
-    "none": Calibration(strength=0.0),
+    "plain": Calibration(strength=0.0),
 }

@@ -1,10 +1,10 @@
 """Softmax temperatures: one for all texts, one for each side, or one that depends on a text's length."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fairspan.errors import CalibrationError
+from fairspan.errors import DesignError, require_whole
 
 Side = Literal["query", "document"]
 
@@ -12,14 +12,14 @@ Side = Literal["query", "document"]
 def check_temperature(value: Any) -> float:
     """`value` as a temperature in (0, 1], or an error that says so."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
-        raise CalibrationError(
+        raise DesignError(
             f"temperature must be a number above 0 and at most 1, got {value!r}. "
             "1 leaves attention as it is; 0.8 is the published default."
         )
     return float(value)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class LengthSchedule:
     """A temperature that falls in steps as texts get longer.
 
@@ -30,34 +30,26 @@ class LengthSchedule:
     0.9
     """
 
-    steps: tuple[tuple[int, float], ...]
+    steps: Sequence[tuple[int, float]]
 
-    def __init__(self, steps: Iterable[tuple[int, float]]) -> None:
+    def __post_init__(self) -> None:
         try:
-            pairs = tuple((tokens, check_temperature(value)) for tokens, value in steps)
-        except (TypeError, ValueError) as error:
-            if isinstance(error, CalibrationError):
-                raise
-            raise CalibrationError(
-                f"A length schedule is a list of (tokens, temperature) pairs such as [(400, 0.9)], got {steps!r}."
+            pairs = tuple((tokens, value) for tokens, value in self.steps)
+        except (TypeError, ValueError):
+            raise DesignError(
+                f"a length schedule is a list of (tokens, temperature) pairs, [(400, 0.9)], got {self.steps!r}."
             ) from None
         borders = [tokens for tokens, _ in pairs]
-        whole = all(isinstance(b, int) and not isinstance(b, bool) and b >= 0 for b in borders)
-        if not pairs or not whole or borders != sorted(set(borders)):
-            raise CalibrationError(
-                "A length schedule needs at least one step, and its token counts must be whole numbers that rise "
-                f"from 0 upwards, got {borders}."
-            )
-        object.__setattr__(self, "steps", pairs)
+        for border in borders:
+            require_whole("a token count of a length schedule", border, least=0)
+        if not pairs or borders != sorted(set(borders)):
+            raise DesignError(f"a length schedule needs at least one step, and rising token counts, got {borders}.")
+        object.__setattr__(self, "steps", tuple((tokens, check_temperature(value)) for tokens, value in pairs))
 
     def at(self, tokens: int) -> float:
         """The temperature of a text of that many tokens."""
         reached = [value for border, value in self.steps if tokens >= border]
         return reached[-1] if reached else 1.0
-
-
-PLAIN = LengthSchedule([(0, 1.0)])
-"""Temperature 1 for every text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +58,13 @@ class PerSide:
 
     query: float | LengthSchedule = 1.0
     document: float | LengthSchedule = 1.0
+
+    def __post_init__(self) -> None:
+        for side in ("query", "document"):
+            own = parse_temperature(getattr(self, side))
+            if isinstance(own, PerSide):
+                raise DesignError("temperature by side cannot be nested: give each side a number or a schedule.")
+            object.__setattr__(self, side, own)
 
 
 Temperature = float | LengthSchedule | PerSide
@@ -81,19 +80,12 @@ def parse_temperature(value: Any) -> Temperature:
         if set(value) == {"steps"}:
             return LengthSchedule(value["steps"])
         if value and set(value) <= {"query", "document"}:
-            return PerSide(**{side: _parse_one_side(part) for side, part in value.items()})
-        raise CalibrationError(
+            return PerSide(**value)
+        raise DesignError(
             "temperature by side takes the keys 'query' and 'document', and a schedule the key 'steps', "
             f"got {sorted(map(str, value))}."
         )
     return check_temperature(value)
-
-
-def _parse_one_side(value: Any) -> float | LengthSchedule:
-    parsed = parse_temperature(value)
-    if isinstance(parsed, PerSide):
-        raise CalibrationError("temperature by side cannot be nested: give each side a number or a schedule.")
-    return parsed
 
 
 def temperature_of(temperature: Temperature, side: Side) -> float | LengthSchedule:

@@ -1,23 +1,26 @@
-"""`Treatment`: a named way of embedding that an audit measures, such as "none" or "paper"."""
+"""`Treatment`: a named way of embedding that an audit measures, such as "plain" or "paper"."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, as_calibration
-from fairspan.calibration.language_method import LanguageMethod
-from fairspan.errors import CalibrationError, DesignError, FairspanError, require_list
+from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration
+from fairspan.errors import DesignError, FairspanError, require_list
 
-DEFAULT_TREATMENTS = ("none", "tiles")
-CLOSED_TREATMENTS = ("none", "chunk-mean")
+PLAIN = "plain"
+"""The unmodified model, as people see it; "none" is accepted too."""
+DEFAULT_TREATMENTS = (PLAIN, "tiles")
+CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model of which nothing is known but its vectors, which can have no other."""
-CUTS = ("tokens", "segments")
 BASELINES = ("whitening", "last2avg", "chunk-mean")
 CHUNK_TOKENS = 128
+CORRECTIONS = ("subspace", "lir")
+_CUT_WORDS = ("baskets", "tiles", "chunks")
+_CORRECTION = re.compile(r"(subspace|lir)(?:-([1-9]\d*))?")
 _BASELINE = re.compile(r"(whitening|chunk-mean)(-[1-9]\d*)?|last2avg")
 # IRF's own names: the basket size, a hyphen, and the layers.
 _PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
@@ -41,28 +44,25 @@ class Treatment:
     keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents. With
     "chunk-mean" the vector of a document is the mean of those of its chunks, of which "chunk-mean-64" have at most 64
     tokens; queries are embedded whole."""
-    languages: str | None = None
-    """How what vectors say about their language is taken away (`LanguageMethod`), such as "subspace". There is one
-    fit for both sides, on texts that are embedded as documents under the rest of the treatment."""
+    correction: str | None = None
+    """How what vectors say about their language is removed: "subspace" or "lir", and "subspace-3" or "lir-2" for
+    that many directions. There is one fit for both sides, on texts that are embedded as documents under the rest of
+    the treatment."""
 
     def __post_init__(self) -> None:
-        if self.baseline is not None and not _is_baseline(self.baseline):
-            raise CalibrationError(
-                f"baseline must be one of {', '.join(BASELINES)}, or as in whitening-256, got {self.baseline!r}."
-            )
         cut = self.calibration.strength > 0 or self.calibration.tile_size is not None or self.chunks
         if self.by_segments and not cut:
-            raise CalibrationError(
+            raise DesignError(
                 f"the treatment {self.name!r} cuts documents into segments and has neither baskets nor tiles nor "
                 "chunks: give it a strength above 0 or a tile_size, or begin with chunk-mean."
             )
-        if self.languages is not None:
-            LanguageMethod.read(self.languages)
+        if self.correction is not None:
+            read_correction(self.correction)
 
     @property
     def acts(self) -> bool:
         """Whether anything is different from the plain model."""
-        return self.calibration.acts or self.baseline is not None or self.languages is not None
+        return self.calibration.acts or self.baseline is not None or self.correction is not None
 
     @property
     def whitens(self) -> bool:
@@ -71,12 +71,12 @@ class Treatment:
     @property
     def fitted(self) -> bool:
         """Whether something is fitted on texts that are never tested."""
-        return self.whitens or self.languages is not None
+        return self.whitens or self.correction is not None
 
     @property
     def uncorrected(self) -> Treatment:
         """The same without a correction of languages, which is made of its vectors."""
-        return replace(self, languages=None)
+        return replace(self, correction=None)
 
     @property
     def base(self) -> Treatment:
@@ -84,20 +84,24 @@ class Treatment:
         return replace(self.uncorrected, name="")
 
     @property
-    def dimensions(self) -> int | None:
-        """How many dimensions a whitening keeps; None for all."""
-        number = (self.baseline or "").partition("-")[2] if self.whitens else ""
-        return int(number) if number else None
-
-    @property
     def chunks(self) -> bool:
         """Whether a document is embedded chunk by chunk."""
         return self.baseline is not None and self.baseline.startswith("chunk-mean")
 
+    @property
+    def dimensions(self) -> int | None:
+        """How many dimensions a whitening keeps; None for all."""
+        return self._number if self.whitens else None
+
     def chunk_size(self, default: int = CHUNK_TOKENS) -> int:
         """How long a chunk may be."""
-        number = (self.baseline or "").removeprefix("chunk-mean").lstrip("-")
-        return int(number) if number else default
+        return self._number or default
+
+    @property
+    def _number(self) -> int | None:
+        """The number at the end of a baseline's name."""
+        last = (self.baseline or "").rpartition("-")[2]
+        return int(last) if last.isdigit() else None
 
     @property
     def for_documents(self) -> Calibration:
@@ -108,7 +112,7 @@ class Treatment:
     def for_segments(self) -> Calibration:
         """What segments alone are embedded with, on the side of documents."""
         if self.calibration.sides == "document":
-            return PRESETS["none"]
+            return PRESETS[PLAIN]
         return self.calibration.but(sides="both").on("document")
 
     @property
@@ -117,19 +121,13 @@ class Treatment:
         return self.calibration.on("query")
 
     def to_dict(self) -> dict[str, Any]:
-        # Named only where there is one, so that runs without keep their names.
-        optional = {"baseline": self.baseline, "languages": self.languages}
-        named = {field: value for field, value in optional.items() if value is not None}
-        calibration, baskets = self.calibration.to_dict(), "segments" if self.by_segments else "tokens"
-        return {"name": self.name, "calibration": calibration, "baskets": baskets, **named}
+        """The JSON form, which `from_dict` reads."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "calibration": self.calibration.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Treatment:
-        """Read what `to_dict` wrote."""
-        calibration = Calibration.from_dict(values["calibration"])
-        by_segments = values.get("baskets") == "segments"
-        name, baseline, languages = str(values["name"]), values.get("baseline"), values.get("languages")
-        return cls(name, calibration, by_segments, baseline, languages)
+        return cls(**{**values, "calibration": Calibration.from_dict(values["calibration"])})
 
 
 AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
@@ -143,8 +141,11 @@ def as_treatment(given: AnyTreatment) -> Treatment:
     fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
     is a basket, with "tiles+tiles=segments" a tile, with "chunk-mean+chunks=segments" a chunk. "whitening",
     "whitening-256", "last2avg", "chunk-mean" and "chunk-mean-64" are baselines with no calibration; fields give them
-    one: "whitening+temperature=0.8". "tiles+languages=subspace" and "none+languages=centre" take away what vectors
-    say about their language.
+    one: "whitening+temperature=0.8". "tiles+correction=subspace" and "plain+correction=lir" remove what vectors say
+    about their language.
+
+    A table starts from the name that it gives as `preset`, from its own name if that means something, or from the
+    defaults of `Calibration`: {"name": "mine", "preset": "whitening", "temperature": 0.8}.
 
     >>> as_treatment("128-last").calibration.layers
     'last'
@@ -157,27 +158,49 @@ def as_treatment(given: AnyTreatment) -> Treatment:
         case Calibration():
             return Treatment(_name_of(given), given)
         case str():
-            base, *changes = (part.strip() for part in given.split("+"))
-            fields = dict(_parse_change(part) for part in changes)
-            cut, languages = _take_cut(fields), fields.pop("languages", None)
-            baseline = base if _is_baseline(base) else None
-            calibration = (PRESETS["none"] if baseline else _base(base, given)).but(**fields)
-            by_segments = bool(_by_segments(cut, given, calibration, baseline))
-            return Treatment(given.strip(), calibration, by_segments, baseline, languages)
+            return _read(given, given, {})
         case Mapping():
-            return _from_table(given)
-    raise CalibrationError(f"a treatment is a name such as 'none' or 'paper', or a Calibration, got {given!r}.")
+            table = dict(given)
+            name, preset = table.pop("name", None), table.pop("preset", None)
+            if not isinstance(name, str) or not name.strip():
+                raise DesignError(f"a treatment given as a table needs a name, got {dict(given)!r}.")
+            if preset is None and table and not _is_known(name):
+                preset = PLAIN if table.get("tile_size") is not None or {*table} == {"correction"} else "paper"
+            return _read(preset or name, name, table)
+    raise DesignError(f"a treatment is a name such as 'plain' or 'paper', or a Calibration, got {given!r}.")
+
+
+def _read(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
+    """The treatment `name` of what is written, such as "paper+basket_size=64", and more fields to change."""
+    base, *changes = (part.strip() for part in shown_name(written).split("+"))
+    values = dict(_parse_change(part) for part in changes)
+    if {*_CUT_WORDS} & {*more}:
+        values = {field: value for field, value in values.items() if field not in _CUT_WORDS}
+    values |= more
+    cut = {word: values.pop(word) for word in _CUT_WORDS if word in values}
+    correction = values.pop("correction", None)
+    baseline = base if _BASELINE.fullmatch(base) else None
+    calibration = (PRESETS[PLAIN] if baseline else _base(base, written)).but(**values)
+    made = Treatment(shown_name(name), calibration, "segments" in cut.values(), baseline, correction)
+    _check_cut(cut, made)
+    return made
+
+
+def shown_name(name: str) -> str:
+    """A treatment's name as people see it, with "plain" for "none"."""
+    base, plus, changes = name.strip().partition("+")
+    return PLAIN + plus + changes if base.strip() == "none" else name.strip()
 
 
 def as_treatments(
     given: Sequence[AnyTreatment], *, error: type[FairspanError] = DesignError
 ) -> tuple[Treatment, ...]:
     """Different treatments, at least one."""
-    require_list("treatments", str(given) if isinstance(given, Mapping) else given, "['none', 'paper']", error)
+    require_list("treatments", str(given) if isinstance(given, Mapping) else given, "['plain', 'paper']", error)
     found = tuple(as_treatment(one) for one in given)
     names = [treatment.name for treatment in found]
     if not names:
-        raise error("name at least one treatment, for example none.")
+        raise error("name at least one treatment, for example plain.")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise error(f"the treatment {twice[0]!r} is named twice.")
@@ -190,77 +213,61 @@ def _base(name: str, whole: str) -> Calibration:
         size, layers = published.groups()
         return Calibration(basket_size=int(size), layers=int(layers) if layers.isdigit() else layers)
     if name not in PRESETS:
-        raise CalibrationError(
+        raise DesignError(
             f"there is no treatment {whole!r}: begin with {', '.join([*PRESETS, *BASELINES])} or a name such as "
             "128-last_half, and change fields with +, as in paper+basket_size=64."
         )
     return PRESETS[name]
 
 
-def _is_baseline(name: Any) -> bool:
-    return isinstance(name, str) and _BASELINE.fullmatch(name) is not None
+def _is_known(name: str) -> bool:
+    base = shown_name(name).partition("+")[0].strip()
+    return base in PRESETS or any(pattern.fullmatch(base) for pattern in (_BASELINE, _PUBLISHED))
+
+
+def read_correction(given: Any) -> tuple[str, int | None]:
+    """A correction and how many directions it removes, None for the usual number.
+
+    >>> read_correction("lir-2")
+    ('lir', 2)
+    """
+    found = _CORRECTION.fullmatch(given) if isinstance(given, str) else None
+    if found is None:
+        raise DesignError(
+            f"correction must be one of {', '.join(CORRECTIONS)}, or as in subspace-3 and lir-2, got {given!r}."
+        )
+    return found[1], int(found[2]) if found[2] else None
 
 
 def _parse_change(part: str) -> tuple[str, Any]:
     field, equals, value = part.partition("=")
     if not equals:
-        raise CalibrationError(f"a field of a treatment is written name=value, as in +basket_size=64, got {part!r}.")
+        raise DesignError(f"a field of a treatment is written name=value, as in +basket_size=64, got {part!r}.")
     try:
         return field.strip(), json.loads(value)
     except json.JSONDecodeError:
         return field.strip(), value.strip()
 
 
-def _from_table(table: Mapping[str, Any]) -> Treatment:
-    fields = dict(table)
-    cut, baseline, languages = _take_cut(fields), fields.pop("baseline", None), fields.pop("languages", None)
-    name, preset = fields.pop("name", None), fields.pop("preset", None)
-    if not isinstance(name, str) or not name.strip():
-        raise CalibrationError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
-    named = name.split("+")[0].strip()
-    own = named if _is_baseline(named) else None
-    known = own is not None or named in PRESETS or _PUBLISHED.fullmatch(named) is not None
-    if known and baseline not in (None, own):
-        raise CalibrationError(f"the treatment {name!r} has no baseline {baseline!r}: give it another name.")
-    baseline = baseline or own
-    if preset is None and (known or not (fields or baseline or languages)):
-        named_so = as_treatment(name)
-        calibration = named_so.calibration.but(**fields)
-        by_segments = _by_segments(cut, name, calibration, baseline)
-        by_segments = named_so.by_segments if by_segments is None else by_segments
-        return Treatment(name, calibration, by_segments, baseline, languages or named_so.languages)
-    alone = preset is None and (baseline or (languages and not fields))
-    calibration = as_calibration("none" if alone else preset, **fields)
-    return Treatment(name, calibration, bool(_by_segments(cut, name, calibration, baseline)), baseline, languages)
-
-
 def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
     """Raise if a corpus to fit on was named, and no treatment is fitted."""
     if fit_corpus is not None and not any(treatment.fitted for treatment in treatments):
-        raise DesignError("no treatment is fitted, so [[fit_corpus]] would do nothing: omit one of them.")
+        raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit one of them.")
 
 
-def _take_cut(fields: dict[str, Any]) -> dict[str, str]:
-    """Where "baskets", "tiles" or "chunks" says to cut a document, taken out of the fields."""
-    given: dict[str, str] = {name: fields.pop(name) for name in ("baskets", "tiles", "chunks") if name in fields}
-    for name, value in given.items():
-        if value not in CUTS:
-            raise CalibrationError(f"{name} must be one of {', '.join(CUTS)}, got {value!r}.")
-    if len(set(given.values())) > 1:
-        raise CalibrationError("a document is cut in one way: give baskets and tiles the same value, or one of them.")
-    return given
-
-
-def _by_segments(cut: Mapping[str, str], name: str, calibration: Calibration, baseline: Any) -> bool | None:
-    """Whether a document is cut into its segments; None if nothing says so."""
-    if "tiles" in cut and calibration.tile_size is None:
-        raise CalibrationError(f"the treatment {name!r} has no tiles: give it a tile_size such as 64.")
-    chunks = _is_baseline(baseline) and str(baseline).startswith("chunk-mean")
-    if "chunks" in cut and not chunks:
-        raise CalibrationError(f"the treatment {name!r} has no chunks: begin with chunk-mean.")
-    if chunks and "segments" in cut.values() and "chunks" not in cut:
-        raise CalibrationError(f"the treatment {name!r} embeds chunks: make these segments with chunks=segments.")
-    return "segments" in cut.values() if cut else None
+def _check_cut(cut: Mapping[str, str], made: Treatment) -> None:
+    """Raise if what says where a document is cut contradicts itself or the rest of a treatment."""
+    for word, value in cut.items():
+        if value not in ("tokens", "segments"):
+            raise DesignError(f"{word} must be one of tokens, segments, got {value!r}.")
+    if len(set(cut.values())) > 1:
+        raise DesignError("a document is cut in one way: give baskets and tiles the same value, or one of them.")
+    if "tiles" in cut and made.calibration.tile_size is None:
+        raise DesignError(f"the treatment {made.name!r} has no tiles: give it a tile_size such as 64.")
+    if "chunks" in cut and not made.chunks:
+        raise DesignError(f"the treatment {made.name!r} has no chunks: begin with chunk-mean.")
+    if made.chunks and made.by_segments and "chunks" not in cut:
+        raise DesignError(f"the treatment {made.name!r} embeds chunks: make these segments with chunks=segments.")
 
 
 def _name_of(calibration: Calibration) -> str:

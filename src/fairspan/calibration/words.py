@@ -1,6 +1,6 @@
 """A calibration in words, for sentences that people read."""
 
-from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.calibration import PRESETS, Calibration, Layers
 from fairspan.calibration.temperature import LengthSchedule, PerSide, dump_temperature
 
 _SIDES = {"document": " on documents", "query": " on queries"}
@@ -18,7 +18,9 @@ def in_words(calibration: Calibration) -> str:
         return "the plain model"
     said = []
     if calibration.tile_size is not None:
-        said.append(f"tiles of {calibration.tile_size} tokens{_tile_layers(calibration)}")
+        layers = calibration.tile_layers
+        where = f"the first {layers} layers" if isinstance(layers, int) else _layers(layers)
+        said.append(f"tiles of {calibration.tile_size} tokens" + ("" if layers == "all" else f" in {where}"))
     if calibration.strength > 0:
         said.append(f"baskets of {calibration.basket_size} tokens{_basket_details(calibration)}")
     words = " and ".join(said)
@@ -28,32 +30,27 @@ def in_words(calibration: Calibration) -> str:
     return words + _SIDES.get(calibration.sides, "")
 
 
-def _tile_layers(calibration: Calibration) -> str:
-    layers, reach = calibration.tile_layers, calibration.tile_reach
-    found = ""
-    if layers != "all":
-        found += f" in the first {layers} layers" if isinstance(layers, int) else f" in {_spelled(layers)}"
-    return found + (f" with {reach} neighbouring tiles" if reach else "")
-
-
 def _basket_details(calibration: Calibration) -> str:
     found = "" if calibration.strength == 1 else f" at strength {calibration.strength:g}"
-    if calibration.layers != PRESETS["paper"].layers:
-        layers = calibration.layers
-        found += f" in layers {layers}" if not isinstance(layers, str) else f" in {_spelled(layers)}"
-    return found
+    return found if calibration.layers == PRESETS["paper"].layers else f"{found} in {_layers(calibration.layers)}"
 
 
-def _spelled(layers: str) -> str:
-    names = {"all": "all layers", "last": "the last layer", "last_half": "the last half of the layers"}
-    names |= {"first_half": "the first half of the layers"}
-    return names.get(layers, "the first three quarters of the layers")
+def _layers(layers: Layers) -> str:
+    match layers:
+        case "all":
+            return "all layers"
+        case "last":
+            return "the last layer"
+        case str():
+            part, _, share = layers.partition("_")
+            return f"the {part} {share.replace('_', ' ')} of the layers"
+        case int():
+            return f"the last {layers} layers"
+    return f"layers {', '.join(map(str, layers))}"
 
 
 def _temperature(calibration: Calibration) -> str:
-    match calibration.temperature:
-        case PerSide() | LengthSchedule() as given:
-            return f"temperatures {dump_temperature(given)}"
-        case number if number != 1:
-            return f"temperature {number:g}"
-    return ""
+    given = calibration.temperature
+    if isinstance(given, PerSide | LengthSchedule):
+        return f"temperatures {dump_temperature(given)}"
+    return f"temperature {given:g}" if given != 1 else ""

@@ -71,5 +71,5 @@ def main() -> None:
         _refuse_empty(sys.argv[1:])
         app()
     except FairspanError as error:
-        typer.echo(f"fairspan: {error.for_command_line}", err=True)
+        typer.echo(f"fairspan: {error}", err=True)
         sys.exit(2)

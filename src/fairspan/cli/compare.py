@@ -15,7 +15,7 @@ def compare(
         Path | None,
         typer.Argument(help="A second run on the same documents or queries. Default: compare within the first."),
     ] = None,
-    treatments: str | None = option("Two treatments, such as none,paper: the first run's and the second's."),
+    treatments: str | None = option("Two treatments, such as plain,paper: the first run's and the second's."),
     margin: float | None = option("A loss below it counts as none. Default: that of the first run."),
     fail_if: FailIf = None,
     as_json: AsJson = False,
@@ -30,7 +30,7 @@ def compare(
 
         fairspan compare fairspan-runs/bge-m3-1a2b3c4d
 
-        fairspan compare fairspan-runs/bge-m3-1a2b3c4d fairspan-runs/e5-5e6f7a8b --treatments none,none
+        fairspan compare fairspan-runs/bge-m3-1a2b3c4d fairspan-runs/e5-5e6f7a8b --treatments plain,plain
 
         fairspan compare runs/model-v1 runs/model-v2 --fail-if worse
     """

@@ -1,6 +1,5 @@
 """`fairspan embed MODEL INPUT OUT`."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,6 @@ import typer
 from fairspan.cli.checking import require_folder
 from fairspan.cli.options import (
     AsJson,
-    BatchTokens,
     CalibrationOptions,
     LoadingOptions,
     chosen_calibration,
@@ -18,7 +16,7 @@ from fairspan.cli.options import (
     shared,
     typed,
 )
-from fairspan.cli.showing import TerminalProgress, running, say_loading
+from fairspan.cli.showing import running, say_loading
 
 
 @shared(CalibrationOptions)
@@ -28,7 +26,7 @@ def embed(
     input: Annotated[
         str,
         typer.Argument(
-            help="A JSONL or Parquet file, a folder of them or of .txt and .md files, or a dataset as name:split."
+            help="A JSONL, Parquet, .txt or .md file, a folder of such files, or a dataset as name:split."
         ),
     ],
     out: Annotated[Path, typer.Argument(help="The folder of the vectors. If it was begun before, it is continued.")],
@@ -36,12 +34,9 @@ def embed(
     prompt: str | None = option("Text put before every text. Default: the model's own for the side."),
     text_field: str = option("Field or column of the text.", default="text"),
     id_field: str | None = option("Field or column of the id. Default: id, or else the file and the row."),
-    language_field: str | None = option(
-        "Field or column of the language, for a model whose correction of languages asks for it. Default: a detector."
-    ),
     vectors: str = option("float32 or float16, as vectors are stored.", default="float32"),
     rows_per_shard: int | None = option("Number of rows per shard; fewer for very long texts. Default: 8192."),
-    batch_tokens: BatchTokens = None,
+    batch_tokens: int | None = option("Number of tokens in a batch, padding included."),
     strict: bool = option(
         "Stop at the first row that cannot be embedded, in place of listing it in rejected.jsonl.",
         "--strict",
@@ -71,17 +66,17 @@ def embed(
 
         fairspan embed BAAI/bge-m3 /shared/documents /shared/vectors --engine ray --address auto
     """
-    from fairspan.embedding.run import as_request
+    from fairspan.embedding.options import EmbedOptions
+    from fairspan.embedding.run import Job
 
     given = typed(context, "model", "input", "out", "preset", "calibration")
-    progress = EmbeddingProgress()
-    with running(None, progress=progress):
+    with running(None) as progress:
         require_folder(out)
-        request = as_request(model, input, out, calibration=chosen_calibration(typed(context)), **given)
-        result = request.answer()
+        job = Job(EmbedOptions(model, input, out, calibration=chosen_calibration(typed(context)), **given))
+        result = job.answer()
         if result is None:
             say_loading(progress, model)
-            result = request.run(progress)
+            result = job.run(progress)
         else:
             typer.echo(f"{out} is complete: nothing was left to embed.", err=True)
     if as_json:
@@ -94,34 +89,3 @@ def embed(
         typer.echo(f"note: {done['truncated']:,} texts are longer than the {window:,} tokens read of them.", err=True)
     if done["rejected"]:
         typer.echo(f"note: {done['rejected']:,} rows were rejected: see {out / 'rejected.jsonl'}.", err=True)
-
-
-class EmbeddingProgress(TerminalProgress):
-    """The same for rows of an input, whose bytes say how much is left."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows, self._tokens, self._began = 0, 0, 0.0
-
-    def start(self, total: int) -> None:
-        super().start(total)
-        self._began = time.monotonic()
-        if not total and self._task is not None:
-            self._bar.update(self._task, total=None)
-
-    def count(self, rows: int, tokens: int) -> None:
-        self._rows, self._tokens = rows, tokens
-        if self._task is not None and self._console.is_terminal:
-            self._bar.update(self._task, description=self._counts(time.monotonic()))
-
-    def line(self, now: float) -> str:
-        """Such as "embedding: 81,920 rows, 35,000 tokens/s, 31 % done, about 4 min left …"."""
-        if self._task is None:
-            return super().line(now)
-        left = super().line(now).partition(" tokens")[2]
-        share = f", {100 * self._done / self._total:.0f} % done" if self._total else ""
-        return f"{self._counts(now)}{share}{left if self._total else ' …'}"
-
-    def _counts(self, now: float) -> str:
-        speed = self._tokens / max(1e-9, now - self._began)
-        return f"embedding: {self._rows:,} rows, {speed:,.0f} tokens/s"

@@ -1,12 +1,12 @@
 """`fairspan export MODEL OUT`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fairspan.cli.options import AsJson, CalibrationOptions, chosen_calibration, option, print_json, shared, typed
-from fairspan.errors import CalibrationError
+from fairspan.errors import DesignError
 
 
 @shared(CalibrationOptions)
@@ -16,9 +16,7 @@ def export(
         str, typer.Argument(help="A SentenceTransformer, calibrated or not: a folder or a name on the hub.")
     ],
     out: Annotated[Path, typer.Argument(help="The graph to write, such as model.onnx.")],
-    side: str = option(
-        "document, for the vectors of encode_document, or query, for those of encode_query.", default="document"
-    ),
+    side: str = option("document or query: the vectors of encode_document or of encode_query.", default="document"),
     as_json: AsJson = False,
 ) -> None:
     """Write MODEL as one ONNX graph for onnxruntime.
@@ -31,24 +29,20 @@ def export(
 
         fairspan export BAAI/bge-m3 bge-m3.onnx --preset tiles --max-seq-length 8192
 
-        fairspan export bge-m3-fair bge-m3-fair.onnx
-
         fairspan export intfloat/multilingual-e5-small queries.onnx --side query --json
     """
     from fairspan.cli.checking import require_file
     from fairspan.cli.showing import running, say_loading
+    from fairspan.model.saving import require_exportable
     from fairspan.model.source import Loading, find_model
 
     given = typed(context)
     calibration = chosen_calibration(given)
     if side not in ("document", "query"):
-        raise CalibrationError(f"[[side]] must be document or query, got {side!r}.")
+        raise DesignError(f"side must be document or query, got {side!r}.")
     with running(None, kept=False) as progress:
-        from fairspan.model.export_files import require_packages, require_place
-
-        require_place(out)
+        require_exportable(out)
         require_file(out)
-        require_packages()
         find_model(model)
         say_loading(progress, model)
         from fairspan.model.build import calibrate_if_asked
@@ -57,25 +51,13 @@ def export(
 
         loaded = load_model(model, Loading(device="cpu", dtype="auto"))
         fair = calibrate_if_asked(loaded, calibration, given.get("max_seq_length"))
-        facts: dict[str, Any] = export(fair, out, side=side, name=model, stage=progress.stage)  # type: ignore[arg-type]
+        facts = export(fair, out, side=side, name=model, stage=progress.stage)  # type: ignore[arg-type]
     if as_json:
         print_json(facts)
-    else:
-        typer.echo(_summary(out, facts))
-
-
-def _summary(out: Path, facts: dict[str, Any]) -> str:
-    verified = facts["verified"]
-    lengths = ", ".join(map(str, verified["lengths"]))
-    sizes = " and ".join(map(str, verified["batch_sizes"]))
-    lines = [
-        f"{out}: {facts['model']} as an ONNX graph, {facts['dimension']} dimensions, opset {facts['opset']}.",
-        f"Largest difference from the model: {verified['largest_difference']:.1e} ({sizes} texts, {lengths} tokens).",
-    ]
-    if facts["prompt"]:
-        lines.append(f"Put the prompt before every text: {facts['prompt']!r}.")
-    if facts["converted_from"]:
-        lines.append(f"The weights were converted from {facts['converted_from']} to float32.")
-    if facts["files"]["weights"]:
-        lines.append(f"The weights are in {facts['files']['weights']}, which has to stay beside the graph.")
-    return "\n".join(lines)
+        return
+    off, prompt = facts["verified"]["largest_difference"], facts["prompt"]
+    typer.echo(
+        f"{out}: {facts['model']} as an ONNX graph, {facts['dimension']} dimensions, {off:.1e} off the model's."
+    )
+    if prompt:
+        typer.echo(f"Put the prompt before every text: {prompt!r}.")

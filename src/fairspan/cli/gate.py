@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairspan.cli.options import words
-from fairspan.errors import DesignError, StatisticsError
+from fairspan.errors import DesignError
 
 if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
     from fairspan.runs.sides import Change
 
 _CONDITIONS = {
-    "audit": (
-        *("biased", "worse", "inconclusive"),
-        *("language-biased", "language-worse", "language-inconclusive"),
-    ),
+    "audit": ("biased", "worse", "inconclusive", "language-biased", "language-worse", "language-inconclusive"),
     "evaluate": ("worse", "inconclusive"),
     "compare": ("worse", "inconclusive", "language-worse", "language-inconclusive"),
 }
@@ -40,10 +37,10 @@ def read_conditions(verb: str, text: str | None, treatments: Sequence[str] | Non
     given, known = words(text), _CONDITIONS[verb]
     wrong = [word for word in given if word not in known]
     if wrong or not given:
-        raise DesignError(f"[[fail_if]] takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}.")
+        raise DesignError(f"fail_if takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}.")
     if treatments is not None and len(treatments) < 2 and (verb != "audit" or {*_WORSE} & {*given}):
         raise DesignError(
-            f"[[fail_if={','.join(given)}]] compares treatments with the first, and only "
+            f"fail_if={','.join(given)} compares treatments with the first, and only "
             f"{', '.join(treatments) or 'none'} is named: name two."
         )
     return given
@@ -82,22 +79,18 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
         verdicts = [one for one in there if one["treatment"] in judged]
         if needed and not verdicts:
             notes = "; ".join(log.view.notes)
-            raise StatisticsError(f"the run {log.run} has no verdicts{about}, which [[fail_if]] needs: {notes}")
+            raise DesignError(f"the run {log.run} has no verdicts{about}, which fail_if needs: {notes}")
         found += [f"{one['treatment']}{about}: {one['sentence']}" for one in verdicts if one["verdict"] in meant]
     return found
 
 
 def _reasons(found: Sequence[Change], conditions: Sequence[str]) -> list[str]:
-    _require_changes(found, conditions)
-    return [f"{one.name}: {one.sentence}" for one in found if one.condition in conditions]
-
-
-def _require_changes(found: Sequence[Change], conditions: Sequence[str]) -> None:
     if any(one.startswith("language-") for one in conditions) and not any(one.languages for one in found):
-        raise StatisticsError(
-            "no two languages are compared, which [[fail_if]] needs: mixed documents in both orders compare them "
+        raise DesignError(
+            "no two languages are compared, which fail_if needs: mixed documents in both orders compare them "
             "(mixed de:en,en:de)."
         )
+    return [f"{one.name}: {one.sentence}" for one in found if one.condition in conditions]
 
 
 def _end(reasons: Sequence[str]) -> None:

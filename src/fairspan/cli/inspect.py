@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, BatchTokens, LoadingOptions, Prompt, option, shared, typed
+from fairspan.cli.options import AsJson, LoadingOptions, Prompt, RunningOptions, list_option, option, shared, typed
 
 
 @shared(LoadingOptions)
@@ -23,10 +23,9 @@ def inspect(
         default="auto",
     ),
     parts: int | None = option("Number of parts of about equal length to split at paragraphs into. Default: 4."),
-    treatments: str | None = option("none, paper, tiles, tiles+tiles=segments, … Default: none,tiles."),
+    treatments: str | None = list_option("plain, paper, tiles, tiles+tiles=segments, … Default: plain,tiles."),
     prompt: Prompt = None,
-    batch_tokens: BatchTokens = None,
-    picture: Path | None = option("Draw the shares into this PNG, SVG or PDF."),
+    picture: Path | None = RunningOptions.picture,
     html: Path | None = option("Write a page that colours the text by its segments' shares."),
     as_json: AsJson = False,
 ) -> None:
@@ -39,16 +38,17 @@ def inspect(
 
         fairspan inspect all-MiniLM-L6-v2 page.md
 
-        fairspan inspect BAAI/bge-m3 page.json --treatments none,paper+baskets=segments --html page.html
+        fairspan inspect BAAI/bge-m3 page.json --treatments plain,paper+baskets=segments --html page.html
 
         fairspan inspect all-MiniLM-L6-v2 report.txt --parts 6 --picture report.png
 
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
-    from fairspan.calibration.treatment import as_treatments
-    from fairspan.cli.checking import check_model, require_file
+    from fairspan.calibration.treatment import DEFAULT_TREATMENTS, as_treatments
+    from fairspan.cli.checking import require_file
     from fairspan.cli.showing import running, say_loading, show
     from fairspan.corpus.document_file import STDIN, read_document
+    from fairspan.model.source import find_model
     from fairspan.report.render import require_page
 
     if html is not None:
@@ -56,14 +56,13 @@ def inspect(
         require_file(html)
     name = "stdin" if file == STDIN else Path(file).name
     with running(picture, kept=False) as progress:
-        document, options = read_document(file, borders), typed(context, "file", "picture", "html")
-        if "treatments" in options:
-            as_treatments(options["treatments"])
-        check_model(model, options)
+        document, given = read_document(file, borders), typed(context, "file", "picture", "html")
+        as_treatments(given.get("treatments", DEFAULT_TREATMENTS))
+        find_model(model)
         say_loading(progress, model)
         from fairspan.studies.inspect.run import inspect
 
-        found = inspect(document=document, name=name, progress=progress, **options)
+        found = inspect(document=document, name=name, progress=progress, **given)
     show(found, as_json=as_json, picture=picture)
     if html is not None:
         found.save_page(html)

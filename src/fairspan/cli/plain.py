@@ -6,48 +6,22 @@ import unicodedata
 from io import TextIOWrapper
 
 _HANDLER, _CODEC = "fairspan.plain", "plain_ascii"
-_PLAIN = {
-    **dict.fromkeys("−‐‑‒–—―⁻₋－", "-"),
-    **dict.fromkeys("‘’‚", "'"),
-    **dict.fromkeys("“”„", '"'),
-    **dict.fromkeys("█▉▊▋▌▐", "#"),
-    **dict.fromkeys("▍▎▏", " "),
-    **dict.fromkeys("┊│┃┆", "|"),
-    **dict.fromkeys("─━┄┈═", "-"),
-    **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╯╰╞╡╪┏┓┗┛┣┫┳┻╋┡┩╇╺╸", "+"),
-    **dict.fromkeys("•·∙", "*"),
-    "α": "alpha",
-    "β": "b",
-    "δ": "delta",
-    "η": "eta",
-    "θ": "theta",
-    "λ": "lambda",
-    "μ": "mu",
-    "σ": "sigma",
-    "τ": "tau",
-    "χ": "chi",
-    "Δ": "diff ",
-    "Λ": "Lambda",
-    "Σ": "sum ",
-    "…": "...",
-    "×": "x",
-    "±": "+-",
-    "≤": "<=",
-    "≥": ">=",
-    "≠": "!=",
-    "≈": "~",
-    "→": "->",
-    "←": "<-",
-    "↔": "<->",
-    "√": "sqrt",
-    "⁄": "/",
-    "∞": "inf",
-    "‖": "||",
-    "§": "section ",
-    "◇": "**",
-    "□": "*",
-    "ß": "ss",
+# One sign for many, then words for single ones; of everything else the base without its accent is taken.
+_ALIKE = {
+    "-": "−‐‑‒–—―⁻₋─━┄┈═",
+    "'": "‘’‚",
+    '"': "“”„",
+    "#": "█▉▊▋▌▐",
+    " ": "▍▎▏",
+    "|": "┊│┃┆",
+    "+": "┌┐└┘├┤┬┴┼╭╮╯╰╞╡╪┏┓┗┛┣┫┳┻╋┡┩╇╺╸",
+    "*": "•·∙□",
 }
+_WORDS = {
+    "…": "...", "×": "x", "±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "→": "->", "√": "sqrt", "◇": "**",
+    "⁄": "/", "α": "alpha", "β": "b", "δ": "delta", "σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum ",
+}  # fmt: skip
+_PLAIN = {**{sign: plain for plain, signs in _ALIKE.items() for sign in signs}, **_WORDS}
 
 
 def plain(text: str) -> str:
@@ -56,19 +30,16 @@ def plain(text: str) -> str:
     >>> plain("β2 = −0.04 … ±0.01")
     'b2 = -0.04 ... +-0.01'
     """
-    return "".join(_plain(character) for character in text)
+    return "".join(character if character.isascii() else _plain(character) for character in text)
 
 
 def _plain(character: str) -> str:
-    if character.isascii():
-        return character
     if character in _PLAIN:
         return _PLAIN[character]
-    if "\u2800" <= character <= "\u28ff":
-        return "*"  # the spinner of a progress bar
-    # An accent is dropped, and what has no ASCII part at all becomes a question mark.
-    base = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))
-    return "".join(part if part.isascii() else _PLAIN.get(part, "?") for part in base)
+    # The spinner of a progress bar is made of dots.
+    base = "*" if "\u2800" <= character <= "\u28ff" else unicodedata.normalize("NFKD", character)
+    letters = [part for part in base if not unicodedata.combining(part)]
+    return "".join(part if part.isascii() else _PLAIN.get(part, "?") for part in letters)
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
@@ -78,18 +49,12 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
 
 
 def _find_codec(name: str) -> codecs.CodecInfo | None:
+    """ASCII under another name: into what is called ascii, click would write UTF-8 instead."""
     if name.replace("-", "_") != _CODEC:
         return None
     known = codecs.lookup("ascii")
-    return codecs.CodecInfo(
-        known.encode,
-        known.decode,
-        streamreader=known.streamreader,
-        streamwriter=known.streamwriter,
-        incrementalencoder=known.incrementalencoder,
-        incrementaldecoder=known.incrementaldecoder,
-        name=_CODEC,
-    )
+    inside = known.streamreader, known.streamwriter, known.incrementalencoder, known.incrementaldecoder
+    return codecs.CodecInfo(known.encode, known.decode, *inside, name=_CODEC)
 
 
 def write_plainly() -> None:
@@ -98,7 +63,6 @@ def write_plainly() -> None:
     codecs.register(_find_codec)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            # Into what is called ascii, click would write UTF-8 instead.
             is_ascii = codecs.lookup(stream.encoding).name == "ascii"
             stream.reconfigure(encoding=_CODEC if is_ascii else None, errors=_HANDLER)
 

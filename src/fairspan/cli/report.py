@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import option, print_json, words
-from fairspan.errors import DesignError, LogError
-
-_TABLES = "md,tex,csv"
+from fairspan.cli.options import list_option, option, print_json
+from fairspan.errors import DesignError
 
 
 def report(
@@ -16,9 +14,9 @@ def report(
     out: Path | None = option("The page to write. Default: report.html in the run's folder, here for several runs."),
     title: str | None = option("The title of the page."),
     figures: Path | None = option("Folder to write all figures of the runs to."),
-    figure_formats: str = option("Formats of the figures: svg, png, pdf.", default="svg"),
+    figure_formats: str | None = list_option("Formats of the figures: svg, png, pdf. Default: svg."),
     tables: Path | None = option("Folder to write all tables of the runs to."),
-    table_formats: str = option("Formats of the tables: md, tex, csv.", default=_TABLES),
+    table_formats: str | None = list_option("Formats of the tables: md, tex, csv. Default: all."),
     as_json: bool = option("Print the names of the written files as JSON.", "--json", default=False),
 ) -> None:
     """Write one HTML page about runs: verdicts, charts before and after, tables, methods and the raw rows.
@@ -37,18 +35,21 @@ def report(
     from rich.console import Console
 
     from fairspan.cli.showing import say_unfinished
-    from fairspan.report.files import file_names, require_figures, require_tables, write_figures, write_tables
+    from fairspan.report.files import (
+        TABLE_FORMATS,
+        file_names,
+        require_figures,
+        require_tables,
+        write_figures,
+        write_tables,
+    )
     from fairspan.report.render import require_page
     from fairspan.studies.logs import read_log, save_page
 
-    figure_kinds, table_kinds = _formats("figure_formats", figure_formats), _formats("table_formats", table_formats)
-    idle = {
-        "figure": figures is None and figure_formats != "svg",
-        "table": tables is None and table_formats != _TABLES,
-    }
-    for name in idle:
-        if idle[name]:
-            raise DesignError(f"[[{name}_formats]] would do nothing without [[{name}s]]: name a folder there.")
+    for name, formats, folder in (("figure", figure_formats, figures), ("table", table_formats, tables)):
+        if formats is not None and folder is None:
+            raise DesignError(f"{name}_formats would do nothing without {name}s: name a folder there.")
+    figure_kinds, table_kinds = figure_formats or ("svg",), table_formats or tuple(TABLE_FORMATS)
     if out is not None:
         require_page(out)
     if figures is not None:
@@ -77,10 +78,3 @@ def report(
     for kind, folder in (("figures", figures), ("tables", tables)):
         if folder is not None:
             typer.echo(f"{kind}: {len(written[kind])} files in {folder}")
-
-
-def _formats(name: str, text: str) -> list[str]:
-    found = words(text)
-    if not found:
-        raise LogError(f"[[{name}]] takes at least one format.")
-    return found

@@ -5,12 +5,12 @@ import logging
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fairspan.cli.options import CalibrationOptions, LoadingOptions, chosen_calibration, option
-from fairspan.errors import CalibrationError, DesignError, MissingExtra, require_whole
+from fairspan.errors import DesignError, MissingExtra, require_whole
 
 _NEEDED = ("starlette", "uvicorn", "prometheus_client")
 KEY = "FAIRSPAN_API_KEY"
@@ -20,12 +20,8 @@ def serve(
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
     preset: str | None = CalibrationOptions.preset,
     calibration: Path | None = CalibrationOptions.calibration,
-    max_tokens: int | None = option(
-        "Longest text to read, in tokens. Texts in tiles may be longer than the model's own limit."
-    ),
-    truncate: bool = option(
-        "Cut longer texts, and say so in the reply; otherwise they are refused.", "--truncate", default=False
-    ),
+    max_seq_length: int | None = option("Longest text to read, in tokens; in tiles, also beyond the model's limit."),
+    truncate: bool = option("Cut longer texts, and say so; otherwise refuse them.", "--truncate", default=False),
     force_dimensions: bool = option(
         "Take the parameter dimensions also if the model was not trained for it.", "--force-dimensions", default=False
     ),
@@ -35,44 +31,38 @@ def serve(
     api_key: str | None = option(
         f"Key that clients have to send. Others on this machine can read it: prefer the variable {KEY}."
     ),
-    max_batch_tokens: int | None = option(
-        "Number of tokens in a batch, padding included. Default: 4096 on a CPU, 16384 elsewhere."
-    ),
+    max_batch_tokens: int | None = option("Tokens in a batch, padding included. Default: 4096 on a CPU, else 16384."),
     max_inputs: int = option("Number of texts in a request.", default=2048),
     max_request_tokens: int = option("Number of tokens in a request.", default=300_000),
     max_request_bytes: int = option("Number of bytes in a request.", default=16 * 2**20),
     max_queue_tokens: int = option("Number of tokens that may wait; further requests get 429.", default=1_000_000),
-    patience_ms: int = option("Milliseconds that a batch waits for requests being read.", default=2),
     device: str | None = LoadingOptions.device,
     dtype: str | None = LoadingOptions.dtype,
     trust_remote_code: bool = LoadingOptions.trust_remote_code,
 ) -> None:
     """Serve MODEL over HTTP, as OpenAI's endpoint for embeddings.
 
-    Texts of many requests share batches. `/health`, `/info` and `/metrics` say how it is. Ends on SIGTERM or Ctrl-C,
-    after the requests in flight.
+    Texts of many requests share batches. Ends on SIGTERM or Ctrl-C, after the requests in flight.
 
     Examples:
 
         fairspan serve BAAI/bge-m3
 
-        fairspan serve BAAI/bge-m3 --preset tiles --max-tokens 32768 --port 8080
+        fairspan serve BAAI/bge-m3 --preset tiles --max-seq-length 32768 --port 8080
 
         fairspan serve ./bge-m3-fair --host 0.0.0.0 --truncate --device cuda
     """
     from fairspan.model.source import Loading, find_model
-    from fairspan.serving.limits import Limits
 
     missing = [one for one in _NEEDED if find_spec(one) is None]
     if missing:
         raise MissingExtra(f"serving needs {', '.join(missing)}: pip install 'fairspan[serve]'.")
+    from fairspan.serving.batcher import Limits
     from fairspan.serving.server import bind, end_at_once, is_local, run, url_of
 
-    limits = Limits(
-        max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens, patience_ms
-    )
-    if max_tokens is not None:
-        require_whole("max_tokens", max_tokens)
+    limits = Limits(max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens)
+    if max_seq_length is not None:
+        require_whole("max_seq_length", max_seq_length)
     loading = Loading(device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     wanted = chosen_calibration({"preset": preset, "calibration": calibration})
     key = _key(api_key)
@@ -92,30 +82,19 @@ def serve(
         from fairspan.serving.service import Service
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        try:
-            loaded = calibrate_if_asked(load_model(model, loading), wanted, max_tokens)
-        except CalibrationError as error:
-            raise CalibrationError(error.message.replace("max_seq_length=", "--max-tokens ")) from None
+        loaded = calibrate_if_asked(load_model(model, loading), wanted, max_seq_length)
         called = name or Path(model).name
-        service = Service(
-            loaded,
-            name=called,
-            aliases=[] if name else [model],
-            limits=limits,
-            truncate=truncate,
-            force_dimensions=force_dimensions,
-        )
+        how: Any = {"limits": limits, "truncate": truncate, "force_dimensions": force_dimensions}
+        service = Service(loaded, name=called, aliases=[] if name else [model], **how)
         asyncio.run(service.start())
         info = service.info()
-        typer.echo(
-            f"serving {called} ({info['calibration_in_words']}, {info['max_tokens']['document'] or 'any number of'} "
-            f"tokens, {info['device']}) on {url_of(bound)}",
-            err=True,
-        )
+        length = info["max_seq_length"]["document"] or "any number of"
+        facts = f"{info['calibration_in_words']}, {length} tokens, {info['device']}"
+        typer.echo(f"serving {called} ({facts}) on {url_of(bound)}", err=True)
         if key is None and not is_local(bound):
             typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
-        routes = page_routes(open_desk(loaded, called), service.batcher.call)
-        if not run(make_app(service, key=key, routes=routes), service, bound):
+        routes = page_routes(open_desk(loaded, called), service.batcher)
+        if not run(make_app(service, key=key, routes=routes), bound):
             typer.echo("fairspan: ended before all requests were answered.", err=True)
             end_at_once()
 
@@ -123,5 +102,5 @@ def serve(
 def _key(typed: str | None) -> str | None:
     key = os.environ.get(KEY) if typed is None else typed
     if key is not None and not (key.strip() and key.isascii() and key.isprintable()):
-        raise DesignError(f"the API key ([[api_key=]] or {KEY}) must be of printable ASCII characters.")
+        raise DesignError(f"the API key (api_key or {KEY}) must be of printable ASCII characters.")
     return key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -30,9 +30,9 @@ from fairspan.report.result import Result
 from fairspan.report.text import duration
 
 if TYPE_CHECKING:
-    from fairspan.encoding.endpoint import Endpoint
+    from fairspan.encoding.encoder import AnyModel
+    from fairspan.runs.forecast import Forecast
     from fairspan.runs.log import RunLog
-    from fairspan.runs.sending import Sending
 
 LINE_SECONDS = 30
 """Between two lines of progress where there is no terminal."""
@@ -52,32 +52,33 @@ def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: 
 
 def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
     """Draw the picture of a result, and print where it is."""
-    from fairspan.report.figure import figure_bytes
     from fairspan.report.files import write_file
+    from fairspan.report.style import figure_bytes
 
     write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
     typer.echo(f"picture: {picture}", err=as_json)
 
 
-def print_forecast(
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    notes: Sequence[str],
-    sentence: str,
-    sending: Sending | None = None,
-) -> None:
-    """What a run would do: a table, the notes, and how long it takes or what is sent to an endpoint."""
+def print_forecast(found: Forecast) -> None:
+    """What a run would do: one line per treatment or stage, the notes, and how long it takes or what is sent."""
     console, table = Console(), Table()
-    for name in heads:
-        table.add_column(name, justify="left" if name in ("treatment", "languages", "stage") else "right")
-    for row in rows:
-        table.add_row(*row)
+    first, *others = (name for name in found.rows[0] if found.sending is None or name != "seconds")
+    table.add_column("")
+    for name in others:
+        table.add_column("time" if name == "seconds" else found.unit if name == "tokens" else name, justify="right")
+    for row in found.rows:
+        cells = [duration(row[name]) if name == "seconds" else _counted(row[name]) for name in others]
+        table.add_row(row[first], *cells)
     console.print(table)
-    for note in notes:
+    for note in found.notes:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
-    console.print(sentence if sending else f"{sentence} on this machine", soft_wrap=True)
-    if sending:
-        console.print(sending.words, soft_wrap=True)
+    console.print(found.sentence, soft_wrap=True)
+    if found.sending:
+        console.print(found.sending.words, soft_wrap=True)
+
+
+def _counted(value: float | str | None) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def say_unfinished(logs: Sequence[RunLog]) -> None:
@@ -91,10 +92,11 @@ class TerminalProgress:
     """A bar if stderr is a terminal; if it is a file or a pipe, a line per stage and every 30 s how far it is."""
 
     def __init__(self) -> None:
-        self._stage, self._total = "", 0
-        # When a line was printed, and how many tokens were done by then: the last two minutes give the speed.
+        self._stage, self._found = "", ""
+        self._total, self._done, self._began = 0, 0, 0.0
+        # When a line was printed, and how much was done by then: the last two minutes give the speed.
         self._lines: deque[tuple[float, int]] = deque(maxlen=1 + 120 // LINE_SECONDS)
-        self._done, self._over = 0, Event()
+        self._over = Event()
         self._console = Console(stderr=True)
         self._bar = Progress(
             SpinnerColumn(),
@@ -110,28 +112,52 @@ class TerminalProgress:
         )
         self._task: TaskID | None = None
 
+    @property
+    def is_terminal(self) -> bool:
+        return self._console.is_terminal
+
     def stage(self, name: str) -> None:
         if name == self._stage:
             return
         self._stage = name
-        if self._task is not None and self._console.is_terminal:
+        if self._task is not None and self.is_terminal:
             self._bar.update(self._task, description=name)
         else:
             self._console.print(f"{name} …", style="dim", highlight=False)
 
     def start(self, total: int) -> None:
+        """Counted work begins; a total of 0 is not known."""
         if self._task is not None:
             self._bar.remove_task(self._task)
-        self._task = self._bar.add_task("encoding", total=total)
+        self._task = self._bar.add_task(self._stage or "encoding", total=total or None)
         self._bar.start()
-        self._total, self._done = total, 0
+        self._total, self._done, self._began = total, 0, time.monotonic()
         self._lines.clear()
-        self._lines.append((time.monotonic(), 0))
+        self._lines.append((self._began, 0))
 
     def advance(self, amount: int) -> None:
         self._done += amount
         if self._task is not None:
             self._bar.advance(self._task, amount)
+
+    def count(self, rows: int, tokens: int) -> None:
+        """Rows of an input that are embedded, where `advance` counts the input's bytes."""
+        speed = tokens / max(1e-9, time.monotonic() - self._began)
+        self._say(f"{rows:,} rows, {speed:,.0f} tokens/s")
+
+    def reach(self, file: Path, done: int, found: str) -> None:
+        """So many bytes of a file are read, and what was found in them."""
+        if f"reading {file.name}" != self._stage:
+            self.stop()
+            self.stage(f"reading {file.name}")
+            self.start(file.stat().st_size)
+        self.advance(done - self._done)
+        self._say(found)
+
+    def _say(self, found: str) -> None:
+        self._found = found
+        if self._task is not None and self.is_terminal:
+            self._bar.update(self._task, description=f"{self._stage}: {found}")
 
     def stop(self) -> None:
         self._bar.stop()
@@ -143,26 +169,24 @@ class TerminalProgress:
             self._console.print(self.line(time.monotonic()), style="dim", highlight=False, soft_wrap=True)
 
     def line(self, now: float) -> str:
-        """Such as "paper: 1,200,000 of 3,600,000 tokens, about 4 min left …"."""
+        """Such as "paper: 1,200 of 3,600 tokens, about 4 min left …" or "embedding: 81,920 rows, 31 % done …"."""
         if self._task is None:
             return f"{self._stage} …"
-        done = f"{self._stage}: {self._done:,} of {self._total:,} tokens"
+        share = f", {100 * self._done / self._total:.0f} % done" if self._total else ""
+        tokens = f"{self._done:,} of {self._total:,} tokens"
+        done = f"{self._stage}: {f'{self._found}{share}' if self._found else tokens}"
         begun, before = self._lines[0]
         self._lines.append((now, self._done))
-        if self._done == before:
+        if self._done == before or not self._total:
             return f"{done} …"
         left = (self._total - self._done) * (now - begun) / (self._done - before)
         return f"{done}, about {duration(left)} left …"
-
-    @property
-    def is_terminal(self) -> bool:
-        return self._console.is_terminal
 
     def end(self) -> None:
         self._over.set()
 
 
-def say_loading(progress: TerminalProgress, model: Endpoint | str | None) -> None:
+def say_loading(progress: TerminalProgress, model: AnyModel) -> None:
     """Say what is loaded before the import of what loads it, which takes many seconds."""
     remote = model is not None and not isinstance(model, str)
     progress.stage("preparing the requests" if remote else f"loading {model or DEFAULT_MODEL}")
@@ -173,13 +197,11 @@ def say_loading(progress: TerminalProgress, model: Endpoint | str | None) -> Non
 
 
 @contextmanager
-def running(
-    picture: Path | None, *, kept: bool = True, progress: TerminalProgress | None = None
-) -> Iterator[TerminalProgress]:
+def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProgress]:
     """Progress of a study that draws a picture, if one is wanted, and whose vectors are kept if it is interrupted."""
     from fairspan.report.style import require_drawing
 
-    progress = progress or TerminalProgress()
+    progress = TerminalProgress()
     progress.stage("checking the command")
     if picture is not None:
         require_drawing(picture)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
-from importlib.resources import as_file, files
-from pathlib import Path
 
-from fairspan.corpus.hub import read_hub
-from fairspan.corpus.readers import is_corpus_file, read_file, read_folder
-from fairspan.corpus.rows import Reading
+from fairspan.corpus.readers import Reading, read_segments
 from fairspan.corpus.segment import Segment
+from fairspan.corpus.source import Given
 from fairspan.errors import CorpusError, require_list
-
-SAMPLE = "sample"
-"""The corpus that comes with fairspan."""
-SAMPLE_LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
-_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,7 +49,7 @@ class Corpus:
     @classmethod
     def read(
         cls,
-        source: str | Path,
+        source: Given,
         languages: Sequence[str] | None = None,
         partial: bool = False,
         *,
@@ -68,19 +59,21 @@ class Corpus:
 
         Args:
             source: "sample" (a folder of that name is "./sample"); a folder of `{language}.jsonl` or `.parquet`
-                files; one JSONL or Parquet file; or the name of a dataset on the Hugging Face hub with one split or
-                one configuration per language.
-            languages: those to read, by default all. Only these are checked.
+                files; a JSON Lines or Parquet file, or a folder of them, whose records may have a field `language`; a
+                .txt or .md file or a folder of them; the name of a dataset on the Hugging Face hub with one split or
+                one configuration per language, or of one of its splits, as name:split; or records in Python.
+            languages: those to read, by default all. Only these are checked. What does not say its language is in
+                the one that is named here, or else in "und".
             partial: accept that some segments lack a translation; `ids` then gives those that do not.
             id_field: the field or column that holds the id.
         """
         wanted = parse_languages(languages)
-        reading = _read(source, wanted, id_field)
-        chosen = wanted or reading.available
-        _require_there(reading.name, chosen, reading.available)
+        reading = read_segments(source, wanted, id_field)
+        chosen = wanted or tuple(reading.labels)
+        _require_there(reading.name, chosen, tuple(reading.labels))
         if not partial:
             _require_aligned(reading, chosen)
-        corpus = cls(reading.name, reading.segments, reading.notes).select(chosen)
+        corpus = cls(reading.name, tuple(reading.segments), reading.notes).select(chosen)
         if not corpus.ids():
             raise CorpusError(f"{corpus.name} has no id that is in all of {', '.join(chosen)}.")
         return corpus
@@ -134,23 +127,6 @@ class Corpus:
         return digest.hexdigest()
 
 
-def _read(source: str | Path, languages: tuple[str, ...] | None, id_field: str) -> Reading:
-    if source == SAMPLE:
-        with as_file(files("fairspan.corpus") / "data" / SAMPLE) as folder:
-            return replace(read_folder(folder, languages), name=SAMPLE, available=SAMPLE_LANGUAGES)
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return read_folder(path, languages, id_field)
-    if path.is_file():
-        return read_file(path, languages, id_field)
-    if isinstance(source, Path) or is_corpus_file(source) or not _HUB_NAME.fullmatch(source):
-        raise CorpusError(
-            f"there is no file or folder {str(source)!r}. A corpus is 'sample', a folder of en.jsonl, de.jsonl, …, a "
-            "JSONL or Parquet file, or a dataset on the Hugging Face hub."
-        )
-    return read_hub(source, languages, id_field)
-
-
 def parse_languages(languages: Sequence[str] | None) -> tuple[str, ...] | None:
     """The languages asked for, each once; None for all."""
     if languages is None:
@@ -158,10 +134,10 @@ def parse_languages(languages: Sequence[str] | None) -> tuple[str, ...] | None:
     of_words = not isinstance(languages, str) and all(isinstance(language, str) for language in languages)
     require_list("languages", languages if of_words else str(languages), "['en', 'de']", CorpusError)
     if not languages:
-        raise CorpusError("[[languages]] is empty: name at least one, or omit it to take all.")
+        raise CorpusError("languages is empty: name at least one, or omit it to take all.")
     twice = [language for language in languages if list(languages).count(language) > 1]
     if twice:
-        raise CorpusError(f"[[languages]] names {twice[0]!r} twice.")
+        raise CorpusError(f"languages names {twice[0]!r} twice.")
     return tuple(languages)
 
 
@@ -188,5 +164,5 @@ def _require_aligned(reading: Reading, languages: Sequence[str]) -> None:
             gaps.append(f"{reading.labels[language]} lacks {', '.join(map(repr, gone[:3]))}{more}")
     raise CorpusError(
         f"the languages of {reading.name} do not have the same segments ({counts}): {'; '.join(gaps)}. Complete "
-        "them, or take only the ids that all of them share: [[partial=True]]."
+        "them, or take only the ids that all of them share: partial."
     )

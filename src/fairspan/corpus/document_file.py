@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.corpus.marked_text import MarkedText, Piece, join_segments, mark
-from fairspan.corpus.segment import Segment, describe
+from fairspan.corpus.rows import decode, missing_field, text_of
+from fairspan.corpus.segment import describe
 from fairspan.corpus.sentences import stripped
 from fairspan.errors import CorpusError
 
 STDIN = "-"
 MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
-JSON, JSON_LINES = (".json",), (".jsonl", ".ndjson")
+JSON_LINES = (".jsonl", ".ndjson")
 # How a JSON document begins where no file name shows its kind, as in a pipe.
 _JSON_BEGINS = ('{"', '["', "[{")
 
@@ -31,8 +32,18 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
         CorpusError: in one line, with the file and, where there is one, the line or segment.
     """
     piped = str(source) == STDIN
+    try:
+        content = sys.stdin.buffer.read() if piped else Path(source).read_bytes()
+    except OSError as error:
+        raise CorpusError(f"{source} cannot be read: {error.strerror or error}.") from None
     label = "stdin" if piped else Path(source).name
-    return parse_document(_decoded(_bytes(source), label), label, borders, named=not piped)
+    if b"\0" in content:
+        raise CorpusError(f"{label} is no UTF-8 text (it has a zero byte at {content.index(0)}): save it as UTF-8.")
+    try:
+        text = decode(content.removeprefix(BOM_UTF8), "file")
+    except CorpusError as error:
+        raise CorpusError(f"{label}: {error!s}") from None
+    return parse_document(text.replace("\r\n", "\n").replace("\r", "\n"), label, borders, named=not piped)
 
 
 def parse_document(text: str, label: str, borders: str = "auto", *, named: bool = True) -> MarkedText:
@@ -47,45 +58,13 @@ def parse_document(text: str, label: str, borders: str = "auto", *, named: bool 
         if ending in JSON_LINES:
             lines = enumerate(text.split("\n"), start=1)
             return _given([_json(line, number) for number, line in lines if line.strip()], borders)
-        if ending in JSON or bare_json:
+        if ending == ".json" or bare_json:
             return _from_json(_json(text), borders)
         return mark(text, borders, markdown=ending in MARKDOWN)
     except CorpusError as error:
         # Some messages begin with a line or a segment, as in "line 3: …".
-        named = error.message.startswith(("line ", "segment "))
-        raise CorpusError(f"{label}{', ' if named else ': '}{error.message}") from None
-
-
-def _bytes(source: Path | str) -> bytes:
-    if str(source) == STDIN:
-        return sys.stdin.buffer.read()
-    path = Path(source)
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}.") from None
-    except IsADirectoryError:
-        raise CorpusError(f"{path} is a folder: name one document.") from None
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
-
-
-def _decoded(content: bytes, label: str) -> str:
-    content = content.removeprefix(BOM_UTF8)
-    if b"\0" in content:
-        raise CorpusError(
-            f"{label} is no UTF-8 text (it has a zero byte at {content.index(0)}): save it as UTF-8 text."
-        )
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise CorpusError(
-            f"{label}, line {line}: the byte 0x{content[error.start]:02x} is not UTF-8. Save the file as UTF-8."
-        ) from None
-    if not text.strip():
-        raise CorpusError(f"{label} is empty.")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+        placed = str(error).startswith(("line ", "segment "))
+        raise CorpusError(f"{label}{', ' if placed else ': '}{error!s}") from None
 
 
 def _json(text: str, first_line: int = 1) -> Any:
@@ -107,9 +86,8 @@ def _from_json(found: Any, borders: str) -> MarkedText:
     if "segments" in found:
         return _given(found["segments"], borders)
     if "text" not in found:
-        fields = ", ".join(found) or "none"
-        raise CorpusError(f"there is no field 'segments', nor 'text'. Fields there: {fields}.")
-    text = Segment("document", "und", found["text"]).text
+        raise CorpusError(missing_field("segments' or 'text", found))
+    text = text_of(found, "text")
     if "borders" not in found:
         return mark(text, borders)
     _refuse_other(borders)
@@ -123,12 +101,12 @@ def _given(segments: Any, borders: str) -> MarkedText:
 
 def _refuse_other(borders: str) -> None:
     if borders != "auto":
-        raise CorpusError(f"the segments are given in the file, so [[borders={borders}]] cannot be used: omit it.")
+        raise CorpusError(f"the segments are given in the file, so borders={borders} cannot be used: omit it.")
 
 
 def _cut(text: str, borders: Any) -> MarkedText:
     """A text in segments that begin at the given characters; what is before the first is a segment as well."""
-    whole = isinstance(borders, list) and all(isinstance(b, int) and not isinstance(b, bool) for b in borders)
+    whole = isinstance(borders, list) and all(type(border) is int for border in borders)
     if not whole or sorted(set(borders)) != borders or (borders and not 0 <= borders[0] <= borders[-1] < len(text)):
         raise CorpusError(
             f"'borders' are growing numbers of characters below {len(text)}, the length of the text, got "

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from fairspan.corpus.segment import Segment, describe
+from markdown_it import MarkdownIt
+
+from fairspan.corpus.rows import text_of
+from fairspan.corpus.segment import UNKNOWN, Segment, describe
 from fairspan.corpus.sentences import stripped
 from fairspan.errors import CorpusError
 
@@ -20,16 +23,8 @@ NAMES = {
     "parts": "in parts of about equal length",
 }
 SEPARATOR = " "
-# A language that nobody named, as ISO 639 writes it; only the check of a segment's fields sees it.
-_UNKNOWN = "und"
-
 _RULE = re.compile(r"[ \t]*(?:(?:[-*_=][ \t]*){3,}|\f)[ \t]*")
 _RULE_MARKS = re.compile(r"[-*_=]")
-_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
-_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-# What an underline cannot make a heading of: lists, quotes, tables, rules.
-_NO_TITLE = re.compile(r" {0,3}(?:[-*+>|]|\d+[.)] )|.*\|| {4,}|\t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ def join_segments(segments: Sequence[str | Mapping[str, Any]]) -> MarkedText:
     pieces, place = [], 0
     for segment in found:
         end = place + len(segment.text)
-        language = None if segment.language == _UNKNOWN else segment.language
+        language = None if segment.language == UNKNOWN else segment.language
         pieces.append(Piece(place, end, segment.title or None, language))
         place = end + len(SEPARATOR)
     return MarkedText(SEPARATOR.join(segment.text for segment in found), tuple(pieces), "segment")
@@ -84,7 +79,7 @@ def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedT
             text and the rules of any other that are between blank lines, and marks nothing where there are none.
     """
     if borders not in BORDERS:
-        raise CorpusError(f"[[borders]] must be one of {', '.join(BORDERS)}, got {borders!r}.")
+        raise CorpusError(f"borders must be one of {', '.join(BORDERS)}, got {borders!r}.")
     if not text.strip():
         raise CorpusError("the text is empty.")
     match borders:
@@ -127,12 +122,10 @@ def _segment(number: int, given: object) -> Segment:
     try:
         if not isinstance(fields, Mapping):
             raise CorpusError(f"a text or an object with 'text' is expected, got {describe(given)}.")
-        if "text" not in fields:
-            raise CorpusError(f"there is no field 'text'. Fields there: {', '.join(map(str, fields)) or 'none'}.")
-        language = _UNKNOWN if fields.get("language") is None else fields["language"]
-        segment = Segment(str(number), language, fields["text"], fields.get("title"))
+        language = UNKNOWN if fields.get("language") is None else fields["language"]
+        segment = Segment(str(number), language, text_of(fields, "text"), fields.get("title"))
     except CorpusError as error:
-        raise CorpusError(f"segment {number}: {error.message}") from None
+        raise CorpusError(f"segment {number}: {error!s}") from None
     return replace(segment, text=segment.text.strip())
 
 
@@ -190,31 +183,15 @@ def _sections(text: str) -> Iterator[Piece]:
 
 def _headings(text: str) -> Iterator[tuple[int, int, str, int]]:
     """Where each heading begins, its level, its words, and where it ends. Code blocks and front matter have none."""
-    fence, body, body_start = None, "", 0
     lines = _lines(text)
     skipped = _front_matter([line for _, line in lines])
-    for start, line in lines[skipped:]:
-        mark_found = _FENCE.match(line)
-        if fence is not None or mark_found:
-            opened = mark_found[1] if mark_found else ""
-            if fence is None:
-                fence = opened
-            elif opened.startswith(fence) and not line.strip().strip(fence[0]):
-                fence = None
-            body = ""
-            continue
-        heading, underline = _ATX.fullmatch(line), _UNDERLINE.fullmatch(line)
-        if heading:
-            yield start, len(heading[1]), (heading[2] or "").strip(), start + len(line)
-            body = ""
-        elif underline and body and not _NO_TITLE.match(body):
-            yield body_start, 1 if "=" in line else 2, " ".join(body.split()), start + len(line)
-            body = ""
-        elif not line.strip():
-            body = ""
-        else:
-            body_start = body_start if body else start
-            body = f"{body} {line.strip()}" if body else line
+    body = "\n".join(line.replace("\r", " ") for _, line in lines[skipped:])  # "\r" would begin a line of its own
+    tokens = MarkdownIt("commonmark").disable("inline").parse(body)
+    for opening, words in pairwise(tokens):
+        if opening.type == "heading_open" and opening.level == 0 and opening.map is not None:
+            first, last = (skipped + number for number in opening.map)
+            start, last_line = lines[last - 1]
+            yield lines[first][0], int(opening.tag[1]), " ".join(words.content.split()), start + len(last_line)
 
 
 def _front_matter(lines: Sequence[str]) -> int:

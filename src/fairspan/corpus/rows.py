@@ -1,155 +1,213 @@
-"""From records of any source to segments; errors name the file and the line."""
+"""`Row`: one record of any source, and what reads the formats of files: JSON Lines, Parquet and plain text."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
-from fairspan.corpus.segment import Segment, describe
+from fairspan.corpus.segment import describe, require_text
 from fairspan.errors import CorpusError
+
+LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+# One object per line as well, where one such file is named; in a folder these are other things.
+JSON = (".json", ".json.gz")
+PARQUET = (".parquet",)
+TEXTS = (".txt", ".md")
+ENDINGS = (*LINES, *JSON, *PARQUET, *TEXTS)
+# A line that is longer is passed over without being held in memory.
+_LONGEST_LINE = 64 << 20
+# Rows of a Parquet file that are decoded at once; polars decodes their row groups whole.
+_SLICE = 16384
+
+
+class Place(NamedTuple):
+    """Where reading stands.
+
+    Attributes:
+        file: number of the file, from 0.
+        row: rows or lines of it that are before this place.
+        offset: bytes of it that are before this place, uncompressed; 0 where rows are counted.
+        done: how much of the whole source is before this place, in the source's own unit.
+    """
+
+    file: int = 0
+    row: int = 0
+    offset: int = 0
+    done: int = 0
+
+
+START = Place()
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record and its number in its source, counted from 1."""
+    """One record; `file` and `number`, from 1, say where it stands."""
 
+    file: str
     number: int
     fields: Mapping[str, Any]
+
+    @property
+    def place(self) -> str:
+        """As errors name it."""
+        return place_of(self.file, self.number)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What kept a record from being read."""
+    """A record that cannot be used, and why; `id` where it is known."""
 
-    number: int
-    message: str
+    file: str
+    row: int
+    id: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{place_of(self.file, self.row)}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Records that are read one after the other, once.
-
-    Attributes:
-        label: what errors call it, such as `en.jsonl`.
-        unit: what errors call a record: `line` or `row`.
-    """
-
-    label: str
-    unit: str
-    rows: Iterator[Row | Fault]
-
-    def place(self, number: int) -> str:
-        return f"{self.label}, {self.unit} {number}"
+Found = tuple[Row | Fault, Place]
+"""A record, and the place after it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one source gave: segments, one line for each fault, and every language that it has."""
+class Fields:
+    """Where a record has its text and its id, and what else is read. Without a name for the id, it may lack `id`."""
 
-    source: Source
-    segments: tuple[Segment, ...]
-    faults: tuple[str, ...]
-    languages: tuple[str, ...]
+    text: str = "text"
+    id: str | None = None
+    more: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A corpus as read, before it is known to be aligned.
-
-    Attributes:
-        labels: for each language, what errors call its source.
-        available: every language there, also those that were not asked for.
-        notes: what a reader of results should know about how the corpus was read.
-    """
-
-    name: str
-    segments: tuple[Segment, ...]
-    labels: Mapping[str, str]
-    available: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    def columns(self, label: str, there: Mapping[str, Any] | list[str]) -> list[str]:
+        """Those of a table's columns that are read; an error if one is missing that every record has to have."""
+        for name in filter(None, (self.text, self.id)):
+            if name not in there:
+                raise CorpusError(f"{label} has no column '{name}'. Columns there: {', '.join(there)}.")
+        wanted = dict.fromkeys((self.id or "id", self.text, *self.more))
+        return [name for name in wanted if name in there]
 
 
-def peek(source: Source) -> tuple[Row | None, Source]:
-    """The first readable record, if any, and the same source, unread."""
-    ahead: list[Row | Fault] = []
-    for row in source.rows:
-        ahead.append(row)
-        if isinstance(row, Row):
-            return row, Source(source.label, source.unit, chain(ahead, source.rows))
-    return None, Source(source.label, source.unit, iter(ahead))
-
-
-def collect(source: Source, language: str | None, wanted: Collection[str] | None, id_field: str = "id") -> Part:
-    """The segments of a source.
-
-    Args:
-        language: the language of the whole source; None where every record has a field `language`.
-        wanted: records in other languages are passed over; None takes all.
-    """
-    segments: list[Segment] = []
-    faults: list[str] = []
-    languages: dict[str, None] = {}
-    lines: dict[tuple[str, str], int] = {}
-    number = 0
-    for row in source.rows:
-        number = row.number
-        try:
-            if isinstance(row, Fault):
-                raise CorpusError(row.message)
-            spoken = _language(row.fields, language)
-            languages[spoken] = None
-            if wanted is not None and spoken not in wanted:
-                continue
-            segment = _segment(row.fields, spoken, id_field)
-            key = (segment.id, segment.language)
-            if key in lines:
-                raise CorpusError(f"the id {segment.id!r} was already used on {source.unit} {lines[key]}.")
-            lines[key] = number
-            segments.append(segment)
-        except CorpusError as error:
-            faults.append(f"{source.place(number)}: {error.message}")
-    if not number:
-        faults.append(f"{source.label} is empty: it needs one segment per {source.unit}, with 'id' and 'text'.")
-    return Part(source, tuple(segments), tuple(faults), tuple(languages))
-
-
-def join(name: str, parts: Sequence[Part], notes: tuple[str, ...] = ()) -> Reading:
-    """One reading from the parts of a corpus; an error if anything in them was wrong."""
-    faults = [fault for part in parts for fault in part.faults]
-    if faults:
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise CorpusError(faults[0] + more)
-    labels: dict[str, str] = {}
-    for part in parts:
-        for language in part.languages:
-            suffix = "" if len(part.languages) == 1 else f" ({language})"
-            labels.setdefault(language, part.source.label + suffix)
-    segments = tuple(segment for part in parts for segment in part.segments)
-    return Reading(name, segments, labels, tuple(labels), notes)
-
-
-def _language(fields: Mapping[str, Any], language: str | None) -> str:
-    given = fields.get("language")
-    if language is None:
-        if "language" not in fields:
-            raise CorpusError(missing_field("language", fields))
-        if not isinstance(given, str) or not given.strip():
-            raise CorpusError(f"'language' must be text such as \"en\", got {describe(given)}.")
-        return given
-    if given is not None and given != language:
-        raise CorpusError(f"'language' is {describe(given)}, but the file is read as {language!r}.")
-    return language
-
-
-def _segment(fields: Mapping[str, Any], language: str, id_field: str) -> Segment:
-    for field in (id_field, "text"):
-        if field not in fields:
-            raise CorpusError(missing_field(field, fields))
-    given = fields[id_field]
-    if isinstance(given, bool) or not isinstance(given, int | str):
-        raise CorpusError(f"'{id_field}' must be text or a whole number, got {describe(given)}.")
-    return Segment(str(given), language, fields["text"], fields.get("title"))
+def place_of(file: str, number: int) -> str:
+    if file.endswith(TEXTS):
+        return file
+    return f"{file}, {'line' if file.endswith((*LINES, *JSON)) else 'row'} {number}"
 
 
 def missing_field(field: str, fields: Mapping[str, Any]) -> str:
-    return f"there is no field '{field}'. Fields there: {', '.join(fields) or 'none'}."
+    return f"there is no field '{field}'. Fields there: {', '.join(map(str, fields)) or 'none'}."
+
+
+def id_of(fields: Mapping[str, Any], name: str) -> str:
+    """The id of a record: text or a whole number, as text."""
+    if name not in fields:
+        raise CorpusError(missing_field(name, fields))
+    given = fields[name]
+    if isinstance(given, bool) or not isinstance(given, int | str):
+        raise CorpusError(f"'{name}' must be text or a whole number, got {describe(given)}.")
+    require_text(name, str(given))
+    return str(given)
+
+
+def text_of(fields: Mapping[str, Any], name: str) -> str:
+    if name not in fields:
+        raise CorpusError(missing_field(name, fields))
+    require_text(name, fields[name])
+    return str(fields[name])
+
+
+def decode(content: bytes, what: str = "line") -> str:
+    """A line or a file as text; an error that names the first byte that is not UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = f"byte {error.start + 1} of the {what} (0x{content[error.start]:02x})"
+        raise CorpusError(f"{bad} is not UTF-8. Save the file as UTF-8.") from None
+
+
+def lines(path: Path, label: str = "", start: Place = START) -> Iterator[tuple[int, bytes, Place]]:
+    """The lines of a file, plain or gzipped, counted from 1, without a byte order mark, each with the place after it.
+
+    Of a line beyond `_LONGEST_LINE` only the beginning is returned.
+    """
+    number, offset = start.row, start.offset
+    try:
+        with path.open("rb") as raw:
+            packed = path.suffix == ".gz"
+            file: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
+            file.seek(offset)
+            while line := file.readline(_LONGEST_LINE + 1):
+                number, offset, rest = number + 1, offset + len(line), line
+                while len(rest) > _LONGEST_LINE and not rest.endswith(b"\n"):
+                    rest = file.readline(_LONGEST_LINE + 1)
+                    offset += len(rest)
+                content = line.removeprefix(BOM_UTF8) if number == 1 else line
+                yield number, content, Place(start.file, number, offset, raw.tell() if packed else offset)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise CorpusError(f"{label or path.name}: the gzip file is damaged or cut off after line {number}.") from None
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def jsonl(path: Path) -> Iterator[Row | Fault]:
+    """The objects of a file in JSON Lines; blank lines are passed over but counted."""
+    return (found for found, _ in read_lines(path.name, path, START))
+
+
+def read_lines(label: str, path: Path, start: Place) -> Iterator[Found]:
+    """The same from a place on; `done` counts the file's bytes."""
+    for number, line, after in lines(path, label, start):
+        if len(line) > _LONGEST_LINE:
+            yield Fault(label, number, None, f"the line is longer than {_LONGEST_LINE >> 20} MiB."), after
+        elif line.strip():
+            yield parse_line(label, number, line.rstrip()), after
+
+
+def parse_line(label: str, number: int, line: bytes) -> Row | Fault:
+    """The object on a line, or what is wrong with it."""
+    try:
+        fields: Any = json.loads(decode(line))
+        if not isinstance(fields, dict):
+            raise CorpusError(f"not an object but {describe(fields)}. Each line holds one object.")
+        return Row(label, number, fields)
+    except json.JSONDecodeError as error:
+        reason = f"not JSON ({error.msg}, character {error.colno}). Each line holds one object."
+    except CorpusError as error:
+        reason = str(error)
+    except (ValueError, RecursionError) as error:
+        reason = f"JSON that cannot be read ({error})."
+    return Fault(label, number, None, reason)
+
+
+def read_parquet(label: str, path: Path, start: Place, fields: Fields) -> Iterator[Found]:
+    """The rows of a file from a place on, with the columns that are asked for; `done` counts the file's bytes."""
+    import polars as pl
+
+    try:
+        table = pl.scan_parquet(path, glob=False)  # a folder's name may hold brackets and asterisks
+        columns = fields.columns(label, table.collect_schema())
+        size, count = path.stat().st_size, int(table.select(pl.len()).collect().item())
+        for begin in range(start.row, count, _SLICE):
+            part = table.select(columns).slice(begin, _SLICE).collect()
+            for row, values in enumerate(part.iter_rows(named=True), start=begin + 1):
+                yield Row(label, row, values), Place(start.file, row, 0, size * row // count)
+    except pl.exceptions.PolarsError as error:
+        raise CorpusError(f"{label} is not a Parquet file: {str(error).splitlines()[0]}.") from None
+
+
+def read_text(label: str, path: Path, start: Place, fields: Fields) -> Iterator[Found]:
+    """One document, whose id is its file's name."""
+    if start.row:
+        return
+    content = path.read_bytes()
+    after = Place(start.file, 1, 0, len(content))
+    try:
+        named = {fields.id or "id": label, fields.text: decode(content.removeprefix(BOM_UTF8), "file")}
+        yield Row(label, 1, named), after
+    except CorpusError as error:
+        yield Fault(label, 1, label, str(error)), after

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from fairspan.errors import CorpusError
 
+UNKNOWN = "und"
+"""A language that nobody named, as ISO 639 writes it."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

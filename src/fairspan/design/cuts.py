@@ -1,9 +1,8 @@
 """Texts of known length: the same documents cut to several lengths, or whole documents by length."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
-from fairspan.errors import DesignError, EncodingError
+from fairspan.errors import DesignError
 
 Start = Literal["beginning", "random"]
 Counts = NDArray[np.int64]
@@ -85,7 +84,7 @@ def cut_documents(
     if not len(wanted) or wanted[0] < 1:
         raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
     if not 0 <= tolerance < 1:
-        raise DesignError(f"[[tolerance]] is a share of the length from 0 to below 1, got {tolerance}.")
+        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
     room = None if counter.window is None else counter.window - counter.count_whole([""])[0]
     if room is not None and wanted[-1] > room:
         beyond = ", ".join(str(length) for length in wanted if length > room)
@@ -99,13 +98,11 @@ def cut_documents(
     order, chances = rng.permutation(len(ids)), rng.random(len(ids))
     drawn = [(ids[number], corpus.text(ids[number], language), float(chances[number])) for number in order]
     kept: dict[str, list[LengthText]] = {}
-    seen = 0
-    reached = np.zeros(len(wanted), dtype=np.int64)
+    seen, reached = 0, np.zeros(len(wanted), dtype=np.int64)
     for document, texts, reaches in _read(drawn, reading):
-        if documents is not None and len(kept) == documents:
+        if len(kept) == documents:
             break
-        seen += 1
-        reached += reaches
+        seen, reached = seen + 1, reached + reaches
         if texts:
             kept[document] = texts
     if not kept:
@@ -148,39 +145,23 @@ def natural_lengths(
     ids = sorted(corpus.ids([language]))
     texts = [corpus.text(name, language) for name in ids]
     counts = counter.count(texts)
-    window = counter.window
-    fits = [window is None or length <= window for length in counter.count_whole(texts)]
+    fits = [length <= (counter.window or length) for length in counter.count_whole(texts)]
     if not any(fits):
         raise DesignError(
             f"none of {len(ids)} documents in {language!r} fits into the model's {counter.window} {counter.unit}: "
             f"the shortest has {min(counts)}. Cut them to fixed lengths, or take a model with a longer window."
         )
-    notes = []
-    if not all(fits):
-        notes.append(
-            f"{fits.count(False)} of {len(ids)} documents are longer than the model's {counter.window} "
-            f"{counter.unit} and were not used"
-        )
     bins: dict[int, list[int]] = {}
     for number in np.random.default_rng(seed).permutation(len(ids)).tolist():
         if fits[number]:
             bins.setdefault(counts[number] // width * width, []).append(number)
-    return Cuts(
-        tuple(
-            LengthText(ids[number], language, begin, texts[number], counts[number])
-            for begin in sorted(bins)
-            for number in sorted(bins[begin][:documents])
-        ),
-        tuple(notes),
+    found = tuple(
+        LengthText(ids[number], language, begin, texts[number], counts[number])
+        for begin in sorted(bins)
+        for number in sorted(bins[begin][:documents])
     )
-
-
-@runtime_checkable
-class _ShowsOffsets(Protocol):
-    """A counter that knows the characters of each token."""
-
-    def offsets(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """[tokens, 2] of each text; special tokens have an empty range, tokens of the prompt are before 0."""
+    longer = f"longer than the model's {counter.window} {counter.unit} and were not used"
+    return Cuts(found, () if all(fits) else (f"{fits.count(False)} of {len(ids)} documents are {longer}",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,30 +226,18 @@ def _choose(found: _Sentences, reading: _Reading, chance: float) -> tuple[list[S
 
 
 def _measure(texts: Sequence[str], reading: _Reading) -> list[_Sentences]:
-    """The sentences of each text, each text tokenised once.
+    """The sentences of each text, and their tokens.
 
-    Cut out of its text, a part may have a token more or less; what was chosen is counted again.
+    A text of several may have a token more or less than its sentences together; what was chosen is counted again.
     """
     found = [sentences(text, reading.language) for text in texts]
-    if isinstance(reading.counter, _ShowsOffsets):
-        # Some tokenizers do not map tokens back to characters.
-        with suppress(EncodingError):
-            offsets = reading.counter.offsets(texts)
-            return [_by_offsets(spans, table) for spans, table in zip(found, offsets, strict=True)]
-    pieces = [_pieces(text, spans) for text, spans in zip(texts, found, strict=True)]
-    counts = iter(reading.counter.count([piece for some in pieces for piece in some]))
+    pieces = [piece for text, spans in zip(texts, found, strict=True) for piece in _pieces(text, spans)]
+    counts = iter(reading.counter.count(pieces))
     measured = []
     for spans in found:
         own = np.array([next(counts) for _ in spans], dtype=np.int64)
         measured.append(_Sentences(spans, own.cumsum() - own, own.cumsum()))
     return measured
-
-
-def _by_offsets(spans: list[Span], offsets: NDArray[np.int64]) -> _Sentences:
-    own = offsets[(offsets[:, 1] > offsets[:, 0]) & (offsets[:, 1] > 0), 1]
-    last = np.maximum.accumulate(own)
-    begins, ends = np.array(spans, dtype=np.int64).reshape(-1, 2).T
-    return _Sentences(spans, np.searchsorted(last, begins, side="right"), np.searchsorted(last, ends, side="right"))
 
 
 def _pieces(text: str, spans: list[Span]) -> list[str]:

@@ -138,30 +138,25 @@ def _draw(
     counter: TokenCounter,
     rng: np.random.Generator,
 ) -> Draw:
-    wanted = design.sets_of(n)
     room = _room(n, counter)
-    if room is not None and design.too_long == "error":
-        longest = sorted(lengths.values())[-n:]
-        if sum(longest) > room:
-            limit = f"use [[max_tokens={room // n}]] or [[opening={room // n}]], " if room >= n else ""
-            raise DesignError(
-                f"documents of {n} segments may have {sum(longest)} {counter.unit}, and the model reads "
-                f"{counter.window}: {limit}put fewer segments into a document, or "
-                "let long sets be redrawn: [[too_long=redraw]]."
-            )
-    draw = draw_sets(material.ids, n, wanted, rng, lengths=lengths, room=room)
-    if len(draw.sets) < 2:
-        shortest = sum(sorted(lengths.values())[:n])
-        if room is not None and shortest > room:
-            limit = f"the beginning of each with [[opening={room // n}]], " if room >= n else ""
-            raise DesignError(
-                f"no {n} segments fit into the model's {counter.window} {counter.unit}: the {n} shortest have "
-                f"{shortest} together. Take {limit}fewer segments per document, or a model with a longer window."
-            )
-        made = "no set" if not draw.sets else "only one set"
+    ordered = sorted(lengths.values())
+    shortest, longest = sum(ordered[:n]), sum(ordered[-n:])
+    if room is not None and (longest if design.too_long == "error" else shortest) > room:
+        what, limit = f"the {n} shortest segments have {shortest}", f"opening={room // n}"
+        redraw = ""
+        if shortest <= room:
+            what, limit = f"documents of {n} segments may have {longest}", f"max_tokens={room // n} or {limit}"
+            redraw = ", or let long sets be redrawn: too_long=redraw"
+        limit = f"use {limit}, " if room >= n else ""
         raise DesignError(
-            f"{made} of {n} can be made of {len(material.ids)} segments, and an interval needs at least 2: add texts "
-            "or put fewer segments into a document."
+            f"{what} {counter.unit}, and the model reads {counter.window}: {limit}put fewer segments into a "
+            f"document, take a model with a longer window{redraw}."
+        )
+    draw = draw_sets(material.ids, n, design.sets_of(n), rng, lengths=lengths, room=room)
+    if len(draw.sets) < 2:
+        raise DesignError(
+            f"only {len(draw.sets)} sets of {n} can be made of {len(material.ids)} segments, and intervals need 2: "
+            "add texts or put fewer segments into a document."
         )
     return draw
 
@@ -188,7 +183,7 @@ def _measured(joined: Sequence[Document], counter: TokenCounter) -> tuple[Docume
     if counter.window is not None and longest.length > counter.window:
         raise DesignError(
             f"document {longest.name} has {longest.length} {counter.unit} and the model reads {counter.window}: "
-            "lower [[max_tokens]], take the beginnings of segments with [[opening=]], or put fewer into a document."
+            "lower max_tokens, take the beginnings of segments with opening, or put fewer into a document."
         )
     return documents
 

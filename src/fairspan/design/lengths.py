@@ -74,7 +74,7 @@ def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, c
         raise DesignError(
             f"{len(kept)} of {len(ids)} segments keep the length limits in {where}, and a document of {smallest} "
             f"needs {smallest}: the corpus's segments have {found[0]} to {found[-1]} {counter.unit}, half of them at "
-            f"most {found[len(found) // 2]}. Change [[min_tokens]] or [[max_tokens]]."
+            f"most {found[len(found) // 2]}. Change min_tokens or max_tokens."
         )
     return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
 
@@ -85,7 +85,7 @@ def within_limits(segment: str, languages: Sequence[str], lengths: Mapping[Key, 
     held = languages if design.length_language is None else (design.length_language,)
     missing = [language for language in held if language not in languages]
     if missing:
-        raise DesignError(f"[[length_language={missing[0]}]] is not among the languages {', '.join(languages)}.")
+        raise DesignError(f"length_language={missing[0]} is not among the languages {', '.join(languages)}.")
     if not all(low <= lengths[segment, language] <= high for language in held):
         return False
     if design.length_ratio is None or design.length_language is None:

@@ -25,7 +25,7 @@ def split_parts(text: str, count: int, counter: TokenCounter, language: str = ""
         DesignError: if the text has fewer sentences than parts.
     """
     if count < 2:
-        raise DesignError(f"[[parts]] must be at least 2, got {count}.")
+        raise DesignError(f"parts must be at least 2, got {count}.")
     spans, lengths = units(text, count, counter, language)
     if len(spans) < count:
         raise DesignError(

@@ -38,7 +38,7 @@ def language_plans(languages: Sequence[str], mixed: str | Iterable[str]) -> tupl
                 raise DesignError(f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}.")
             plans.append(LanguagePlan(lead, later))
     if not plans:
-        raise DesignError("an audit needs at least one language, for example [[languages=en,]].")
+        raise DesignError("an audit needs at least one language, for example languages=en.")
     return tuple(dict.fromkeys(plans))
 
 

@@ -47,16 +47,12 @@ def draw_sets(
     """
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
     lengths, barren = lengths or {}, 0
-    few = comb(len(ids), n) <= _FEW
     while len(drawn) < count and barren < _PATIENCE:
         fresh = [members for members in _deal(ids, n, rng, lengths, room) if frozenset(members) not in drawn]
         barren = 0 if fresh else barren + 1
-        if few and not fresh:
-            rest = [
-                members
-                for members in combinations(ids, n)
-                if frozenset(members) not in drawn and (room is None or sum(lengths[s] for s in members) <= room)
-            ]
+        if not fresh and comb(len(ids), n) <= _FEW:
+            fits = (s for s in combinations(ids, n) if room is None or sum(lengths[one] for one in s) <= room)
+            rest = [members for members in fits if frozenset(members) not in drawn]
             fresh, barren = [rest[number] for number in rng.permutation(len(rest))], _PATIENCE
         drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
     used = {segment for members in drawn.values() for segment in members}

@@ -8,41 +8,41 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fairspan.corpus.source import Source
+from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import Record, explained
-from fairspan.embedding.source import Input
-from fairspan.embedding.spec import EmbedSpec
-from fairspan.errors import LogError
+from fairspan.errors import FairspanError
 from fairspan.runs.folder import write_whole
 from fairspan.runs.log import library_versions
 
 MANIFEST = "fairspan-embed.json"
-FORMAT = 1
+FORMAT = 2
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """What a folder says of itself; None if there is none, or an empty one.
 
     Raises:
-        LogError: if the folder holds something else.
+        FairspanError: if the folder holds something else.
     """
     file = folder / MANIFEST
     try:
         if not file.exists():
             if folder.exists() and not folder.is_dir():
-                raise LogError(f"{folder} cannot be written: it is not a folder.")
+                raise FairspanError(f"{folder} cannot be written: it is not a folder.")
             strange = next((one for one in folder.glob("*") if not one.name.startswith(".")), None)
             if strange is not None:
-                raise LogError(
+                raise FairspanError(
                     f"{folder} is not empty and was not made by embed (it holds {strange.name}): choose another "
                     "folder."
                 )
             return None
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise LogError(f"{file} cannot be read ({error}): choose another folder, or remove this one.") from None
+        raise FairspanError(f"{file} cannot be read ({error}): choose another folder, or remove this one.") from None
     written = found.get("format") if isinstance(found, dict) else None
-    if written != FORMAT or not all(isinstance(found.get(name), dict) for name in ("spec", "input", "encoder")):
-        raise LogError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
+    if written != FORMAT or not all(isinstance(found.get(name), dict) for name in ("options", "input", "encoder")):
+        raise FairspanError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
     return dict(found)
 
 
@@ -52,16 +52,13 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         write_whole(folder / MANIFEST, lambda file: file.write_text(text, "utf-8", "backslashreplace"))
 
 
-def new_manifest(
-    engine: str, model: str, spec: EmbedSpec, source: Input, encoder: Mapping[str, Any]
-) -> dict[str, Any]:
+def new_manifest(model: str, asked: EmbedOptions, source: Source, encoder: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "status": "incomplete",
-        "engine": engine,
         "model": model,
         "encoder": dict(encoder),
-        "spec": spec.to_dict(),
+        "options": asked.of_folder(),
         "input": {"name": source.name, **source.identity},
         "versions": library_versions(),
         "started": now(),
@@ -84,36 +81,25 @@ def summary_of(records: Iterable[Record]) -> dict[str, Any]:
     }
 
 
-def refuse_other(folder: Path, manifest: Mapping[str, Any], spec: EmbedSpec, source: Input) -> None:
+def refuse_other(folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions, source: Source) -> None:
     """Raise if a folder was made with other options, or from another input; the model is not loaded for this."""
-    asked = spec.to_dict()
-    for name, value in asked.items():
-        was = manifest["spec"].get(name)
+    for name, value in asked.of_folder().items():
+        was = manifest["options"].get(name)
         if was != value:
-            raise LogError(
-                f"{folder} was made with another [[{name}]]: {_shown(was)} there, and {_shown(value)} now. Repeat "
+            raise FairspanError(
+                f"{folder} was made with another {name}: {_shown(was)} there, and {_shown(value)} now. Repeat "
                 "the command that began it, or choose another folder."
             )
     was = {name: value for name, value in manifest["input"].items() if name != "name"}
     if was != source.identity:
-        raise LogError(
+        raise FairspanError(
             f"{folder} was begun with another input, or {source.name} was changed since ({_size(was)} then, "
             f"{_size(source.identity)} now): choose another folder, or remove this one to begin anew."
         )
 
 
 def _size(identity: Mapping[str, Any]) -> str:
-    if "bytes" in identity:
-        return f"{identity['files']:,} {'file' if identity['files'] == 1 else 'files'}, {identity['bytes']:,} bytes"
-    return f"{identity.get('dataset')}:{identity.get('split')}, {identity.get('rows')} rows"
-
-
-def refuse_other_engine(folder: Path, manifest: Mapping[str, Any], engine: str) -> None:
-    """Raise if an incomplete folder was begun by another engine: each has its own way to know what is missing."""
-    if manifest["status"] != "complete" and manifest["engine"] != engine:
-        raise LogError(
-            f"{folder} was begun with [[engine={manifest['engine']}]]: continue with that, or choose another folder."
-        )
+    return ", ".join(f"{value} {name}" for name, value in identity.items() if value is not None and name != "state")
 
 
 def refuse_other_model(folder: Path, manifest: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:
@@ -121,7 +107,7 @@ def refuse_other_model(folder: Path, manifest: Mapping[str, Any], encoder: Mappi
     for name, value in encoder.items():
         was = manifest["encoder"].get(name)
         if was != value:
-            raise LogError(
+            raise FairspanError(
                 f"{folder} holds vectors of another model: its {name} is {_shown(was)} there, {_shown(value)} now. "
                 "Choose another folder, or remove this one."
             )

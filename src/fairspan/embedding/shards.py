@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.embedding.source import Place, Rejected
-from fairspan.errors import LogError
+from fairspan.corpus.rows import Fault, Place
+from fairspan.errors import FairspanError
 from fairspan.runs.folder import write_whole
 
 VECTORS = {"float32": (np.float32, pl.Float32), "float16": (np.float16, pl.Float16)}
@@ -44,7 +44,7 @@ class Record:
     tokens: int
     seconds: float
     refused: int
-    rejected: Sequence[Rejected]
+    rejected: Sequence[Fault]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=True)
@@ -52,7 +52,7 @@ class Record:
     @classmethod
     def from_json(cls, text: str) -> Record:
         given: dict[str, Any] = json.loads(text)
-        rejected = [Rejected(**one) for one in given.pop("rejected")]
+        rejected = [Fault(**one) for one in given.pop("rejected")]
         return cls(**given | {end: Place(*given[end]) for end in ("start", "end")}, rejected=rejected)
 
 
@@ -86,10 +86,9 @@ def write_shard(folder: Path, record: Record, rows: pl.DataFrame) -> None:
         )
 
 
-def read_records(folder: Path, without: Container[str] = ()) -> dict[int, Record]:
-    """What the shards of a folder say of their units; `without` names shards that need not be read."""
-    files = (file for file in sorted(folder.glob("part-*.parquet")) if file.name not in without)
-    found = (_read_record(file) for file in files)
+def read_records(folder: Path) -> dict[int, Record]:
+    """What the shards of a folder say of their units."""
+    found = (_read_record(file) for file in sorted(folder.glob("part-*.parquet")))
     return {record.number: replace(record, rejected=()) for record in found}
 
 
@@ -98,7 +97,7 @@ def _read_record(file: Path) -> Record:
         return Record.from_json(pl.read_parquet_metadata(file)[_FOOTER])
     except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise LogError(
+        raise FairspanError(
             f"{file} is not as it was written ({reason}): remove it, and the same command makes it anew."
         ) from None
 
@@ -139,7 +138,7 @@ def explained(folder: Path) -> Iterator[None]:
         yield
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
-        raise LogError(
+        raise FairspanError(
             f"{folder} cannot be written ({reason}): make room, or put it right. Finished shards are kept, and the "
             "same command continues from there."
         ) from error

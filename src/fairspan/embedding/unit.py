@@ -8,11 +8,22 @@ from hashlib import blake2b
 
 import numpy as np
 
-from fairspan.embedding.source import Input, Item, Place, Rejected, Row
+from fairspan.corpus.rows import Fault, Fields, Found, Place, id_of, text_of
+from fairspan.corpus.source import Source
 from fairspan.errors import CorpusError
 
 # Of texts in a unit, so that long documents do not fill the memory: 2 to 6 million tokens.
 _CHARACTERS = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text to embed; `file` and `number`, from 1, say where it comes from."""
+
+    file: str
+    number: int
+    id: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +33,35 @@ class Unit:
     number: int
     start: Place
     end: Place
-    rows: Sequence[Row]
-    rejected: Sequence[Rejected]
+    rows: Sequence[Text]
+    rejected: Sequence[Fault]
 
 
-def cut(items: Iterable[Item], start: Place, number: int, most: int) -> Iterator[Unit]:
+def texts(rows: Iterable[Found], fields: Fields) -> Iterator[tuple[Text | Fault, Place]]:
+    """The text and the id of each record; an id of the file and the row where none is named and none is there."""
+    for row, place in rows:
+        if isinstance(row, Fault):
+            yield row, place
+            continue
+        id = None
+        try:
+            unnamed = fields.id is None and "id" not in row.fields
+            id = f"{row.file}#{row.number}" if unnamed else id_of(row.fields, fields.id or "id")
+            yield Text(row.file, row.number, id, text_of(row.fields, fields.text)), place
+        except CorpusError as error:
+            yield Fault(row.file, row.number, id, str(error)), place
+
+
+def cut(items: Iterable[tuple[Text | Fault, Place]], start: Place, number: int, most: int) -> Iterator[Unit]:
     """Units of at most `most` rows, bad ones included, and of a bounded number of characters.
 
     Where a unit ends depends on the rows since its start alone, so that an interrupted run finds the same units.
     """
-    rows: list[Row] = []
-    rejected: list[Rejected] = []
+    rows: list[Text] = []
+    rejected: list[Fault] = []
     characters, end = 0, start
     for found, end in items:
-        if isinstance(found, Row):
+        if isinstance(found, Text):
             rows.append(found)
             characters += len(found.text)
         else:
@@ -47,13 +73,13 @@ def cut(items: Iterable[Item], start: Place, number: int, most: int) -> Iterator
         yield Unit(number, start, end, rows, rejected)
 
 
-def missing_units(source: Input, finished: Mapping[int, Place], most: int) -> Iterator[Unit]:
-    """The units of an input that are not finished; where the others end is given, and their rows are not read."""
+def missing_units(source: Source, fields: Fields, finished: Mapping[int, Place], most: int) -> Iterator[Unit]:
+    """The units of a source that are not finished; where the others end is given, and their rows are not read."""
     number, start = 0, Place()
     while True:
         while number in finished:
             number, start = number + 1, finished[number]
-        for unit in cut(source.items(start), start, number, most):
+        for unit in cut(texts(source.rows(start), fields), start, number, most):
             number, start = unit.number + 1, unit.end
             yield unit
             if number in finished:
@@ -62,11 +88,9 @@ def missing_units(source: Input, finished: Mapping[int, Place], most: int) -> It
             return
 
 
-def stopped(bad: Rejected) -> CorpusError:
+def stopped(bad: Fault) -> CorpusError:
     """What `strict` says of the first bad row."""
-    return CorpusError(
-        f"{bad.file}, row {bad.row}: {bad.reason} Without [[strict=True]] such rows go to rejected.jsonl."
-    )
+    return CorpusError(f"{bad} Without strict such rows go to rejected.jsonl.")
 
 
 class SeenIds:
@@ -95,7 +119,7 @@ class SeenIds:
             return unit
         kept = [row for row, is_new in zip(unit.rows, new, strict=True) if is_new]
         twice = [
-            Rejected(row.file, row.number, row.id, f"the id {row.id!r} was already used.")
+            Fault(row.file, row.number, row.id, f"the id {row.id!r} was already used.")
             for row, is_new in zip(unit.rows, new, strict=True)
             if not is_new
         ]

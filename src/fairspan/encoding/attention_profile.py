@@ -1,74 +1,130 @@
-"""The attention profile: where a text's pooled row looks, by basket, by segment and on a relative axis (METHODS §4).
+"""The attention profile: where a text's pooled row looks, by basket, segment and on a relative axis (METHODS §4)."""
 
-Every profile has one value per layer for each part of the text, and its parts sum to 1 in every layer.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
 
+from fairspan.attention.plan import Plan
+from fairspan.calibration.temperature import Side
+from fairspan.encoding.recording import Recorded, RecordingTransformer, record
 from fairspan.encoding.tokens import tokens_of_spans
-from fairspan.errors import SegmentError, StatisticsError, require_whole
 
-if TYPE_CHECKING:
-    from fairspan.encoding.attention_rows import AttentionRow
+NO_CHARACTER = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BasketProfile:
-    """The attention mass of runs of content tokens, with special tokens on their own.
+class AttentionRow:
+    """The attention that one text's pooled row gives to each token, averaged over heads.
 
     Attributes:
-        first, last: [layers], the mass of the first and of the last token, if it is a special one; otherwise 0.
-        baskets: [layers, m], in the order of the text. The last one may be short.
-        tokens: [m], how many tokens each basket holds.
-        other: [layers], the mass of the prompt and of special tokens elsewhere.
+        masses: [layers, tokens], summing to 1 over the tokens of each layer.
+        offsets: [tokens, 2], the characters of the text that each token stands for, counted without the prompt;
+            `NO_CHARACTER` twice for special and prompt tokens.
+        special: [tokens] bool, the tokens that the tokenizer added.
+        prompt: [tokens] bool, the tokens that lie in the prompt.
     """
 
-    first: np.ndarray
-    baskets: np.ndarray
-    last: np.ndarray
-    other: np.ndarray
-    tokens: np.ndarray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SegmentProfile:
-    """The attention mass of each segment of a document.
-
-    Attributes:
-        segments: [layers, n], in the order of the spans given.
-        special: [layers], the mass of special tokens.
-        other: [layers], the mass of the prompt and of text in no segment.
-    """
-
-    segments: np.ndarray
-    special: np.ndarray
-    other: np.ndarray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BinProfile:
-    """The attention mass on a relative axis, from the first content token to the last.
-
-    Attributes:
-        bins: [layers, bins].
-        special, prompt: [layers], the mass of special tokens and of the prompt.
-    """
-
-    bins: np.ndarray
+    masses: np.ndarray
+    offsets: np.ndarray
     special: np.ndarray
     prompt: np.ndarray
 
+    @property
+    def content(self) -> np.ndarray:
+        """[tokens] bool, the tokens of the text itself."""
+        return np.asarray(~(self.special | self.prompt))
 
-def by_basket(row: AttentionRow, basket_size: int = 128) -> BasketProfile:
-    """The masses of runs of `basket_size` content tokens."""
-    require_whole("basket_size", basket_size, kind=StatisticsError)
+
+def attention_rows(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    prompt: str | None = None,
+    side: Side = "document",
+    batch_tokens: int = 8192,
+) -> Iterator[AttentionRow]:
+    """The attention of each text's pooled row, in the order of the texts.
+
+    The pooled row is the first token's for CLS pooling and the last token's for last-token pooling. Every other
+    pooling (mean, weighted mean, max, several at once) reads all tokens: the row is then the plain average over the
+    rows that are pooled, without the prompt's where the model leaves those out. In the calibrated layers of a
+    calibrated model these are the calibrated weights.
+
+    No L×L tensor is made for this; models that make one themselves, for a sliding window or a position bias, still
+    do. The model stays as it is: the texts go through a copy on the same weights.
+
+    Args:
+        model: a SentenceTransformer on the torch backend, plain or calibrated.
+        texts: strings. In a calibrated model a `SegmentedText` has its segments as baskets, as in `encode_segments`.
+        prompt: what to put before every text; None for what `encode_document` or `encode_query` would.
+        side: which of the two is meant.
+        batch_tokens: how many tokens, padding counted, go through the model at once; a longer text goes alone.
+
+    Raises:
+        UnsupportedModel: at once, if the model's attention cannot be reached, or a text is longer than the model's
+            window or has no tokens.
+    """
+    batches = record(model, texts, _RowRecorder, prompt=prompt, side=side, batch_tokens=batch_tokens)
+    return (_row(batch, number) for batch in batches for number in range(len(batch.valid)))
+
+
+class _RowRecorder(RecordingTransformer):
+    """Records [N, layers, L], the attention of each text's pooled row."""
+
+    def recording(self, plan: Plan, inputs: dict[str, Any]) -> Callable[[dict[str, Any]], Tensor]:
+        plan.captured_rows = self._pooled_rows(inputs)
+        return lambda features: torch.stack(plan.captured, dim=1)
+
+    def _pooled_rows(self, inputs: dict[str, Any]) -> Tensor:
+        """[N, L] bool."""
+        site, valid, prompt_length = self.site[0], inputs["attention_mask"].bool(), inputs.get("prompt_length")
+        position = torch.arange(valid.shape[1], device=valid.device)
+        if site.pooling != "mean":
+            rows = position == site.pooled_rows(valid, prompt_length)[:, None]
+        elif site.skips_prompt and prompt_length:
+            rows = position >= valid.int().argmax(dim=1, keepdim=True) + prompt_length
+        else:
+            rows = valid
+        rows = rows & valid
+        return torch.where(rows.any(dim=1, keepdim=True), rows, valid)
+
+
+def _row(batch: Recorded, number: int) -> AttentionRow:
+    """A token belongs to the prompt if its last character does: one that begins with the prompt's final space and
+    goes on into the text is the text's."""
+    keep = batch.valid[number]
+    masses = batch.result[number].cpu().numpy()[:, keep]
+    offsets, special = batch.offsets[number][keep], batch.special[number][keep]
+    begin, end = offsets.T
+    in_prompt = ~special & (begin < 0) & (end <= 0)
+    own = np.maximum(offsets, 0)
+    own[special | in_prompt] = NO_CHARACTER
+    return AttentionRow(masses, own, special, in_prompt)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """The attention mass of the parts of a text in every layer; with the rest they sum to 1.
+
+    Attributes:
+        parts: [layers, m], in their order.
+        rest: [layers] by name, the mass of special tokens, of the prompt and of text in no part.
+    """
+
+    parts: np.ndarray
+    rest: dict[str, np.ndarray]
+
+
+def by_basket(row: AttentionRow, basket_size: int = 128) -> Profile:
+    """The masses of runs of `basket_size` content tokens, of which the last may be short.
+
+    The rest is the `first` and the `last` token, if they are special ones, and `other`.
+    """
     masses = row.masses.astype(np.float64)
     content = np.flatnonzero(row.content)
     starts = np.arange(0, len(content), basket_size)
@@ -78,49 +134,36 @@ def by_basket(row: AttentionRow, basket_size: int = 128) -> BasketProfile:
     at_start = row.special & (place == 0)
     at_end = row.special & (place == len(place) - 1) & ~at_start
     elsewhere = ~(row.content | at_start | at_end)
-    first, last, other = (masses[:, tokens].sum(axis=1) for tokens in (at_start, at_end, elsewhere))
-    return BasketProfile(first, baskets, last, other, np.minimum(basket_size, len(content) - starts))
+    rest = {"first": at_start, "last": at_end, "other": elsewhere}
+    return Profile(baskets, {name: masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
 
 
-def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> SegmentProfile:
+def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> Profile:
     """The mass of each segment, given the characters at which it begins and ends (the end not included).
 
     A token belongs to the segment that holds its last character: one that begins with the joining space goes with the
-    word after it. A token without characters is in no segment.
+    word after it. A token without characters is in no segment. The rest is `special` tokens and `other`.
     """
-    _check_spans(spans)
     masses = row.masses.astype(np.float64)
     member = np.zeros((len(spans), masses.shape[1]))
     for number, tokens in enumerate(tokens_of_spans(row.offsets, spans)):
         member[number, tokens] = 1
-    segments = masses @ member.T
-    special = masses[:, row.special].sum(axis=1)
     in_none = ~row.special & (member.sum(axis=0) == 0)
-    return SegmentProfile(segments, special, masses[:, in_none].sum(axis=1))
+    rest = {"special": row.special, "other": in_none}
+    return Profile(masses @ member.T, {name: masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
 
 
-def by_bins(row: AttentionRow, bins: int = 20) -> BinProfile:
-    """The mass of `bins` equal parts of the content tokens.
+def by_bins(row: AttentionRow, bins: int = 20) -> Profile:
+    """The mass of `bins` equal parts of the content tokens; the rest is `special` tokens and the prompt's, `other`.
 
     A token that straddles a border gives each side its part: the mass up to a border is read off the cumulated masses
     by linear interpolation.
     """
-    require_whole("bins", bins, kind=StatisticsError)
     masses = row.masses.astype(np.float64)
     content = masses[:, row.content]
     count = content.shape[1]
     cumulated = np.concatenate([np.zeros((len(content), 1)), content.cumsum(axis=1)], axis=1)
     borders = np.arange(bins + 1) * count / bins
     up_to = np.stack([np.interp(borders, np.arange(count + 1), layer) for layer in cumulated])
-    return BinProfile(np.diff(up_to, axis=1), masses[:, row.special].sum(axis=1), masses[:, row.prompt].sum(axis=1))
-
-
-def _check_spans(spans: Sequence[tuple[int, int]]) -> None:
-    for start, end in spans:
-        if not 0 <= start <= end:
-            raise SegmentError(
-                f"a segment is a span of characters (start, end) with 0 <= start <= end, got {(start, end)}."
-            )
-    for one, other in pairwise(sorted(spans)):
-        if other[0] < one[1]:
-            raise SegmentError(f"segments must not overlap, got {one} and {other}.")
+    rest = {"special": row.special, "other": row.prompt}
+    return Profile(np.diff(up_to, axis=1), {name: masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})

@@ -1,13 +1,15 @@
 """Chunks of documents: runs of whole sentences, the windows in which they are read, and the mean of their vectors."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 
 from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
-from fairspan.errors import TaskError
+from fairspan.encoding.text import DerivedEncoder, Encoder, Text, key_of
+from fairspan.errors import CorpusError
 
 
 class Written(Protocol):
@@ -27,7 +29,7 @@ def chunk_documents(documents: Sequence[Written], counter: TokenCounter, size: i
     room = room_of(counter)
     if size < 1 or (room is not None and size > room):
         limit = "" if room is None else f" and at most {room}, which is what the model reads"
-        raise TaskError(f"[[chunk_tokens]] must be at least 1{limit}, got {size}.")
+        raise CorpusError(f"chunk_tokens must be at least 1{limit}, got {size}.")
     found = [sentences(document.text, document.language) for document in documents]
     counts = iter(counter.count([text for pair in zip(documents, found, strict=True) for text in _read(*pair)]))
     chunked = []
@@ -98,3 +100,66 @@ def _grouped(pieces: Iterable[tuple[Span, int]], room: int | None, between: int 
             groups.append([span])
             used = length
     return groups
+
+
+class ChunkEncoder(DerivedEncoder):
+    """The mean of the vectors of a text's chunks, each of which another encoder embeds alone.
+
+    Chunks are runs of whole sentences of at most `size` in the unit of the counter. A text of one chunk is its own
+    mean. With `normalise` chunks and their mean have length 1. With `by_segments` the vector of a text is the mean of
+    those of its segments, whatever their lengths, and that of a segment is the mean of its chunks.
+    """
+
+    def __init__(
+        self,
+        alone: Encoder,
+        counter: TokenCounter,
+        size: int,
+        *,
+        normalise: bool = True,
+        by_segments: bool = False,
+    ) -> None:
+        self.alone, self.model, self._normalise = alone, alone.model, normalise
+        self._counter, self._size, self._by_segments = counter, size, by_segments
+        self._known: dict[Text, list[tuple[Text, ...]]] = {}
+
+    def parts(self, texts: Sequence[Text]) -> list[tuple[Text, ...]]:
+        """The chunks of every text."""
+        unknown = {text: self._segments(text) for text in texts if text not in self._known}
+        segments = [segment for own in unknown.values() for segment in own]
+        cut = chunk_documents(segments, self._counter, self._size)
+        pieces = [
+            [segment.text[slice(*span)] for span in spans] or [segment.text]
+            for segment, spans in zip(segments, cut, strict=True)
+        ]
+        lengths = iter(self._counter.count_whole([piece for own in pieces for piece in own]))
+        chunks = iter(tuple(Text(piece, next(lengths)) for piece in own) for own in pieces)
+        self._known |= {text: [next(chunks) for _ in own] for text, own in unknown.items()}
+        return [tuple(chain.from_iterable(self._known[text])) for text in texts]
+
+    def combine(self, texts: Sequence[Text], vectors: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+        means = []
+        for text, own in zip(texts, vectors, strict=True):
+            borders = np.cumsum([len(segment) for segment in self._known[text]])[:-1]
+            segments = [self._mean(part) for part in np.split(np.stack(own), borders)]
+            means.append((self._mean(np.concatenate(segments)) if len(segments) > 1 else segments[0])[0])
+        return means
+
+    def key(self, text: Text) -> bytes:
+        """Where the vector of a text is stored: it depends on the chunks and on nothing else."""
+        (own,) = self.parts([text])
+        counts = str([len(segment) for segment in self._known[text]])
+        return key_of("chunks", str(self._normalise), counts, *(self.alone.key(chunk).hex() for chunk in own))
+
+    def _mean(self, vectors: np.ndarray) -> np.ndarray:
+        return mean_vector(vectors, normalise=self._normalise)
+
+    def _segments(self, text: Text) -> list[Text]:
+        """What is cut into chunks on its own: the text, or each of its segments."""
+        if not self._by_segments or len(text.borders) < 2:
+            return [text]
+        ends = (*text.borders[1:], len(text.text))
+        return [
+            Text(text.text[start:end].strip(), 0, language=text.language)
+            for start, end in zip(text.borders, ends, strict=True)
+        ]

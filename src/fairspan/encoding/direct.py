@@ -17,10 +17,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairspan.calibration.temperature import Side
-from fairspan.encoding.tokens import counter_of, prompt_of, window_of
-from fairspan.encoding.window import cutting
-from fairspan.errors import EncodingError
-from fairspan.model.language_module import needs_language
+from fairspan.encoding.tokens import counter_of, cutting, prompt_of, window_of
+from fairspan.errors import FairspanError
 from fairspan.model.tiling import special_tokens_around
 
 _AT_ONCE = 256
@@ -55,7 +53,6 @@ class DirectEncoder:
     Attributes:
         prompt: what is put before every text; by default the model's own for the side.
         window: how many tokens of a text are read; None if nothing is known of a limit.
-        needs_language: whether texts are `LanguageText`, or a detector names their languages.
         takes_ids: whether it goes from token ids to vectors. It does so where that gives the vectors that
             `encode_document` or `encode_query` gives, and otherwise leaves texts to them.
     """
@@ -65,14 +62,7 @@ class DirectEncoder:
         self.window = window_of(model, side=side)
         self.model = cutting(model, self.window).eval()
         self._counter = counter_of(self.model, self.prompt, side=side, window=self.window)
-        # Ids do not say which language they are of.
-        self.needs_language = needs_language(model)
-        self.takes_ids = not self.needs_language and self._prepare() and self._agrees()
-
-    @property
-    def vocabulary(self) -> int:
-        """How many different tokens the model knows; ids are below it."""
-        return int(self._transformer.get_input_embeddings().num_embeddings)
+        self.takes_ids = self._prepare() and self._agrees()
 
     @property
     def dimension(self) -> int:
@@ -87,26 +77,27 @@ class DirectEncoder:
                 ReadText(text, length, length if window is None else min(length, window), None)
                 for text, length in zip(texts, lengths, strict=True)
             ]
+        whole: dict[str, Any] = {"truncation": False, "padding": False, "verbose": False}
+        whole |= {"return_attention_mask": False, "return_token_type_ids": False}
         found = []
         for start in range(0, len(texts), _AT_ONCE):
             part = texts[start : start + _AT_ONCE]
-            prompted = [self.prompt + text for text in part]
-            for text, ids in zip(part, self._tokenise(prompted), strict=True):
-                found.append(self._ready(text, np.asarray(ids, dtype=np.int64)))
+            ids = self._tokenizer([self.prompt + text for text in part], **whole)[_IDS]
+            found += [self._ready(text, np.asarray(own, dtype=np.int64)) for text, own in zip(part, ids, strict=True)]
         return found
 
     def read_ids(self, ids: Sequence[int]) -> ReadText:
         """A text given as the ids of its tokens, with or without special tokens; the prompt is put before it.
 
         Raises:
-            EncodingError: if the model takes no ids, or does not know one of them.
+            FairspanError: if the model takes no ids, or does not know one of them.
         """
         if not self.takes_ids:
-            raise EncodingError("this model does not take token ids: send texts.")
-        vocabulary = self.vocabulary
+            raise FairspanError("this model does not take token ids: send texts.")
+        vocabulary = int(self._transformer.get_input_embeddings().num_embeddings)
         foreign = next((one for one in ids if not 0 <= one < vocabulary), None)
         if foreign is not None:
-            raise EncodingError(
+            raise FairspanError(
                 f"the token id {foreign} is not in the model's vocabulary of {vocabulary:,}: the ids come from "
                 "another tokenizer. Send texts, or ids of this model's own tokenizer."
             )
@@ -159,12 +150,6 @@ class DirectEncoder:
         # Two passes over the same batch are equal up to the order of sums; another input differs by far more.
         tolerance = float(torch.finfo(found.dtype).eps) * 16 * float(expected.abs().max())
         return found.shape == expected.shape and bool(((found - expected).abs() <= tolerance).all())
-
-    def _tokenise(self, texts: list[str]) -> list[list[int]]:
-        options: dict[str, Any] = {"truncation": False, "padding": False, "verbose": False}
-        options |= {"return_attention_mask": False, "return_token_type_ids": False}
-        found: list[list[int]] = self._tokenizer(texts, **options)[_IDS]
-        return found
 
     def _ready(self, text: str, ids: np.ndarray) -> ReadText:
         length = len(ids)

@@ -5,25 +5,26 @@ from __future__ import annotations
 import base64
 import copy
 import json
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.pool import ThreadPool
 from threading import Lock
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import numpy as np
 import urllib3
+from urllib3.exceptions import HTTPError, InvalidHeader
 
 from fairspan.calibration.temperature import Side
-from fairspan.encoding.client import Answer, Client
-from fairspan.encoding.parallel import in_parallel
-from fairspan.errors import EncodingError, require_whole
+from fairspan.errors import FairspanError, require_whole
 
 DEFAULT_KEY = "OPENAI_API_KEY"
 BATCH_CHARACTERS = 64_000
-_OWN_FIELDS = ("model", "input", "dimensions")
+_CONNECT_SECONDS, _LONGEST_WAIT = 10.0, 120.0
 # How servers say that a text is too long or a request has too many, whatever the status they give it.
 _TOO_MUCH = re.compile(
     r"(?=.*(token|length|text|input|batch|payload))"
@@ -32,13 +33,36 @@ _TOO_MUCH = re.compile(
 )
 
 
+class _Retry(urllib3.Retry):
+    """urllib3's, which ignores a Retry-After that it cannot read and gives up where one is too long."""
+
+    def parse_retry_after(self, retry_after: str) -> float:
+        with suppress(InvalidHeader):
+            seconds = super().parse_retry_after(retry_after)
+            if seconds > _LONGEST_WAIT:
+                raise HTTPError(f"it asks to wait {seconds:,.0f} s")
+            return seconds
+        return 0.0
+
+
+# Waits of 0, 1, 2, 4, … s: about six minutes.
+_RETRY = _Retry(
+    total=10,
+    allowed_methods=None,
+    status_forcelist=[408, 425, 429, *range(500, 600)],
+    backoff_factor=0.5,
+    backoff_max=_LONGEST_WAIT,
+    backoff_jitter=1.0,
+    raise_on_status=False,
+)
+
+
 @dataclass(slots=True)
 class Received:
-    """What the answers of an endpoint have said so far."""
+    """What the answers of an endpoint have said so far; `characters` are those of answers that count tokens."""
 
     models: list[str] = field(default_factory=list)
     requests: int = 0
-    texts: int = 0
     characters: int = 0
     tokens: int | None = None
     dimension: int | None = None
@@ -52,14 +76,13 @@ class Endpoint:
         url: the address up to `/v1`, such as "http://localhost:8000/v1".
         model: the name that the server knows the model by.
         api_key: sent as a bearer token; by default what the environment variable `api_key_env` holds, if anything.
-            It is kept nowhere.
+            It is shown and stored nowhere.
         dimensions: ask for shorter vectors.
         body: further fields of every request, such as {"truncate": True}.
         query_body: the fields for queries in place of `body`, such as {"input_type": "query"}.
         concurrency: number of requests under way at a time.
         batch: number of texts in a request; halved where the server refuses that many.
         timeout: seconds to wait for an answer.
-        patience: seconds in which a request that failed is tried again.
     """
 
     def __init__(
@@ -75,22 +98,18 @@ class Endpoint:
         concurrency: int = 4,
         batch: int = 32,
         timeout: float = 120.0,
-        patience: float = 300.0,
     ) -> None:
         self.url, self.model, self.dimensions = _normal(url), model, dimensions
         if not isinstance(model, str) or not model.strip():
-            raise EncodingError(f"an endpoint needs the name of a model, got {model!r}.")
+            raise FairspanError(f"an endpoint needs the name of a model, got {model!r}.")
         for name, value in (("concurrency", concurrency), ("batch", batch), ("dimensions", dimensions)):
-            if value is not None:
-                require_whole(name, value)
-        for name, seconds in (("timeout", timeout), ("patience", patience)):
-            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-                raise EncodingError(f"[[{name}]] must be a number of seconds above 0, got {seconds!r}.")
+            require_whole(name, 1 if value is None else value)
         self.body = _checked("body", {} if body is None else body)
         self.query_body = None if query_body is None else _checked("query_body", query_body)
         self.concurrency, self.batch = concurrency, batch
-        self._key_name = api_key_env or DEFAULT_KEY
-        self.client = Client(self.url, _key_of(api_key, api_key_env), concurrency, timeout, patience)
+        self._timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=timeout)
+        self._key_name, self._key = api_key_env or DEFAULT_KEY, _key_of(api_key, api_key_env)
+        self._pool = _pool_of(self.url, concurrency)
         self.received = Received()
 
     def __repr__(self) -> str:
@@ -99,8 +118,7 @@ class Endpoint:
     @property
     def identity(self) -> str:
         """Everything known that decides its vectors. A server may put another model behind the same name."""
-        sides = [self.body, *([] if self.query_body is None else [self.query_body])]
-        return json.dumps(["endpoint", self.url, self.model, self.dimensions, *sides], sort_keys=True)
+        return json.dumps(["endpoint", self.url, self.model, self.dimensions, self.body, self.query_body])
 
     @property
     def description(self) -> dict[str, Any]:
@@ -124,110 +142,105 @@ class Endpoint:
 
     def encode(self, sentences: list[str], /) -> np.ndarray:
         """[texts, dimension]; of an endpoint with a `query_body`, as documents."""
-        if not sentences:
-            return np.empty((0, self.dimensions or 0), dtype=np.float32)
-        parts = list(in_parallel(self._embed, self._requests(sentences), self.concurrency))
-        return np.concatenate([vectors for _, vectors in sorted(parts, key=lambda part: part[0][0])])
+        parts: list[list[str]] = []
+        for text in sentences:
+            if not parts or len(parts[-1]) == self.batch or sum(map(len, [*parts[-1], text])) > BATCH_CHARACTERS:
+                parts.append([])
+            parts[-1].append(text)
+        if len(parts) < 2:
+            return self._embed(parts[0]) if parts else np.empty((0, self.dimensions or 0), dtype=np.float32)
+        with ThreadPool(self.concurrency) as pool:
+            return np.concatenate(pool.map(self._embed, parts, chunksize=1))
 
-    def _requests(self, sentences: Sequence[str]) -> list[tuple[int, list[str]]]:
-        """What fits into one request, with the number of its first text."""
-        made: list[tuple[int, list[str]]] = []
-        room = 0
-        for number, text in enumerate(sentences):
-            room -= len(text)
-            if not made or room < 0 or len(made[-1][1]) == self.batch:
-                made.append((number, []))
-                room = BATCH_CHARACTERS - len(text)
-            made[-1][1].append(text)
-        return made
+    def _embed(self, texts: Sequence[str]) -> np.ndarray:
+        answer = self._send(texts)
+        if answer.status == 200:
+            return self._vectors(answer, texts)
+        said = self._message(answer)
+        too_much = answer.status == 413 or (answer.status in (400, 422) and _TOO_MUCH.search(said))
+        if too_much and len(texts) > 1:
+            middle = (len(texts) + 1) // 2
+            return np.concatenate([self._embed(half) for half in (texts[:middle], texts[middle:])])
+        what, remedy = "the request", "try again later"
+        if too_much:
+            what = f"a text of {len(texts[0]):,} characters that begins {texts[0][:40]!r}"
+            remedy = "use shorter documents, or raise the limit of the server"
+        elif answer.status in (401, 403):
+            what = f"the key in {self._key_name}" if self._key else f"no key, because {self._key_name} is not set"
+            remedy = f"set the environment variable {self._key_name}"
+        elif answer.status < 500 and answer.status != 429:
+            remedy = "check the address, which often ends in /v1, the name of the model, and the fields of body"
+        raise FairspanError(f"{self.url}/embeddings refuses {what} ({answer.status}: {said}): {remedy}.")
 
-    def _embed(self, part: tuple[int, list[str]]) -> np.ndarray:
-        first, texts = part
+    def _send(self, texts: Sequence[str]) -> urllib3.BaseHTTPResponse:
+        """The answer; a server that is busy, restarts or cannot be reached is asked again."""
         asked: dict[str, Any] = {**self.body, "model": self.model, "input": texts}
         if self.dimensions is not None:
             asked["dimensions"] = self.dimensions
-        answer = self.client.send("POST", "/embeddings", asked)
-        if answer.status == 200:
-            return self._vectors(answer, texts)
-        too_much = answer.status == 413 or (answer.status in (400, 422) and _TOO_MUCH.search(answer.message))
-        if too_much and len(texts) > 1:
-            middle = (len(texts) + 1) // 2
-            return np.concatenate([self._embed((first, half)) for half in (texts[:middle], texts[middle:])])
-        raise EncodingError(self._refusal(answer, texts[0] if too_much else None))
-
-    def _refusal(self, answer: Answer, too_long: str | None) -> str:
-        """Why an answer has no vectors, and what to do."""
-        said, status = answer.message, answer.status
-        if too_long is not None:
-            return (
-                f"{self.url} refuses a text of {len(too_long):,} characters that begins {too_long[:40]!r} ({status}: "
-                f"{said}): use shorter documents, or raise the limit of the server."
-            )
-        if status in (401, 403):
-            key = f"the key in {self._key_name}" if answer.secret else f"no key, because {self._key_name} is not set"
-            return f"{self.url} refuses {key} ({status}: {said}): set the environment variable {self._key_name}."
-        if status == 404:
-            names = self._models()
-            if names and self.model not in names:
-                return f"{self.url} has no model {self.model!r}: it has {', '.join(names[:10])}."
-            return (
-                f"{self.url}/embeddings is not there ({status}: {said}): check the address, which often ends in /v1, "
-                "and the name of the model."
-            )
-        if 300 <= status < 400:
-            where = answer.quoted(answer.headers.get("location", "another address").partition("?")[0], 200)
-            return f"{self.url} redirects to {where} ({status}): give the address of the endpoint itself."
-        return f"{self.url} refuses the request ({status}: {said})."
-
-    def _models(self) -> list[str]:
-        """The names that the server lists, if it does."""
+        # Where nothing ever answered, the address is more likely wrong than the server busy.
+        retries = _RETRY if self.received.requests else _RETRY.new(connect=2, read=2)
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else None
         try:
-            found = self.client.send_once("GET", "/models").json
-        except urllib3.exceptions.HTTPError:
-            return []
-        listed = found.get("data") if isinstance(found, dict) else None
-        return [str(one["id"]) for one in listed or [] if isinstance(one, dict) and "id" in one]
+            how: Any = {"headers": headers, "timeout": self._timeout, "retries": retries, "redirect": False}
+            return self._pool.request("POST", f"{self.url}/embeddings", json=asked, **how)
+        except HTTPError as error:
+            # Without the words of the library before it.
+            reason = str(getattr(error, "reason", None) or error).rpartition(": ")[2]
+            raise FairspanError(
+                f"{self.url} does not answer ({self._quoted(reason)}): check the address, or try again later."
+            ) from None
 
-    def _vectors(self, answer: Answer, texts: Sequence[str]) -> np.ndarray:
-        found = answer.json
-        data = found.get("data") if isinstance(found, dict) else None
-        if not isinstance(data, list) or not all(isinstance(one, dict) and "embedding" in one for one in data):
-            kind = answer.headers.get("content-type", "something").partition(";")[0]
-            begins = answer.quoted(answer.body[:500].decode("utf-8", "replace"), 60)
-            raise EncodingError(
-                f"{self.url}/embeddings answered with {kind} that holds no embeddings (it begins {begins!r}): check "
-                "the address."
+    def _message(self, answer: urllib3.BaseHTTPResponse) -> str:
+        """What the server says about an error, in one line."""
+        found: Any = None
+        with suppress(ValueError):
+            found = json.loads(answer.data)
+        # OpenAI has error.message, others error, message or detail.
+        for name in ("error", "message", "detail"):
+            found = found.get(name, found) if isinstance(found, dict) else found
+        return self._quoted(found if isinstance(found, str) else answer.data.decode("utf-8", "replace"))
+
+    def _quoted(self, text: str) -> str:
+        """Words of the server in one line, without the key, should it repeat it."""
+        return " ".join((text.replace(self._key, "…") if self._key else text).split())[:300]
+
+    def _vectors(self, answer: urllib3.BaseHTTPResponse, texts: Sequence[str]) -> np.ndarray:
+        try:
+            found = json.loads(answer.data)
+            given = [(one.get("index", place), _numbers(one["embedding"])) for place, one in enumerate(found["data"])]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            begins = self._quoted(answer.data[:500].decode("utf-8", "replace"))[:60]
+            raise FairspanError(
+                f"{self.url}/embeddings answered without embeddings (it begins {begins!r}): check the address."
+            ) from None
+        places = [place for place, _ in given]
+        if sorted(map(str, places)) != sorted(map(str, range(len(texts)))):
+            raise FairspanError(
+                f"{self.url} gave {len(given)} vectors for {len(texts)} texts, with the numbers {places[:5]} …"
             )
-        if len(data) != len(texts):
-            raise EncodingError(f"{self.url} gave {len(data)} vectors for {len(texts)} texts.")
-        places = [one.get("index", place) for place, one in enumerate(data)]
-        if sorted(map(str, places)) != sorted(map(str, range(len(data)))):
-            raise EncodingError(f"{self.url} numbers its {len(data)} vectors {places[:5]} …, and not from 0 on.")
-        ordered = sorted(zip(map(int, places), data, strict=True), key=lambda one: one[0])
-        vectors = [_vector(one["embedding"]) for _, one in ordered]
+        vectors = [vector for _, vector in sorted(given, key=lambda one: int(one[0]))]
         for text, vector in zip(texts, vectors, strict=True):
-            if vector is None or not len(vector) or not np.isfinite(vector).all():
-                raise EncodingError(
-                    f"{self.url} gave no usable vector for the text that begins {text[:40]!r}: it is empty or holds "
-                    "null, NaN or infinity."
+            if not (np.isfinite(vector).all() and vector.any()):
+                raise FairspanError(
+                    f"{self.url} gave no usable vector for the text that begins {text[:40]!r}: it is empty, all "
+                    "zero, or holds null, NaN or infinity."
                 )
-        whole = [vector for vector in vectors if vector is not None]
-        self._note(answer.quoted(str(found.get("model") or ""), 200), found, texts, {len(one) for one in whole})
-        return np.stack(whole)
+        self._note(found, texts, {len(one) for one in vectors})
+        return np.stack(vectors)
 
-    def _note(self, name: str, found: Mapping[str, Any], texts: Sequence[str], dimensions: set[int]) -> None:
+    def _note(self, found: Mapping[str, Any], texts: Sequence[str], dimensions: set[int]) -> None:
         """Remember what an answer says of itself, and refuse vectors of another dimension."""
         received, usage = self.received, found.get("usage")
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+        name = self._quoted(str(found.get("model") or ""))
         with received.lock:
             expected = self.dimensions or received.dimension or min(dimensions)
             if dimensions != {expected}:
-                other = next(one for one in sorted(dimensions) if one != expected)
-                why = "were asked for" if self.dimensions else "came before"
-                raise EncodingError(f"{self.url} gave vectors of {other} dimensions where {expected} {why}.")
+                raise FairspanError(
+                    f"{self.url} gave vectors of {max(dimensions)} dimensions where {expected} were expected."
+                )
             received.dimension = expected
             received.requests += 1
-            received.texts += len(texts)
             if isinstance(tokens, int) and tokens > 0:
                 received.tokens = (received.tokens or 0) + tokens
                 received.characters += sum(map(len, texts))
@@ -235,55 +248,55 @@ class Endpoint:
                 received.models.append(name)
 
 
-def _vector(given: Any) -> np.ndarray | None:
-    """Numbers as a list, or as the bytes of float32 in base64; None if they are neither."""
-    try:
-        if isinstance(given, str):
-            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4")
-        found = np.asarray(given, dtype=np.float32)
-        return found if found.ndim == 1 else None
-    except (TypeError, ValueError):
-        return None
+def _numbers(given: Any) -> np.ndarray:
+    """A vector from a list of numbers, or from the bytes of float32 in base64."""
+    if isinstance(given, str):
+        return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4")
+    return np.array(list(given), dtype=np.float32)
+
+
+def _pool_of(url: str, connections: int) -> urllib3.PoolManager:
+    """Through the proxy that the environment names for this address, if any, as other programs do."""
+    parsed = urllib3.util.parse_url(url)
+    proxy = getproxies().get(parsed.scheme or "")
+    if not proxy or proxy_bypass(parsed.netloc or ""):
+        return urllib3.PoolManager(maxsize=connections)
+    signed = urllib3.util.parse_url(proxy).auth
+    headers = urllib3.make_headers(proxy_basic_auth=signed) if signed else None
+    return urllib3.ProxyManager(proxy, proxy_headers=headers, maxsize=connections)
 
 
 def _normal(url: str) -> str:
     """An address in one form, without what would be a secret."""
-    example = "such as http://localhost:8000/v1"
-    if not isinstance(url, str) or not re.match(r"https?://[^/]", url.strip(), re.I):
-        got = "" if "@" in str(url) else f", got {url!r}"
-        raise EncodingError(f"an endpoint is an address that begins with http:// or https://, {example}{got}.")
     try:
         parsed = urllib3.util.parse_url(url.strip())
     except urllib3.exceptions.LocationParseError:
-        raise EncodingError(f"{url!r} is not an address: an endpoint is one {example}.") from None
-    if parsed.auth or parsed.query or parsed.fragment:
-        raise EncodingError(
-            f"the address of an endpoint has no user, query or fragment, {example}: put a key into an environment "
-            "variable."
+        parsed = urllib3.util.Url()
+    known = parsed.scheme in ("http", "https")
+    if not (known and parsed.host) or parsed.auth or parsed.query or parsed.fragment:
+        raise FairspanError(
+            "an endpoint is an address that begins with http:// or https://, such as http://localhost:8000/v1, and "
+            "has no user, query or fragment: a key belongs into an environment variable."
         )
-    path = (parsed.path or "").rstrip("/").removesuffix("/embeddings").rstrip("/")
-    port = None if parsed.port == {"http": 80, "https": 443}[str(parsed.scheme)] else parsed.port
-    return f"{parsed.scheme}://{parsed.host}{'' if port is None else f':{port}'}{path or '/v1'}"
+    path = (parsed.path or "").rstrip("/").removesuffix("/embeddings")
+    return f"{parsed.scheme}://{parsed.netloc}{path or '/v1'}"
 
 
 def _checked(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(body, Mapping):
-        raise EncodingError(f"[[{name}]] must be a JSON object of further fields, got {body!r}.")
-    own = [field for field in _OWN_FIELDS if field in body]
-    if own:
-        raise EncodingError(f"[[{name}]] may not set {own[0]}, which every request has already.")
     try:
-        made: dict[str, Any] = json.loads(json.dumps(dict(body), allow_nan=False))
+        made = json.loads(json.dumps(body, allow_nan=False, sort_keys=True))
     except (TypeError, ValueError) as error:
-        raise EncodingError(f"[[{name}]] cannot be written as JSON: {error}.") from None
+        raise FairspanError(f"{name} cannot be written as JSON: {error}.") from None
+    if not isinstance(made, dict):
+        raise FairspanError(f"{name} must be a JSON object of further fields, got {body!r}.")
     return made
 
 
 def _key_of(given: str | None, variable: str | None) -> str:
     """The key, never shown; empty if none is given and no variable was named that should hold one."""
-    key = given if given is not None else os.environ.get(variable or DEFAULT_KEY, "")
-    if variable is not None and given is None and not key.strip():
-        raise EncodingError(f"the environment variable {variable} is not set: put the key of the endpoint into it.")
-    if not re.fullmatch(r"[!-~]*", key.strip()):
-        raise EncodingError("the key of the endpoint has characters that no key has, such as spaces or line breaks.")
-    return key.strip()
+    key = (given if given is not None else os.environ.get(variable or DEFAULT_KEY, "")).strip()
+    if variable is not None and not key:
+        raise FairspanError(f"the environment variable {variable} is not set: put the key of the endpoint into it.")
+    if not re.fullmatch(r"[!-~]*", key):
+        raise FairspanError("the key of the endpoint has characters that no key has, such as spaces or line breaks.")
+    return key

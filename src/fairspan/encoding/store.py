@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import platformdirs
 
-from fairspan.errors import StoreError
+from fairspan.errors import FairspanError
 
 LAYOUT = 1
 """Raised when the meaning of stored bytes changes; a store of another layout is refused."""
@@ -25,7 +25,7 @@ APPLICATION = int.from_bytes(b"fair")
 
 _WAIT_SECONDS = 120
 _AT_ONCE = 500
-_ELSEWHERE = "choose another file with [[store=]] or FAIRSPAN_STORE."
+_ELSEWHERE = "choose another file with store or FAIRSPAN_STORE."
 
 Result = TypeVar("Result")
 
@@ -48,7 +48,7 @@ class Store:
         self.path = Path(path)
         try:
             self._connection = self._guarded(self._open)
-        except StoreError as error:
+        except FairspanError as error:
             readable = self._open_to_read() if _is_forbidden(error.__cause__) else None
             if readable is None:
                 raise
@@ -56,13 +56,13 @@ class Store:
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
         """The stored vectors among `keys`, float32, flat."""
-        rows = self._select("key, vector", list(dict.fromkeys(keys)))
+        rows = self._select("key, vector", keys)
         return {bytes(key): np.frombuffer(vector, dtype="<f4") for key, vector in rows}
 
     def missing(self, keys: Iterable[bytes]) -> set[bytes]:
         """The keys that nothing is stored for."""
-        wanted = list(dict.fromkeys(keys))
-        return set(wanted) - {bytes(key) for (key,) in self._select("key", wanted)}
+        wanted = set(keys)
+        return wanted - {bytes(key) for (key,) in self._select("key", wanted)}
 
     def put(self, vectors: Mapping[bytes, np.ndarray]) -> None:
         """Store vectors, all or none."""
@@ -143,14 +143,15 @@ class Store:
         asked = ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
         written, owner, tables = (connection.execute(query).fetchone()[0] for query in asked)
         if owner != APPLICATION and (owner or written or tables):
-            raise StoreError(f"{self.path} is a database of another program: {_ELSEWHERE}")
+            raise FairspanError(f"{self.path} is a database of another program: {_ELSEWHERE}")
         if written not in (0, LAYOUT):
-            raise StoreError(
+            raise FairspanError(
                 f"the store {self.path} has layout {written}, and this fairspan writes layout {LAYOUT}: {_ELSEWHERE}"
             )
 
-    def _select(self, columns: str, keys: list[bytes]) -> list[tuple[bytes, ...]]:
-        parts = [keys[start : start + _AT_ONCE] for start in range(0, len(keys), _AT_ONCE)]
+    def _select(self, columns: str, keys: Iterable[bytes]) -> list[tuple[bytes, ...]]:
+        every = list(dict.fromkeys(keys))
+        parts = [every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE)]
 
         def found(part: list[bytes]) -> sqlite3.Cursor:
             places = ",".join("?" * len(part))
@@ -172,25 +173,11 @@ class Store:
         try:
             return action()
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(self._explained(error)) from error
-
-    def _explained(self, error: Exception) -> str:
-        code = getattr(error, "sqlite_errorcode", None)
-        primary, number = None if code is None else code & 0xFF, getattr(error, "errno", None)
-        if primary == sqlite3.SQLITE_FULL or number in (errno.ENOSPC, errno.EDQUOT):
-            return (
-                f"the disk that holds the store {self.path} is full: what was stored before is kept. Make room, or "
-                "choose another file with [[store=]], and run the same again."
-            )
-        if primary != sqlite3.SQLITE_CANTOPEN and _is_forbidden(error):
-            return f"the store {self.path} cannot be written: {_ELSEWHERE}"
-        if primary == sqlite3.SQLITE_CANTOPEN:
-            return f"the store {self.path} cannot be opened: {_ELSEWHERE}"
-        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return f"the store {self.path} stayed locked by another process for {_WAIT_SECONDS} s: run it again."
-        if primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            return f"{self.path} is not a store, or is damaged: move it away, or choose another file with [[store=]]."
-        return f"the store {self.path} failed ({error}): {_ELSEWHERE}"
+            reason = getattr(error, "strerror", None) or error
+            raise FairspanError(
+                f"the store {self.path} cannot be used ({reason}): what it holds is kept. Put this right and run the "
+                f"same again, or {_ELSEWHERE}"
+            ) from error
 
 
 def _switched(connection: sqlite3.Connection, mode: str) -> str:

@@ -1,7 +1,8 @@
-"""Lengths in a model's own tokens, and where those tokens are in a text."""
+"""Lengths in a model's own tokens, where those tokens are in a text, and which of them the model reads."""
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from transformers import PreTrainedTokenizerFast
 from fairspan.attention.positions import position_limit
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.errors import EncodingError
-from fairspan.model.prompts import prompt_of as prompt_of
+from fairspan.errors import FairspanError
+from fairspan.model.build import copy_sharing_weights
+from fairspan.model.transformer import prompt_of as prompt_of
 
 Span = tuple[int, int]
 
 _AT_ONCE = 256
 """Texts tokenised in one call: enough for the tokenizer's threads, and few enough for memory."""
+# A word of more tokens than this is hardly one; the cut is then not looked for any further back.
 
 
 class ModelTokens:
@@ -74,7 +77,7 @@ class ModelTokens:
 
     def _offsets(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[tuple[int, int]]]:
         if not getattr(self._tokenizer, "is_fast", False):
-            raise EncodingError(
+            raise FairspanError(
                 f"{type(self._tokenizer).__name__} does not map tokens back to characters: use a model with a fast "
                 "tokenizer (tokenizer.json)."
             )
@@ -140,6 +143,19 @@ def window_of(
     return min(limits, default=None)
 
 
+def cutting(model: SentenceTransformer, window: int | None) -> SentenceTransformer:
+    """The model if it cuts texts at its window by itself, or else a copy on the same weights that does.
+
+    A `max_seq_length` above the positions that a model has, or none at all, lets a long text run out of positions.
+    """
+    own = model.max_seq_length
+    if window is None or (own is not None and own <= window):
+        return model
+    made = copy_sharing_weights(model)
+    made.max_seq_length = window
+    return made
+
+
 def _known(limits: Sequence[int | None]) -> list[int]:
     return [limit for limit in limits if limit is not None and limit < 1_000_000]
 
@@ -158,3 +174,58 @@ def tokens_of_spans(offsets: np.ndarray, spans: Sequence[Span]) -> list[np.ndarr
     begins, last = offsets[:, 0], offsets[:, 1] - 1
     stands_for_text = last >= begins
     return [np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """The tokens of one text, and which of them the model reads.
+
+    Attributes:
+        offsets: [tokens, 2] of the whole text, as `ModelTokens.offsets` gives them.
+        read: [tokens] bool; special tokens always are.
+        window: how many tokens the model reads, None if nothing is known of a limit.
+    """
+
+    offsets: np.ndarray
+    read: np.ndarray
+    window: int | None
+
+    @property
+    def length(self) -> int:
+        """Tokens of the whole text, prompt and special tokens included."""
+        return len(self.offsets)
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.read.all())
+
+    def count(self, spans: list[Span]) -> list[tuple[int, int]]:
+        """For each span, how many tokens it has and how many of them are read."""
+        numbers = tokens_of_spans(self.offsets, spans)
+        return [(len(own), int(self.read[own].sum())) for own in numbers]
+
+    @property
+    def range(self) -> Span:
+        """The characters of the text from the first that is read to the end of the last."""
+        own = self.offsets[self.read & (self.offsets[:, 1] > self.offsets[:, 0])]
+        return (max(0, int(own[:, 0].min())), max(0, int(own[:, 1].max()))) if len(own) else (0, 0)
+
+
+def read_text(counter: ModelTokens, text: str) -> Seen:
+    """Which tokens of a text the model reads when it is given all of it."""
+    (offsets,) = counter.offsets([text])
+    window = counter.window
+    read = np.ones(len(offsets), dtype=bool)
+    if window is None or len(offsets) <= window:
+        return Seen(offsets, read, window)
+    # Not every token without characters is special: a space at the end of a text may be one, too.
+    special = len(offsets) - ModelTokens(counter.model).count([counter.prompt + text])[0]
+    stands_for_text = offsets[:, 1] > offsets[:, 0]
+    first = min(special, int(stands_for_text.argmax()))
+    last = len(offsets) - (special - first)
+    unread = min(len(offsets) - window, last - first)
+    if getattr(counter.model.tokenizer, "truncation_side", "right") == "left":
+        read[first : first + unread] = False
+    else:
+        read[last - unread : last] = False
+    return Seen(offsets, read, window)

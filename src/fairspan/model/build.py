@@ -1,53 +1,46 @@
-"""`calibrate`: a calibrated SentenceTransformer from a plain one; `encode_segments`: documents in known segments."""
+"""`calibrate`: a calibrated SentenceTransformer from a plain one."""
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
-from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
-from fairspan.calibration.file import read_if_file
-from fairspan.errors import FairspanError, SegmentError, UnsupportedModel
-from fairspan.model.fingerprint import fingerprint
-from fairspan.model.language_module import LanguageModule, language_modules, refuse_foreign_fit
-from fairspan.model.languages import LanguageCorrection
-from fairspan.model.segments import SegmentedText
-from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers, read_up_to, refuse_exported
+from fairspan.calibration.calibration import PRESETS, AnyCalibration, Calibration, as_calibration
+from fairspan.errors import FairspanError, UnsupportedModel
+from fairspan.model.correction import LanguageCorrection, add_correction, corrections_of
+from fairspan.model.transformer import CalibratedTransformer, read_up_to, refuse_exported
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
 def calibrate(
     model: SentenceTransformer,
-    calibration: Calibration | str | Path | Mapping[str, Any] | None = None,
+    calibration: AnyCalibration | None = None,
     *,
     max_seq_length: int | None = None,
-    languages: LanguageCorrection | None = None,
+    correction: LanguageCorrection | None = None,
     **fields: Any,
 ) -> SentenceTransformer:
     """A SentenceTransformer with calibrated attention, on the same weights as `model`, which stays as it is.
 
     Args:
         model: a SentenceTransformer on the torch backend. One that is calibrated already is calibrated anew.
-        calibration: a preset's name ("tiles", "paper", "retrieval", "retrieval-2026-06", "tempscale", "none") or a
+        calibration: a preset's name ("tiles", "paper", "retrieval", "tempscale", "plain") or a
             `Calibration`; or the JSON file of one, which `Calibration.to_json` writes, or a folder with such a
             `calibration.json`. None means the fields alone, on top of the defaults.
         max_seq_length: the longest text to read, in tokens, in place of the model's own limit. Texts in tiles may be
             longer than the model has positions.
-        languages: what `fairspan.fit_languages` fitted on this model, in place of what the model may have of it.
+        correction: what `fairspan.fit_correction` fitted on this model, in place of what the model may have of it.
         fields: fields of `Calibration` to change.
 
     Raises:
-        UnsupportedModel: if any promised layer cannot be calibrated, or `languages` was fitted on another model.
-        CalibrationError: if a field has a wrong value, or one that does not fit this model.
+        UnsupportedModel: if any promised layer cannot be calibrated, or `correction` was fitted on another model.
+        DesignError: if a field has a wrong value, or one that does not fit this model.
     """
-    wanted = as_calibration(read_if_file(calibration), **fields)
+    wanted = as_calibration(calibration, **fields)
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(
             f"calibrate takes a SentenceTransformer, got {type(model).__name__}: wrap it first, for example "
@@ -68,30 +61,20 @@ def calibrate(
             module.on_model_ready(calibrated)
             if max_seq_length is not None:
                 read_up_to(module, max_seq_length)
-    if languages is not None:
-        _correct_languages(calibrated, languages)
-    for own in language_modules(calibrated):
+    if correction is not None:
+        add_correction(calibrated, correction)
+    for own in corrections_of(calibrated):
         _warn_of_another_calibration(own, wanted)
     return calibrated
 
 
-def _correct_languages(model: SentenceTransformer, fit: LanguageCorrection) -> None:
-    """Add a correction of languages as the last module, in place of one that is there."""
-    for name in [name for name, module in model.named_children() if isinstance(module, LanguageModule)]:
-        delattr(model, name)
-    refuse_foreign_fit(model, fit, fingerprint)
-    module = LanguageModule(fit).to(model.device, model.dtype or torch.float32)
-    model.add_module("languages", module)
-    module.on_model_ready(model)
-
-
-def _warn_of_another_calibration(module: LanguageModule, wanted: Calibration) -> None:
-    known = module.fitted_on.get("calibration")
-    fitted = PRESETS["none"] if known is None else Calibration.from_dict(known)
-    if "fingerprint" in module.fitted_on and fitted.on("document") != wanted.on("document"):
+def _warn_of_another_calibration(correction: LanguageCorrection, wanted: Calibration) -> None:
+    known = correction.fitted_on.get("calibration")
+    fitted = PRESETS["plain"] if known is None else Calibration.from_dict(known)
+    if correction.fitted_on and fitted.on("document") != wanted.on("document"):
         warnings.warn(
-            "the correction of languages was fitted under another calibration, under which vectors lie elsewhere: "
-            "fit it with fairspan.fit_languages(…, calibration=…).",
+            "the correction was fitted under another calibration, under which vectors lie elsewhere: fit it with "
+            "fairspan.fit_correction(…, calibration=…).",
             stacklevel=3,
         )
 
@@ -145,27 +128,3 @@ def copy_sharing_weights(model: Model) -> Model:
     for buffer in model.buffers():
         memo[id(buffer)] = buffer.detach()
     return copy.deepcopy(model, memo)
-
-
-def encode_segments(
-    model: SentenceTransformer, documents: Sequence[Sequence[str]] | Sequence[str], **options: Any
-) -> Any:
-    """Embed documents whose segments are known, with one basket, or one tile, for each segment.
-
-    Args:
-        model: a calibrated model.
-        documents: a list of documents, each a list of segments; or one document.
-        options: whatever `model.encode_document` takes.
-
-    Returns:
-        What `model.encode_document` returns: one vector per document.
-    """
-    calibrations = [module.calibration for module in calibrated_transformers(model)]
-    if not any(one.strength > 0 or one.tile_size is not None for one in calibrations):
-        raise SegmentError(
-            "segments become tiles or baskets only inside a calibrated model: use fairspan.calibrate(model, 'tiles') "
-            "or any calibration with tiles or with a strength above 0."
-        )
-    if documents and all(isinstance(part, str) for part in documents):
-        return model.encode_document(SegmentedText(documents), **options)  # type: ignore[arg-type]
-    return model.encode_document([SegmentedText(document) for document in documents], **options)

@@ -5,21 +5,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
+from tokenizers import Tokenizer
 
+from fairspan import __version__
 from fairspan.attention.positions import position_limit
 from fairspan.calibration.temperature import Side
-from fairspan.errors import MissingExtra
-from fairspan.model.export_files import ExportFiles, require_packages, require_place
-from fairspan.model.graph import OUTPUT, Graph, exportable_copy, trace
-from fairspan.model.prompts import prompt_of
+from fairspan.errors import MissingExtra, UnsupportedModel
+from fairspan.model.graph import INPUTS, OUTPUT, Graph, exportable_copy, trace
+from fairspan.model.saving import first_line, require_exportable, written_beside
 from fairspan.model.tiling import longest_text
-from fairspan.model.transformer import CalibratedTransformer
-from fairspan.model.verification import BATCH_SIZES, LIMIT, Samples, check_tokenizer, largest_difference
+from fairspan.model.transformer import CalibratedTransformer, prompt_of
 
-FORMAT = 1
+FORMAT = 2
+LIMIT = 1e-4
+"""How far a vector may be from the model's, relative to its length."""
+_LONGEST = 2047
+_WORDS = 400
 
 
 def export(
@@ -34,8 +39,8 @@ def export(
 
     The graph takes `input_ids` and `attention_mask`, and `token_type_ids` if the tokenizer gives any, of any number
     of texts of any length, and gives `sentence_embedding`: pooling, dense layers and normalisation are inside. For
-    OUT.onnx, the tokenizer is written to OUT.tokenizer/, and what has to be known of the graph to OUT.json. It is run
-    on texts of three lengths and in two batch sizes first, and not written if a vector differs from the model's.
+    OUT.onnx, the tokenizer is written to OUT.tokenizer/, and what has to be known of the graph to OUT.json. Both are
+    run on texts of different lengths first, and not written if a vector differs from the model's.
 
     Args:
         out: the file to write, which ends in .onnx. Weights of more than 2 GB go into a second file, OUT.onnx.data.
@@ -48,77 +53,46 @@ def export(
         What OUT.json holds.
 
     Raises:
-        ExportError: if the model cannot be exported, a vector differs, or a file cannot be written; nothing is left
-            of it then.
+        UnsupportedModel: if the model cannot be exported, a vector differs, or a file cannot be written. Nothing is
+            written then.
         MissingExtra: if onnx, onnxscript or onnxruntime is not installed.
     """
     out = Path(out)
-    require_place(out)
-    require_packages()
+    require_exportable(out)
     if not hasattr(torch.compiler, "is_exporting"):
-        raise MissingExtra(
-            f"exporting needs torch 2.7 or newer, and this is {torch.__version__}: pip install -U torch."
-        )
+        raise MissingExtra(f"exporting needs torch 2.7 or newer, this is {torch.__version__}: pip install -U torch.")
     stage("exporting")
-    converted = next((one.dtype for one in model.parameters() if one.is_floating_point()), torch.float32)
-    copied = exportable_copy(model)
-    prompt, window = prompt_of(model, side), _window(copied, side)
-    samples = Samples(copied, side, prompt, window)
-    graph = Graph(copied, side, samples.prompt_length)
-    example = samples.batch(samples.lengths[1], max(BATCH_SIZES))
+    copied, prompt, window = exportable_copy(model), prompt_of(model, side), _window(model[0], side)
+    texts = _texts(copied, window)
+    graph, example = Graph.of(copied, texts[:2], prompt, side)
     program = trace(graph, example, window)
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "fairspan": _version(),
+        "fairspan": __version__,
         "model": name or str(copied[0].model.config.name_or_path),
         "side": side,
         "prompt": prompt,
         "calibration": _calibration(copied, side),
-        "window": window,
+        "max_seq_length": window,
         "pooling": [one.pooling_mode for one in copied.modules() if isinstance(one, Pooling)],
-        "dtype": "float32",
-        "converted_from": None if converted == torch.float32 else str(converted).removeprefix("torch."),
+        "converted_from": None if model.dtype == torch.float32 else str(model.dtype).removeprefix("torch."),
         "inputs": list(example),
-        "output": OUTPUT,
         "opset": program.model.opset_imports[""],
     }
-    with ExportFiles(out) as files:
-        graph_file, folder = files.partial(files.graph), files.partial(files.tokenizer)
-        program.save(graph_file)
-        _save_tokenizer(copied.tokenizer, folder, window)
-        stage(f"verifying at {len(samples.lengths)} lengths × {len(BATCH_SIZES)} batch sizes")
-        check_tokenizer(samples, folder)
-        difference, facts["dimension"] = largest_difference(samples, graph_file)
-        facts["verified"] = {
-            "lengths": samples.lengths,
-            "batch_sizes": list(BATCH_SIZES),
-            "largest_difference": difference,
-            "limit": LIMIT,
-        }
-        external = files.partial(files.weights).exists()
-        facts["files"] = {
-            "graph": out.name,
-            "weights": files.weights.name if external else None,
-            "tokenizer": files.tokenizer.name,
-        }
+    with written_beside(out) as partial:
+        file = partial / out.name
+        program.save(file)
+        _save_tokenizer(copied.tokenizer, file.with_suffix(".tokenizer"), window)
+        stage("verifying")
+        encode = copied.encode_query if side == "query" else copied.encode_document
+        wanted = encode(texts, batch_size=len(texts), show_progress_bar=False)
+        facts |= _verified(file, [prompt + text for text in texts], list(example), wanted)
         text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
-        files.partial(files.facts).write_text(text + "\n", encoding="utf-8")
+        file.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+        # The graph last: where it is, everything is.
+        for made in sorted(partial.iterdir(), key=lambda made: made == file):
+            made.rename(out.absolute().parent / made.name)
     return facts
-
-
-def _version() -> str:
-    from fairspan import __version__
-
-    return __version__
-
-
-def _window(model: SentenceTransformer, side: Side) -> int | None:
-    """How many tokens of a text are read; None if nothing is known of a limit."""
-    module = model[0]
-    limits = [longest_text(module, side)]
-    if not (isinstance(module, CalibratedTransformer) and module.calibration.tiles_on(side)):
-        limits.append(position_limit(module.model))
-    return min((limit for limit in limits if limit is not None and limit < 1_000_000), default=None)
 
 
 def _calibration(model: SentenceTransformer, side: Side) -> dict[str, Any] | None:
@@ -128,15 +102,33 @@ def _calibration(model: SentenceTransformer, side: Side) -> dict[str, Any] | Non
     return module.calibration.on(side).to_dict()
 
 
+def _window(module: Any, side: Side) -> int | None:
+    """How many tokens of a text are read; None if nothing is known of a limit."""
+    limits = [longest_text(module, side)]
+    if not (isinstance(module, CalibratedTransformer) and module.calibration.tiles_on(side)):
+        limits.append(position_limit(module.model))
+    return min((limit for limit in limits if limit is not None and limit < 1_000_000), default=None)
+
+
+def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
+    """Random words of a model's vocabulary: one, over two tiles or baskets, a few, and as many as it reads."""
+    rng, tokenizer = np.random.default_rng(0), model.tokenizer
+    special = set(tokenizer.all_special_ids)
+    ids = [int(one) for one in rng.permutation(len(tokenizer)) if int(one) not in special][:_WORDS]
+    words = [word for one in ids if (word := str(tokenizer.decode([one])).strip())] or ["a"]
+    calibration = getattr(model[0], "calibration", None)
+    unit = 64 if calibration is None else calibration.tile_size or calibration.basket_size
+    # A word is one token or more.
+    longest = window if window is not None and window <= _LONGEST else _LONGEST // 2
+    counts = (1, min(2 * unit + 9, longest // 2), 9, longest)
+    return [" ".join(rng.choice(words, size=count)) for count in counts]
+
+
 def _save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
     """The tokenizer's files; `tokenizer.json` cuts and pads as the model does."""
-    from tokenizers import Tokenizer
-
     tokenizer.save_pretrained(str(folder))
-    file = folder / "tokenizer.json"
-    if not file.exists():
-        return
-    fast = Tokenizer.from_file(str(file))
+    file = str(folder / "tokenizer.json")
+    fast = Tokenizer.from_file(file)
     if window is not None:
         fast.enable_truncation(max_length=window, direction=tokenizer.truncation_side)
     fast.enable_padding(
@@ -145,4 +137,40 @@ def _save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
         pad_type_id=tokenizer.pad_token_type_id,
         pad_token=tokenizer.pad_token,
     )
-    fast.save(str(file))
+    fast.save(file)
+
+
+def _verified(file: Path, texts: list[str], inputs: list[str], wanted: np.ndarray) -> dict[str, Any]:
+    """What the graph with the tokenizer beside it makes of texts, compared with the model's vectors.
+
+    Raises:
+        UnsupportedModel: if they differ.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    tokens = Tokenizer.from_file(str(file.with_suffix(".tokenizer") / "tokenizer.json")).encode_batch(texts)
+    given = [[one.ids for one in tokens], [one.attention_mask for one in tokens], [one.type_ids for one in tokens]]
+    arrays = {name: np.array(values) for name, values in zip(INPUTS, given, strict=True) if name in inputs}
+    try:
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        (got,) = session.run([OUTPUT], arrays)
+    except Exception as error:
+        raise UnsupportedModel(f"onnxruntime does not run the exported graph: {first_line(error)}") from None
+    difference, lengths = relative_difference(np.asarray(got), wanted), [sum(one.attention_mask) for one in tokens]
+    if not difference <= LIMIT:
+        raise UnsupportedModel(
+            f"the exported graph and its tokenizer do not give the model's vectors: on texts of {lengths} tokens one "
+            f"differs by {difference:.1e}, and at most {LIMIT:.0e} is accepted. Nothing was written."
+        )
+    verified = {"lengths": lengths, "largest_difference": difference, "limit": LIMIT}
+    return {"dimension": wanted.shape[1], "verified": verified}
+
+
+def relative_difference(got: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest difference of one number, relative to the length of its vector; not a number if one is not."""
+    if got.shape != wanted.shape:
+        return float("nan")
+    length = np.linalg.norm(wanted, axis=1, keepdims=True)
+    return float((np.abs(got - wanted) / np.where(length > 0, length, 1)).max())

@@ -8,15 +8,14 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Router, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch import Tensor, nn
 
 from fairspan.attention.layers import count_layers, route_attention
-from fairspan.calibration.temperature import Side
-from fairspan.errors import ExportError, UnsupportedModel
+from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
-from fairspan.model.language_module import LanguageModule
-from fairspan.model.transformer import SIDE, CalibratedTransformer
+from fairspan.model.correction import LanguageCorrection
+from fairspan.model.transformer import CalibratedTransformer
 
 OUTPUT = "sentence_embedding"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -25,21 +24,30 @@ _LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
 
 
 class Graph(nn.Module):
-    """All modules of a model on one side, its prompt's length known."""
+    """All modules of a model; what a batch holds besides its tokens is `constant`, such as the prompt's length."""
 
-    def __init__(self, model: SentenceTransformer, side: Side, prompt_length: int | None) -> None:
+    def __init__(self, model: SentenceTransformer, constant: dict[str, Any]) -> None:
         super().__init__()
-        self.model, self.side, self.prompt_length = _traceable_copy(model), side, prompt_length
+        self.model, self.constant = _traceable_copy(model), constant
+
+    @classmethod
+    def of(
+        cls, model: SentenceTransformer, texts: list[str], prompt: str, side: str
+    ) -> tuple["Graph", dict[str, Tensor]]:
+        """The graph of a model, and its inputs for a batch as `encode_document` or `encode_query` makes it."""
+        features: dict[str, Any] = model.preprocess(texts, prompt=prompt or None, task=side)
+        constant = {key: value for key, value in features.items() if key not in INPUTS}
+        unknown = [key for key, value in constant.items() if isinstance(value, Tensor)]
+        if unknown:
+            raise UnsupportedModel(
+                f"the model takes {unknown[0]!r} besides the ids of tokens, which a graph has no input for."
+            )
+        return cls(model, constant), {name: features[name] for name in INPUTS if name in features}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        features: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask, "modality": "text"}
-        if token_type_ids is not None:
-            features["token_type_ids"] = token_type_ids
-        if self.prompt_length is not None:
-            features["prompt_length"] = self.prompt_length
-        if isinstance(self.model[0], CalibratedTransformer):
-            features[SIDE] = self.side
-        embedding: Tensor = self.model(features)[OUTPUT]
+        tokens = dict(zip(INPUTS, (input_ids, attention_mask, token_type_ids), strict=True))
+        given = {name: tensor for name, tensor in tokens.items() if tensor is not None}
+        embedding: Tensor = self.model({**self.constant, **given})[OUTPUT]
         return embedding if self.model.truncate_dim is None else embedding[:, : self.model.truncate_dim]
 
 
@@ -47,13 +55,9 @@ def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
     """A copy on the CPU, in float32.
 
     Raises:
-        ExportError: if the model has a part that no graph can have.
+        UnsupportedModel: if the model has a part that no graph can have.
     """
     _refuse_foreign_parts(model)
-    try:
-        require_transformers(model, "export")
-    except UnsupportedModel as error:
-        raise ExportError(error.message) from None
     return copy_sharing_weights(model).to("cpu").float().eval()
 
 
@@ -76,37 +80,23 @@ def _traceable_copy(model: SentenceTransformer) -> SentenceTransformer:
 
 def _refuse_foreign_parts(model: SentenceTransformer) -> None:
     if not isinstance(model, SentenceTransformer):
-        raise ExportError(f"export takes a SentenceTransformer, got {type(model).__name__}.")
-    for module in model.modules():
-        if isinstance(module, Router):
-            raise ExportError(
-                "the model has a Router, which sends queries and documents through different modules, and a graph "
-                "has one way: build a SentenceTransformer from the modules of one side and export that."
-            )
+        raise UnsupportedModel(f"export takes a SentenceTransformer, got {type(model).__name__}.")
+    require_transformers(model, "export")
     first, *others = model.children()
+    parts = [first.model, *others] if isinstance(first, Transformer) else [first]
+    known = ("sentence_transformers.", "transformers.", "fairspan.")
+    foreign = [type(part).__name__ for part in parts if not type(part).__module__.startswith(known)]
     if not isinstance(first, Transformer):
-        raise ExportError(f"the model begins with {type(first).__name__}: only Transformer models are exported.")
-    spoken = [one for one in others if isinstance(one, LanguageModule) and one.needs_language]
-    if spoken:
-        raise ExportError(
-            f"{spoken[0].method} corrects vectors by the language of each text, which a graph is not given: export a "
-            "model with subspace, or without a correction of languages."
-        )
-    known = [one for one in others if not isinstance(one, LanguageModule)]
-    own = [one for one in known if not type(one).__module__.startswith("sentence_transformers.")]
-    if type(first.model).__module__.startswith("transformers_modules."):
-        own.insert(0, first.model)
-    if own:
-        raise ExportError(
-            f"{type(own[0]).__name__} is a module with code of its own: only modules of sentence_transformers and "
-            "models that transformers implements are exported."
-        )
-    if "message" in first.modality_config:
-        raise ExportError(
-            "the model wraps texts in a chat template, which a graph with a tokenizer beside it cannot."
-        )
-    if first.tokenizer is None:
-        raise ExportError("the model has no tokenizer that could be written beside the graph.")
+        why = "has a Router: build a SentenceTransformer from the modules of one side, and export that"
+    elif any(isinstance(one, LanguageCorrection) and one.needs_language for one in others):
+        why = "is corrected by lir, which asks for the language of each text: export it with subspace, or without"
+    elif foreign:
+        why = f"has {foreign[0]}, a module with code of its own, which cannot be exported"
+    elif "message" in first.modality_config or not getattr(first.tokenizer, "is_fast", False):
+        why = "wraps texts in a chat template, or has no fast tokenizer that could be written beside a graph"
+    else:
+        return
+    raise UnsupportedModel(f"the model {why}.")
 
 
 def _without_prompt(attention_mask: Tensor, prompt_length: int) -> Tensor:
@@ -131,7 +121,7 @@ def trace(graph: Graph, example: dict[str, Tensor], window: int | None) -> Any:
                 program, dynamo=True, verbose=False, output_names=[OUTPUT], dynamic_shapes=shapes
             )
         except Exception as error:
-            raise ExportError(
+            raise UnsupportedModel(
                 f"{type(graph.model[0].model).__name__} cannot be exported for texts of any length: {_reason(error)}"
             ) from None
     for node in made.model.graph:

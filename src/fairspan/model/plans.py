@@ -38,16 +38,16 @@ def make_plan(
     ids = inputs["input_ids"]
     valid = inputs["attention_mask"].bool() if "attention_mask" in inputs else torch.ones_like(ids).bool()
     layers = calibration.layer_numbers(depth) if calibration.strength > 0 else frozenset()
-    rows = calibration.rows_for(site.pooling)
     last, tiles = depth - 1, None
     if tiling is not None:
         tiles = tiling.lay(calibration, site, valid, inputs.get("prompt_length"), segment)
     tile_layers = frozenset() if tiles is None else calibration.tiled_layers(depth)
-    one_row_is_enough = (last in layers and rows == "pooling") or (last in tile_layers and site.pooling != "mean")
+    one_row_is_enough = site.pooling != "mean" and last in layers | tile_layers
 
     def make_rule() -> BasketRule:
         special, baskets, strength = _split(calibration, site, valid, segment)
-        return BasketRule(rows, baskets, special, strength, site.pooled_rows(valid, inputs.get("prompt_length")))
+        pooled = None if site.pooling == "mean" else site.pooled_rows(valid, inputs.get("prompt_length"))
+        return BasketRule(baskets, special, strength, pooled)
 
     return Plan(
         layers=layers,
@@ -81,14 +81,10 @@ def _split(
 
 def _strength(calibration: Calibration, baskets: Baskets) -> Tensor | None:
     """The strength after what `short_texts` does to texts that fill no basket."""
-    strength, filled = calibration.strength, baskets.content / calibration.basket_size
-    match calibration.short_texts:
-        case "calibrate":
-            return None if strength == 1 else torch.full_like(filled, strength)
-        case "leave":
-            return (filled >= 1) * strength
-        case _:
-            return filled.clamp(max=1) * strength
+    filled = baskets.content / calibration.basket_size
+    if calibration.short_texts == "leave":
+        return (filled >= 1) * calibration.strength
+    return None if calibration.strength == 1 else torch.full_like(filled, calibration.strength)
 
 
 def _inverse_temperature(temperature: float | LengthSchedule, valid: Tensor) -> float | Tensor:

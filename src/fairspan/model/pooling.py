@@ -1,7 +1,8 @@
 """Which token's row a model pools, read from the modules that follow the transformer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, ItemsView, Iterator, ValuesView
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 from fairspan.calibration.calibration import Pooling
 from fairspan.errors import UnsupportedModel
+
+TOKENS = "token_embeddings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,55 @@ class PoolingSite:
         return first
 
 
-def poolings_in(model: nn.Module) -> set[Pooling]:
-    """How a model pools, every Pooling module counted."""
-    found = (module for module in model.modules() if isinstance(module, PoolingModule))
-    return {PoolingSite(module, follows_directly=False).pooling for module in found}
+class PooledFeatures(dict[str, Any]):
+    """Features whose token embeddings hold one token per text, the pooled one, until somebody asks for all of them.
+
+    The pooling module reads the one row that it needs. Whoever reads `token_embeddings` after it (an `encode` for
+    token embeddings, a module further on) gets those of all tokens, computed then.
+    """
+
+    def __init__(self, features: dict[str, Any], all_tokens: Callable[[], Tensor]) -> None:
+        super().__init__(features)
+        self._all_tokens: Callable[[], Tensor] | None = all_tokens
+
+    def _complete(self) -> None:
+        if self._all_tokens is not None and "sentence_embedding" in self:
+            compute, self._all_tokens = self._all_tokens, None
+            self[TOKENS] = compute()
+
+    def __getitem__(self, key: str) -> Any:
+        if key == TOKENS:
+            self._complete()
+        return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        # With an iterator of its own, dict(...) and {**...} go through __getitem__ instead of copying the table.
+        self._complete()
+        return super().__iter__()
+
+    def pop(self, key: str, *default: Any) -> Any:
+        self._complete()
+        return super().pop(key, *default)
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self.items())
+
+    def __or__(self, other: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        return self.copy() | other
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        self._complete()
+        return super().items()
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        self._complete()
+        return super().values()
 
 
 def pooling_of(model: SentenceTransformer, transformer: nn.Module) -> PoolingSite:

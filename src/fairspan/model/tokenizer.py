@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fairspan.errors import LoadError
+from fairspan.errors import UnsupportedModel
 from fairspan.model.source import Source, find_model
 
 _FOLDERS = ("", "0_Transformer", "0_CalibratedTransformer")
@@ -26,9 +27,7 @@ class ModelTokenizer:
             model names no limit.
     """
 
-    def __init__(
-        self, name: str, count: Callable[[list[str]], list[int]], rules: Any, window: int | None = None
-    ) -> None:
+    def __init__(self, name: str, count: Callable[[list[str]], list[int]], rules: Any, window: int | None) -> None:
         self.name, self.window, self._count = name, window, count
         self.fingerprint = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
@@ -41,58 +40,47 @@ def load_tokenizer(model: str) -> ModelTokenizer:
     """The tokenizer of a model that is given as a folder or by its name on the hub.
 
     Raises:
-        LoadError: if there is no such model, or it has no tokenizer.
+        UnsupportedModel: if there is no such model, or it has no tokenizer.
     """
-    source = Source(model) if Path(model).is_dir() else find_model(model)
-    name = Path(model).resolve().name if Path(model).is_dir() else model
-    for folder in _FOLDERS:
-        file = _file(source, folder, "tokenizer.json")
-        if file is not None:
-            return _from_rules(name, file, source, folder)
-    return _from_transformers(name, source)
+    is_folder = Path(model).is_dir()
+    source, name = (Source(model), Path(model).resolve().name) if is_folder else (find_model(model), model)
+    try:
+        for folder in _FOLDERS:
+            file = _file(source, folder, "tokenizer.json")
+            if file is not None:
+                return _from_rules(name, file, source, folder)
+        return _from_transformers(name, source)
+    except Exception as error:  # tokenizers has no class of its own
+        raise UnsupportedModel(f"the tokenizer of {name} could not be loaded: {str(error).splitlines()[0]}") from None
 
 
 def _from_rules(name: str, file: Path, source: Source, folder: str) -> ModelTokenizer:
     from tokenizers import Tokenizer
 
-    try:
-        tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # the library has no class of its own
-        raise LoadError(f"the tokenizer of {name} could not be loaded: {error}") from None
+    tokenizer = Tokenizer.from_file(str(file))
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    limit = source.window or _limit(source, folder, "sentence_bert_config.json", "max_seq_length")
-    limit = limit or _limit(source, folder, "tokenizer_config.json", "model_max_length")
-    window = None if limit is None else limit - tokenizer.num_special_tokens_to_add(False)
-    rules = json.loads(tokenizer.to_str())
 
     def count(texts: list[str]) -> list[int]:
         return [len(one.ids) for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-    return ModelTokenizer(name, count, rules, window)
+    window = _window(source, folder, tokenizer.num_special_tokens_to_add(False))
+    return ModelTokenizer(name, count, json.loads(tokenizer.to_str()), window)
 
 
 def _from_transformers(name: str, source: Source) -> ModelTokenizer:
     """Tokenizers that are not written as rules in one file: transformers knows how to make them."""
     from transformers import AutoTokenizer
 
-    reasons = []
-    for folder in _FOLDERS:
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(source.place, subfolder=folder)
-        except (OSError, ValueError, KeyError) as error:
-            reasons.append(str(error).strip().partition("\n")[0])
-            continue
-        limit = source.window or _limit(source, folder, "sentence_bert_config.json", "max_seq_length")
-        limit = limit or tokenizer.model_max_length
-        window = limit - tokenizer.num_special_tokens_to_add() if limit < _UNLIMITED else None
+    folder = next((one for one in _FOLDERS if _file(source, one, "tokenizer_config.json")), "")
+    tokenizer = AutoTokenizer.from_pretrained(source.place, subfolder=folder)
 
-        def count(texts: list[str], tokenizer: Any = tokenizer) -> list[int]:
-            found = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
-            return [len(ids) for ids in found["input_ids"]]
+    def count(texts: list[str]) -> list[int]:
+        found = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False)
+        return [len(ids) for ids in found["input_ids"]]
 
-        return ModelTokenizer(name, count, sorted(tokenizer.get_vocab().items()), window)
-    raise LoadError(f"the tokenizer of {name} could not be loaded: {reasons[0]}")
+    window = _window(source, folder, tokenizer.num_special_tokens_to_add())
+    return ModelTokenizer(name, count, sorted(tokenizer.get_vocab().items()), window)
 
 
 def _file(source: Source, folder: str, name: str) -> Path | None:
@@ -102,19 +90,18 @@ def _file(source: Source, folder: str, name: str) -> Path | None:
         file = place / folder / name
         return file if file.is_file() else None
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+    from huggingface_hub.errors import EntryNotFoundError
 
-    try:
+    with suppress(OSError, EntryNotFoundError):
         return Path(hf_hub_download(source.place, name, subfolder=folder or None))
-    except (EntryNotFoundError, HfHubHTTPError, OSError):
-        return None
+    return None
 
 
-def _limit(source: Source, folder: str, name: str, key: str) -> int | None:
-    """A limit that a file of the model sets."""
-    file = _file(source, folder, name)
-    try:
-        limit = None if file is None else json.loads(file.read_text(encoding="utf-8")).get(key)
-    except (OSError, ValueError):
-        return None
-    return limit if isinstance(limit, int) and limit < _UNLIMITED else None
+def _window(source: Source, folder: str, special: int) -> int | None:
+    """The limit that a file of the model sets, less the special tokens."""
+    limits = [source.max_seq_length]
+    for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+        file = _file(source, folder, name)
+        limits.append(None if file is None else json.loads(file.read_text(encoding="utf-8")).get(key))
+    found = next((limit for limit in limits if isinstance(limit, int) and limit < _UNLIMITED), None)
+    return None if found is None else found - special

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,22 +18,17 @@ from fairspan.attention.positions import find_positions, position_limit, recur_i
 from fairspan.attention.tiles import lay_tiles, reading
 from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.calibration.temperature import Side
-from fairspan.errors import CalibrationError, LoadError, SegmentError, UnsupportedModel, require_whole
-from fairspan.model.language_module import LANGUAGES
+from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.plans import make_plan
-from fairspan.model.pooling import PoolingSite, pooling_of
+from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.tiling import (
-    Tiling,
-    forward_under,
-    longest_text,
-    refuse_beyond_memory,
-    special_tokens_around,
-)
+from fairspan.model.tiling import Tiling, forward_under, longest_text, special_tokens_around
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
-TOKENS = "token_embeddings"
+
+# Under which names a model keeps its prompt for each side, as encode_document and encode_query look for them.
+_PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 # Entries of a module's configuration that are handed to transformers, under their new and old names.
 _HANDED_ON = {"model_kwargs", "processor_kwargs", "config_kwargs", "model_args", "tokenizer_args", "config_args"}
@@ -41,16 +36,9 @@ _HANDED_ON = {"model_kwargs", "processor_kwargs", "config_kwargs", "model_args",
 # Saved with the model, whose own card does not know how a calibrated model is loaded.
 _NOTE = """# A calibrated model
 
-The attention of this model is calibrated by fairspan. Install fairspan, then load it with either of
-
-    fairspan.load("this folder")
-    SentenceTransformer("this folder", trust_remote_code=True)
-
-Without fairspan it does not load. Whatever does not use the modules named in modules.json, such as transformers'
-AutoModel or a server that reads checkpoints, finds none at the root of this folder, because it could not calibrate.
-The weights and the tokenizer are in subfolders: loaded from there, they give the vectors of the plain model.
-
-Its calibration:
+The attention of this model is calibrated by fairspan. Load it with `fairspan.load("this folder")`, or with
+`SentenceTransformer("this folder", trust_remote_code=True)` where fairspan is installed. What does not use
+modules.json, such as transformers' AutoModel, finds no checkpoint at the root. In the subfolder is the plain model's.
 
 {calibration}
 """
@@ -74,8 +62,6 @@ class CalibratedTransformer(Transformer):
     untiled_length: int | None
     """What the plain model reads, for a side without tiles, since `max_seq_length` may have been raised for them."""
     _pooling: tuple[PoolingSite]
-    name_languages: tuple[Callable[[Sequence[Any]], Any], ...] = ()
-    """What names the languages of texts, where the model's last module asks for them."""
 
     def __init__(
         self,
@@ -95,7 +81,6 @@ class CalibratedTransformer(Transformer):
         refuse_exported(self)
         # A tuple keeps the pooling module from being registered as a part of this one.
         self._pooling = (pooling_of(model, self),)
-        rows = self.calibration.rows_for(self.site.pooling)
         self.depth = 0
         self.path = None
         self.tiling = None
@@ -105,12 +90,10 @@ class CalibratedTransformer(Transformer):
         self.can_flatten_inputs = False
         route_attention(self.model)
         self.depth = count_layers(self.model)
-        layers = self.calibration.layer_numbers(self.depth)
         tiled = self.calibration.tiled_layers(self.depth)
-        if self.calibration.strength > 0 and rows == "all" and layers & tiled:
-            raise CalibrationError(
-                "baskets for every row and tiles cannot act in the same layers, where a row sees one tile only: use "
-                "strength=0, or layers and tile_layers that do not overlap."
+        if self.calibration.strength > 0 and tiled and self.site.pooling == "mean":
+            raise DesignError(
+                "this model pools over all tokens, whose attention cannot be in tiles and in baskets: use strength=0."
             )
         if tiled:
             self.tiling = self._find_tiling()
@@ -183,9 +166,6 @@ class CalibratedTransformer(Transformer):
         if not features:
             return features
         features[SIDE] = side
-        for name_languages in self.name_languages:
-            spoken = name_languages(inputs)
-            features |= {} if spoken is None else {LANGUAGES: spoken}
         if segmented:
             offsets = features.pop("offset_mapping")
             features[SEGMENTS] = segment_of_tokens(inputs, offsets, features["attention_mask"], prompt)
@@ -193,13 +173,13 @@ class CalibratedTransformer(Transformer):
 
     def _with_offsets(self, processing_kwargs: dict[str, Any] | None) -> dict[str, Any]:
         if "message" in self.modality_config or self.tokenizer is None or not self.tokenizer.is_fast:
-            raise SegmentError(
+            raise DesignError(
                 "segments need a tokenizer that maps tokens back to characters, without a chat template in between."
             )
         return _with_text(processing_kwargs, return_offsets_mapping=True)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS, LANGUAGES)}
+        inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
         # A Router does not always hand the task on to `preprocess`, but leaves it among the features.
         side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
         if not self.calibration.acts_on(side) or "input_ids" not in inputs:
@@ -220,24 +200,15 @@ class CalibratedTransformer(Transformer):
             tokens: Tensor = self._run(inputs, complete, **kwargs)[TOKENS]
             return tokens
 
-        if plan.layers:
-            pooled = plan.rule.pooled
-        else:
+        pooled = plan.rule.pooled if plan.layers else None
+        if pooled is None:
             pooled = self.site.pooled_rows(inputs["attention_mask"].bool(), inputs.get("prompt_length"))
         text = torch.arange(pooled.shape[0], device=pooled.device)
         features[TOKENS] = features[TOKENS][text, pooled][:, None]
         return PooledFeatures(features, all_tokens)
 
     def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
-        """One pass under a plan, and the check that every promised layer kept to it."""
-        output = forward_under(plan, self, inputs, self.tiling, **kwargs)
-        promised, tiled = sorted(plan.layers), sorted(plan.tile_layers)
-        if (plan.passed, plan.calibrated, plan.tiled) != (self.depth, promised, tiled):
-            raise unsupported(
-                self.model,
-                f"was promised a calibration of layers {promised} and tiles in layers {tiled} of {self.depth}, and "
-                f"went through {plan.passed} layers, calibrated {plan.calibrated} and tiled {plan.tiled}",
-            )
+        output = forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs)
         self.path = plan.path
         return output
 
@@ -270,16 +241,20 @@ class CalibratedTransformer(Transformer):
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         if not safe_serialization:
-            raise LoadError("a calibrated model is saved as safetensors only: keep safe_serialization=True.")
+            raise UnsupportedModel("a calibrated model is saved as safetensors only: keep safe_serialization=True.")
         if type(self.model).__module__.startswith("transformers_modules."):
-            raise LoadError(
+            raise UnsupportedModel(
                 f"{type(self.model).__name__} is code from a model folder, which a calibrated model never runs when "
                 "it is loaded: save a checkpoint that transformers implements itself."
             )
         folder = Path(output_path).resolve()
         if (folder.parent / "config_sentence_transformers.json").is_file():
             folder = folder.parent
-            _refuse_checkpoint(folder)
+            if (folder / "config.json").is_file():
+                raise UnsupportedModel(
+                    f"{folder} holds a checkpoint at its root, which would go on being loaded without calibration: "
+                    "save the calibrated model to another folder."
+                )
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
         note = _NOTE.format(calibration=self.calibration.to_json())
         (folder / "CALIBRATED.md").write_text(note, encoding="utf-8")
@@ -299,7 +274,7 @@ class CalibratedTransformer(Transformer):
         """The saved configuration, without arguments for transformers: those could ask for foreign kernels."""
         config: dict[str, Any] = super().load_config(model_name_or_path, *args, **kwargs)
         if not isinstance(config.get("calibration"), Mapping):
-            raise LoadError(
+            raise UnsupportedModel(
                 f"{model_name_or_path}: {cls.config_file_name} holds no calibration, although modules.json names a "
                 "calibrated module: save the model again."
             )
@@ -309,82 +284,21 @@ class CalibratedTransformer(Transformer):
         return f"Calibrated{super().__repr__()}"
 
 
-def _refuse_checkpoint(folder: Path) -> None:
-    """Raise if a checkpoint at the root of a folder would be found in the place of the calibrated model."""
-    if (folder / "config.json").is_file():
-        raise LoadError(
-            f"{folder} holds a checkpoint at its root, which would go on being loaded without calibration: save the "
-            "calibrated model to another folder."
-        )
-
-
 def _with_text(processing_kwargs: dict[str, Any] | None, **options: Any) -> dict[str, Any]:
     """The same with further options of the tokenizer."""
     given = dict(processing_kwargs or {})
     return {**given, "text": {**given.get("text", {}), **options}}
 
 
-class PooledFeatures(dict[str, Any]):
-    """Features whose token embeddings hold one token per text, the pooled one, until somebody asks for all of them.
-
-    The pooling module reads the one row that it needs. Whoever reads `token_embeddings` after it (an `encode` for
-    token embeddings, a module further on) gets those of all tokens, computed then.
-    """
-
-    def __init__(self, features: dict[str, Any], all_tokens: Callable[[], Tensor]) -> None:
-        super().__init__(features)
-        self._all_tokens: Callable[[], Tensor] | None = all_tokens
-
-    def _complete(self) -> None:
-        if self._all_tokens is not None and "sentence_embedding" in self:
-            compute, self._all_tokens = self._all_tokens, None
-            self[TOKENS] = compute()
-
-    def __getitem__(self, key: str) -> Any:
-        if key == TOKENS:
-            self._complete()
-        return super().__getitem__(key)
-
-    def __iter__(self) -> Iterator[str]:
-        # With an iterator of its own, dict(...) and {**...} go through __getitem__ instead of copying the table.
-        self._complete()
-        return super().__iter__()
-
-    def pop(self, key: str, *default: Any) -> Any:
-        self._complete()
-        return super().pop(key, *default)
-
-    def copy(self) -> dict[str, Any]:
-        return dict(self.items())
-
-    def __or__(self, other: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
-        return self.copy() | other
-
-    def get(self, key: str, default: Any = None) -> Any:
-        try:
-            return self[key]
-        except KeyError:
-            return default
-
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        self._complete()
-        return super().items()
-
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        self._complete()
-        return super().values()
-
-
 def read_up_to(module: Transformer, tokens: int) -> None:
     """Set the longest text that a module reads, special tokens and prompt included."""
-    require_whole("max_seq_length", tokens, kind=CalibrationError)
+    require_whole("max_seq_length", tokens, kind=DesignError)
     limit = position_limit(module.model)
     if getattr(module, "tiling", None) is None and limit is not None and tokens > limit:
-        raise CalibrationError(
+        raise DesignError(
             f"max_seq_length={tokens} is more than the model's {limit} positions, which only texts in tiles may "
             "exceed: use the preset 'tiles', or a tile_size."
         )
-    refuse_beyond_memory(module.model, tokens)
     module.max_seq_length = tokens
 
 
@@ -400,3 +314,10 @@ def refuse_exported(module: Transformer) -> None:
 def calibrated_transformers(model: SentenceTransformer) -> Iterator[CalibratedTransformer]:
     """Every calibrated transformer of a model, those inside a Router included."""
     return (module for module in model.modules() if isinstance(module, CalibratedTransformer))
+
+
+def prompt_of(model: SentenceTransformer, side: Side) -> str:
+    """What `encode_document` or `encode_query` puts before a text."""
+    prompts: dict[str, str] = model.prompts or {}
+    name = next((name for name in _PROMPTS[side] if name in prompts), model.default_prompt_name)
+    return prompts.get(name or "") or ""

@@ -60,7 +60,7 @@ class Panel:
         labels: of the places on the horizontal axis; of the bars in a chart of rows.
         detail: small print behind the title.
         places: of the labels between 0 and 1, for lines; evenly spaced if empty.
-        strip: sizes drawn as grey bars below the labels, such as token counts.
+        strip: numbers of tokens, drawn as grey bars below the labels.
         heading: panels with the same heading are in one row.
         x_label, y_label: in place of the chart's. A panel with a `y_label` has a vertical axis of its own.
         reference: where a dashed line says what would be fair.
@@ -96,7 +96,6 @@ class Chart:
         caption: what it shows, in one sentence.
         kind: "bars" begin at 0, "lines" connect points, "rows" are horizontal bars with long labels.
         form: how its numbers are written.
-        strip_label: what the strips below the panels show.
         dashes: what dashed lines mean.
         fixed: the ends of the vertical axis, where several charts share them.
         brief: whether the terminal shows it as well.
@@ -113,7 +112,6 @@ class Chart:
     panels: tuple[Panel, ...]
     subtitle: str = ""
     form: str = ".3f"
-    strip_label: str = "tokens"
     dashes: str = "bound"
     fixed: Domain | None = None
     brief: bool = False
@@ -155,7 +153,6 @@ class Chart:
             "dots": self.dots,
             "band": self.band,
             "strip": [{"v": size, "shown": size_text(size)} for size in panel.strip],
-            "strip_label": self.strip_label,
             "strip_most": self.largest,
             "dashes": self.dashes,
             # Rows have one panel for each treatment, and are compared with the first.

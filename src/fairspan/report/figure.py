@@ -1,4 +1,4 @@
-"""Charts, heat maps and scatters as matplotlib figures."""
+"""Charts and heat maps as matplotlib figures."""
 
 from __future__ import annotations
 
@@ -8,29 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.errors import LogError
+from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, tick_text, ticks
-from fairspan.report.scatter import Scatter
-from fairspan.report.scatter_figure import draw_dots, write_names
-from fairspan.report.style import (
-    COLOURS,
-    DASHES,
-    INK,
-    PALE,
-    Look,
-    figure_bytes,
-    house_style,
-    look_of,
-    require_drawing,
-    require_format,
-    require_matplotlib,
-)
+from fairspan.report.style import COLOURS, DASHES, INK, PALE, Look, house_style, look_of, require_matplotlib
 from fairspan.report.text import UNKNOWN, cleaned, number, size_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["draw", "figure_bytes", "require_drawing", "require_format", "require_matplotlib"]
 
 # Inches: of a bar, of a place drawn as a point, of a whole figure at most, of a panel at least, of heights.
 _BAR, _POINT, _WIDEST, _NARROWEST = 0.12, 0.3, 12.5, 1.75
@@ -43,32 +27,25 @@ _LABEL_WIDTH, _LETTERS = 32, 12.0
 _MOST_LABELS, _MOST_ROWS = 12, 100
 
 
-def draw(chart: Chart | HeatMap | Scatter) -> Figure:
-    """The figure of a chart, a heat map or a scatter."""
+def draw(chart: Chart | HeatMap) -> Figure:
+    """The figure of a chart or a heat map."""
     require_matplotlib()
     chart = cleaned(chart)
     with house_style():
         if isinstance(chart, HeatMap):
             return _draw_heat(chart)
-        if isinstance(chart, Scatter):
-            return _draw_scatter(chart)
         return _draw_rows(chart) if chart.kind == "rows" else _draw_panels(chart)
 
 
 def _draw_panels(chart: Chart) -> Figure:
-    from matplotlib.figure import Figure
-
     lines = _lay_out(chart)
     columns = max(len(line) for line in lines)
     bars, width = _panel_width(chart, columns)
     strips = any(panel.strip for panel in chart.panels)
     height = _HEIGHT if len(chart.panels) < 4 else _LOW_HEIGHT
     size = (max(6.4, 0.7 + width * columns), 1.1 + (height + (_STRIP if strips else 0) + 0.45) * len(lines))
-    figure = Figure(figsize=size, layout="constrained")
     ratios = [height, _STRIP] * len(lines) if strips else [height] * len(lines)
-    grid = figure.subplots(len(ratios), columns, squeeze=False, height_ratios=ratios)
-    for axes in grid.flat:
-        axes.set_axis_off()
+    figure, grid = _grid(size, len(ratios), columns, height_ratios=ratios)
     for row, line in enumerate(lines):
         for column, panel in enumerate(line):
             axes = grid[row * (2 if strips else 1)][column]
@@ -78,7 +55,7 @@ def _draw_panels(chart: Chart) -> Figure:
             if panel.strip:
                 below = grid[2 * row + 1][column]
                 below.set_axis_on()
-                _draw_strip(below, panel.strip, chart.largest, chart.strip_label if column == 0 else None)
+                _draw_strip(below, panel.strip, chart.largest, named=column == 0)
             if len(chart.panels) > 1:
                 title = f"{panel.title}, {panel.heading}" if panel.heading else panel.title
                 # Below the strip of another panel, a title needs more room.
@@ -191,8 +168,8 @@ def _draw_bars(axes: Any, where: np.ndarray, width: float, values: np.ndarray, l
     axes.bar(where, values[0], width, yerr=_reach(values), label=label, error_kw=ends, **fill)
 
 
-def _draw_strip(axes: Any, sizes: Sequence[float], longest: float, label: str | None) -> None:
-    """Grey bars with their numbers: the lengths or sizes of what is above."""
+def _draw_strip(axes: Any, sizes: Sequence[float], longest: float, *, named: bool) -> None:
+    """Grey bars with their numbers: the lengths of what is above."""
     axes.bar(range(len(sizes)), sizes, 0.8, color=PALE, label="_size")
     for place, size in enumerate(sizes):
         inside = size > longest / 2
@@ -204,27 +181,22 @@ def _draw_strip(axes: Any, sizes: Sequence[float], longest: float, label: str | 
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[["left", "bottom"]].set_visible(False)
-    if label is not None:
-        axes.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=7.5, color=INK)
+    if named:
+        axes.set_ylabel("tokens", rotation=0, ha="right", va="center", fontsize=7.5, color=INK)
 
 
 def _draw_rows(chart: Chart) -> Figure:
     """Horizontal bars: one panel for each treatment, the first one's values marked in all others."""
-    from matplotlib.figure import Figure
-
     rows = len(chart.panels[0].labels)
     if rows > _MOST_ROWS:
-        raise LogError(f"a picture shows at most {_MOST_ROWS} rows, and this one would have {rows}.")
+        raise FairspanError(f"a picture shows at most {_MOST_ROWS} rows, and this one would have {rows}.")
     across = min(4, len(chart.panels))
     down = -(-len(chart.panels) // across)
     labels = [_wrapped(label, _LABEL_WIDTH) for label in chart.panels[0].labels]
     size = (2.4 + 2.7 * across, 0.9 + (_ROW * len(labels) + 0.65) * down)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    figure, grid = _grid(size, down, across, sharex=True, sharey=True)
     ends = [chart.domain(panel) for panel in chart.panels]
     low, top = min(low for low, _ in ends), max(high for _, high in ends)
-    for axes in grid.flat[len(chart.panels) :]:
-        axes.set_axis_off()
     before = chart.panels[0].series[0]
     for axes, panel in zip(grid.flat, chart.panels, strict=False):
         series = panel.series[0]
@@ -235,6 +207,7 @@ def _draw_rows(chart: Chart) -> Figure:
             axes.axvline(panel.reference, color=INK, linestyle=DASHES, linewidth=1, zorder=3)
         if low < 0:
             axes.axvline(0, color=INK, linewidth=0.8, label="_zero")
+        axes.set_axis_on()
         axes.set_title("\n".join(wrap(panel.title, 38)), fontweight="bold")
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
@@ -280,7 +253,6 @@ def _write(axes: Any, text: str, right: float, place: float, colour: str = INK) 
 def _draw_heat(heat: HeatMap) -> Figure:
     """One panel for each entry of the switch, light for low numbers and dark for high ones."""
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
     count = max((len(cell.values) for _, cells in heat.rows for cell in cells if cell), default=1)
@@ -288,14 +260,12 @@ def _draw_heat(heat: HeatMap) -> Figure:
     across = min(count, max(1, int(_WIDEST // side)))
     down = -(-count // across)
     size = (max(6.4, side * across), 0.7 + (0.6 + 0.75 * len(heat.rows)) * down)
-    figure = Figure(figsize=size, layout="constrained")
+    figure, grid = _grid(size, down, across)
     # Even to the eye, also in grey and with any colour blindness.
     colours = colormaps["cividis_r"]
     low, high = heat.ends
-    for place, axes in enumerate(figure.subplots(down, across, squeeze=False).flat):
-        if place >= count:
-            axes.set_axis_off()
-            continue
+    for place, axes in enumerate(grid.flat[:count]):
+        axes.set_axis_on()
         values = [[_value(cell, place) for cell in cells] for _, cells in heat.rows]
         image = axes.imshow(np.array(values), cmap=colours, vmin=low, vmax=high, aspect="auto")
         for row, (_, cells) in enumerate(heat.rows):
@@ -332,17 +302,15 @@ def _draw_heat(heat: HeatMap) -> Figure:
     return _finish(figure, heat.title, heat.subtitle)
 
 
-def _draw_scatter(scatter: Scatter) -> Figure:
+def _grid(size: tuple[float, float], down: int, across: int, **options: Any) -> tuple[Figure, np.ndarray]:
+    """A figure of so many inches, and its axes [down, across], which are off until something is drawn."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.6, 5.4), layout="constrained")
-    axes = figure.subplots()
-    draw_dots(axes, scatter)
-    _add_legend(figure)
-    _finish(figure, scatter.title, scatter.subtitle)
-    # Where there is room for names is known when everything else has its place.
-    write_names(axes, scatter)
-    return figure
+    figure = Figure(figsize=size, layout="constrained")
+    grid: np.ndarray = figure.subplots(down, across, squeeze=False, **options)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    return figure, grid
 
 
 def _annotate(axes: Any, text: str, place: tuple[float, float], above: float, ink: str, **looks: Any) -> None:

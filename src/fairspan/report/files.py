@@ -5,11 +5,12 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fairspan.errors import LogError
-from fairspan.report.figure import draw, figure_bytes, require_format, require_matplotlib
+from fairspan.errors import FairspanError
+from fairspan.report.figure import draw
 from fairspan.report.frames import to_csv
 from fairspan.report.latex import to_latex
 from fairspan.report.markdown import to_markdown
+from fairspan.report.style import figure_bytes, require_format, require_matplotlib
 from fairspan.report.table import Table
 from fairspan.report.view import View
 
@@ -31,7 +32,7 @@ def write_file(file: Path, content: bytes | str) -> Path:
         partial.replace(file)
     except OSError as error:
         partial.unlink(missing_ok=True) if partial.parent.is_dir() else None
-        raise LogError(f"{file} cannot be written: {error.strerror}.") from None
+        raise FairspanError(f"{file} cannot be written: {error.strerror}.") from None
     return file
 
 
@@ -50,7 +51,7 @@ def require_tables(formats: Sequence[str]) -> None:
     """Raise at once if tables could not be written in these formats later on."""
     unknown = [name for name in formats if name not in TABLE_FORMATS]
     if unknown:
-        raise LogError(f"tables are written as {', '.join(TABLE_FORMATS)}, not as {', '.join(unknown)}.")
+        raise FairspanError(f"tables are written as {', '.join(TABLE_FORMATS)}, not as {', '.join(unknown)}.")
 
 
 def write_figures(view: View, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:

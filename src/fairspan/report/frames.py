@@ -1,12 +1,54 @@
-"""Tidy frames as CSV and as JSON."""
+"""Tidy frames: records and intervals in them, and the frames as CSV and as JSON."""
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 import polars.selectors as cs
 
+from fairspan.report.text import Interval
+
 # What makes a spreadsheet compute in a cell that was meant as text, and the sign that stops it.
 _FORMULA = r"^ *[=+\-@\t\r\n＝＋－＠']"
+
+
+class Estimate(NamedTuple):
+    """A number of a frame with the ends of its interval; None for what is unknown."""
+
+    estimate: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def columns_of(found: Interval | None, prefix: str = "") -> dict[str, float | None]:
+    """An interval as three columns of a record: `estimate`, `low` and `high`, each after the prefix."""
+    ends = (None, None, None) if found is None else (found.estimate, found.low, found.high)
+    names = zip(("estimate", "low", "high"), ends, strict=True)
+    return {f"{prefix}{name}": None if end is None else float(end) for name, end in names}
+
+
+def interval(row: Mapping[str, Any], prefix: str = "") -> Estimate:
+    """The three columns of a record as an interval again."""
+    return Estimate(*(row.get(f"{prefix}{name}") for name in ("estimate", "low", "high")))
+
+
+def frame_of(records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """A frame of records that all have the same names."""
+    return pl.DataFrame([dict(record) for record in records], infer_schema_length=None)
+
+
+def values_of(frame: pl.DataFrame, column: str) -> list[Any]:
+    """The values of a column in the order of their first appearance."""
+    return frame[column].unique(maintain_order=True).to_list()
+
+
+def in_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Sorted by numbers, and by names in the order of their first appearance."""
+    keys = [
+        pl.col(name).cast(pl.Enum(values_of(frame, name))) if frame[name].dtype == pl.String else pl.col(name)
+        for name in columns
+    ]
+    return frame.sort(keys, maintain_order=True)
 
 
 def to_csv(frame: pl.DataFrame) -> str:

@@ -1,9 +1,9 @@
 """Tables as LaTeX with booktabs' rules."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
-from fairspan.report.latex_text import DEFINITION, OTHER, escape
 from fairspan.report.table import Align, Table
 
 PACKAGES = ("amssymb", "array", "booktabs", "graphicx", "longtable")
@@ -19,6 +19,57 @@ _ALIGNS: dict[Align, str] = {
     "center": "c",
     "wrap": r">{\raggedright\arraybackslash}p{0.62\linewidth}",
 }
+_GREEK = {
+    "α": "alpha", "β": "beta", "δ": "delta", "η": "eta", "θ": "theta", "λ": "lambda", "μ": "mu", "σ": "sigma",
+    "τ": "tau", "χ": "chi", "Δ": "Delta", "Λ": "Lambda", "Σ": "Sigma",
+}  # fmt: skip
+_MARKERS = {"◇": r"\Diamond", "□": r"\square", "•": r"\bullet"}
+# Behind a number; the square alone is too large for what it says.
+_RAISED = {**_MARKERS, "□": r"\scriptscriptstyle\square", "*": r"\ast"}
+_MATHS = {
+    "−": "-", "<": "<", ">": ">", "±": r"\pm", "×": r"\times", "·": r"\cdot", "→": r"\rightarrow",
+    "≤": r"\leq", "≥": r"\geq", "≠": r"\neq", "≈": r"\approx",
+    **{letter: f"\\{name}" for letter, name in _GREEK.items()},
+    **_MARKERS,
+}  # fmt: skip
+_TEXT = {
+    **{sign: f"\\{sign}" for sign in "{}$%&#_"},
+    "\\": r"\textbackslash{}",
+    "~": r"$\sim$",
+    "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
+    # The plain sign is a command in several languages of babel.
+    '"': r"\char34{}",
+}
+_PIECES = re.compile(
+    rf"(?P<greek>[{''.join(_GREEK)}])(?:_(?P<letter>[A-Za-z0-9])|(?P<number>\d+|p\b))"
+    rf"|(?<=\d)(?P<mark>[{''.join(_MARKERS)}](?!\w)|\*\Z)"
+    r"|(?P<break>[-–`'‘’,!?](?=[-–`'‘’,]))"
+    r"|(?P<one>.)",
+    re.DOTALL,
+)
+
+
+def escape(text: str) -> str:
+    """Text that is set as it reads.
+
+    Greek letters and signs become formulas, β2 with its number below, and a marker or star behind a number a raised
+    sign of no width, so that numbers stay aligned. Letters of other scripts are left to the fonts of the document.
+    """
+    return "".join(map(_piece, _PIECES.finditer(unicodedata.normalize("NFC", " ".join(text.split())))))
+
+
+def _piece(found: re.Match[str]) -> str:
+    if found["greek"] is not None:
+        return f"${_MATHS[found['greek']]}_{{{found['letter'] or found['number']}}}$"
+    if found["mark"] is not None:
+        return rf"\rlap{{$^{{{_RAISED.get(found['mark'], found['mark'])}}}$}}"
+    sign = found[0]
+    if found["break"] is not None:
+        return sign + "{}"
+    if sign in _MATHS:
+        return f"${_MATHS[sign]}$"
+    return _TEXT.get(sign, sign)
 
 
 def to_latex(table: Table) -> str:
@@ -28,12 +79,6 @@ def to_latex(table: Table) -> str:
     """
     body = _long(table) if len(table.rows) > LONGEST else _floating(table)
     lines = [f"% \\usepackage{{{','.join(PACKAGES)}}}", f"\\ifdefined{BOX}\\else\\newsavebox{{{BOX}}}\\fi"]
-    if any(OTHER in line for line in body):
-        lines += [
-            f"% {OTHER}{{characters}}{{code points}}: pdfLaTeX shows the second. With fonts for the first, say",
-            f"% \\newcommand{{{OTHER}}}[2]{{#1}} before.",
-            DEFINITION,
-        ]
     return "\n".join([*lines, *body]) + "\n"
 
 

@@ -5,7 +5,6 @@ from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fairspan.errors import LogError
+from fairspan import __version__
+from fairspan.errors import FairspanError
 from fairspan.report.text import number
 
 HERE = "fairspan.report"
@@ -43,7 +43,7 @@ def render(
         policy=policy(scripts, packages, connects=connects),
         scripts=[Markup(source) for source in sources],
         style=Markup("\n".join(asset(name, packages) for name in ("page.css", *styles))),
-        version=_version(),
+        version=__version__,
     )
 
 
@@ -64,7 +64,7 @@ def policy(scripts: Sequence[str] = (), packages: tuple[str, ...] = (), *, conne
 def require_page(file: Path) -> None:
     """Raise at once if a page could not be written into that file later on."""
     if file.suffix.lower() not in (".html", ".htm"):
-        raise LogError(f"a page is an .html file, got {file.name!r}.")
+        raise FairspanError(f"a page is an .html file, got {file.name!r}.")
 
 
 def as_json(value: Any) -> Markup:
@@ -97,10 +97,3 @@ def _environment(packages: tuple[str, ...]) -> Environment:
     )
     environment.filters |= {"as_json": as_json, "written": number}
     return environment
-
-
-def _version() -> str:
-    try:
-        return version("fairspan")
-    except PackageNotFoundError:
-        return ""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from markupsafe import escape
 
-from fairspan.errors import LogError
-from fairspan.report.figure import draw, figure_bytes
+from fairspan.errors import FairspanError
+from fairspan.report.figure import draw
+from fairspan.report.style import figure_bytes
 from fairspan.report.text import cleaned
 from fairspan.report.view import View
 
@@ -68,7 +69,7 @@ class Result(ABC):
         picture = ""
         if find_spec("matplotlib") is not None and any(view.charts()):
             # What is too large to be drawn is shown without a picture.
-            with suppress(LogError):
+            with suppress(FairspanError):
                 drawn = b64encode(figure_bytes(self.figure(), "svg")).decode()
                 picture = f"<img alt='{escape(view.title)}' src='data:image/svg+xml;base64,{drawn}'>"
         return f"<p>{escape(view.heading)}</p><table>{rows}</table>{picture}"

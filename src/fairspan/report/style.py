@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairspan.errors import LogError, MissingExtra
+from fairspan.errors import FairspanError, MissingExtra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FORMATS = (".png", ".svg", ".pdf")
 DASHES = (0, (4, 3))
 INK, PALE = "#333333", "#d9d9d9"
-CHOSEN = COLOURS[6]
 
 # DejaVu Sans comes with matplotlib; the others, where installed, are for the scripts it lacks.
 FAMILIES = (
@@ -95,15 +94,6 @@ def look_of(number: int) -> Look:
     return Look(COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)], MARKERS[number % len(MARKERS)])
 
 
-DOTS = {
-    "baseline": Look(COLOURS[0], "", "s"),
-    "front": Look(COLOURS[1], "", "o"),
-    "reference": Look(COLOURS[2], "", "D"),
-    "other": Look("#bbbbbb", "", "o"),
-}
-"""The looks of a scatter's dots."""
-
-
 @contextmanager
 def house_style(*, tell: bool = True) -> Iterator[None]:
     """The settings of every figure; with `tell`, one warning at the end names characters that no font shows."""
@@ -141,7 +131,7 @@ def _installed() -> list[str]:
 def require_format(suffix: str, name: str) -> None:
     """Raise if figures are not drawn in that format."""
     if suffix.lower() not in FORMATS:
-        raise LogError(f"a picture is one of {', '.join(FORMATS)}, got {name!r}.")
+        raise FairspanError(f"a picture is one of {', '.join(FORMATS)}, got {name!r}.")
 
 
 def require_drawing(file: Path) -> None:

@@ -1,11 +1,15 @@
 """`Table`: cells with a value, a format and a mark, in groups of rows and columns, and the tidy frame behind."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
+from fairspan.report.frames import interval
 from fairspan.report.text import Interval, number, p_value, with_bounds
 
 Align = Literal["left", "right", "center", "wrap"]
@@ -13,6 +17,18 @@ Align = Literal["left", "right", "center", "wrap"]
 
 Tone = Literal["good", "bad", "open", "plain"]
 """What a colour says: a good result, a bad one, one that needs more data, or nothing."""
+
+VERDICTS: dict[str, Tone] = {
+    "fair": "good",
+    "better": "good",
+    "use": "good",
+    "not worse": "plain",
+    "keep": "plain",
+    "biased": "bad",
+    "worse": "bad",
+    "inconclusive": "open",
+}
+"""The words of all verdicts: a model is fair or biased, a change better, worse or not worse, advice use or keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +61,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The heading of a column; neighbours with the same `group` share a heading above their own."""
+    """The heading of a column; neighbours with the same `group` share a heading above their own.
+
+    Attributes:
+        form: how the numbers of a frame are written in it; see `Cell`.
+    """
 
     name: str
     group: str = ""
     align: Align = "right"
+    form: str = ".3f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +111,34 @@ class Table:
     notes: tuple[str, ...] = ()
     brief: bool = False
 
-    def __post_init__(self) -> None:
-        for one in self.rows:
-            if (len(one.heads), len(one.cells)) != (len(self.heads), len(self.columns)):
-                raise ValueError(
-                    f"{self.name}: a row of {len(one.heads)} heads and {len(one.cells)} cells does not match "
-                    f"a table of {len(self.heads)} and {len(self.columns)}."
-                )
+    @classmethod
+    def from_frame(
+        cls,
+        name: str,
+        title: str,
+        frame: pl.DataFrame,
+        *,
+        heads: Mapping[str, str] | Sequence[str],
+        columns: Mapping[str, Column | str],
+        grouped: int = 0,
+        notes: Sequence[str] = (),
+        brief: bool = False,
+    ) -> Table:
+        """A row for each row of a tidy frame.
+
+        Args:
+            heads: the frame's columns that name the rows, with their headings where these differ.
+            columns: the frame's columns that are shown, with their headings. `psi` shows the interval in
+                `psi_estimate`, `psi_low` and `psi_high`, and `estimate` that in `estimate`, `low` and `high`.
+        """
+        named = dict(heads) if isinstance(heads, Mapping) else {head: head for head in heads}
+        shown = {key: one if isinstance(one, Column) else Column(one) for key, one in columns.items()}
+        rows = [
+            Row(tuple(_word(one[head]) for head in named), tuple(_cell(one, key, shown[key]) for key in shown))
+            for one in frame.iter_rows(named=True)
+        ]
+        parts = tuple(named.values()), tuple(shown.values()), tuple(rows)
+        return cls(name, title, *parts, frame, grouped=grouped, notes=tuple(notes), brief=brief)
 
     @property
     def aligns(self) -> tuple[Align, ...]:
@@ -128,3 +170,20 @@ class Table:
     def spans(self) -> list[tuple[str, int]]:
         """The groups of columns from left to right, each with the number of columns it covers."""
         return [(name, len(list(own))) for name, own in groupby(column.group for column in self.columns)]
+
+
+def _cell(record: Mapping[str, Any], key: str, column: Column) -> Cell:
+    if f"{key}_estimate" in record:
+        return Cell(interval(record, f"{key}_"), column.form)
+    if key == "estimate" and "low" in record:
+        return Cell(interval(record), column.form)
+    value = record[key]
+    if isinstance(value, str):
+        return Cell(value, tone=VERDICTS.get(value, "plain"))
+    if value is None and column.align in ("left", "wrap"):
+        return Cell("")
+    return Cell(value, column.form)
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value)

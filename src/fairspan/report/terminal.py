@@ -151,23 +151,21 @@ def bar(length: float, zero: float = 0.0) -> str:
 def tables(table: Table, width: int = 80) -> list[RenderableType]:
     """One table, or several below each other where the columns do not fit beside the heads."""
     table = cleaned(table)
-    cells = [[cell.text for cell in row.cells] for row in table.rows]
     names = [f"{column.group}\n{column.name}".strip() for column in table.columns]
-    wanted = [
+    needed = [_column_width(table, place, name) for place, name in enumerate(names)]
+    heads = [
         min(_LONGEST_HEAD, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)]))
         for place, name in enumerate(table.heads)
     ]
-    widest = max((_column_width(table, place, name, cells) for place, name in enumerate(names)), default=0)
     most = _LONGEST_HEAD
-    if sum(wanted) + 2 * len(wanted) + widest >= width:
+    if sum(heads) + 2 * len(heads) + max(needed, default=0) >= width:
         # Half of the width for the heads at most.
-        most = min(most, max(_SHORTEST_HEAD, width // (2 * max(1, len(wanted))) - 2))
-    heads = [min(most, one) + 2 for one in wanted]
-    room = max(_SHORTEST_HEAD, width - sum(heads) - 1)
-    widths = [min(room, _column_width(table, place, name, cells)) for place, name in enumerate(names)]
+        most = min(most, max(_SHORTEST_HEAD, width // (2 * max(1, len(heads))) - 2))
+    room = max(_SHORTEST_HEAD, width - sum(min(most, one) + 2 for one in heads) - 1)
+    widths = [min(room, one) for one in needed]
     parts: list[list[int]] = [[]]
-    for place, needed in enumerate(widths):
-        if parts[-1] and sum(widths[other] for other in parts[-1]) + needed > room:
+    for place, own in enumerate(widths):
+        if parts[-1] and sum(widths[other] for other in parts[-1]) + own > room:
             parts.append([])
         parts[-1].append(place)
     made = [_part(table, {place: (names[place], widths[place] - 2) for place in part}, most) for part in parts]
@@ -175,9 +173,9 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
     return [Group(Text(table.title, overflow="fold"), made[0]), *made[1:]]
 
 
-def _column_width(table: Table, place: int, name: str, cells: list[list[str]]) -> int:
+def _column_width(table: Table, place: int, name: str) -> int:
     """What a column needs with the gap behind it; one that wraps takes what is left."""
-    longest = max((cell_len(row[place]) for row in cells), default=0)
+    longest = max((cell_len(row.cells[place].text) for row in table.rows), default=0)
     if table.columns[place].align == "wrap":
         longest = min(longest, _LONGEST_HEAD)
     # A heading may take several lines, one word each.

@@ -33,7 +33,7 @@ def number(value: float | None, form: str = ".3f") -> str:
     """A number in a format such as ".3f", "+.2f", ".1%" or ",d", with a true minus sign; a dash if it is unknown.
 
     >>> number(-0.12345), number(0.5, ".1%"), number(None)
-    ('−0.123', '50.0 %', '–')
+    ('−0.123', '50.0\\xa0%', '–')
     """
     if value is None or not isfinite(value):
         return UNKNOWN
@@ -86,7 +86,8 @@ def changed(value: Shown, change: Callable[[str], str]) -> Shown:
     if isinstance(value, str):
         made = change(value)
     elif isinstance(value, list | tuple):
-        made = type(value)(changed(one, change) for one in value)
+        parts = [changed(one, change) for one in value]
+        made = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     elif isinstance(value, Mapping):
         made = {key: changed(one, change) for key, one in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from fairspan.errors import LogError
+from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart, HeatMap
-from fairspan.report.scatter import Scatter
 from fairspan.report.table import Table, Tone
 
 FEW_BARS = 4
@@ -31,7 +30,7 @@ class Section:
     Attributes:
         heats_first: whether heat maps are above the charts.
         folded: tables that a page opens on demand.
-        scatters: above everything else.
+        closed: whether a page shows its heading only, until it is opened.
     """
 
     title: str
@@ -41,11 +40,11 @@ class Section:
     tables: tuple[Table, ...] = ()
     folded: tuple[Table, ...] = ()
     heats_first: bool = False
-    scatters: tuple[Scatter, ...] = ()
+    closed: bool = False
 
     @property
     def empty(self) -> bool:
-        return not (self.intro or self.scatters or self.charts or self.heats or self.tables or self.folded)
+        return not (self.intro or self.charts or self.heats or self.tables or self.folded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,9 +82,8 @@ class View:
             yield from section.tables
             yield from section.folded
 
-    def charts(self) -> Iterator[Chart | HeatMap | Scatter]:
+    def charts(self) -> Iterator[Chart | HeatMap]:
         for section in self.sections:
-            yield from section.scatters
             yield from section.charts
             for heat in section.heats:
                 yield heat if heat.entries else replace(heat, entries=self.switch)
@@ -93,14 +91,14 @@ class View:
     def frame(self, name: str) -> pl.DataFrame:
         """The statistics of that name."""
         if name not in self.frames:
-            raise LogError(f"there is no frame {name!r}, only {', '.join(self.frames)}.")
+            raise FairspanError(f"there is no frame {name!r}, only {', '.join(self.frames)}.")
         return self.frames[name]
 
-    def chart(self, name: str | None = None) -> Chart | HeatMap | Scatter:
+    def chart(self, name: str | None = None) -> Chart | HeatMap:
         """The chart of that name; without a name, the one that represents the whole run."""
         found = {one.name: one for one in self.charts()}
         wanted = name or self.picture or next(iter(found), "")
         if wanted not in found:
             there = f"only {', '.join(found)}" if found else "and nothing else to draw"
-            raise LogError(f"there is no figure {wanted!r}, {there}.")
+            raise FairspanError(f"there is no figure {wanted!r}, {there}.")
         return found[wanted]

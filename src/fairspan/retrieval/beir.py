@@ -1,130 +1,197 @@
-"""Tasks in BEIR's layout: a corpus, queries, and judgements by split."""
+"""Tasks in BEIR's layout: a corpus, queries, and judgements by split.
+
+Metadata may say more: of a document its language and segments, of a query its language and where its evidence is.
+`docs/tasks.md` has the fields.
+"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairspan.corpus.jsonl import decode, lines
-from fairspan.errors import CorpusError, TaskError
+from fairspan.corpus.rows import decode, lines
+from fairspan.errors import CorpusError
 from fairspan.retrieval.records import Record, file_in, records, required_file, with_ids
-from fairspan.retrieval.task import Passage, Query, RetrievalTask, same_texts
+from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalTask, Span, same_texts
 
 _HEADERS = ("query-id", "query_id", "qid")
+_POSITION = ("start", "segment", "fifth")
 
 
-def read_beir(path: str | Path, *, split: str = "test") -> RetrievalTask:
+def read_beir(folder: Path, *, split: str = "test", language: str | None = None) -> RetrievalTask:
     """A folder with `corpus.jsonl`, `queries.jsonl` and `qrels/{split}.tsv`; each may be gzipped.
 
     Only queries with a relevant document in the split are taken.
+
+    Args:
+        language: of the texts whose metadata name none; queries in another one are left out.
     """
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        raise TaskError(f"there is no folder {str(path)!r}.")
     corpus, asked = (required_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl"))
-    qrels = _qrels(folder, split)
-    judgements = [_judgement(place, line) for place, line in _lines(qrels)]
-    if not judgements:
-        raise TaskError(f"qrels/{qrels.name} holds no judgements.")
-    texts = {
-        id: f"{record.optional('title')} {record.text('text', empty=True)}".strip()
-        for id, record in with_ids(records(corpus), "_id")
-    }
+    found = {id: _document(id, record, language or "") for id, record in with_ids(records(corpus), "_id")}
     of_queries = dict(with_ids(records(asked), "_id"))
-    relevant, remarks = _judge(judgements, texts, of_queries)
-    queries = tuple(Query(id, record.text("text")) for id, record in of_queries.items() if id in relevant)
-    documents = tuple(Passage(id, text) for id, text in texts.items() if text)
-    empty = len(texts) - len(documents)
-    notes = (f"Documents without any text, left out of the index: {empty}.",) if empty else ()
-    notes = (*notes, *remarks, *same_texts(documents))
-    return RetrievalTask(f"{folder.resolve().name}-{split}", queries, documents, relevant, notes=notes)
+    texts = {id: one.passage.text for id, one in found.items()}
+    relevant, remarks = _judge(_qrels(folder, split), texts, of_queries)
+    queries, evidence, others = [], {}, set[str]()
+    for id, record in of_queries.items():
+        if id not in relevant:
+            continue
+        spoken = record.child("metadata").optional("language") or language or ""
+        if language is not None and spoken != language:
+            others.add(spoken)
+            continue
+        cluster, where = _evidence(record, relevant[id], found)
+        queries.append(Query(id, record.text("text"), spoken, cluster))
+        if where is not None:
+            evidence[id] = where
+    if others and not queries:
+        raise CorpusError(f"{folder} has no queries in {language!r}. Languages there: {', '.join(sorted(others))}.")
+    documents = tuple(one.passage for one in found.values() if one.passage.text)
+    counts = {
+        "Documents without any text, left out of the index": len(found) - len(documents),
+        f"Queries in other languages than {language!r}, left out": len(relevant) - len(queries),
+    }
+    notes = (*(f"{what}: {count}." for what, count in counts.items() if count), *remarks, *same_texts(documents))
+    relevant = {query.id: relevant[query.id] for query in queries}
+    name = f"{folder.resolve().name}-{split}"
+    return RetrievalTask(name, tuple(queries), documents, relevant, evidence, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)
-class _Judgement:
-    place: str
-    query: str
-    document: str
-    score: float
+class _Document:
+    """A document with the text of its record, whose characters are `shift` further on in that of the passage."""
+
+    passage: Passage
+    text: str
+    shift: int
+
+
+def _document(id: str, record: Record, language: str) -> _Document:
+    title, text, metadata = record.optional("title"), record.text("text", empty=True), record.child("metadata")
+    joined = f"{title} {text}"
+    shift = len(title) + 1 - (len(joined) - len(joined.lstrip()))
+    spans = tuple((start + shift, end + shift) for start, end in _segments(metadata, len(text)))
+    passage = Passage(id, joined.strip(), metadata.optional("language") or language, spans)
+    return _Document(passage, text, shift)
+
+
+def _segments(metadata: Record, length: int) -> list[Span]:
+    spans: list[Span] = []
+    given = metadata.fields.get("segments") or []
+    for pair in given if isinstance(given, list) else [given]:
+        numbers = isinstance(pair, list) and len(pair) == 2 and all(type(border) is int for border in pair)
+        if not numbers or not (spans[-1][1] if spans else 0) <= pair[0] < pair[1] <= length:
+            raise metadata.fault(
+                f"'segments' must list [start, end] of segments one after the other inside the text, which has "
+                f"{length} characters, such as [[0, 120], [121, 300]]; got {pair!r:.40}."
+            )
+        spans.append((pair[0], pair[1]))
+    return spans
+
+
+def _evidence(
+    record: Record, gains: Mapping[str, float], documents: Mapping[str, _Document]
+) -> tuple[str, Evidence | None]:
+    """The cluster of a query, and where its evidence is. Queries about one document are not independent."""
+    metadata = record.child("metadata")
+    if not any(map(metadata.has, _POSITION)):
+        return "", None
+    document = min(gains, key=lambda id: (-gains[id], id))
+    if metadata.has("document"):
+        document = metadata.id("document")
+        if document not in gains:
+            raise metadata.fault(
+                f"'document' is {document!r}, which does not answer the query: {', '.join(gains)} does."
+            )
+    found, fifth = documents[document], None
+    if metadata.has("fifth"):
+        fifth = metadata.whole("fifth")
+        if not -1 <= fifth < FIFTHS:
+            raise metadata.fault(f"'fifth' must be from 0 to {FIFTHS - 1}, or -1 where it is not known, got {fifth}.")
+        fifth = None if fifth < 0 else fifth
+    if metadata.has("start"):
+        start, answer = metadata.whole("start"), metadata.optional("answer")
+        end = metadata.whole("end") if metadata.has("end") else start + max(len(answer), 1)
+        metadata.require_inside(found.text, document, start, end, answer)
+        return document, Evidence(document, start + found.shift, end + found.shift, fifth)
+    if metadata.has("segment"):
+        number, spans = metadata.whole("segment"), found.passage.spans
+        if not 0 <= number < len(spans):
+            raise metadata.fault(
+                f"'segment' is {number}, and the document {document!r} has {len(spans)}, counted from 0."
+            )
+        return document, Evidence(document, *spans[number], fifth)
+    if fifth is None:
+        return document, None
+    middle = len(found.passage.text) * (2 * fifth + 1) // (2 * FIFTHS)
+    return document, Evidence(document, middle, middle + 1, fifth)
 
 
 def _judge(
-    judgements: Sequence[_Judgement], texts: Mapping[str, str], queries: Mapping[str, Record]
+    qrels: Path, texts: Mapping[str, str], queries: Mapping[str, Record]
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
     """The gains by query, and notes on what is not used."""
     relevant: dict[str, dict[str, float]] = {}
-    unreadable: list[str] = []
-    strangers = 0
-    once = _once(judgements)
-    for one in once:
-        if one.score <= 0:
-            strangers += one.query not in queries or one.document not in texts
+    scores: dict[tuple[str, str], float] = {}
+    unreadable = 0
+    for place, line in _lines(qrels):
+        query, document, score = _judgement(place, line)
+        if (query, document) in scores:
+            if scores[query, document] != score:
+                raise CorpusError(f"{place}: the score is {score:g}, but {scores[query, document]:g} before.")
             continue
-        for what, id, known, file in (
-            ("query", one.query, queries, "queries.jsonl"),
-            ("document", one.document, texts, "corpus.jsonl"),
-        ):
-            if id not in known:
-                raise TaskError(f"{one.place}: there is no {what} {id!r} in {file}.")
-        if texts[one.document]:
-            relevant.setdefault(one.query, {})[one.document] = one.score
+        scores[query, document] = score
+        if score <= 0:
+            continue
+        if query not in queries:
+            raise CorpusError(f"{place}: there is no query {query!r} in queries.jsonl.")
+        if document not in texts:
+            raise CorpusError(f"{place}: there is no document {document!r} in corpus.jsonl.")
+        if texts[document]:
+            relevant.setdefault(query, {})[document] = score
         else:
-            unreadable.append(one.query)
-    lost = set(unreadable) - relevant.keys()
+            unreadable += 1
+    if not scores:
+        raise CorpusError(f"qrels/{qrels.name} holds no judgements.")
     counts = {
-        "Judgements of documents without any text as relevant, dropped": len(unreadable),
-        "Queries that lose all their relevant documents by this, left out": len(lost),
-        "Judged queries without a relevant document, left out": len({one.query for one in once} - {*relevant, *lost}),
-        "Duplicate judgements, used once": len(judgements) - len(once),
-        "Judgements as not relevant whose query or document is not there, passed over": strangers,
+        "Judgements of documents without any text as relevant, dropped": unreadable,
+        "Judged queries without a relevant document, left out": len({query for query, _ in scores} - relevant.keys()),
     }
     return relevant, [f"{what}: {count}." for what, count in counts.items() if count]
-
-
-def _once(judgements: Sequence[_Judgement]) -> list[_Judgement]:
-    first: dict[tuple[str, str], _Judgement] = {}
-    for one in judgements:
-        before = first.setdefault((one.query, one.document), one)
-        if before.score != one.score:
-            raise TaskError(f"{one.place}: the score is {one.score:g}, but {before.score:g} at {before.place}.")
-    return list(first.values())
 
 
 def _qrels(folder: Path, split: str) -> Path:
     file = file_in(folder / "qrels", f"{split}.tsv")
     if file is None:
         there = sorted({one.name.partition(".tsv")[0] for one in folder.glob("qrels/*.tsv*")})
-        raise TaskError(f"{folder} has no qrels/{split}.tsv. Splits there: {', '.join(there) or 'none'}.")
+        raise CorpusError(f"{folder} has no qrels/{split}.tsv. Splits there: {', '.join(there) or 'none'}.")
     return file
 
 
-def _judgement(place: str, line: str) -> _Judgement:
+def _judgement(place: str, line: str) -> tuple[str, str, float]:
+    """The query, the document and the score."""
     columns = [column.strip() for column in (line.split("\t") if "\t" in line else line.split())]
     if len(columns) not in (3, 4) or not all(columns):
         filled = sum(bool(column) for column in columns)
-        raise TaskError(f"{place}: expected 3 columns (query-id, corpus-id, score) or TREC's 4, got {filled}.")
+        raise CorpusError(f"{place}: expected 3 columns (query-id, corpus-id, score) or TREC's 4, got {filled}.")
     query, *_, document, score = columns
     try:
         gain = float(score)
     except ValueError:
         gain = math.nan
     if not math.isfinite(gain):
-        raise TaskError(f"{place}: the score must be a number, got {score!r:.40}.")
-    return _Judgement(place, query, document, gain)
+        raise CorpusError(f"{place}: the score must be a number, got {score!r:.40}.")
+    return query, document, gain
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """The lines that are not empty, after a header if there is one, each with its place."""
     label = f"qrels/{path.name}"
-    try:
-        for number, content in lines(path, label):
-            place = f"{label}, line {number}"
-            try:
-                line = decode(content)
-            except CorpusError as error:
-                raise TaskError(f"{place}: {error.message}") from None
-            header = number == 1 and line.partition("\t")[0].strip() in _HEADERS
-            if line.strip() and not header:
-                yield place, line
-    except CorpusError as error:
-        raise TaskError(error.message) from None
+    for number, content, _ in lines(path, label):
+        place = f"{label}, line {number}"
+        try:
+            line = decode(content)
+        except CorpusError as error:
+            raise CorpusError(f"{place}: {error!s}") from None
+        header = number == 1 and line.partition("\t")[0].strip() in _HEADERS
+        if line.strip() and not header:
+            yield place, line

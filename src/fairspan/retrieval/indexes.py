@@ -1,7 +1,7 @@
 """What an index holds of a document: one vector of the whole, or vectors of its chunks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,6 @@ INDEXES = {
     "whole": "one vector of the whole document",
     "chunk-mean": "the mean of the vectors of its chunks, each embedded alone",
     "chunk-max": "a vector for each chunk, embedded alone; the best one counts",
-    "late-mean": "the mean of its chunks' vectors, each pooled from one pass over the document",
     "late-max": "a vector for each chunk, pooled from one pass over the document; the best one counts",
 }
 
@@ -51,47 +50,36 @@ def plan_index(
     Where a document is longer than the model reads, its whole vector is that of its beginning; chunks cover all.
     """
     if kind == "whole":
-        whole = {
-            one.id: (
-                Text(
-                    one.text,
-                    lengths[one.id],
-                    borders=_borders(one),
-                    language=one.language,
-                    languages=_languages(one, (0, len(one.text)), counter) if one.languages else (),
-                ),
-            )
-            for one in documents
-        }
-        return IndexPlan(kind, whole)
-    chunked = chunk_documents(documents, counter, chunk_tokens)
-    if kind.startswith("chunk"):
-        pieces = [[one.text[slice(*span)] for span in spans] for one, spans in zip(documents, chunked, strict=True)]
-        counts = iter(counter.count_whole([piece for own in pieces for piece in own]))
-        texts = {
-            one.id: tuple(
-                Text(one.text[slice(*span)], next(counts), languages=_languages(one, span, counter)) for span in spans
-            )
-            for one, spans in zip(documents, chunked, strict=True)
-        }
-        return IndexPlan(kind, texts)
-    read: dict[str, list[tuple[str, tuple[Span, ...], tuple[int, ...]]]] = {}
-    for one, chunks in zip(documents, chunked, strict=True):
-        if counter.window is None or lengths[one.id] <= counter.window:
-            read[one.id] = [(one.text, tuple(chunks), _borders(one))]
-            continue
-        sizes, read[one.id] = counter.count([one.text[slice(*span)] for span in chunks]), []
-        for part in windows(chunks, sizes, counter):
-            first, last = part[0][0], part[-1][1]
-            spans = tuple((start - first, end - first) for start, end in part)
-            read[one.id].append((one.text[first:last], spans, ()))
-    counts = iter(counter.count_whole([text for parts in read.values() for text, *_ in parts]))
-    late = {}
-    for one in documents:
-        late[one.id] = tuple(
-            Text(text, next(counts), spans, borders, one.language) for text, spans, borders in read[one.id]
-        )
-    return IndexPlan(kind, late)
+        return IndexPlan(kind, {one.id: (_whole(one, lengths[one.id], counter),) for one in documents})
+    made: dict[str, list[Text]] = {}
+    for one, chunks in zip(documents, chunk_documents(documents, counter, chunk_tokens), strict=True):
+        if kind == "late-max":
+            made[one.id] = _passes(one, chunks, lengths[one.id], counter)
+        else:
+            made[one.id] = [
+                Text(one.text[slice(*chunk)], 0, languages=_languages(one, chunk, counter)) for chunk in chunks
+            ]
+    counts = iter(counter.count_whole([text.text for own in made.values() for text in own]))
+    return IndexPlan(
+        kind, {id: tuple(replace(text, length=next(counts)) for text in own) for id, own in made.items()}
+    )
+
+
+def _whole(document: Passage, length: int, counter: TokenCounter) -> Text:
+    languages = _languages(document, (0, len(document.text)), counter) if document.languages else ()
+    return Text(document.text, length, (), _borders(document), document.language, languages)
+
+
+def _passes(document: Passage, chunks: Sequence[Span], length: int, counter: TokenCounter) -> list[Text]:
+    """A document with its chunks as spans, in as many texts as the model needs to read it; not counted yet."""
+    if counter.window is None or length <= counter.window:
+        return [Text(document.text, 0, tuple(chunks), _borders(document), document.language)]
+    sizes, found = counter.count([document.text[slice(*span)] for span in chunks]), []
+    for run in windows(chunks, sizes, counter):
+        first, last = run[0][0], run[-1][1]
+        spans = tuple((start - first, end - first) for start, end in run)
+        found.append(Text(document.text[first:last], 0, spans, language=document.language))
+    return found
 
 
 def assemble(kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *, normalise: bool) -> Vectors:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairspan.errors import TaskError
-from fairspan.retrieval.measured import MeasuredTask, Place
-from fairspan.retrieval.task import REPEATED, Evidence, Passage, RetrievalTask
+from fairspan.errors import CorpusError
+from fairspan.retrieval.measured import MeasuredTask, Position
+from fairspan.retrieval.task import REPEATED, Evidence, RetrievalTask
 
 MIXED, PARALLEL = "mixed", "parallel"
 
@@ -21,15 +21,13 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
     What is not there in every language is left out of all, and noted.
     """
     spoken = {one.task.queries[0].language: one for one in tasks}
-    if len(spoken) < len(tasks):
-        raise TaskError("tasks in different languages can be combined, and here two are in the same.")
     texts = {language: {one.id: one for one in own.task.documents} for language, own in spoken.items()}
     articles = _common([list(own) for own in texts.values()])
     asked = {language: {one.id: one for one in own.task.queries} for language, own in spoken.items()}
     answers = {name: _answer(name, tasks) for name in _common([list(own) for own in asked.values()])}
     answers = {name: article for name, article in answers.items() if article in articles}
     if not answers or len(articles) < 2:
-        raise TaskError(
+        raise CorpusError(
             f"{', '.join(spoken)} have {len(answers)} questions and {len(articles)} documents in common, too few to "
             "search: questions and documents need the same ids in every language."
         )
@@ -49,24 +47,26 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
         languages_of: dict[str, list[str]] = {}
         for article, language in chosen:
             languages_of.setdefault(article, []).append(language)
-        documents = tuple(_translated(texts[language][article]) for article, language in chosen)
+        documents = tuple(
+            replace(texts[language][article], id=_id(article, language)) for article, language in chosen
+        )
         lengths = {_id(article, language): spoken[language].lengths[article] for article, language in chosen}
         relevant = {
             query.id: {_id(query.cluster, language): 1.0 for language in languages_of[query.cluster]}
             for query in queries
         }
         evidence: dict[str, Evidence] = {}
-        places: dict[str, Place] = {}
+        positions: dict[str, Position] = {}
         for name, article in answers.items() if kind == MIXED else ():
             (there,) = languages_of[article]
             found = spoken[there].task.evidence.get(name)
             for query in (_id(name, language) for language in spoken if found is not None):
                 assert found is not None
                 evidence[query] = replace(found, document=_id(article, there))
-                places[query] = spoken[there].places[name]
+                positions[query] = spoken[there].positions[name]
         called = f"{title}, {f'edition {edition + 1}' if kind == MIXED else 'all translations'}"
         task = RetrievalTask(called, queries, documents, relevant, evidence, edition, notes=notes, across=kind)
-        return MeasuredTask(task, lengths, query_lengths, places)
+        return MeasuredTask(task, lengths, query_lengths, positions)
 
     editions = rotate(articles, list(spoken), seed)
     every = [(article, language) for article in articles for language in spoken]
@@ -76,20 +76,16 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
 
 def rotate(articles: Sequence[str], languages: Sequence[str], seed: int) -> list[list[tuple[str, str]]]:
     """For each edition the language of every article: a Latin rotation of the articles in random order."""
-    places = np.random.default_rng(seed).permutation(len(articles)).tolist()
+    drawn = np.random.default_rng(seed).permutation(len(articles)).tolist()
     count = len(languages)
     return [
-        [(article, languages[(place + edition) % count]) for article, place in zip(articles, places, strict=True)]
+        [(article, languages[(number + edition) % count]) for article, number in zip(articles, drawn, strict=True)]
         for edition in range(count)
     ]
 
 
 def _id(name: str, language: str) -> str:
     return f"{name}/{language}"
-
-
-def _translated(document: Passage) -> Passage:
-    return replace(document, id=_id(document.id, document.language))
 
 
 def _common(names: Sequence[Sequence[str]]) -> list[str]:
@@ -102,7 +98,7 @@ def _answer(name: str, tasks: Sequence[MeasuredTask]) -> str:
     """The document that answers a question in every language."""
     found = {document for one in tasks for document in one.task.relevant[name]}
     if len(found) != 1:
-        raise TaskError(
+        raise CorpusError(
             f"the question {name!r} asks for {' and '.join(map(repr, sorted(found)))} in different languages: give "
             "translations of a document the same id."
         )
@@ -119,12 +115,9 @@ def _notes(
             said.setdefault(note, []).append(language)
     notes = [f"{', '.join(languages)}: {note}" for note, languages in said.items()]
     tasks = [own.task for own in spoken.values()]
-    everything = {
-        "questions": ({query.id for task in tasks for query in task.queries}, len(answers)),
-        "documents": ({document.id for task in tasks for document in task.documents}, len(articles)),
-    }
-    for what, (there, kept) in everything.items():
-        if kept < len(there):
-            gone = f"{len(there) - kept} of {len(there)} {what}"
-            notes.append(f"{gone} are not there in every language and were left out of all")
+    questions = len({query.id for task in tasks for query in task.queries})
+    documents = len({document.id for task in tasks for document in task.documents})
+    for what, there, kept in (("questions", questions, len(answers)), ("documents", documents, len(articles))):
+        if kept < there:
+            notes.append(f"{there - kept} of {there} {what} are not there in every language and were left out of all")
     return tuple(notes)

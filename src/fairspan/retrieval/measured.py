@@ -8,18 +8,17 @@ import numpy as np
 
 from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
-from fairspan.errors import TaskError
-from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
+from fairspan.errors import CorpusError
+from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalTask
 
 TOO_LONG = ("leave-out", "shorten", "cut", "error")
-FIFTHS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where evidence is: in which of `groups` segments or fifths, from 1, and how many tokens are before it."""
 
-    position: int
+    group: int
     groups: int
     offset: int
 
@@ -34,7 +33,7 @@ class MeasuredTask:
     task: RetrievalTask
     lengths: Mapping[str, int]
     query_lengths: Mapping[str, int]
-    places: Mapping[str, Place]
+    positions: Mapping[str, Position]
 
 
 def measure_task(
@@ -48,8 +47,6 @@ def measure_task(
             leaves them as they are, and the model reads their beginning; "error" refuses them. All but the last are
             noted.
     """
-    if too_long not in TOO_LONG:
-        raise TaskError(f"[[too_long]] must be one of {', '.join(TOO_LONG)}, got {too_long!r}.")
     lengths, window = _lengths(task.documents, counter), counter.window
     over = {name for name, length in lengths.items() if window is not None and length > window}
     if over and too_long == "shorten":
@@ -60,13 +57,13 @@ def measure_task(
     query_lengths = _lengths(task.queries, query_counter)
     cut = sum(length > (query_counter.window or length) for length in query_lengths.values())
     notes = [*task.notes, *([f"{cut} queries are longer than the model reads and were cut"] if cut else [])]
-    places = _places(task, counter)
+    positions = _positions(task, counter)
     room = None if window is None else window - counter.count_whole([""])[0]
     cut_off = {query for query, found in task.evidence.items() if found.document in over}
-    beyond = sum(room is not None and places[query].offset >= room for query in cut_off & places.keys())
+    beyond = sum(room is not None and positions[query].offset >= room for query in cut_off & positions.keys())
     if beyond:
         notes.append(f"the evidence of {beyond} queries is beyond the model's window")
-    return MeasuredTask(replace(task, notes=tuple(notes)), lengths, query_lengths, places)
+    return MeasuredTask(replace(task, notes=tuple(notes)), lengths, query_lengths, positions)
 
 
 def _lengths(texts: Sequence[Passage | Query], counter: TokenCounter) -> dict[str, int]:
@@ -82,9 +79,9 @@ def _too_long(task: RetrievalTask, over: set[str], counter: TokenCounter) -> str
 def _kept(task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str) -> RetrievalTask:
     said = _too_long(task, over, counter)
     if too_long == "error":
-        raise TaskError(
-            f"{said}: leave them out ([[too_long=leave-out]]), keep what fits ([[too_long=shorten]]), have them cut "
-            "([[too_long=cut]]), or use a model with a longer window."
+        raise CorpusError(
+            f"{said}: leave them out (too_long=leave-out), keep what fits (too_long=shorten), have them cut "
+            "(too_long=cut), or use a model with a longer window."
         )
     return replace(task, notes=(*task.notes, f"{said}: of these it sees the beginning only"))
 
@@ -96,7 +93,7 @@ def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Retr
         for query, gains in task.relevant.items()
     }
     evidence = {query: found for query, found in task.evidence.items() if found.document not in over}
-    queries = _answered(task, relevant, evidence, counter, "[[too_long=shorten]], which keeps what fits of them, or ")
+    queries = _answered(task, relevant, evidence, counter)
     gone = len(task.queries) - len(queries)
     note = (
         f"{_too_long(task, over, counter)} and were left out, with {gone} of {len(task.queries)} queries; "
@@ -110,7 +107,12 @@ def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Retr
 def _shortened(task: RetrievalTask, over: set[str], counter: TokenCounter) -> RetrievalTask:
     documents = tuple(_that_fits(one, counter) if one.id in over else one for one in task.documents)
     lengths = {document.id: len(document.text) for document in documents}
-    evidence = {query: found for query, found in task.evidence.items() if found.end <= lengths[found.document]}
+    # A fifth that was given is of the whole document.
+    evidence = {
+        query: replace(found, fifth=None) if found.document in over else found
+        for query, found in task.evidence.items()
+        if found.end <= lengths[found.document]
+    }
     queries = _answered(task, task.relevant, evidence, counter)
     gone = len(task.queries) - len(queries)
     note = (
@@ -139,7 +141,6 @@ def _answered(
     relevant: Mapping[str, Mapping[str, float]],
     evidence: Mapping[str, Evidence],
     counter: TokenCounter,
-    instead: str = "",
 ) -> tuple[Query, ...]:
     """The queries that some document still answers, with their evidence if they had any."""
 
@@ -149,30 +150,30 @@ def _answered(
 
     queries = tuple(query for query in task.queries if stays(query))
     if not queries:
-        raise TaskError(
+        raise CorpusError(
             f"no query is left: every document that answers one is longer than the {counter.window} {counter.unit} "
-            f"that the model reads. Use a model with a longer window, {instead}[[too_long=cut]]."
+            "that the model reads. Use a model with a longer window, too_long=shorten, or too_long=cut."
         )
     return queries
 
 
-def _places(task: RetrievalTask, counter: TokenCounter) -> dict[str, Place]:
+def _positions(task: RetrievalTask, counter: TokenCounter) -> dict[str, Position]:
     documents = {document.id: document for document in task.documents}
     wanted = list(dict.fromkeys(found.document for found in task.evidence.values()))
     ends = dict(zip(wanted, _token_ends([documents[name] for name in wanted], counter), strict=True))
-    places = {}
-    for query in task.queries:
-        if query.id not in task.evidence:
-            continue
-        found = task.evidence[query.id]
+    positions = {}
+    for query in (query.id for query in task.queries if query.id in task.evidence):
+        found = task.evidence[query]
         document, tokens = documents[found.document], ends[found.document]
         offset = int(np.searchsorted(tokens, found.start, side="right"))
         if task.lead:
-            position, groups = 1 + document.spans.index((found.start, found.end)), len(document.spans)
+            group, groups = document.spans.index((found.start, found.end)), len(document.spans)
+        elif found.fifth is not None:
+            group, groups = found.fifth, FIFTHS
         else:
-            position, groups = 1 + min(FIFTHS - 1, FIFTHS * offset // max(1, len(tokens))), FIFTHS
-        places[query.id] = Place(position, groups, offset)
-    return places
+            group, groups = min(FIFTHS - 1, FIFTHS * offset // max(1, len(tokens))), FIFTHS
+        positions[query] = Position(group + 1, groups, offset)
+    return positions
 
 
 def _token_ends(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:

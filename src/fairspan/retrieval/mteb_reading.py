@@ -1,48 +1,114 @@
-"""A search task of mteb as a collection, for studies that need its queries one by one."""
+"""Search tasks of mteb, read query by query."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
-from fairspan.errors import TaskError
-from fairspan.retrieval.mteb_tasks import find_task, loaded, require_search
+from fairspan.errors import CorpusError, MissingExtra
 from fairspan.retrieval.task import Passage, Query, RetrievalTask, same_texts
+
+# An `mteb.AbsTask`. mteb is an extra, which not even the types may need.
+Task = Any
 
 
 def read_mteb(name: str, *, language: str | None = None, split: str | None = None) -> RetrievalTask:
     """The documents, queries and judgements of a search task; its first split, in one subset.
 
     Documents are read as mteb reads them, the title before the text. Queries that nothing answers are left out.
+
+    Args:
+        language: to be read of a task in several, as "deu" or "deu-Latn".
+        split: by default the first of those that mteb evaluates.
     """
-    languages, splits = None if language is None else [language], None if split is None else [split]
-    task = find_task(name, languages=languages, splits=splits)
-    require_search(task)
-    with loaded(task):
+    task = find_task(name, language=language, split=split)
+    _require_search(task)
+    with _loaded(task):
         subsets = list(task.hf_subsets)
         if len(subsets) > 1:
-            raise TaskError(
-                f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language with "
-                "[[language=]]."
+            raise CorpusError(
+                f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language with language."
             )
-        part, subset = task.eval_splits[0], subsets[0]
-        data = task.dataset
-        own = data[part] if subset == "default" and subset not in data else data[subset][part]
-        documents = [Passage(str(one["id"]), _text(one)) for one in own["corpus"]]
+        chosen, subset, data = task.eval_splits[0], subsets[0], task.dataset
+        own = data[chosen] if subset == "default" and subset not in data else data[subset][chosen]
+        titled = {
+            str(one["id"]): f"{one.get('title') or ''} {one.get('text') or ''}".strip() for one in own["corpus"]
+        }
         texts = {str(one["id"]): str(one["text"]) for one in own["queries"]}
         judged = {str(query): dict(gains) for query, gains in own["relevant_docs"].items()}
-    kept = tuple(document for document in documents if document.text)
-    there = {document.id for document in kept}
-    relevant = {query: _known(gains, there) for query, gains in judged.items() if query in texts}
+    kept = tuple(Passage(id, text) for id, text in titled.items() if text)
+    relevant = {
+        query: {str(id): max(0.0, float(gain)) for id, gain in gains.items() if titled.get(str(id))}
+        for query, gains in judged.items()
+        if query in texts
+    }
     answered = tuple(Query(query, texts[query]) for query in texts if any(relevant.get(query, {}).values()))
     if not answered:
-        raise TaskError(f"{name} has no query that one of its documents answers.")
+        raise CorpusError(f"{name} has no query that one of its documents answers.")
     left_out = len(texts) - len(answered)
     notes = (f"{left_out} queries that nothing answers were left out",) if left_out else ()
     return RetrievalTask(name, answered, kept, relevant, notes=(*notes, *same_texts(kept)))
 
 
-def _text(record: Mapping[str, Any]) -> str:
-    return f"{record.get('title') or ''} {record.get('text') or ''}".strip()
+def find_task(name: str, *, language: str | None = None, split: str | None = None) -> Task:
+    """A task of mteb by its name."""
+    languages, splits = None if language is None else [language], None if split is None else [split]
+    try:
+        task = _library().get_task(name, languages=languages, eval_splits=splits)
+    except KeyError as error:
+        meant = str(error.args[0]).partition("Did you mean: ")[2]
+        hint = f"did you mean {meant}" if meant else "mteb.get_tasks() lists them."
+        raise CorpusError(f"mteb has no task {name!r}: {hint}") from None
+    except ValueError as error:
+        raise CorpusError(f"{name} cannot be limited to the language {language}: {error}") from None
+    if split is not None and split not in task.metadata.eval_splits:
+        raise CorpusError(f"{name} has no split {split!r}: it has {', '.join(task.metadata.eval_splits)}.")
+    return task
 
 
-def _known(gains: Mapping[str, Any], there: set[str]) -> dict[str, float]:
-    return {str(name): max(0.0, float(gain)) for name, gain in gains.items() if str(name) in there}
+def _require_search(task: Task) -> None:
+    name, instead = task.metadata.name, "or let mteb itself run it with a calibrated model"
+    if task.is_aggregate:
+        parts = ", ".join(part.metadata.name for part in task.metadata.tasks)
+        raise CorpusError(f"{name} is the mean of several tasks: name one of {parts}, {instead}.")
+    if not isinstance(task, _library().abstasks.AbsTaskRetrieval) or set(task.modalities) != {"text"}:
+        contents = " and ".join(sorted(task.modalities))
+        raise CorpusError(
+            f"{name} is a task of type {task.metadata.type} on {contents}, which cannot be read query by query: name "
+            f"a search of texts, {instead}."
+        )
+
+
+def _library() -> ModuleType:
+    """mteb, without pytrec_eval where that is not installed: it has no wheel for some platforms, and only scores."""
+    absent = find_spec("pytrec_eval") is None
+    if absent:
+        sys.modules["pytrec_eval"] = ModuleType("pytrec_eval")
+    try:
+        return import_module("mteb")
+    except ModuleNotFoundError as error:
+        missing = "mteb" if error.name == "mteb" else f"{error.name}, which mteb imports"
+        raise MissingExtra(f"a task of mteb needs {missing}: pip install 'fairspan[mteb]'.") from None
+    finally:
+        if absent:
+            del sys.modules["pytrec_eval"]
+
+
+@contextmanager
+def _loaded(task: Task) -> Iterator[None]:
+    """Its data, for as long as they are needed."""
+    try:
+        task.load_data()
+    except Exception as error:  # tasks load in ways of their own, and let through whatever these raise
+        source = task.metadata.dataset["path"]
+        reason = f"{type(error).__name__}: " + str(error).strip().partition("\n")[0].rstrip(".")
+        if isinstance(error, ConnectionError):
+            reason = "the Hugging Face hub could not be reached"
+        raise CorpusError(f"the dataset {source} of {task.metadata.name} could not be loaded: {reason}.") from None
+    try:
+        yield
+    finally:
+        task.unload_data()

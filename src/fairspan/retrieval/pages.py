@@ -11,7 +11,7 @@ from fairspan.design.design import Design
 from fairspan.design.documents import Document, Documents, build_documents, build_fillers
 from fairspan.design.lengths import Key, Material, TokenCounter, measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
-from fairspan.errors import TaskError
+from fairspan.errors import CorpusError, require_whole
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 
 QUERIES = ("held-out", "first-sentence", "title")
@@ -41,14 +41,11 @@ class PageQueries:
 
     def __post_init__(self) -> None:
         if self.kind not in QUERIES:
-            raise TaskError(f"[[query]] must be one of {', '.join(QUERIES)}, got {self.kind!r}.")
-        for name, least in (("tokens", _LEAST), ("editions", 1), ("distractors", 0)):
-            value = getattr(self, name)
-            if value is None and name == "editions":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                option = "query_tokens" if name == "tokens" else name
-                raise TaskError(f"[[{option}]] must be a whole number of at least {least}, got {value!r}.")
+            raise CorpusError(f"query must be one of {', '.join(QUERIES)}, got {self.kind!r}.")
+        require_whole("query_tokens", self.tokens, least=_LEAST, kind=CorpusError)
+        require_whole("distractors", self.distractors, least=0, kind=CorpusError)
+        if self.editions is not None:
+            require_whole("editions", self.editions, kind=CorpusError)
 
 
 def build_pages(
@@ -56,7 +53,7 @@ def build_pages(
 ) -> tuple[RetrievalTask, ...]:
     """One task for each language plan and edition. The index of an edition holds every set once, in one order."""
     if len(design.sizes) != 1:
-        raise TaskError(f"pages have one size, such as 4 segments, got {list(design.sizes)}.")
+        raise CorpusError(f"pages have one size, such as 4 segments, got {list(design.sizes)}.")
     parts, asked, notes = _split(corpus, plans, design, counter, queries)
     within = replace(design, opening=None)
     material = measure_segments(parts, languages_of(plans), within, counter)
@@ -65,9 +62,9 @@ def build_pages(
     available = 1 + max(page.order for page in made.documents)
     editions = queries.editions or available
     if editions > available:
-        raise TaskError(
+        raise CorpusError(
             f"{editions} editions were asked for, and sets of {design.sizes[0]} segments have {available} "
-            f"{design.orders} orders: ask for at most [[editions={available}]]."
+            f"{design.orders} orders: ask for at most editions={available}."
         )
     said = (*corpus.notes, *notes, *few, *made.notes)
     tasks = []
@@ -87,7 +84,7 @@ def _disjoint(
     possible = max(2, min(design.sets_of(n), len(material.ids) // n))
     made = build_documents(material, plans, replace(design, sets=possible, documents={}), counter)
     if made.disjoint[n] < 2:
-        raise TaskError(
+        raise CorpusError(
             f"only one page of {n} can be made without using a segment twice: add texts, or put fewer on a page."
         )
     if made.shared[n]:
@@ -156,32 +153,19 @@ def _split(
         "first-sentence": "have only one sentence",
         "held-out": f"have fewer than {_LEAST} {counter.unit} left to ask with",
     }[queries.kind]
+    remedy = "Use query=held-out, or add texts."
+    if queries.kind == "held-out":
+        remedy = "Put less of each on its page with opening, or ask with query=first-sentence or query=title."
     usable, wanted = len(ids) - len(silent), 2 * design.sizes[0]
     if silent and usable < wanted:
-        lengths = counter.count([corpus.text(segment, spoken[0]) for segment in ids])
-        raise TaskError(
+        raise CorpusError(
             f"2 pages of {design.sizes[0]} need {wanted} segments, and queries can be made for {usable} of the "
-            f"{len(ids)} segments of {corpus.name}: {len(silent)} {why}. {_remedy(queries.kind, lengths, wanted)}"
+            f"{len(ids)} segments of {corpus.name}: {len(silent)} {why}. {remedy}"
         )
     notes = [f"{len(silent)} of {len(ids)} segments {why} and were not used"] if silent else []
     if design.opening is not None:
         notes.append(f"pages hold the first {design.opening} {counter.unit} of every segment")
     return Corpus.from_segments(corpus.name, kept), texts, notes
-
-
-def _remedy(kind: str, lengths: Sequence[int], wanted: int) -> str:
-    """What makes queries of segments of these lengths; `wanted` of them have to have one."""
-    if kind != "held-out":
-        return "Use [[query=held-out]], or add texts."
-    ordered = sorted(lengths, reverse=True)
-    # Half of the segments if that is enough, or else as many as are wanted.
-    shortest = ordered[min(len(ordered), max(wanted, len(ordered) // 2)) - 1]
-    others = "ask with the [[query=first-sentence]] or the [[query=title]]"
-    if shortest <= _LEAST:
-        return (
-            f"Half of the segments have at most {ordered[len(ordered) // 2]} tokens: {others}, or use longer texts."
-        )
-    return f"Put less of each on its page, such as [[opening={shortest - _LEAST}]], or {others}."
 
 
 def _first_half(segment: Segment) -> str:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
-from fairspan.errors import TaskError, require_whole
-from fairspan.retrieval.measured import FIFTHS, measure_task
-from fairspan.retrieval.task import Asked, Evidence, Passage, Query, RetrievalTask, make_task
+from fairspan.errors import CorpusError, require_whole
+from fairspan.retrieval.measured import measure_task
+from fairspan.retrieval.task import FIFTHS, Asked, Evidence, Passage, Query, RetrievalTask, make_task
 
 # Of a query, as on pages: fewer tokens do not say what is looked for.
 _LEAST = 8
@@ -71,15 +71,12 @@ def build_passages(
 
     Args:
         tokens: the longest passage.
-        per_document: how many passages are cut out of a document, each from another fifth.
+        per_document: how many passages are cut out of a document, each from another fifth: 1 to 5.
         documents: how many to use at most, drawn at random; None for all.
     """
-    require_whole("query_tokens", tokens, least=_LEAST, kind=TaskError)
-    require_whole("per_document", per_document, kind=TaskError)
-    if per_document > FIFTHS:
-        raise TaskError(f"[[per_document]] must be at most {FIFTHS}, one for each fifth, got {per_document}.")
+    require_whole("query_tokens", tokens, least=_LEAST, kind=CorpusError)
     if documents is not None:
-        require_whole("sets", documents, least=2, kind=TaskError)
+        require_whole("sets", documents, least=2, kind=CorpusError)
     room = float("inf") if counter.window is None else counter.window - counter.count_whole([""])[0]
     drawing = _Drawing(counter, room, tokens, per_document, documents, seed)
     chosen = corpus.select(languages)
@@ -108,7 +105,7 @@ def _task(corpus: Corpus, language: str, drawing: _Drawing) -> RetrievalTask:
             wanted = set(islice(turns, drawing.per_document))
     where = f"{len(drawn)} documents in {language}"
     if len(made) < 2:
-        raise TaskError(
+        raise CorpusError(
             f"{drawing.per_document} passages with text between them can be cut out of {len(made)} of {where}, and a "
             "search needs 2: use longer documents, or cut out fewer or shorter passages."
         )
@@ -162,9 +159,9 @@ def _usable(corpus: Corpus, language: str, drawing: _Drawing) -> tuple[list[_Art
     }
     left_out = [f"{count} of {len(ids)} documents in {language} {what}" for what, count in why.items() if count]
     if len(articles) < 2:
-        raise TaskError(
+        raise CorpusError(
             f"passages need 2 documents to cut them out of, and {corpus.name} has {len(articles)} in {language}"
-            f"{''.join(f'; {one}' for one in left_out)}. Add longer documents, or raise [[query_tokens]]."
+            f"{''.join(f'; {one}' for one in left_out)}. Add longer documents, or raise query_tokens."
         )
     return articles, [f"{one} and were not used" for one in left_out]
 
@@ -228,10 +225,10 @@ def _measured(document: Passage, asked: Sequence[Asked], article: _Article, draw
     task = make_task(document.id, [probe], asked)
     try:
         measured = measure_task(task, drawing.counter, drawing.counter, too_long="shorten")
-    except TaskError:
+    except CorpusError:
         return []
     is_cut = measured.task.documents[0].text != probe.text
-    return [place.position - 1 for place in measured.places.values()] if is_cut == article.too_long else []
+    return [one.group - 1 for one in measured.positions.values()] if is_cut == article.too_long else []
 
 
 def _cut_out(article: _Article, language: str, runs: Sequence[Span]) -> tuple[Passage, list[Asked]]:

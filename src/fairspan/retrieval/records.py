@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.jsonl import jsonl
-from fairspan.corpus.rows import Fault, missing_field
-from fairspan.corpus.segment import describe, require_string, require_text
-from fairspan.errors import CorpusError, TaskError
-
-LAYOUTS = (
-    "a folder with a JSONL file of documents (id, text) and one of queries (id, query, document, start)",
-    "a folder of {language}.jsonl with the fields qid, question, article, answer and start_in_article",
-    "a .json file like SQuAD's",
-    "a .jsonl file of such rows with the fields id, title, context, question and answers",
-)
+from fairspan.corpus.rows import Fault, jsonl, missing_field
+from fairspan.corpus.segment import describe, require_string
+from fairspan.errors import CorpusError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +19,17 @@ class Record:
     place: str
     fields: Mapping[str, Any]
 
-    def fault(self, message: str) -> TaskError:
-        return TaskError(f"{self.place}: {message}")
+    def fault(self, message: str) -> CorpusError:
+        return CorpusError(f"{self.place}: {message}")
 
     def value(self, field: str) -> Any:
         if field not in self.fields:
             raise self.fault(missing_field(field, self.fields))
         return self.fields[field]
+
+    def has(self, field: str) -> bool:
+        """Whether a field is there and not null."""
+        return self.fields.get(field) is not None
 
     def id(self, field: str) -> str:
         given = self.value(field)
@@ -45,17 +41,18 @@ class Record:
 
     def text(self, field: str, *, empty: bool = False) -> str:
         """A text; one of white space only if `empty`."""
+        given = self.value(field)
         try:
-            given = require_string(field, self.value(field))
-            if not empty:
-                require_text(field, given)
+            text = require_string(field, given)
         except CorpusError as error:
-            raise self.fault(error.message) from None
-        return given
+            raise self.fault(str(error)) from None
+        if not empty and not text.strip():
+            raise self.fault(f"'{field}' is empty.")
+        return text
 
     def optional(self, field: str) -> str:
         """A text, empty where it is absent or null."""
-        return "" if self.fields.get(field) is None else self.text(field, empty=True)
+        return self.text(field, empty=True) if self.has(field) else ""
 
     def whole(self, field: str) -> int:
         given = self.value(field)
@@ -63,36 +60,32 @@ class Record:
             raise self.fault(f"'{field}' must be a whole number, got {describe(given)}.")
         return given
 
-    def children(self, field: str) -> Iterator[Record]:
-        """The objects of a list, counted from 0."""
-        given = self.value(field)
-        if not isinstance(given, list):
-            raise self.fault(f"'{field}' must be a list of objects, got {describe(given)}.")
-        for number, child in enumerate(given):
-            record = Record(f"{self.place}, {field}[{number}]", child)
-            if not isinstance(child, dict):
-                raise record.fault(f"not an object but {describe(child)}.")
-            yield record
+    def child(self, field: str) -> Record:
+        """An object of fields, without any where it is absent or null."""
+        given = self.fields.get(field) or {}
+        if not isinstance(given, dict):
+            raise self.fault(f"'{field}' must be an object, got {describe(given)}.")
+        return Record(f"{self.place}, {field}", given)
 
-    def require_inside(self, text: str, what: str, start: int, end: int, answer: str) -> None:
+    def require_inside(self, text: str, document: str, start: int, end: int, answer: str = "") -> None:
         if not 0 <= start < end <= len(text):
-            raise self.fault(f"characters {start} to {end} are not inside {what}, which has {len(text)}.")
+            raise self.fault(
+                f"characters {start} to {end} are not inside the document {document!r}, which has {len(text)}."
+            )
         if not text.startswith(answer, start):
             there = text[start : start + len(answer)]
-            raise self.fault(f"the answer {answer!r:.60} is not at character {start} of {what}; found {there!r:.60}.")
+            raise self.fault(
+                f"the answer {answer!r:.60} is not at character {start} of the document {document!r}; found "
+                f"{there!r:.60}."
+            )
 
 
 def records(path: Path) -> Iterator[Record]:
     """The lines of a JSONL file, plain or gzipped."""
-    source = jsonl(path)
-    try:
-        for row in source.rows:
-            place = source.place(row.number)
-            if isinstance(row, Fault):
-                raise TaskError(f"{place}: {row.message}")
-            yield Record(place, row.fields)
-    except CorpusError as error:
-        raise TaskError(error.message) from None
+    for row in jsonl(path):
+        if isinstance(row, Fault):
+            raise CorpusError(str(row))
+        yield Record(row.place, row.fields)
 
 
 def with_ids(found: Iterable[Record], field: str) -> Iterator[tuple[str, Record]]:
@@ -110,20 +103,12 @@ def file_in(folder: Path, name: str) -> Path | None:
     """A file of a folder, plain or gzipped."""
     there = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
     if len(there) > 1:
-        raise TaskError(f"{folder} has both {name} and {name}.gz: remove one.")
+        raise CorpusError(f"{folder} has both {name} and {name}.gz: remove one.")
     return there[0] if there else None
 
 
 def required_file(folder: Path, name: str) -> Path:
     file = file_in(folder, name)
     if file is None:
-        raise TaskError(f"{folder} has no {name} (or {name}.gz).")
+        raise CorpusError(f"{folder} has no {name} (or {name}.gz).")
     return file
-
-
-def unknown_layout(path: Path, found: str = "") -> TaskError:
-    there = f" Files and their fields there: {found}." if found else ""
-    return TaskError(
-        f"{path} is no task with evidence. That is {'; or '.join(LAYOUTS)}. A BEIR folder has corpus.jsonl, "
-        f"queries.jsonl and a folder qrels.{there}"
-    )

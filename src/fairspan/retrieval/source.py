@@ -1,108 +1,151 @@
 """`TaskSource`: what is searched, as a user names it: pages or passages of a corpus, or a collection."""
 
-from dataclasses import dataclass, field, replace
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.design import Design
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
-from fairspan.errors import TaskError
+from fairspan.errors import CorpusError, require_list
 from fairspan.retrieval.beir import read_beir
-from fairspan.retrieval.evidence import has_translations, read_evidence
 from fairspan.retrieval.pages import PageQueries, build_pages
 from fairspan.retrieval.passages import build_passages
-from fairspan.retrieval.records import LAYOUTS
+from fairspan.retrieval.positions import files_of_positions, read_positions
 from fairspan.retrieval.task import RetrievalTask
 
 PAGES, PASSAGES = "pages", "passages"
 BEIR, MTEB = "beir:", "mteb:"
 PER_DOCUMENT = 3
 """Passages that are cut out of a document."""
-KNOWN = "'pages', 'passages', the folder or file of a collection, 'beir:FOLDER' or 'mteb:NAME'"
-# Options that only one kind of task has, with their defaults.
-_OF_COLLECTIONS: dict[str, Any] = {"documents": None, "language": None, "unit": "article", "split": "test"}
-_OF_PAGES: dict[str, Any] = {
-    "corpus": "sample",
-    "mixed": (),
-    "partial": False,
-    "size": 4,
-    "sets": 100,
-    "opening": None,
-    "min_tokens": None,
-    "max_tokens": None,
-    "query": "held-out",
-    "query_tokens": 60,
-    "query_language": None,
-    "editions": None,
-    "distractors": 0,
-}
-# Those of pages that passages have as well.
+KNOWN = "'pages', 'passages', the folder of a collection, 'beir:FOLDER' or 'mteb:NAME'"
+# Options that only some kinds of task have.
+_OF_COLLECTIONS = ("language", "split")
 _OF_PASSAGES = ("corpus", "sets", "query_tokens")
+_OF_PAGES = (
+    *("mixed", "partial", "size", "orders", "opening", "min_tokens", "max_tokens", "length_language", "length_ratio"),
+    *("query", "query_language", "editions", "distractors"),
+)
+_OF_DESIGN = (
+    *("orders", "sets", "seed", "opening", "min_tokens", "max_tokens"),
+    *("length_language", "length_ratio"),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSource:
-    """A task by its name, and the options that say what is read or built; `fairspan.evaluate` explains them.
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """What is read or built for a task, besides its name.
 
-    `fitted` says that a corpus to fit on is read in `language`, so that a BEIR folder may be given one.
+    Attributes:
+        corpus: of pages and passages, as in `audit`.
+        languages: of pages and passages. Of a collection in several languages, those to search across.
+        mixed: languages lead:later of mixed pages, as in `audit`.
+        partial: omit segments that lack a translation.
+        size: number of segments per page.
+        sets: number of pages, or of documents with passages, that are searched for.
+        orders: how the segments of pages are ordered, as `design` in `audit`.
+        editions: number of indexes, each with other orders; by default every segment is at every position once.
+        distractors: number of further pages, which no query asks for.
+        query: what pages are searched with: "held-out", "first-sentence" or "title".
+        query_tokens: length of the longest held-out query.
+        query_language: ask in this language, whatever the language of the page.
+        opening, min_tokens, max_tokens, length_language, length_ratio: of segments on pages, as in `audit`.
+        language: of a collection that has several.
+        split: of a collection that is divided.
+        seed: of what is drawn, and of intervals.
+    """
+
+    corpus: str = field(default="sample", metadata={"source": True})
+    languages: Sequence[str] | None = None
+    mixed: str | Sequence[str] = ()
+    partial: bool = False
+    size: int = 4
+    sets: int = 100
+    orders: str = "latin"
+    editions: int | None = None
+    distractors: int = 0
+    query: str = "held-out"
+    query_tokens: int = 60
+    query_language: str | None = None
+    opening: int | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    length_language: str | None = None
+    length_ratio: float | None = None
+    language: str | None = None
+    split: str = "test"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, example in (("languages", "['en']"), ("mixed", "['de:en']")):
+            value = getattr(self, name)
+            if value is not None and not (name == "mixed" and isinstance(value, str)):
+                require_list(name, value, example, CorpusError)
+                object.__setattr__(self, name, tuple(value))
+
+    def source_of(self, task: str, *, fitted: bool = False) -> TaskSource:
+        """What is searched under the name `task`."""
+        own = {one.name: getattr(self, one.name) for one in fields(TaskOptions)}
+        return TaskSource(task, fitted, **own)
+
+
+@dataclass(frozen=True)
+class TaskSource(TaskOptions):
+    """A task by its name, with its options.
+
+    `fitted` says that `languages` may be those of a corpus to fit on, so that any collection may be given some.
     """
 
     task: str = PAGES
-    corpus: str = "sample"
-    languages: tuple[str, ...] | None = None
-    mixed: str | tuple[str, ...] = ()
-    partial: bool = False
-    design: Design = field(default_factory=lambda: Design(sets=100))
-    queries: PageQueries = field(default_factory=PageQueries)
-    documents: str | None = None
-    language: str | None = None
-    unit: str = "article"
-    split: str = "test"
     fitted: bool = False
 
     def __post_init__(self) -> None:
         """What was changed and would do nothing for this kind of task is a mistake."""
+        super().__post_init__()
         if not isinstance(self.task, str) or not self.task.strip():
-            raise TaskError(f"a task is {KNOWN}, got {self.task!r}.")
-        queries, design = self.queries, self.design
-        own: tuple[Any, ...] = (self.documents, self.language, self.unit, self.split)
-        of_collections = dict(zip(_OF_COLLECTIONS, own, strict=True))
-        own = (self.corpus, self.mixed, self.partial, *design.sizes, design.sets, design.opening)
-        own += (design.min_tokens, design.max_tokens, queries.kind, queries.tokens, queries.language)
-        of_pages = dict(zip(_OF_PAGES, (*own, queries.editions, queries.distractors), strict=True))
-        match self.task:
-            case "pages":
-                why, given = "pages are built from a corpus", of_collections
-            case "passages":
-                why = "passages are cut out of the documents of a corpus"
-                given = of_collections | {name: of_pages[name] for name in of_pages if name not in _OF_PASSAGES}
-            case _:
-                why, given = f"{self.task} brings its own documents and queries", of_pages
-        for option, value in given.items():
-            if value != {**_OF_COLLECTIONS, **_OF_PAGES}[option]:
-                raise TaskError(f"{why}, so [[{option}]] would do nothing: omit it.")
+            raise CorpusError(f"a task is {KNOWN}, got {self.task!r}.")
+        idle: tuple[str, ...] = (*_OF_PASSAGES, *_OF_PAGES)
+        why = f"{self.task} brings its own documents and queries"
+        if self.task == PAGES:
+            idle, why = _OF_COLLECTIONS, "pages are built from a corpus"
+        elif self.task == PASSAGES:
+            idle, why = (*_OF_COLLECTIONS, *_OF_PAGES), "passages are cut out of the documents of a corpus"
+        default = {one.name: one.default for one in fields(TaskOptions)}
+        for option in idle:
+            if getattr(self, option) != default[option]:
+                raise CorpusError(f"{why}, so {option} would do nothing: omit it.")
+        _ = self.design, self.queries
         if self.is_built or self.languages is None or self.fitted:
             return
-        if self.language is not None or self._is_elsewhere:
-            raise TaskError(f"{why}, so [[languages]] would do nothing: omit it, or choose one with [[language]].")
-        if len(set(self.languages)) < 2 or len(set(self.languages)) < len(self.languages):
-            named = ", ".join(map(repr, self.languages)) or "none"
-            raise TaskError(
-                f"a search across languages needs at least two different [[languages]], got {named}: name more, or "
-                "choose one with [[language]]."
+        if self.language is not None or self.task.startswith(MTEB) or (self._folder / "qrels").is_dir():
+            raise CorpusError(
+                f"languages would do nothing for {self.task}: omit it, or choose one with language. It is for a "
+                "folder that has a BEIR folder for each language."
             )
+        if len(set(self.languages)) < max(2, len(self.languages)):
+            named = ", ".join(map(repr, self.languages)) or "none"
+            raise CorpusError(
+                f"a search across languages needs at least two different languages, got {named}: name more, or "
+                "choose one with language."
+            )
+
+    @cached_property
+    def design(self) -> Design:
+        """The documents that are built; of pages and passages only."""
+        return Design(sizes=(self.size,), **{name: getattr(self, name) for name in _OF_DESIGN})
+
+    @cached_property
+    def queries(self) -> PageQueries:
+        return PageQueries(self.query, self.query_tokens, self.query_language, self.editions, self.distractors)
 
     @property
     def is_built(self) -> bool:
         """Whether it is made from a corpus, without labels."""
         return self.task in (PAGES, PASSAGES)
-
-    @property
-    def _is_elsewhere(self) -> bool:
-        """Whether it is in a layout of its own, without translations."""
-        return self.task.startswith((BEIR, MTEB)) or (Path(self.task).expanduser() / "qrels").is_dir()
 
     @property
     def too_long(self) -> str | None:
@@ -114,21 +157,20 @@ class TaskSource:
 
         Of a collection in several languages there is one for each, which `combine_languages` makes indexes of.
         """
+        if not self.is_built:
+            return self.read_collections()
+        plans, corpus = self.read_corpus()
         if self.task == PAGES:
-            plans, corpus = self.read_corpus()
             return build_pages(corpus, plans, self.design, counter, self.queries)
-        if self.task == PASSAGES:
-            plans, corpus = self.read_corpus()
-            documents, seed = self.design.sets, self.design.seed
-            settings = {"tokens": self.queries.tokens, "per_document": PER_DOCUMENT}
-            return build_passages(corpus, languages_of(plans), counter, **settings, documents=documents, seed=seed)
-        if self.task.startswith(MTEB):
-            from fairspan.retrieval.mteb_reading import read_mteb  # imports torch
-
-            # "test" means mteb's own choice, which it is for most tasks.
-            split = None if self.split == "test" else self.split
-            return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
-        return self.read_collections()
+        return build_passages(
+            corpus,
+            languages_of(plans),
+            counter,
+            tokens=self.queries.tokens,
+            per_document=PER_DOCUMENT,
+            documents=self.design.sets,
+            seed=self.design.seed,
+        )
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans of a task that is built from a corpus, and that corpus."""
@@ -139,36 +181,44 @@ class TaskSource:
 
     def read_collections(self) -> tuple[RetrievalTask, ...]:
         """A collection in each of several languages, or in one."""
-        path, languages = Path(self.task).expanduser(), self.languages or ()
-        # Otherwise these are the languages of the corpus to fit on.
-        several = len(languages) > 1 and self.language is None and not self._is_elsewhere and path.exists()
-        if not several or (self.fitted and not has_translations(path)):
-            return (self.read_collection(),)
-        if not has_translations(path):
-            raise TaskError(
-                f"{path.name} is not in several languages, so [[languages]] would do nothing: omit it. It is for "
-                f"{LAYOUTS[1]}."
+        if self.task.startswith(MTEB):
+            from fairspan.retrieval.mteb_reading import read_mteb  # not before it is asked for: mteb is an extra
+
+            # "test" means mteb's own choice, which it is for most tasks.
+            split = None if self.split == "test" else self.split
+            return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
+        folder = self._folder
+        if not folder.is_dir():
+            raise CorpusError(f"there is no task {self.task!r}: it is {KNOWN}.")
+        if (folder / "qrels").is_dir():
+            return (read_beir(folder, split=self.split, language=self.language),)
+        there = {one.parent.name: one.parent for one in sorted(folder.glob("*/qrels"))} or files_of_positions(folder)
+        if not there:
+            raise CorpusError(
+                f"{folder} is no task: neither it nor one of its folders has a folder qrels. To search documents "
+                f"without questions, give the task 'passages' with corpus={folder}."
             )
-        return tuple(replace(self, languages=None, language=language).read_collection() for language in languages)
+        several = self.languages if self.languages and len(self.languages) > 1 and self.language is None else ()
+        if not several or (self.fitted and len(there) == 1):
+            several = (self.language or (next(iter(there)) if len(there) == 1 else "en"),)
+        return tuple(self._read_language(there, language) for language in several)
 
-    def read_collection(self) -> RetrievalTask:
-        """A collection of documents and queries."""
-        if self.task.startswith(BEIR):
-            return self._read_beir(self.task.removeprefix(BEIR))
-        path = Path(self.task).expanduser()
-        if not path.exists():
-            raise TaskError(f"there is no task {self.task!r}: it is {KNOWN}.")
-        if (path / "qrels").is_dir():
-            return self._read_beir(path)
-        if self.split != "test":
-            raise TaskError(f"{path.name} is not in BEIR's layout, so [[split]] would do nothing: omit it.")
-        documents = None if self.documents is None else Path(self.documents)
-        return read_evidence(path, language=self.language, documents=documents, unit=self.unit)
+    def _read_language(self, there: Mapping[str, Path], language: str) -> RetrievalTask:
+        name = self._folder.resolve().name
+        if language not in there:
+            raise CorpusError(f"{name} has no {language!r}. Languages there: {', '.join(there)}.")
+        if there[language].is_file():
+            return read_positions(there[language], language)
+        return replace(read_beir(there[language], split=self.split, language=language), name=f"{name}-{language}")
 
-    def _read_beir(self, folder: Path | str) -> RetrievalTask:
-        for option, plain in (("documents", None), ("language", None), ("unit", "article")):
-            if getattr(self, option) != plain and not (option == "language" and self.fitted):
-                raise TaskError(
-                    f"a BEIR folder has everything in one place, so [[{option}]] would do nothing: omit it."
-                )
-        return read_beir(folder, split=self.split)
+    @property
+    def _folder(self) -> Path:
+        return Path(self.task.removeprefix(BEIR)).expanduser()
+
+
+def options_of(kind: str) -> set[str]:
+    """The options that mean something for a kind of task; of collections, those of one language."""
+    if kind not in (PAGES, PASSAGES):
+        return {*_OF_COLLECTIONS}
+    idle = (*_OF_COLLECTIONS, *(_OF_PAGES if kind == PASSAGES else ()))
+    return {one.name for one in fields(TaskOptions)} - {*idle}

@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 
-from fairspan.errors import TaskError
+from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.task import RetrievalTask
 
@@ -27,13 +27,13 @@ def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed
         shares: of the clusters by part, adding up to 1; the first part gets what rounding leaves over.
 
     Raises:
-        TaskError: if a part would have fewer than two clusters.
+        CorpusError: if a part would have fewer than two clusters.
     """
     rng = np.random.default_rng(seed)
     linked = _linked([one.task for one in tasks])
     parts = _divided([linked.clusters[number] for number in rng.permutation(len(linked.clusters))], shares)
     if min(map(len, parts.values())) < LEAST:
-        raise TaskError(
+        raise CorpusError(
             f"{tasks[0].task.name} has {len(linked.clusters)} clusters of queries that share no document, and "
             f"{ceil(LEAST / min(shares.values()))} are needed to divide it into {', '.join(shares)}: add documents "
             "and queries."
@@ -96,8 +96,8 @@ def _taken(tasks: Sequence[MeasuredTask], linked: _Linked, clusters: Sequence[st
             },
             evidence={query: task.evidence[query] for query in relevant if query in task.evidence},
         )
-        places = {query: own for query, own in one.places.items() if query in relevant}
-        found.append(replace(one, task=part, places=places))
+        positions = {query: own for query, own in one.positions.items() if query in relevant}
+        found.append(replace(one, task=part, positions=positions))
     return tuple(found)
 
 

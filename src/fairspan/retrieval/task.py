@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fairspan.errors import TaskError
+from fairspan.errors import CorpusError
 
 Span = tuple[int, int]
+FIFTHS = 5
 REPEATED = "Answers that occur more than once in their document, so that another place may be meant"
 
 
@@ -40,11 +41,12 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a document answers a query: characters of its text."""
+    """Where a document answers a query: characters of its text, and the fifth from 0 to 4 where that was given."""
 
     document: str
     start: int
     end: int
+    fifth: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +75,12 @@ class RetrievalTask:
     across: str = ""
 
     def __post_init__(self) -> None:
-        documents = {document.id: document for document in self.documents}
-        if len(documents) < len(self.documents):
-            raise TaskError(f"{self.name} names a document twice.")
-        if not self.queries or not self.documents:
-            raise TaskError(f"{self.name} has no {'queries' if self.documents else 'documents'}.")
-        if len({query.id for query in self.queries}) < len(self.queries):
-            raise TaskError(f"{self.name} names a query twice.")
-        for query in self.queries:
-            gains = self.relevant.get(query.id, {})
-            if not any(gain > 0 for gain in gains.values()):
-                raise TaskError(f"{self.name}: no document is relevant to the query {query.id!r}.")
-            absent = [document for document, gain in gains.items() if gain > 0 and document not in documents]
-            if absent:
-                raise TaskError(f"{self.name}: the query {query.id!r} asks for {absent[0]!r}, which is not there.")
-            found = self.evidence.get(query.id)
-            if found is None:
-                continue
-            length = len(documents[found.document].text) if gains.get(found.document, 0) > 0 else 0
-            if not 0 <= found.start < found.end <= length:
-                raise TaskError(
-                    f"{self.name}: the evidence of the query {query.id!r} is not inside a relevant document "
-                    f"({found.document!r}, characters {found.start} to {found.end})."
-                )
+        for kind, named in (("queries", self.queries), ("documents", self.documents)):
+            if not named:
+                raise CorpusError(f"{self.name} has no {kind}.")
+            name, times = Counter(one.id for one in named).most_common(1)[0]
+            if times > 1:
+                raise CorpusError(f"{self.name} has {times} {kind} with the id {name!r}.")
 
     @property
     def fingerprint(self) -> str:
@@ -105,7 +90,7 @@ class RetrievalTask:
             digest.update(json.dumps([document.id, document.text, document.language, document.spans]).encode())
         for query in sorted(self.queries, key=lambda one: one.id):
             found = self.evidence.get(query.id)
-            where = None if found is None else [found.document, found.start, found.end]
+            where = None if found is None else [found.document, found.start, found.end, found.fifth]
             gains = sorted(self.relevant[query.id].items())
             digest.update(json.dumps([query.id, query.text, query.language, query.cluster, gains, where]).encode())
         return digest.hexdigest()
@@ -118,7 +103,6 @@ class Asked:
     query: Query
     evidence: Evidence
     answer: str = ""
-    gain: float = 1.0
 
 
 def make_task(
@@ -136,7 +120,7 @@ def make_task(
         name,
         queries=tuple(one.query for one in asked),
         documents=passages,
-        relevant={one.query.id: {one.evidence.document: one.gain} for one in asked},
+        relevant={one.query.id: {one.evidence.document: 1.0} for one in asked},
         evidence={one.query.id: one.evidence for one in asked},
         notes=notes + same_texts(passages),
     )

@@ -10,22 +10,15 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
+from fairspan.encoding.chunks import ChunkEncoder
 from fairspan.encoding.corrected import CorrectedEncoder
-from fairspan.encoding.encoder import (
-    ChunkEncoder,
-    Encoder,
-    Encodes,
-    ModelEncoder,
-    ObjectEncoder,
-    Text,
-)
+from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of
-from fairspan.model.languages import LanguageCorrection, fit_correction
-from fairspan.model.last_two import last_two
-from fairspan.model.whitening import fit_whitening, whiten
-from fairspan.runs.fit_part import FitPart
+from fairspan.model.baselines import fit_whitening, last_two, whiten
+from fairspan.model.correction import LanguageCorrection
+from fairspan.runs.fit_part import FitPart, by_language
 
 Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
 """[texts, dimension], the vectors of texts to fit on."""
@@ -82,7 +75,7 @@ class Treated:
         found = self._uncorrected(calibration, side)
         return found if self.correction is None else CorrectedEncoder(found, self.correction)
 
-    def _uncorrected(self, calibration: Calibration, side: Side) -> ModelEncoder | ObjectEncoder | ChunkEncoder:
+    def _uncorrected(self, calibration: Calibration, side: Side) -> Encoder:
         whole = self._whole(calibration, side)
         if side == "query" or not self.treatment.chunks:
             return whole
@@ -106,13 +99,11 @@ class Treated:
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
     """The model under its treatment: a whitening and a correction of languages are fitted on `fit`."""
     base = _baseline(plain, fit, embed)
-    if plain.treatment.languages is None:
+    if plain.treatment.correction is None:
         return base
     vectors = embed(base.documents, fit.parallel)
-    by_language = {
-        language: vectors[[text.language == language for text in fit.parallel]] for language in fit.languages
-    }
-    made = fit_correction(plain.treatment.languages, by_language, normalise=plain.normalise)
+    method, found = plain.treatment.correction, by_language(fit.parallel, vectors)
+    made = LanguageCorrection.fit(method, found, normalise=plain.normalise)
     return replace(base, correction=made)
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_documents, room_of
 from fairspan.encoding.encoder import Text
 from fairspan.errors import CorpusError
-from fairspan.model.languages import pivot_of
 from fairspan.retrieval.task import Passage
 
 # The longest text to fit on. Longer segments are cut into several at the ends of sentences.
@@ -28,6 +27,8 @@ LEAST_PARALLEL, MOST_PARALLEL = 20, 500
 # Two texts that share so many characters from the beginning of one of them are parts of one text.
 _HEAD = 40
 
+Drawn = TypeVar("Drawn")
+
 
 @dataclass(frozen=True, slots=True)
 class FitPart:
@@ -35,16 +36,12 @@ class FitPart:
 
     Attributes:
         texts: what a whitening is fitted on.
-        parallel: what corrections of languages are fitted on: the same texts in each of `languages`, in one order.
+        parallel: what corrections of languages are fitted on: the same texts in each language, in one order.
     """
 
     texts: tuple[Text, ...] = ()
     notes: tuple[str, ...] = ()
     parallel: tuple[Text, ...] = ()
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(text.language for text in self.parallel))
 
     def tokens(self, treatments: Sequence[Treatment], own: Sequence[int]) -> list[int]:
         """What each treatment embeds beyond those before it: `own` tokens, and those that it is fitted on.
@@ -58,9 +55,9 @@ class FitPart:
         for treatment, tokens in zip(treatments, own, strict=True):
             base = treatment.base
             fresh = 0 if base in embedded else tokens + (whitened if treatment.whitens else 0)
-            found.append(fresh + (parallel if treatment.languages and base not in corrected else 0))
+            found.append(fresh + (parallel if treatment.correction and base not in corrected else 0))
             embedded.add(base)
-            if treatment.languages:
+            if treatment.correction:
                 corrected.add(base)
         return found
 
@@ -97,22 +94,33 @@ def choose_fit_part(
         CorpusError: if there is no corpus, or it leaves too few texts or languages.
     """
     whitened = [treatment for treatment in treatments if treatment.whitens]
-    corrected = [treatment for treatment in treatments if treatment.languages is not None]
+    corrected = [treatment for treatment in treatments if treatment.correction is not None]
     if not (whitened or corrected):
         return FitPart()
     if source is None:
         raise CorpusError(
             f"{(whitened or corrected)[0].name} is fitted on texts that are never tested, and this task has none to "
-            "spare: name a corpus of other texts with [[fit_corpus=]]."
+            "spare: name a corpus of other texts with fit_corpus."
         )
     corpus = Corpus.read(source, languages, partial=True)
     left = untested(corpus, tested)
-    texts, notes = _to_whiten(whitened, model, counter, corpus, left, seed) if whitened else ((), ())
-    if not corrected:
-        return FitPart(texts, notes)
-    name = corrected[0].name
-    parallel = choose_parallel(name, left, corpus, counter, seed=seed)
-    return FitPart(texts, (*notes, *_parallel_notes(corrected, parallel, corpus)), parallel)
+    texts: tuple[Text, ...] = ()
+    parallel: tuple[Text, ...] = ()
+    notes = []
+    if whitened:
+        texts = _choose_texts(whitened, int(model.get_embedding_dimension() or 0), left, corpus.name, counter, seed)
+        notes.append(f"{_names(whitened)}: fitted on {len(texts)} texts of {corpus.name} that are not tested")
+    if corrected:
+        parallel = choose_parallel(corrected[0].name, left, corpus, counter, seed=seed)
+        notes.append(
+            f"{_names(corrected)}: fitted on {len(parallel) // len(corpus.languages)} texts of {corpus.name}, the "
+            f"same in each of {', '.join(corpus.languages)}, that are not tested"
+        )
+    return FitPart(texts, tuple(notes), parallel)
+
+
+def _names(treatments: Sequence[Treatment]) -> str:
+    return ", ".join(one.name for one in treatments)
 
 
 def untested(corpus: Corpus, tested: Iterable[str]) -> list[Segment]:
@@ -145,49 +153,47 @@ def choose_parallel(
             f"{name} needs {LEAST_PARALLEL} texts that all of {', '.join(languages)} have, and {corpus.name} has "
             f"{len(places)} that are not tested: add texts, test fewer, or name another corpus to fit on."
         )
-    if len(places) > MOST_PARALLEL:
-        drawn = np.random.default_rng(seed).choice(len(places), MOST_PARALLEL, replace=False)
-        places = [places[number] for number in sorted(drawn)]
+    places = _drawn(places, MOST_PARALLEL, seed)
     spoken = [language for language in languages for _ in places]
     texts = [pieces[id, language][number] for language in languages for id, number in places]
-    lengths = counter.count_whole(texts)
-    return tuple(
-        Text(text, length, language=language) for text, length, language in zip(texts, lengths, spoken, strict=True)
-    )
+    return _measured(texts, counter, spoken)
 
 
-def _parallel_notes(corrected: Sequence[Treatment], parallel: Sequence[Text], corpus: Corpus) -> tuple[str, ...]:
-    languages = corpus.languages
-    names = ", ".join(one.name for one in corrected)
-    note = (
-        f"{names}: fitted on {len(parallel) // len(languages)} texts of {corpus.name}, the same in each of "
-        f"{', '.join(languages)}, that are not tested"
-    )
-    shifts = any(one.languages == "shift" for one in corrected)
-    return (note, *([f"shift moves languages to {pivot_of(languages)}"] if shifts else []))
+def by_language(texts: Sequence[Text], vectors: np.ndarray) -> dict[str, np.ndarray]:
+    """The rows of [texts, dimension] of every language."""
+    spoken = [text.language for text in texts]
+    return {language: vectors[[one == language for one in spoken]] for language in dict.fromkeys(spoken)}
 
 
-def _to_whiten(
+def _choose_texts(
     fitted: Sequence[Treatment],
-    model: Any,
-    counter: TokenCounter,
-    corpus: Corpus,
+    width: int,
     segments: Sequence[Segment],
+    corpus: str,
+    counter: TokenCounter,
     seed: int,
-) -> tuple[tuple[Text, ...], tuple[str, ...]]:
-    """What whitenings are fitted on, and a note."""
-    texts = _cut(segments, counter)
-    width = int(model.get_embedding_dimension() or 0)
+) -> tuple[Text, ...]:
+    """What whitenings of vectors of that width are fitted on: each different text once."""
+    # Sorted, so that a draw does not depend on how the corpus is stored.
+    ordered = sorted(segments, key=lambda segment: (segment.id, segment.language))
+    texts = list(dict.fromkeys(text for own in _pieces(ordered, counter) for text in own))
     for treatment in fitted:
-        _refuse_few(treatment, width, len(texts), corpus.name)
-    if len(texts) > _MOST * width:
-        drawn = np.random.default_rng(seed).choice(len(texts), _MOST * width, replace=False)
-        texts = [texts[number] for number in sorted(drawn)]
-    lengths = counter.count_whole(texts)
-    note = (
-        f"{', '.join(one.name for one in fitted)}: fitted on {len(texts)} texts of {corpus.name} that are not tested"
-    )
-    return tuple(Text(text, length) for text, length in zip(texts, lengths, strict=True)), (note,)
+        _refuse_few(treatment, width, len(texts), corpus)
+    return _measured(_drawn(texts, _MOST * width, seed), counter)
+
+
+def _drawn(found: list[Drawn], most: int, seed: int) -> list[Drawn]:
+    """At most so many of them, in their order."""
+    if len(found) <= most:
+        return found
+    return [found[number] for number in sorted(np.random.default_rng(seed).choice(len(found), most, replace=False))]
+
+
+def _measured(texts: Sequence[str], counter: TokenCounter, spoken: Sequence[str] = ()) -> tuple[Text, ...]:
+    """Texts with their lengths, and with their languages where these matter."""
+    languages = spoken or [""] * len(texts)
+    told = zip(texts, counter.count_whole(texts), languages, strict=True)
+    return tuple(Text(text, length, language=language) for text, length, language in told)
 
 
 def overlaps(texts: Sequence[str], tested: Iterable[str]) -> list[bool]:
@@ -214,12 +220,6 @@ def _found(heads: Collection[str], texts: Iterable[str]) -> set[str]:
     return found
 
 
-def _cut(segments: Sequence[Segment], counter: TokenCounter) -> list[str]:
-    """Each different text once, in an order that does not depend on how the corpus is stored."""
-    ordered = sorted(segments, key=lambda segment: (segment.id, segment.language))
-    return list(dict.fromkeys(text for own in _pieces(ordered, counter) for text in own))
-
-
 def _pieces(segments: Sequence[Segment], counter: TokenCounter) -> list[list[str]]:
     """Every segment in texts of whole sentences."""
     passages = [Passage(segment.id, segment.text, segment.language) for segment in segments]
@@ -237,5 +237,5 @@ def _refuse_few(treatment: Treatment, width: int, count: int, corpus: str) -> No
         raise CorpusError(
             f"{treatment.name} needs {_LEAST * kept} texts of up to {_TOKENS} tokens to be fitted on, {_LEAST} for "
             f"each of {kept} dimensions, and {corpus} has {count} that are not tested: add {_LEAST * kept - count}, "
-            f"{fewer}test fewer, or name another corpus with [[fit_corpus=]]."
+            f"{fewer}test fewer, or name another corpus with fit_corpus."
         )

@@ -11,38 +11,30 @@ from warnings import warn
 import polars as pl
 from filelock import FileLock, Timeout
 
-from fairspan.errors import LogError
+from fairspan.errors import FairspanError
 
 HEADER, ROWS = "run.json", "rows.parquet"
 BESIDE, LOCK = ".newer", ".lock"
 
 
+def header_file(folder: Path) -> Path:
+    return folder / HEADER
+
+
 def newer_header(folder: Path) -> dict[str, Any] | None:
-    """What the log beside says of itself; None if there is none that can be read."""
+    """What a log that did not take its place says of itself; None if there is none that can be read."""
     with suppress(OSError, ValueError):
         header = json.loads((folder / BESIDE / HEADER).read_text(encoding="utf-8"))
-        return header if isinstance(header, dict) else None
+        return header if isinstance(header, dict) and header.get("status") != "complete" else None
     return None
 
 
-def is_over(folder: Path) -> bool:
-    """Whether the log beside is complete: its writer ended before it had moved both files."""
-    return (newer_header(folder) or {}).get("status") == "complete"
-
-
-def header_file(folder: Path) -> Path:
-    """The header that counts: a log takes the place of the one before at once, when its header says complete."""
-    return folder / BESIDE / HEADER if is_over(folder) else folder / HEADER
-
-
-def rows_file(folder: Path) -> Path:
-    """The rows that belong to that header."""
-    beside = folder / BESIDE / ROWS
-    return beside if is_over(folder) and beside.exists() else folder / ROWS
-
-
 def move_into_place(folder: Path) -> None:
-    """Put the log beside where the one before is. Rows come first: they may be more than a header knows of."""
+    """Put the log beside where the one before is.
+
+    Both are logs of one run. Rows come first, so that whoever reads in between, or after a crash, has at least as
+    many rows as the header counts.
+    """
     for name in (ROWS, HEADER):
         with _explained(folder), suppress(FileNotFoundError):
             (folder / BESIDE / name).replace(folder / name)
@@ -75,7 +67,7 @@ def write_whole(file: Path, write: Callable[[Path], Any]) -> None:
 @contextmanager
 def locked(
     folder: Path,
-    advice: str = "or choose another folder with [[out=]]",
+    advice: str = "or choose another folder with out",
     explained: Callable[[Path], AbstractContextManager[None]] | None = None,
 ) -> Iterator[None]:
     """Keep other processes from writing the folder. The system gives the lock back however this one ends.
@@ -84,7 +76,7 @@ def locked(
         explained: says in one line why the folder cannot be written, in place of what is said of a run's.
 
     Raises:
-        LogError: if another process holds it, or the folder cannot be written.
+        FairspanError: if another process holds it, or the folder cannot be written.
     """
     lock = FileLock(folder / LOCK, timeout=0)
     with (explained or _explained)(folder):
@@ -92,7 +84,7 @@ def locked(
         try:
             lock.acquire()
         except Timeout:
-            raise LogError(
+            raise FairspanError(
                 f"another process is writing {folder}{_who(folder)}: wait until it has finished, {advice}."
             ) from None
         except NotImplementedError:
@@ -120,7 +112,7 @@ def _explained(folder: Path) -> Iterator[None]:
     except (OSError, pl.exceptions.PolarsError) as error:
         place = folder.parent if folder.name == BESIDE else folder
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise LogError(
-            f"the run's folder {place} cannot be written ({reason}): make room or choose another with [[out=]]. "
+        raise FairspanError(
+            f"the run's folder {place} cannot be written ({reason}): make room or choose another with out. "
             "Vectors that were computed are in the store, and the same command continues from there."
         ) from error

@@ -7,11 +7,11 @@ import polars as pl
 
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.runs.rows import SCHEMA, as_rows
-from fairspan.runs.search_rows import query_columns
-from fairspan.stats.peer import peer
+from fairspan.runs.search_rows import query_columns, rank_rows
+from fairspan.stats.language_grid import peer
 
 TOP = 10
-SHARE, PEER, TRANSLATION_RANK = f"share@{TOP}", "peer", "translation rank"
+SHARE, PEER, TRANSLATION_RANK = f"share@{TOP}", "PEER", "translation rank"
 """The share of a document language in the first ranks, PEER, and the rank of the translation in that language."""
 
 
@@ -44,15 +44,9 @@ def language_rows(
             measure=pl.lit(SHARE), document_language=pl.lit(language), value=pl.Series(shares[:, number])
         )
         tables.append(own.select([pl.col(name).cast(kind) for name, kind in SCHEMA.items()]))
-    names = [documents[number] for number in pairs[:, 1]]
-    own = first.drop("document", "tokens")[pairs[:, 0]].with_columns(
-        measure=pl.lit(TRANSLATION_RANK),
-        document=pl.Series(names),
-        tokens=pl.Series([measured.lengths[name] for name in names]),
-        document_language=pl.Series([language_of[name] for name in names]),
-        value=pl.Series(ranks.astype(np.float64)),
-    )
-    tables.append(own.select([pl.col(name).cast(kind) for name, kind in SCHEMA.items()]))
+    spoken_in = pl.Series([language_of[documents[number]] for number in pairs[:, 1]], dtype=pl.String)
+    own = rank_rows(measured, pairs, ranks, documents, of_queries)
+    tables.append(own.with_columns(measure=pl.lit(TRANSLATION_RANK), document_language=spoken_in))
     return pl.concat(tables)
 
 

@@ -16,25 +16,16 @@ from typing import Any
 
 import polars as pl
 
-from fairspan.errors import FairspanError, LogError
+from fairspan.errors import FairspanError
 from fairspan.report.files import write_file
 from fairspan.report.frames import to_records
-from fairspan.report.page import make_page
+from fairspan.report.page import Part, json_download, make_page, row_download
 from fairspan.report.render import require_page
 from fairspan.report.result import Result
+from fairspan.report.text import changed, model_name
 from fairspan.report.view import View
-from fairspan.runs.facts import part_of
-from fairspan.runs.folder import (
-    BESIDE,
-    HEADER,
-    ROWS,
-    header_file,
-    is_over,
-    move_into_place,
-    newer_header,
-    replace_file,
-    rows_file,
-)
+from fairspan.runs.facts import facts_of, places_of, settings_of
+from fairspan.runs.folder import BESIDE, HEADER, ROWS, header_file, move_into_place, newer_header, replace_file
 from fairspan.runs.rows import checked
 
 FORMAT = 1
@@ -51,6 +42,8 @@ _UNFINISHED = {
     "failed": "failed",
     "partial": "ended with its budget",
 }
+# Bytes of a page that raw rows may take, all runs together: a page that is mailed stays under five million.
+ROOM_FOR_ROWS = 2_500_000
 _LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
 
 
@@ -143,9 +136,30 @@ class RunLog(Result):
     def save_page(self, path: Path | str) -> Path:
         """Write one HTML file with verdicts, charts, tables, methods and data."""
         require_page(Path(path))
+        return write_file(Path(path), make_page(self.view.title, [self.part()]))
+
+    def part(self, label: str = "", room: int = ROOM_FOR_ROWS) -> Part:
+        """The run as a part of a page, without local paths; raw rows may take so many bytes of it."""
+        places = places_of(self.header, self.folder)
+
+        def shared(text: str) -> str:
+            for place, name in places.items():
+                text = text.replace(place, name)
+            return text
+
         with explained(self.folder):
-            part = part_of(self)
-        return write_file(Path(path), make_page(self.view.title, [part]))
+            statistics = {key: value for key, value in self.to_dict().items() if key != "folder"}
+            return Part(
+                label=label or model_name(self.model),
+                view=changed(self.view, shared) if places else self.view,
+                facts=facts_of(self.header),
+                settings=settings_of(self.header),
+                spec=json.dumps(changed(self.spec, shared), ensure_ascii=False, indent=2),
+                downloads=(
+                    row_download(self.run, self.rows.with_columns(pl.col("model").replace(places)), room),
+                    json_download(f"{self.run}-statistics.json", "statistics (JSON)", changed(statistics, shared)),
+                ),
+            )
 
 
 def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
@@ -154,14 +168,14 @@ def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
     header = read_header(folder)
     missing = [name for name in _ENTRIES if name not in header]
     if missing:
-        raise LogError(f"{folder / HEADER} lacks {', '.join(missing)}: run the command again.")
+        raise FairspanError(f"{folder / HEADER} lacks {', '.join(missing)}: run the command again.")
     for name, kind in _ENTRIES.items():
         if not isinstance(header[name], kind) or isinstance(header[name], bool):
-            raise LogError(
+            raise FairspanError(
                 f"{folder / HEADER} is not as it was written: {name} is {type(header[name]).__name__}, not "
-                f"{kind.__name__}. Run the command again with [[fresh=True]]."
+                f"{kind.__name__}. Run the command again with fresh."
             )
-    log = RunLog(folder, header, _read_rows(rows_file(folder), header), show, _newer(folder))
+    log = RunLog(folder, header, _read_rows(folder / ROWS, header), show, _newer(folder))
     with explained(folder):
         _ = log.model, log.treatments
     return log
@@ -176,7 +190,7 @@ def explained(folder: Path) -> Iterator[None]:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise LogError(
+        raise FairspanError(
             f"the log {folder} cannot be used ({type(error).__name__}: {reason}): its files were changed since they "
             "were written, or this is a fault of fairspan."
         ) from error
@@ -194,25 +208,27 @@ def read_header(folder: Path) -> dict[str, Any]:
     try:
         header = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise LogError(f"{folder} is not the folder of a run: it has no {HEADER}.") from None
+        raise FairspanError(f"{folder} is not the folder of a run: it has no {HEADER}.") from None
     except (OSError, ValueError) as error:
-        raise LogError(f"{file} cannot be read ({error}): choose another folder, or remove this one.") from None
+        raise FairspanError(f"{file} cannot be read ({error}): choose another folder, or remove this one.") from None
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT:
-        raise LogError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
+        raise FairspanError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
     return dict(header)
 
 
 def _read_rows(file: Path, header: Mapping[str, Any]) -> pl.DataFrame:
     count = header["rows"]
     if not file.exists() or count < 1:
-        raise LogError(f"the run {file.parent} is {header.get('status')} and has no rows yet: run its command again.")
+        raise FairspanError(
+            f"the run {file.parent} is {header.get('status')} and has no rows yet: run its command again."
+        )
     try:
         rows = pl.read_parquet(file, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise LogError(f"{file} cannot be read: {str(error).splitlines()[0]}.") from None
+        raise FairspanError(f"{file} cannot be read: {str(error).splitlines()[0]}.") from None
     if len(rows) < count:
-        raise LogError(
+        raise FairspanError(
             f"{file} holds {len(rows)} of {count} rows, so something else wrote it: run the command again."
         )
     try:
@@ -220,14 +236,12 @@ def _read_rows(file: Path, header: Mapping[str, Any]) -> pl.DataFrame:
         return checked(rows).head(count)
     except (ValueError, pl.exceptions.PolarsError) as error:
         fault = str(error).splitlines()[0]
-        raise LogError(
-            f"{file} is not as it was written: {fault}. Run the command again with [[fresh=True]]."
-        ) from None
+        raise FairspanError(f"{file} is not as it was written: {fault}. Run the command again with fresh.") from None
 
 
 def _newer(folder: Path) -> str:
     header = newer_header(folder)
-    if header is None or is_over(folder):
+    if header is None:
         return ""
     how, started = _UNFINISHED.get(str(header.get("status")), "did not finish"), str(header.get("started"))[:16]
     return f"a later measurement, started {started.replace('T', ' ')} UTC, {how}: this is the one before it"
@@ -242,8 +256,6 @@ class LogWriter:
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
         self.folder = folder
-        if is_over(folder):
-            move_into_place(folder)
         before = read_header(folder) if header_file(folder).exists() else {}
         self._place = folder / BESIDE if before.get("rows") else folder
         self._enough = None if before.get("status") == "complete" else int(before.get("rows") or 0)

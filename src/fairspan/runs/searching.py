@@ -18,9 +18,11 @@ from fairspan.retrieval.search import ranks, search
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
 from fairspan.runs.bases import Treated
 from fairspan.runs.language_rows import language_rows
-from fairspan.runs.runner import Run
 from fairspan.runs.search_rows import DEPTH, rank_rows, relevant_pairs, search_rows
+from fairspan.runs.study import Run
 from fairspan.runs.subject import Subject
+
+Found = tuple[pl.DataFrame, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Searching:
 
     subject: Subject
     tasks: tuple[MeasuredTask, ...]
-    metrics: tuple[str, ...]
+    metrics: Sequence[str]
     chunk_tokens: int
     with_ranks: bool = True
     may_cut: bool = False
@@ -64,7 +66,7 @@ class Searching:
         return {
             "documents": list(documents.values()),
             "queries": [text.length for text in self.queries()],
-            "evidence": [place.offset + added for one in self.tasks for place in one.places.values()],
+            "evidence": [found.offset + added for one in self.tasks for found in one.positions.values()],
         }
 
     def plan(self, index: str) -> IndexPlan:
@@ -95,9 +97,7 @@ class Searching:
         }
         return pl.concat(rows), cost
 
-    def _search(
-        self, run: Run, measured: MeasuredTask, plan: IndexPlan, treated: Treated
-    ) -> tuple[pl.DataFrame, tuple[int, int]]:
+    def _search(self, run: Run, measured: MeasuredTask, plan: IndexPlan, treated: Treated) -> Found:
         """The rows of a task, and the vectors and bytes of its index."""
         task, cosine = measured.task, self.subject.similarity == "cosine"
         # Of equal scores the later id comes first, as in trec_eval.
@@ -109,15 +109,14 @@ class Searching:
         depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.metrics)])
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
         label = {**run.label, "treatment": treated.treatment.name, "part": plan.kind}
-        size = len(index.vectors), index.vectors.nbytes
-        asked_for = relevant_pairs(measured, names)
-        if task.across == PARALLEL:
-            found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
-            return language_rows(measured, hits.numbers, names, asked_for, found, self.clusters, label), size
+        size, pairs = (len(index.vectors), index.vectors.nbytes), relevant_pairs(measured, names)
+        ranked = self.with_ranks or task.across == PARALLEL
+        found = ranks(queries.vectors, index.vectors, pairs, owners=index.owners) if ranked else None
+        if task.across == PARALLEL and found is not None:
+            return language_rows(measured, hits.numbers, names, pairs, found, self.clusters, label), size
         rows = search_rows(measured, hits.numbers, names, self.metrics, self.clusters, label)
-        if self.with_ranks:
-            found = ranks(queries.vectors, index.vectors, asked_for, owners=index.owners)
-            rows = pl.concat([rows, rank_rows(measured, asked_for, found, names, rows)])
+        if found is not None:
+            rows = pl.concat([rows, rank_rows(measured, pairs, found, names, rows[: len(texts)])])
         return rows, size
 
 

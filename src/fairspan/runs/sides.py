@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairspan.errors import LogError
+from fairspan.calibration.treatment import shown_name
+from fairspan.errors import FairspanError
 from fairspan.runs.log import RunLog
-from fairspan.stats.loss import LossKind
+from fairspan.stats.equivalence import LossKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +19,10 @@ class Side:
     def __post_init__(self) -> None:
         log, asked, measured = self.log, self.log.treatments, self.log.measured
         if self.treatment not in asked:
-            raise LogError(f"the run {log.run} has no treatment {self.treatment!r}, only {', '.join(asked)}.")
+            raise FairspanError(f"the run {log.run} has no treatment {self.treatment!r}, only {', '.join(asked)}.")
         if self.treatment not in measured:
             only = f"the run {log.run} has not measured {self.treatment!r}, only {', '.join(measured)}"
-            raise LogError(f"{only}{_remedy(log)}")
+            raise FairspanError(f"{only}{_remedy(log)}")
 
     def __str__(self) -> str:
         return f"{self.log.run}: {self.treatment}"
@@ -76,19 +77,22 @@ def pairs_to_compare(
 ) -> list[tuple[Side, Side]]:
     """Two named treatments; without names, every treatment of one run against its first, or those of both runs."""
     if second is not None and second.verb != first.verb:
-        raise LogError(
+        raise FairspanError(
             f"{first.run} is a run of {first.verb}, {second.run} of {second.verb}: compare runs of one kind."
         )
     if treatments is not None:
         if len(treatments) != 2:
-            raise LogError(f"[[treatments]] names two treatments, such as none and paper, got {list(treatments)}.")
-        return [(Side(first, treatments[0]), Side(second or first, treatments[1]))]
+            raise FairspanError(f"treatments names two treatments, such as plain and paper, got {list(treatments)}.")
+        one, other = map(shown_name, treatments)
+        return [(Side(first, one), Side(second or first, other))]
     if second is None:
         baseline, *others = first.measured
         if not others and len(first.treatments) > 1:
-            raise LogError(f"of the run {first.run} only {baseline} was measured{_remedy(first)}")
+            raise FairspanError(f"of the run {first.run} only {baseline} was measured{_remedy(first)}")
         if not others:
-            raise LogError(f"the run {first.run} has one treatment, {baseline}: name a second run to compare with.")
+            raise FairspanError(
+                f"the run {first.run} has one treatment, {baseline}: name a second run to compare with."
+            )
         return [(Side(first, baseline), Side(first, other)) for other in others]
     both = [name for name in first.measured if name in second.measured]
     if both:
@@ -97,10 +101,12 @@ def pairs_to_compare(
         return [(Side(first, first.measured[0]), Side(second, second.measured[0]))]
     stopped = next((log for log in (first, second) if log.unfinished), None)
     if stopped is not None:
-        raise LogError(f"the runs share no treatment, and of {stopped.run} some were not measured{_remedy(stopped)}")
-    raise LogError(
+        raise FairspanError(
+            f"the runs share no treatment, and of {stopped.run} some were not measured{_remedy(stopped)}"
+        )
+    raise FairspanError(
         f"the runs share no treatment ({', '.join(first.measured)}; {', '.join(second.measured)}): name one of each "
-        "with [[treatments]]."
+        "with treatments."
     )
 
 

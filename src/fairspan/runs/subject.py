@@ -6,35 +6,30 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
-from fairspan.calibration.treatment import CLOSED_TREATMENTS, DEFAULT_TREATMENTS, Treatment
+from fairspan.calibration.treatment import CLOSED_TREATMENTS, Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import room_of
-from fairspan.encoding.encoder import Encodes, identity_of
+from fairspan.encoding.encoder import AnyModel, Encodes, identity_of
 from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
+from fairspan.model.baselines import last_two, refuse_truncated
 from fairspan.model.fingerprint import fingerprint
-from fairspan.model.last_two import last_two
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
-from fairspan.model.pooling import poolings_in
 from fairspan.model.transformer import calibrated_transformers
-from fairspan.model.whitening import refuse_truncated
 from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
+from fairspan.runs.options import named
 from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.request import named
 
 Texts = Literal["documents", "segments", "queries"]
 _SIDES: dict[Side, Texts] = {"document": "documents", "query": "queries"}
-
-AnyModel: TypeAlias = SentenceTransformer | Encodes | str | None
-"""A SentenceTransformer, any object with `encode(list[str])`, a name or folder; None for all-MiniLM-L6-v2."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +101,7 @@ class Subject:
     def decisive(self) -> list[Any]:
         """What of it decides a result, and so the name of a run."""
         known = [self.name, self.fingerprint, self.calibrations, dict(self.prompts)]
-        return [*known, self.counter.window, self.similarity, *self._renewed]
-
-    @property
-    def _renewed(self) -> list[str]:
-        """A mark for rules whose numbers earlier versions computed in another way; other runs keep their names."""
-        if not isinstance(self.model, SentenceTransformer):
-            return []
-        acting = [module.calibration for module in calibrated_transformers(self.model)]
-        acting += [treatment.calibration for treatment in self.treatments]
-        reserving = any(one.reserves_equal(how) for one in acting for how in poolings_in(self.model))
-        return ["equal is 1/m"] if reserving else []
+        return [*known, self.counter.window, self.similarity]
 
     @property
     def description(self) -> dict[str, Any]:
@@ -173,7 +158,7 @@ class Subject:
         if whole:
             who, remedy = next(one.name for one in treatments if made.window(one) == read), "only treatments in tiles"
         raise DesignError(
-            f"[[window={self.asked}]] is more than the {read} tokens that {who} can read: use at most {read}, or "
+            f"max_seq_length={self.asked} is more than the {read} tokens that {who} can read: use at most {read}, or "
             f"{remedy}."
         )
 
@@ -236,11 +221,6 @@ class Subject:
         return treat(plain, fit=fit or FitPart(), embed=embed)
 
 
-def default_treatments(model: AnyModel) -> tuple[str, ...]:
-    """What is compared unless somebody says."""
-    return DEFAULT_TREATMENTS if isinstance(model, SentenceTransformer | str | None) else CLOSED_TREATMENTS
-
-
 def open_subject(
     model: AnyModel = None,
     *,
@@ -249,14 +229,14 @@ def open_subject(
     progress: Progress | None = None,
 ) -> Subject:
     """The model under study, under the `name` that logs show; by default the name that it was loaded by."""
-    asked, limit = None if loading is None else loading.window, None
+    asked, limit = None if loading is None else loading.max_seq_length, None
     if model is None or isinstance(model, str):
         name = name or model or DEFAULT_MODEL
         (progress or Silent()).stage(f"loading {model or DEFAULT_MODEL}")
         model, limit = load_with_limit(model, loading)
     elif loading not in (None, Loading()):
         changed = next(one.name for one in fields(Loading) if getattr(loading, one.name) != one.default)
-        raise DesignError(f"[[{changed}]] is for a model that is given by its name: set it on the model instead.")
+        raise DesignError(f"{changed} is for a model that is given by its name: set it on the model instead.")
     if not isinstance(model, SentenceTransformer):
         kind = type(model).__name__
         if not callable(getattr(model, "encode", None)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -28,30 +29,20 @@ class Metrics:
         self.registry = own = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=own)
-        self.requests = Counter("fairspan_requests", "Requests for embeddings.", ["status"], registry=own)
-        self.texts = Counter("fairspan_texts", "Texts embedded.", registry=own)
-        self.tokens = Counter("fairspan_tokens", "Tokens read by the model, padding aside.", registry=own)
-        self.truncated = Counter("fairspan_truncated_texts", "Texts that were cut at the window.", registry=own)
-        self.cancelled = Counter(
-            "fairspan_cancelled_requests", "Requests whose client left before the reply.", registry=own
-        )
-        self.unusable = Counter(
-            "fairspan_unusable_vectors", "Vectors that were all zero or not numbers.", registry=own
-        )
-        self.failures = Counter("fairspan_failed_passes", "Passes of the model that raised an error.", registry=own)
-        self.batch_texts = Histogram("fairspan_batch_texts", "Texts in a batch.", buckets=_TEXTS, registry=own)
-        self.batch_tokens = Histogram(
-            "fairspan_batch_tokens", "Tokens in a batch, padding included.", buckets=_TOKENS, registry=own
-        )
-        self.model_seconds = Histogram(
-            "fairspan_model_seconds", "Seconds of the model for a batch.", buckets=_SECONDS, registry=own
-        )
-        self.queue_seconds = Histogram(
-            "fairspan_queue_seconds", "Seconds until a request's first batch.", buckets=_SECONDS, registry=own
-        )
-        self.request_seconds = Histogram(
-            "fairspan_request_seconds", "Seconds from a whole request to its reply.", buckets=_SECONDS, registry=own
-        )
+        count, seconds = partial(Counter, registry=own), partial(Histogram, buckets=_SECONDS, registry=own)
+        sizes = partial(Histogram, registry=own)
+        self.requests = count("fairspan_requests", "Requests for embeddings.", ["status"])
+        self.texts = count("fairspan_texts", "Texts embedded.")
+        self.tokens = count("fairspan_tokens", "Tokens read by the model, padding aside.")
+        self.truncated = count("fairspan_truncated_texts", "Texts that were cut at the window.")
+        self.cancelled = count("fairspan_cancelled_requests", "Requests whose client left before the reply.")
+        self.unusable = count("fairspan_unusable_vectors", "Vectors that were all zero or not numbers.")
+        self.failures = count("fairspan_failed_passes", "Passes of the model that raised an error.")
+        self.batch_texts = sizes("fairspan_batch_texts", "Texts in a batch.", buckets=_TEXTS)
+        self.batch_tokens = sizes("fairspan_batch_tokens", "Tokens in a batch, padding included.", buckets=_TOKENS)
+        self.model_seconds = seconds("fairspan_model_seconds", "Seconds of the model for a batch.")
+        self.queue_seconds = seconds("fairspan_queue_seconds", "Seconds until a request's first batch.")
+        self.request_seconds = seconds("fairspan_request_seconds", "Seconds from a whole request to its reply.")
 
     def watch_queue(self, requests: Callable[[], float], tokens: Callable[[], float]) -> None:
         """Show how much is waiting or in the model."""

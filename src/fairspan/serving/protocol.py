@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from starlette.responses import JSONResponse
 
 from fairspan.calibration.temperature import Side
 
-INVALID = "invalid_request_error"
 _INPUT_TYPES: dict[str, Side] = {
     "query": "query",
     "search_query": "query",
@@ -22,18 +23,19 @@ _INPUT_TYPES: dict[str, Side] = {
     "search_document": "document",
 }
 _SUFFIXES: dict[str, Side] = {"-query": "query", "-document": "document"}
-_INPUT = "a string, a list of strings, a list of token ids, or a list of such lists"
+_INPUT = "a string, a list of strings, a list of token ids, or a list of such lists, none of them empty"
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class Refusal(Exception):  # noqa: N818 - a reply to the client, often not an error of the server
-    """A request that gets no vectors: the status, headers and body of the reply."""
+    """A request that gets no vectors, and why."""
 
     def __init__(
         self,
         status: int,
         message: str,
         *,
-        kind: str = INVALID,
+        kind: str = "invalid_request_error",
         param: str | None = None,
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -42,23 +44,17 @@ class Refusal(Exception):  # noqa: N818 - a reply to the client, often not an er
         self.status, self.headers = status, dict(headers or {})
         self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
-
-def unknown_model(name: object, names: Iterable[str]) -> Refusal:
-    """There is no such model here."""
-    return Refusal(
-        404,
-        f"The model {name!r} is not served here. Served: {', '.join(names)}.",
-        param="model",
-        code="model_not_found",
-    )
+    @property
+    def response(self) -> JSONResponse:
+        return JSONResponse(self.body, self.status, self.headers)
 
 
-def too_large(message: str, param: str | None = None) -> Refusal:
-    return Refusal(413, message, param=param, code="request_too_large")
-
-
-def _wrong(param: str, message: str, code: str = "invalid_value") -> Refusal:
+def wrong(param: str, message: str, code: str = "invalid_value") -> Refusal:
     return Refusal(400, message, param=param, code=code)
+
+
+def too_large(message: str, param: str | None = None, headers: Mapping[str, str] | None = None) -> Refusal:
+    return Refusal(413, message, param=param, code="request_too_large", headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +86,13 @@ class Names:
             for suffix, side in _SUFFIXES.items():
                 if name.removesuffix(suffix) in self.names:
                     return side
-        raise unknown_model(name, self.every)
+        said = f"The model {name!r} is not served here. Served: {', '.join(self.every)}."
+        raise Refusal(404, said, param="model", code="model_not_found")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request for embeddings.
-
-    Attributes:
-        inputs: texts, or the token ids of texts.
-        prompt_name: the name of a prompt of the model; None for the side's own prompt.
-        language: of all inputs; None if it is not said.
-    """
+    """A request for embeddings of texts, or of the token ids of texts; `prompt_name` is None for the side's own."""
 
     inputs: list[str] | list[list[int]]
     model: str
@@ -109,8 +100,24 @@ class Asked:
     prompt_name: str | None = None
     encoding: Literal["float", "base64"] = "float"
     dimensions: int | None = None
-    are_ids: bool = False
-    language: str | None = None
+
+    @property
+    def are_ids(self) -> bool:
+        return not isinstance(self.inputs[0], str)
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object of a request's body."""
+    try:
+        given = json.loads(body)
+        if _SURROGATE.search(body):
+            # Half of a surrogate pair is no text, and no tokenizer takes it.
+            json.dumps(given, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, f"The body is not JSON in UTF-8: {error}.", code="invalid_json") from None
+    if not isinstance(given, dict):
+        raise Refusal(400, "The body must be a JSON object.", code="invalid_json")
+    return given
 
 
 def read_request(body: bytes, names: Names, most_inputs: int) -> Asked:
@@ -119,76 +126,49 @@ def read_request(body: bytes, names: Names, most_inputs: int) -> Asked:
     Raises:
         Refusal: if it cannot be answered.
     """
-    try:
-        given = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(400, f"The body is not JSON: {error}.", code="invalid_json") from None
-    if not isinstance(given, dict):
-        raise Refusal(400, f"The body must be a JSON object, got {_kind(given)}.", code="invalid_json")
+    given = read_object(body)
     model = names.names[0] if given.get("model") is None else given["model"]
     side = _side(given, names, names.side(model))
     encoding: Any = given.get("encoding_format") or "float"
     if encoding not in ("float", "base64"):
-        raise _wrong("encoding_format", f"'encoding_format' must be 'float' or 'base64', got {encoding!r}.")
+        raise wrong("encoding_format", f"'encoding_format' must be 'float' or 'base64', got {encoding!r}.")
     dimensions = given.get("dimensions")
     if dimensions is not None and (not _is_int(dimensions) or dimensions < 1):
-        raise _wrong("dimensions", f"'dimensions' must be a whole number of at least 1, got {dimensions!r}.")
-    language = given.get("language")
-    if language is not None and (not isinstance(language, str) or not language.strip()):
-        raise _wrong("language", f"'language' must be a code such as 'de', got {language!r}.")
-    inputs, are_ids = _read_inputs(given, most_inputs)
-    return Asked(inputs, model, side, given.get("prompt_name"), encoding, dimensions, are_ids, language)
+        raise wrong("dimensions", f"'dimensions' must be a whole number of at least 1, got {dimensions!r}.")
+    inputs = _read_inputs(given.get("input"), most_inputs)
+    return Asked(inputs, model, side, given.get("prompt_name"), encoding, dimensions)
 
 
 def _side(given: Mapping[str, Any], names: Names, by_name: Side | None) -> Side:
     """The side of all that say one, who have to agree; else documents."""
     said: dict[str, Side] = {} if by_name is None else {"model": by_name}
-    kind, prompt = given.get("input_type"), given.get("prompt_name")
-    if kind is not None:
-        if not isinstance(kind, str) or kind not in _INPUT_TYPES:
-            raise _wrong("input_type", f"'input_type' must be one of {_listed(_INPUT_TYPES)}, got {kind!r}.")
-        said["input_type"] = _INPUT_TYPES[kind]
-    if prompt is not None:
-        if not isinstance(prompt, str) or prompt not in names.prompts:
-            raise _wrong(
-                "prompt_name", f"'prompt_name' must be one of {_listed(names.prompts) or 'none'}, got {prompt!r}."
-            )
-        if prompt in _INPUT_TYPES or "query" in prompt:
-            said["prompt_name"] = _INPUT_TYPES.get(prompt, "query")
+    for name, known in (("input_type", tuple(_INPUT_TYPES)), ("prompt_name", names.prompts)):
+        value = given.get(name)
+        if value is None:
+            continue
+        if value not in known:
+            raise wrong(name, f"'{name}' must be one of {', '.join(known) or 'none'}, got {value!r}.")
+        if value in _INPUT_TYPES or "query" in value:
+            said[name] = _INPUT_TYPES.get(value, "query")
     if len(set(said.values())) > 1:
         sides = " and ".join(f"'{name}' says {side}" for name, side in said.items())
-        raise _wrong(next(reversed(said)), f"{sides}: a request has one side.", "conflicting_sides")
+        raise wrong(next(reversed(said)), f"{sides}: a request has one side.", "conflicting_sides")
     return next(iter(said.values()), "document")
 
 
-def _read_inputs(given: Mapping[str, Any], most: int) -> tuple[list[str] | list[list[int]], bool]:
-    if "input" not in given:
-        raise _wrong("input", f"'input' is missing: give {_INPUT}.", "missing_required_parameter")
-    found: Any = given["input"]
+def _read_inputs(found: Any, most: int) -> Any:
     if isinstance(found, str):
         found = [found]
-    if not isinstance(found, list):
-        raise _wrong("input", f"'input' must be {_INPUT}, got {_kind(found)}.", "invalid_type")
-    if not found:
-        raise _wrong("input", f"'input' is an empty list: give {_INPUT}.", "empty_array")
-    are_ids = not isinstance(found[0], str)
+    if not isinstance(found, list) or not found:
+        raise wrong("input", f"'input' must be {_INPUT}.")
     inputs: list[Any] = [found] if _is_int(found[0]) else found
     if len(inputs) > most:
         raise too_large(f"'input' has {len(inputs):,} texts; a request may have {most:,}.", "input")
-    kind: Any = list if are_ids else str
+    kind: Any = str if isinstance(inputs[0], str) else list
     for index, one in enumerate(inputs):
-        where = f"'input[{index}]'" if len(inputs) > 1 else "'input'"
-        if not isinstance(one, kind):
-            raise _wrong("input", f"{where} is {_kind(one)} among others: 'input' must be {_INPUT}.", "invalid_type")
-        if not one:
-            raise _wrong("input", f"{where} is empty.", "empty_string" if not are_ids else "empty_array")
-        if are_ids:
-            wrong = next((token for token in one if not _is_int(token)), None)
-            if wrong is not None:
-                raise _wrong("input", f"{where} must hold token ids, got {_kind(wrong)}.", "invalid_type")
-        elif isinstance(one, str) and not one.isascii() and any("\ud800" <= letter <= "\udfff" for letter in one):
-            raise _wrong("input", f"{where} holds half of a surrogate pair, which is no text.")
-    return inputs, are_ids
+        if not isinstance(one, kind) or not one or (kind is list and not all(map(_is_int, one))):
+            raise wrong("input", f"'input[{index}]' is none: 'input' must be {_INPUT}.")
+    return inputs
 
 
 def make_reply(asked: Asked, vectors: np.ndarray, tokens: int, truncated: Sequence[int] | None = None) -> bytes:
@@ -219,12 +199,3 @@ def _decimals(vectors: np.ndarray) -> Iterable[str]:
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _kind(value: object) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number"}
-    return kinds.get(type(value), "a number" if isinstance(value, float) else "null")
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)

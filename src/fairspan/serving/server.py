@@ -15,39 +15,32 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from fairspan.errors import FairspanError
+from fairspan.errors import DesignError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-
-    from fairspan.serving.service import Service
 
 DRAIN_SECONDS = 8
 """How long requests that are in flight have to end; with all the rest a server ends within 10 s."""
 
 
-class AddressError(FairspanError):
-    """A server cannot listen where it was told to."""
-
-
 def bind(host: str, port: int) -> socket.socket:
     """A socket of its own at that address, at which nobody can connect yet."""
     if not 0 <= port <= 65535:
-        raise AddressError(f"[[port]] must be from 0 to 65535, got {port}.")
+        raise DesignError(f"port must be from 0 to 65535, got {port}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (socket.gaierror, UnicodeError) as error:
-        raise AddressError(f"there is no host {host!r}: {error}.") from None
-    # asyncio sends small replies at once only on a socket that names its protocol.
-    bound = socket.socket(family, kind, protocol)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
-        raise AddressError(
-            f"cannot listen on {host}:{port}: {error.strerror}. Choose another [[host=]] or [[port=]]."
-        ) from None
+        # asyncio sends small replies at once only on a socket that names its protocol.
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except BaseException:
+            bound.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DesignError(f"cannot listen on {host}:{port}: {reason}. Choose another host or port.") from None
     return bound
 
 
@@ -62,7 +55,7 @@ def is_local(bound: socket.socket) -> bool:
     return bool(host == "::1" or host.startswith("127."))
 
 
-def run(app: Starlette, service: Service, bound: socket.socket) -> bool:
+def run(app: Starlette, bound: socket.socket) -> bool:
     """Serve until a signal ends it; whether all requests in flight were answered by then."""
     config = uvicorn.Config(
         app,
@@ -71,12 +64,11 @@ def run(app: Starlette, service: Service, bound: socket.socket) -> bool:
         server_header=False,
         ws="none",
         lifespan="on",
-        backlog=2048,
         # Clients keep connections for longer than uvicorn's 5 s, and one that is closed as they use it is an error.
         timeout_keep_alive=75,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    server = _Server(config, service)
+    server = _Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve(sockets=[bound]))
     return server.drained
@@ -89,9 +81,7 @@ def end_at_once() -> None:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
-        super().__init__(config)
-        self.service, self.drained = service, True
+    drained = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -106,7 +96,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
             end_at_once()
-        self.should_exit = self.service.is_draining = True
+        self.should_exit = self.config.app.state.service.is_draining = True  # type: ignore[union-attr]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Checked input: columns of one length, finite values, labels as codes, positions from 1 to n."""
+"""Checked input: columns of finite numbers, labels as codes, positions from 1 to n."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairspan.errors import StatisticsError
+from fairspan.errors import DesignError
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -36,18 +36,24 @@ def group(labels: ArrayLike | Groups) -> Groups:
     if isinstance(labels, Groups):
         return labels
     column = np.asarray(labels)
-    if column.ndim != 1:
-        raise StatisticsError(f"labels are one column, got an array of shape {column.shape}.")
-    if column.dtype.kind == "f" and not np.isfinite(column).all():
-        raise StatisticsError("a label is missing (NaN): every row needs its set.")
     if column.dtype.kind in "iubf":
-        names, codes = np.unique(column, return_inverse=True)
+        names, codes = np.unique(as_values(column, "labels"), return_inverse=True)
         return Groups(codes.astype(np.int64, copy=False), len(names))
     seen: dict[Hashable, int] = {}
     listed = [seen.setdefault(label, len(seen)) for label in column.tolist()]
     if None in seen:
-        raise StatisticsError("a label is missing (None): every row needs its set.")
+        raise DesignError("a label is missing (None): every row needs its set.")
     return Groups(np.asarray(listed, np.int64), len(seen))
+
+
+def clusters_of(labels: ArrayLike | Groups, rows: int, name: str = "set") -> Groups:
+    """The clusters of so many rows. Clustered errors compare clusters, so one is not enough."""
+    groups = group(labels)
+    if len(groups.codes) != rows:
+        raise DesignError(f"columns differ in length: {rows} values and {len(groups.codes)} {name}s.")
+    if groups.count < 2:
+        raise DesignError(f"clustered errors need rows from at least 2 different {name}s, got {groups.count}.")
+    return groups
 
 
 def crossed(first: Groups, second: Groups) -> Groups:
@@ -59,67 +65,38 @@ def as_values(values: ArrayLike, name: str = "values") -> Floats:
     """One column of finite numbers."""
     column = np.asarray(values, np.float64)
     if column.ndim != 1 or not len(column):
-        raise StatisticsError(f"{name} must be one column of at least one number, got shape {column.shape}.")
+        raise DesignError(f"{name} must be one column of at least one number, got shape {column.shape}.")
     wrong = np.flatnonzero(~np.isfinite(column))
     if len(wrong):
-        raise StatisticsError(
+        raise DesignError(
             f"{name} has {len(wrong)} entries that are not finite, the first in row {wrong[0]} ({column[wrong[0]]}): "
             "omit those rows or measure them again."
         )
     return column
 
 
-def as_positions(positions: ArrayLike) -> tuple[Codes, int]:
-    """Positions as whole numbers from 1 to n, with n; every position must occur."""
-    column = np.asarray(positions)
-    if column.ndim != 1 or not len(column):
-        raise StatisticsError(f"positions must be one column, got shape {column.shape}.")
-    if column.dtype.kind not in "iu":
-        numbers = as_values(column, "positions")
-        if (numbers != np.floor(numbers)).any():
-            raise StatisticsError("positions must be whole numbers counted from 1.")
-        column = numbers
+def as_numbers(numbers: ArrayLike, name: str, least: int = 1) -> tuple[Codes, int]:
+    """Whole numbers from `least` to n, with n; each from 1 to n must occur."""
+    column = as_values(numbers, name)
     whole = column.astype(np.int64)
-    if whole.min() < 1:
-        raise StatisticsError(f"positions are counted from 1, got {whole.min()}.")
+    if (whole != column).any() or whole.min() < least:
+        raise DesignError(f"{name} must be whole numbers counted from {least}.")
     count = int(whole.max())
-    if count < 2:
-        raise StatisticsError("only position 1 occurs: there is nothing to compare it with.")
     missing = np.flatnonzero(np.bincount(whole, minlength=count + 1)[1:] == 0) + 1
     if len(missing):
-        raise StatisticsError(
-            f"position {missing[0]} of {count} has no rows: give rows for every position from 1 to {count}."
-        )
+        raise DesignError(f"{name} go up to {count}, and {missing[0]} has no rows.")
     return whole, count
 
 
-def require_same_length(**columns: int) -> None:
-    """Refuse columns of different lengths, naming them."""
-    if len(set(columns.values())) > 1:
-        raise StatisticsError(
-            "columns differ in length: " + ", ".join(f"{name} {length}" for name, length in columns.items()) + "."
-        )
+def as_positions(positions: ArrayLike) -> tuple[Codes, int]:
+    """Positions from 1 to n, with n."""
+    numbers, count = as_numbers(positions, "positions")
+    if count < 2:
+        raise DesignError("only position 1 occurs: there is nothing to compare it with.")
+    return numbers, count
 
 
-def require_clusters(groups: Groups, name: str = "set") -> None:
-    """Clustered errors compare clusters, so one is not enough."""
-    if groups.count < 2:
-        raise StatisticsError(f"clustered errors need rows from at least 2 different {name}s, got {groups.count}.")
-
-
-def two_digits(count: float) -> int:
-    """An estimate of how many are needed, which deserves no more digits."""
-    whole = int(count)
-    return round(whole, 2 - len(str(whole)))
-
-
-def require_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise StatisticsError(f"level must be between 0 and 1, got {level}.")
-
-
-def require_some(**counts: int) -> None:
-    """Refuse counts below 1, naming them."""
-    for name, count in counts.items():
-        if count < 1:
-            raise StatisticsError(f"{name} must be at least 1, got {count}.")
+def round_up(number: int) -> int:
+    """To two significant digits, since an estimate of how many are needed deserves no more."""
+    unit: int = 10 ** max(0, len(str(number)) - 2)
+    return -(-number // unit) * unit

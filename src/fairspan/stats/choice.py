@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import two_digits
-from fairspan.stats.bootstrap import PositionSums, Statistic
-from fairspan.stats.difference import Difference, difference, mean_difference
-from fairspan.stats.distributions import t_quantile
-from fairspan.stats.effects import change_of
-from fairspan.stats.queries import POWER, column, of_groups, query_sums, shortfall
+from fairspan.stats.arrays import round_up
+from fairspan.stats.equivalence import clusters_needed
+from fairspan.stats.intervals import Interval
+from fairspan.stats.queries import column, of_groups, query_sums, shortfall
+from fairspan.stats.resampling import PositionSums, change_of, jackknife, mean_interval
 
 ALPHA = 0.05
-"""The chance of advising a candidate that does not gain, or that loses more than ε somewhere."""
+"""The chance of advising a candidate that does not gain, or that loses more than the margin somewhere."""
 MOST_TESTED = 3
 FIRST_SHARE = 0.8
 """Of α for the first candidate of several, and so on of what is left: mostly it is the one that is chosen."""
@@ -45,6 +43,9 @@ class Sample:
         """Clusters in which two candidates get something else."""
         return int((self.sums[first].sums[:, 0] != self.sums[second].sums[:, 0]).sum())
 
+    def both(self, first: str, second: str) -> PositionSums:
+        return self.sums[first].beside(self.sums[second])
+
     @property
     def has_groups(self) -> bool:
         return bool(next(iter(self.sums.values())).sums.shape[1] > 2)
@@ -52,7 +53,7 @@ class Sample:
 
 def make_sample(values: Mapping[str, ArrayLike], groups: ArrayLike, clusters: ArrayLike) -> Sample:
     """From the values [Q] of each candidate; groups [Q] are numbered from 1, with 0 for none."""
-    return Sample({name: query_sums(own, groups, clusters, name) for name, own in values.items()})
+    return Sample({name: query_sums(own, groups, clusters) for name, own in values.items()})
 
 
 def quality(samples: Sequence[Sample], name: str) -> float:
@@ -66,23 +67,18 @@ def unfairness(samples: Sequence[Sample], name: str) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-def gain(samples: Sequence[Sample], first: str, second: str) -> Difference:
+def gain(samples: Sequence[Sample], first: str, second: str) -> Interval:
     """Quality of the second minus that of the first."""
-    return mean_difference([_compared(sample, first, second, column(0), [0]) for sample in samples])
+    return mean_interval([jackknife(one.both(first, second), change_of(column(0)), [0]) for one in samples])
 
 
-def psi_change(samples: Sequence[Sample], first: str, second: str) -> Difference:
+def psi_change(samples: Sequence[Sample], first: str, second: str) -> Interval:
     """PSI of the second minus that of the first; NaN without groups."""
-    found = []
-    for sample in samples:
-        if sample.has_groups:
-            numbers = range(1, sample.sums[first].sums.shape[1])
-            found.append(_compared(sample, first, second, of_groups(shortfall), list(numbers)))
-    return mean_difference(found) if found else Difference(np.nan, np.nan, np.nan)
-
-
-def _compared(sample: Sample, first: str, second: str, measure: Statistic, columns: Sequence[int]) -> Difference:
-    return difference(sample.sums[first].beside(sample.sums[second]), change_of(measure), columns)
+    psi, grouped = change_of(of_groups(shortfall)), [one for one in samples if one.has_groups]
+    if not grouped:
+        return Interval(np.nan)
+    groups = range(1, grouped[0].sums[first].sums.shape[1])
+    return mean_interval([jackknife(one.both(first, second), psi, groups) for one in grouped])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +116,9 @@ def prefer(samples: Sequence[Sample], names: Sequence[str], changes: Mapping[str
     return Preference(best, tuple(near), tuple(fair), min(fair, key=lambda name: changes[name]))
 
 
-def _within(found: Difference) -> bool:
+def _within(found: Interval) -> bool:
     """Whether a difference is at most one standard error; without an error, none at all."""
-    return found.estimate <= (found.error if np.isfinite(found.error) else 0.0)
+    return found.estimate <= (found.standard_error if np.isfinite(found.standard_error) else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,26 +163,21 @@ class Tested:
         changes: of quality, by task; the first tasks are those it was chosen for.
         clusters, changed: of queries, by task: all, and those that the candidate changes anything for.
         level: of the one-sided tests.
-        finding: "use" if the gain is above 0 and no task loses more than ε; "loss" if some task is shown to lose, "no
-            gain" if a gain beyond ε is ruled out; otherwise "undecided".
+        finding: "use" if the gain is above 0 and no task loses more than the margin; "loss" if some task is shown to
+            lose, "no gain" if a gain beyond the margin is ruled out; otherwise, and on few clusters, "undecided".
         lacking: by task, about how many more clusters would decide it; empty where it is decided, and None where more
             of the same would not help.
     """
 
     name: str
     claim: Claim
-    gain: Difference
-    changes: Mapping[str, Difference]
+    gain: Interval
+    changes: Mapping[str, Interval]
     clusters: Mapping[str, int]
     changed: Mapping[str, int]
     level: float
     finding: Finding
     lacking: Mapping[str, int] | None
-
-    @property
-    def is_small(self) -> bool:
-        """Whether a task has too few clusters to decide anything."""
-        return min(self.clusters.values()) < LEAST_CLUSTERS
 
 
 def alphas(count: int) -> list[float]:
@@ -205,83 +196,60 @@ def confirm(
     own: Mapping[str, Sample],
     guards: Mapping[str, Sample],
     *,
-    epsilon: float,
+    margin: float,
     alpha: float = ALPHA,
 ) -> Tested:
     """Test a candidate on data that it was not chosen on.
 
-    A candidate passes if its gain on its `own` tasks is above 0, and neither these nor the `guards` lose ε or more.
-    All have to pass, which needs no further correction.
+    A candidate passes if its gain on its `own` tasks is above 0, and neither these nor the `guards` lose the margin
+    or more. All have to pass, which needs no further correction.
     """
-    level = 1 - alpha
-    samples = list(own.values())
+    level, samples = 1 - alpha, list(own.values())
     found = gain(samples, plain, listed.name)
     if listed.claim == "fairness":
-        change = psi_change(samples, plain, listed.name)
-        found = Difference(-change.estimate, change.error, change.freedom)
+        # The first minus the second: a fall of PSI is a gain.
+        found = psi_change(samples, listed.name, plain)
     every = {**own, **guards}
     changes = {task: gain([sample], plain, listed.name) for task, sample in every.items()}
     clusters = {task: sample.clusters for task, sample in every.items()}
     changed = {task: sample.changed(plain, listed.name) for task, sample in every.items()}
-    finding = _finding(found, list(changes.values()), epsilon, level)
+    enough = min(clusters.values()) >= LEAST_CLUSTERS
+    finding = _finding(found, list(changes.values()), margin, level) if enough else "undecided"
     lacking: dict[str, int] | None = {}
-    if finding == "undecided" or min(clusters.values()) < LEAST_CLUSTERS:
-        lacking = _lacking(found, own, changes, clusters, epsilon, level)
+    if finding == "undecided":
+        lacking = _lacking(found, own, changes, clusters, margin, level)
     return Tested(listed.name, listed.claim, found, changes, clusters, changed, level, finding, lacking)
 
 
-def _finding(found: Difference, changes: Sequence[Difference], epsilon: float, level: float) -> Finding:
-    if any(change.upper(level) < 0 and change.lower(level) <= -epsilon for change in changes):
+def _finding(found: Interval, changes: Sequence[Interval], margin: float, level: float) -> Finding:
+    if any(change.upper(level) < 0 and change.lower(level) <= -margin for change in changes):
         return "loss"
-    if found.lower(level) > 0 and all(change.lower(level) > -epsilon for change in changes):
+    if found.lower(level) > 0 and all(change.lower(level) > -margin for change in changes):
         return "use"
-    return "no gain" if found.upper(level) <= epsilon else "undecided"
+    return "no gain" if found.upper(level) <= margin else "undecided"
 
 
 def _lacking(
-    found: Difference,
+    found: Interval,
     own: Mapping[str, Sample],
-    changes: Mapping[str, Difference],
+    changes: Mapping[str, Interval],
     clusters: Mapping[str, int],
-    epsilon: float,
+    margin: float,
     level: float,
 ) -> dict[str, int] | None:
     """Clusters that are missing, if the estimates are the truth, for all tests to pass in 80 % of cases.
 
-    For a candidate that gains nothing: for a gain beyond ε to be ruled out.
+    For a candidate that gains nothing: for a gain beyond the margin to be ruled out.
     """
-    sought = float(t_quantile(level, np.inf) + t_quantile(POWER, np.inf))
-
-    def needed(one: Difference, gap: float, there: int) -> int | None:
-        if gap <= 0:
-            return None
-        return 0 if not np.isfinite(one.error) else ceil(there * (sought * one.error / gap) ** 2)
-
     missing = dict[str, int]()
     for task, there in clusters.items():
-        wanted = [LEAST_CLUSTERS, needed(changes[task], changes[task].estimate + epsilon, there)]
+        gaps = [(changes[task], changes[task].estimate + margin)]
         if task in own:
-            wanted.append(needed(found, max(found.estimate, epsilon - found.estimate), there))
-        if None in wanted:
+            gaps.append((found, max(found.estimate, margin - found.estimate)))
+        needed = [clusters_needed(one, gap, there, level) for one, gap in gaps if np.isfinite(one.standard_error)]
+        if None in needed:
             return None
-        more = max(0, max(one for one in wanted if one is not None) - there)
-        if more:
-            missing[task] = two_digits(more)
+        wanted = max(LEAST_CLUSTERS, *filter(None, needed), 0)
+        if wanted > there:
+            missing[task] = round_up(wanted - there)
     return missing
-
-
-def front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The Pareto front of (quality, unfairness) by name: those that no other equals in both and beats in one."""
-
-    def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-        return one[0] >= other[0] and one[1] <= other[1] and one != other
-
-    there = {name: point for name, point in points.items() if np.isfinite(point).all()}
-    kept = [name for name, own in there.items() if not any(beats(other, own) for other in there.values())]
-    return sorted(kept, key=lambda name: there[name][1])
-
-
-def keep_better(samples: Sequence[Sample], names: Sequence[str], keep: int) -> list[str]:
-    """The `keep` candidates of the highest quality, in their order; equal ones in that order too (halving)."""
-    ranked = sorted(names, key=lambda name: -quality(samples, name))[:keep]
-    return [name for name in names if name in ranked]

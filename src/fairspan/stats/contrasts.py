@@ -1,47 +1,30 @@
 """`Robust`: a clustered fit with the way its errors are judged, and the contrasts and tests drawn from it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import Floats, Groups, group, require_clusters, require_level
-from fairspan.stats.covariance import Clustered, cluster, cr1, cr2, cr3, hotelling, satterthwaite, two_way
-from fairspan.stats.distributions import f_above, t_below, t_quantile, t_ratio, t_two_sided
-from fairspan.stats.ols import LeastSquares
+from fairspan.errors import DesignError
+from fairspan.stats.arrays import Floats, Groups, clusters_of
+from fairspan.stats.distributions import f_above, t_below, t_ratio
+from fairspan.stats.intervals import Intervals, t_intervals
+from fairspan.stats.least_squares import (
+    Clustered,
+    LeastSquares,
+    cluster,
+    cr1,
+    cr2,
+    cr3,
+    hotelling,
+    satterthwaite,
+    two_way,
+)
 from fairspan.stats.wild import WildTest, wild_cluster
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "cr3", "wild", "two-way")
 # From this many clusters on, CR1 with t(G − 1) needs no help.
 ENOUGH_CLUSTERS = 40
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Contrasts:
-    """Estimates of J linear combinations of coefficients; every field has shape [J]. p is two-sided, against 0."""
-
-    estimate: Floats
-    standard_error: Floats
-    degrees_of_freedom: Floats
-    p_value: Floats
-    low: Floats
-    high: Floats
-
-    def __len__(self) -> int:
-        return len(self.estimate)
-
-
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """One linear combination of coefficients."""
-
-    estimate: float
-    standard_error: float
-    degrees_of_freedom: float
-    p_value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,51 +58,37 @@ class Robust:
     seed: int
     draws: int
 
-    def contrasts(self, weights: ArrayLike, level: float = 0.95) -> Contrasts:
+    def contrasts(self, weights: Floats, level: float = 0.95) -> Intervals:
         """Estimate and judge each row of weights[J, K]."""
-        require_level(level)
-        rows = np.atleast_2d(np.asarray(weights, np.float64))
-        estimate = rows @ self.clustered.coefficients
-        error = self.standard_errors(rows)
-        freedom = self.degrees_of_freedom(rows)
-        if self.inference == "wild":
-            tests = self._wild(rows, level=level)
-            p, low, high = (np.array([getattr(t, name) for t in tests]) for name in ("p_value", "low", "high"))
-            return Contrasts(estimate, error, freedom, p, low, high)
-        half = t_quantile((1 + level) / 2, freedom) * error
-        p = t_two_sided(t_ratio(estimate, error), freedom)
-        return Contrasts(estimate, error, freedom, p, estimate - half, estimate + half)
+        estimate, freedom = weights @ self.clustered.coefficients, self.degrees_of_freedom(weights)
+        found = t_intervals(estimate, self._errors(weights), freedom, level)
+        if self.inference != "wild":
+            return found
+        tests = self._wild(weights, level=level)
+        p, low, high = (np.array([getattr(t, name) for t in tests]) for name in ("p_value", "low", "high"))
+        return replace(found, p_value=p, low=low, high=high)
 
-    def contrast(self, weights: ArrayLike, level: float = 0.95) -> Contrast:
-        """Estimate and judge one linear combination weights[K]."""
-        one = self.contrasts(weights, level)
-        return Contrast(*(float(getattr(one, name)[0]) for name in Contrast.__slots__))
-
-    def tails(self, weights: ArrayLike, null: float) -> tuple[Floats, Floats]:
+    def tails(self, weights: Floats, null: float) -> tuple[Floats, Floats]:
         """One-sided p-values [J], [J] against each contrast being less than the null, and more than it."""
-        rows = np.atleast_2d(np.asarray(weights, np.float64))
         if self.inference == "wild":
-            tests = self._wild(rows, null=null)
+            tests = self._wild(weights, null=null)
             return np.array([t.p_below for t in tests]), np.array([t.p_above for t in tests])
-        ratio = t_ratio(rows @ self.clustered.coefficients - null, self.standard_errors(rows))
-        freedom = self.degrees_of_freedom(rows)
+        ratio = t_ratio(weights @ self.clustered.coefficients - null, self._errors(weights))
+        freedom = self.degrees_of_freedom(weights)
         return t_below(ratio, freedom), t_below(-ratio, freedom)
 
-    def joint(self, weights: ArrayLike) -> JointTest:
+    def joint(self, weights: Floats) -> JointTest:
         """Test that all rows of weights[q, K] are 0."""
-        rows = np.atleast_2d(np.asarray(weights, np.float64))
-        q = len(rows)
-        covariance = cr2(self.clustered) if self.inference == "wild" else self.covariance
-        wald = _wald(rows @ self.clustered.coefficients, rows @ covariance @ rows.T)
-        if self.clusters - 1 < q or np.isnan(wald):
+        q, g = len(weights), self.clusters
+        small = self.inference in ("cr2", "wild")
+        covariance = cr2(self.clustered) if small else self.covariance
+        wald = _wald(weights @ self.clustered.coefficients, weights @ covariance @ weights.T)
+        df2 = np.inf if self.inference == "z" else g - 1.0
+        if small:
+            df2 = hotelling(self.clustered, weights) - q + 1
+        if q >= g or np.isnan(wald) or df2 <= 0:
             return JointTest(np.nan, q, np.nan, np.nan)
-        if self.inference in ("cr2", "wild"):
-            eta = hotelling(self.clustered, rows)
-            if eta <= q - 1:
-                return JointTest(np.nan, q, np.nan, np.nan)
-            statistic, df2 = wald * (eta - q + 1) / (eta * q), eta - q + 1
-        else:
-            statistic, df2 = wald / q, np.inf if self.inference == "z" else self.clusters - 1.0
+        statistic = wald / q * (df2 / (df2 + q - 1) if small else 1)
         return JointTest(statistic, q, df2, f_above(statistic, q, df2))
 
     def _wild(self, rows: Floats, *, null: float = 0.0, level: float = 0.95) -> list[WildTest]:
@@ -127,8 +96,7 @@ class Robust:
         rng, fit, draws = np.random.default_rng, self.clustered, self.draws
         return [wild_cluster(fit, row, rng=rng(self.seed), null=null, draws=draws, level=level) for row in rows]
 
-    def standard_errors(self, rows: Floats) -> Floats:
-        """Of each row of weights[J, K]."""
+    def _errors(self, rows: Floats) -> Floats:
         errors: Floats = np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(1), 0))
         return errors
 
@@ -154,28 +122,25 @@ def robust(
     is only drawn from by "wild" (a generator seeded with 0 if none is given).
     """
     if inference not in INFERENCES:
-        raise StatisticsError(f"inference must be one of {', '.join(map(repr, INFERENCES))}, got {inference!r}.")
-    groups = group(sets)
-    require_clusters(groups)
-    others = None if segments is None else group(segments)
+        raise DesignError(f"inference must be one of {', '.join(map(repr, INFERENCES))}, got {inference!r}.")
+    rows = len(fit.residuals)
+    groups = clusters_of(sets, rows)
+    others = None if segments is None else clusters_of(segments, rows, "segment")
     chosen = inference
     if inference == "auto":
         few = "cr1" if groups.count >= ENOUGH_CLUSTERS else "cr2"
-        chosen = "two-way" if others is not None and shared(groups, others) else few
+        chosen = "two-way" if others is not None and _shared(groups, others) else few
     clustered = cluster(fit, groups, leverages=chosen in ("cr2", "cr3", "wild"))
-    clusters = groups.count
+    clusters, covariance = groups.count, {"cr2": cr2, "cr3": cr3}.get(chosen, cr1)(clustered)
     if chosen == "two-way":
         if others is None:
-            raise StatisticsError("two-way inference clusters by segment too: give segments.")
-        require_clusters(others, "segment")
+            raise DesignError("two-way inference clusters by segment too: give segments.")
         covariance, clusters = two_way(fit, groups, others), min(groups.count, others.count)
-    else:
-        covariance = {"cr2": cr2, "cr3": cr3}.get(chosen, cr1)(clustered)
     seed = int((rng or np.random.default_rng(0)).integers(2**63)) if chosen == "wild" else 0
     return Robust(chosen, clustered, covariance, clusters, seed, draws)
 
 
-def shared(sets: Groups, segments: Groups) -> bool:
+def _shared(sets: Groups, segments: Groups) -> bool:
     """Whether some segment occurs in more than one set."""
     first = np.empty(segments.count, np.int64)
     first[segments.codes] = sets.codes

@@ -1,4 +1,4 @@
-"""Tail areas and quantiles of t, F and the normal, intervals of means, and Holm's correction.
+"""Tail areas and quantiles of t, F and the normal, and Holm's correction.
 
 Infinite degrees of freedom mean the normal and chi-square.
 """
@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
-from fairspan.errors import StatisticsError
 from fairspan.stats.arrays import Floats
 
 
@@ -43,23 +42,8 @@ def t_ratio(difference: ArrayLike, standard_error: ArrayLike) -> Floats:
     """difference / standard error; where the error is 0, no difference gives 0 and any other is infinite."""
     gap, error = np.broadcast_arrays(np.asarray(difference, np.float64), np.asarray(standard_error, np.float64))
     ratio: Floats = np.where(gap == 0, 0.0, np.copysign(np.inf, gap))
-    np.divide(gap, error, out=ratio, where=error > 0)
+    np.divide(gap, error, out=ratio, where=(error > 0) | np.isnan(error))
     return ratio
-
-
-def half_widths(squares: ArrayLike, counts: ArrayLike, clusters: ArrayLike, level: float = 0.95) -> Floats:
-    """Half the width of the interval of each mean, as [M]; NaN for one cluster.
-
-    CR1 for a mean, G/(G−1) · Σ_g (Σ_i (x_i − mean))² / N², and t with G − 1 degrees of freedom.
-
-    Args:
-        squares: [M], Σ_g of the squared sums of each cluster's distances from the mean.
-        counts, clusters: [M], N and G.
-    """
-    several = np.asarray(clusters, np.float64)
-    free = np.maximum(several - 1, 1)
-    error = np.sqrt(several / free * np.asarray(squares, np.float64)) / np.asarray(counts, np.float64)
-    return np.asarray(np.where(several > 1, t_quantile((1 + level) / 2, free) * error, np.nan))
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -68,11 +52,7 @@ def holm(p_values: ArrayLike) -> Floats:
     NaN stays NaN and is not counted.
     """
     column = np.asarray(p_values, np.float64)
-    if column.ndim != 1:
-        raise StatisticsError(f"p-values are one column, got an array of shape {column.shape}.")
     tested = np.flatnonzero(~np.isnan(column))
-    if ((column[tested] < 0) | (column[tested] > 1)).any():
-        raise StatisticsError("p-values must be between 0 and 1.")
     order = tested[np.argsort(column[tested], kind="stable")]
     adjusted = np.full(column.shape, np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(column[order] * np.arange(len(order), 0, -1)), 1.0)

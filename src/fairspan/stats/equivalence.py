@@ -1,37 +1,44 @@
-"""Verdicts on fairness. Fair is a claim of equivalence, so it has to be shown, not merely not refuted."""
+"""Tests against a margin, and the verdicts that follow. Fair is a claim of equivalence, so it has to be shown."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import Floats, require_level
+from fairspan.errors import DesignError
+from fairspan.stats.arrays import Floats, round_up
 from fairspan.stats.contrasts import Robust
 from fairspan.stats.distributions import holm, t_quantile
+from fairspan.stats.intervals import Interval
 from fairspan.stats.positions import PositionEffects, difference_weights
 
 Kind = Literal["fair", "biased", "inconclusive"]
-MEASURES = ("represented", "retained")
+LossKind = Literal["worse", "not worse", "inconclusive"]
+Growth = Literal["more", "not more", "less", "open"]
 POWER = 0.8
-MOST_SETS = 100_000
+MOST = 100_000
 # Points of the numerical integration over what a later run might find.
 NODES = 4000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """What is judged together: J differences, each a row of weights[J, K] on the coefficients of a clustered fit.
+    """A family of J differences that one verdict is about, each a row of weights[J, K] on the coefficients of a fit.
 
     Attributes:
+        names: of each difference, what is compared with what.
         sets: how many the fit has seen.
+        scope: what a verdict is limited to, if it is.
     """
 
     robust: Robust
     weights: Floats
+    names: Sequence[tuple[str, str]]
     sets: int
+    scope: str = ""
 
     @property
     def estimate(self) -> Floats:
@@ -39,132 +46,66 @@ class Compared:
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Equivalence:
-    """Both tests of each difference; arrays of shape [J], for positions 2…n against the first J = n − 1.
-
-    Attributes:
-        estimate: the difference.
-        p_fair: against |difference| ≥ margin: the larger of two one-sided p-values (TOST). All of them must be small
-            for the whole to be fair: an intersection-union test, which needs no correction.
-        p_beyond: against |difference| ≤ margin: twice the smaller one-sided p-value. One of them is enough to be
-            biased, so it needs a correction over everything that is tested together.
-    """
-
-    estimate: Floats
-    p_fair: Floats
-    p_beyond: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the data say about the differences of one family.
-
-    Attributes:
-        kind: of all of them together.
-        kinds: of each of them.
-        worst: which of them is largest, among the significant ones if biased.
-        estimate, low, high, sets_needed: as in `Verdict`.
-    """
-
-    kind: Kind
-    kinds: tuple[Kind, ...]
-    worst: int
-    estimate: float
-    low: float
-    high: float
-    sets_needed: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the data say about fairness within a margin.
 
     Attributes:
-        kind: "fair", "biased" or "inconclusive".
-        margin: δ.
-        position: the one that differs most from `against`, among the significant ones if biased.
+        kind: of all differences together; fair if all are significantly inside the margin, biased if one is
+            significantly outside.
+        kinds: of each of them.
+        worst: which of them is largest, among the significant ones if biased; `subject` and `against` are its names.
         estimate, low, high: its difference with the plain interval of the given level, as in tables and figures. The
             decision itself is stricter for "biased" (Holm) and is taken at 1 − 2·(1 − level), the usual 90 %, for
             "fair".
         sets_needed: for "inconclusive": how many sets beyond those seen give the decision that the estimates point to
             in 80 % of cases; None if more than 100,000.
-        measure: "represented" or "retained".
-        against: the position that later ones are compared with. Earlier ones are not compared.
+        measure: what is done to a segment: "represented" or "retained".
+        scope: what it is limited to, if it is.
     """
 
     kind: Kind
+    kinds: tuple[Kind, ...]
     margin: float
-    position: int
+    worst: int
+    subject: str
+    against: str
     estimate: float
     low: float
     high: float
     sets_needed: int | None
     measure: str = "represented"
-    against: int = 1
+    scope: str = ""
 
     def sentence(self) -> str:
         """The verdict in words.
 
-        >>> Verdict("biased", 0.02, 4, -0.09, -0.1, -0.08, None).sentence()
+        >>> Verdict("biased", ("biased",), 0.02, 0, "position 4", "position 1", -0.09, -0.1, -0.08, None).sentence()
         'biased: position 4 is 0.09 less represented than position 1 [−0.10, −0.08]'
         """
         if self.kind == "fair":
-            return f"fair within ±{self.margin:g}" + (f" from position {self.against} on" if self.against > 1 else "")
+            return f"fair within ±{self.margin:g}" + (f" {self.scope}" if self.scope else "")
         if self.kind == "biased":
-            size, ends = numbers_beside(self.margin, self.estimate, self.low, self.high)
-            word = "less" if self.estimate < 0 else "more"
-            than = f"{word} {self.measure} than position {self.against}"
-            return f"biased: position {self.position} is {size} {than} {ends}"
-        return undecided(f"position {self.position} is", self.margin, self.sets_needed)
+            size, ends = self._numbers()
+            than = f"{'less' if self.estimate < 0 else 'more'} {self.measure} than {self.against}"
+            return f"biased: {self.subject} is {size} {than} {ends}"
+        if self.sets_needed is None:
+            close = f"{self.subject} against {self.against} is too close to the margin of ±{self.margin:g}"
+            return f"inconclusive: {close}; no realistic number of sets would decide"
+        sets = "set" if self.sets_needed == 1 else "sets"
+        return f"inconclusive: about {round_up(self.sets_needed)} more {sets} would decide"
 
+    def _numbers(self) -> tuple[str, str]:
+        """The size of the difference, and its interval.
 
-def numbers_beside(margin: float, estimate: float, low: float, high: float) -> tuple[str, str]:
-    """The size of a difference and its interval in words.
-
-    Two decimals, three for small differences, more where rounding would put a number onto the margin.
-    """
-    sizes = [abs(number) for number in (estimate, low, high)]
-    digits = 2 if sizes[0] >= 0.05 else 3
-    while digits < 6 and any(round(size, digits) == round(margin, digits) and size != margin for size in sizes):
-        digits += 1
-    ends = ", ".join(f"{end:.{digits}f}".replace("-", "−") for end in (low, high))
-    return f"{sizes[0]:.{digits}f}", f"[{ends}]"
-
-
-def undecided(subject: str, margin: float, sets_needed: int | None) -> str:
-    """What would decide, or that nothing realistic would; `subject` has its verb."""
-    if sets_needed is None:
-        close = f"{subject} too close to the margin of ±{margin:g}"
-        return f"inconclusive: {close}; no realistic number of sets would decide"
-    sets = "set" if sets_needed == 1 else "sets"
-    return f"inconclusive: about {round_up(sets_needed)} more {sets} would decide"
-
-
-def equivalence(effects: PositionEffects, margin: float = 0.02, against: int = 1) -> Equivalence:
-    """Test every later position against one, for equivalence and for bias."""
-    return _tests(_positions(effects, against), margin)
-
-
-def _positions(effects: PositionEffects, against: int) -> Compared:
-    return Compared(effects.robust, difference_weights(effects.n, against), effects.clusters)
-
-
-def _tests(compared: Compared, margin: float) -> Equivalence:
-    if not margin > 0:
-        raise StatisticsError(f"margin must be more than 0, got {margin}: no finite sample shows an exact equality.")
-    below_floor, above_floor = compared.robust.tails(compared.weights, -margin)
-    below_roof, above_roof = compared.robust.tails(compared.weights, margin)
-    beyond = np.minimum(1, 2 * np.minimum(below_floor, above_roof))
-    return Equivalence(compared.estimate, p_fair=np.maximum(above_floor, below_roof), p_beyond=beyond)
-
-
-def verdict(
-    effects: PositionEffects, margin: float = 0.02, level: float = 0.95, *, measure: str = "represented"
-) -> Verdict:
-    """Fair, biased or inconclusive, of one family of documents."""
-    [found] = verdicts([(effects, 1)], margin, level, measure=measure)
-    return found
+        Two decimals, three for small differences, more where rounding would put a number onto the margin.
+        """
+        sizes = [abs(number) for number in (self.estimate, self.low, self.high)]
+        digits, margin = 2 if sizes[0] >= 0.05 else 3, self.margin
+        while digits < 6 and any(round(size, digits) == round(margin, digits) and size != margin for size in sizes):
+            digits += 1
+        ends = ", ".join(f"{end:.{digits}f}".replace("-", "−") for end in (self.low, self.high))
+        return f"{sizes[0]:.{digits}f}", f"[{ends}]"
 
 
 def verdicts(
@@ -174,136 +115,168 @@ def verdicts(
     *,
     measure: str = "represented",
 ) -> list[Verdict]:
-    """Fair, biased or inconclusive, of families of documents that are judged together.
+    """Verdicts on the positions of families of documents that are judged together, as `decide` explains.
 
-    fair: every |difference| from the position compared with is significantly less than the margin. biased: at least
-    one is significantly more, after Holm's correction over the comparisons of all families. So the chance that any
-    family is called biased by mistake is at most 1 − level. Two positions on either side of the one that they are
-    compared with can differ by twice the margin.
+    Two positions on either side of the one that they are compared with can differ by twice the margin.
 
     Args:
         families: the effects of each, and the position that later ones are compared with.
     """
-    if measure not in MEASURES:
-        raise StatisticsError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}.")
-    decided = decide([_positions(effects, against) for effects, against in families], margin, level)
-    return [
-        Verdict(
-            kind=one.kind,
-            margin=margin,
-            position=against + one.worst + 1,
-            estimate=one.estimate,
-            low=one.low,
-            high=one.high,
-            sets_needed=one.sets_needed,
-            measure=measure,
-            against=against,
-        )
-        for (_, against), one in zip(families, decided, strict=True)
-    ]
+    return decide([compared_positions(*family) for family in families], margin, level, measure=measure)
 
 
-def decide(families: Sequence[Compared], margin: float = 0.02, level: float = 0.95) -> list[Decision]:
-    """Fair, biased or inconclusive, of families of differences that are judged together, as `verdicts` explains."""
-    require_level(level)
-    tests = [_tests(one, margin) for one in families]
-    ends = np.cumsum([len(test.p_beyond) for test in tests])
-    corrected = np.split(holm(np.concatenate([test.p_beyond for test in tests])), ends[:-1])
+def compared_positions(effects: PositionEffects, against: int = 1) -> Compared:
+    """Every later position against one."""
+    names = [(f"position {one}", f"position {against}") for one in range(against + 1, effects.n + 1)]
+    scope = f"from position {against} on" if against > 1 else ""
+    return Compared(effects.robust, difference_weights(effects.n, against), names, effects.clusters, scope)
+
+
+def equivalence(compared: Compared, margin: float) -> tuple[Floats, Floats]:
+    """Both tests of each difference, as p-values [J] and [J].
+
+    The first is against |difference| ≥ margin: the larger of two one-sided p-values (TOST). All of them must be small
+    for the whole to be fair: an intersection-union test, which needs no correction. The second is against
+    |difference| ≤ margin: twice the smaller one-sided p-value. One of them is enough to be biased, so it needs a
+    correction over everything that is tested together.
+    """
+    if not margin > 0:
+        raise DesignError(f"margin must be more than 0, got {margin}: no finite sample shows an exact equality.")
+    below_floor, above_floor = compared.robust.tails(compared.weights, -margin)
+    below_roof, above_roof = compared.robust.tails(compared.weights, margin)
+    return np.maximum(above_floor, below_roof), np.minimum(1, 2 * np.minimum(below_floor, above_roof))
+
+
+def decide(
+    families: Sequence[Compared], margin: float = 0.02, level: float = 0.95, *, measure: str = "represented"
+) -> list[Verdict]:
+    """Fair, biased or inconclusive, of families of differences that are judged together.
+
+    fair: every |difference| is significantly less than the margin. biased: at least one is significantly more, after
+    Holm's correction over the differences of all families. So the chance that any family is called biased by mistake
+    is at most 1 − level.
+    """
+    tests = [equivalence(one, margin) for one in families]
+    ends = np.cumsum([len(beyond) for _, beyond in tests])
+    corrected = np.split(holm(np.concatenate([beyond for _, beyond in tests])), ends[:-1])
     significant = [p_values < 1 - level for p_values in corrected]
     # Holm's next step is over what is not yet rejected.
     left = int(ends[-1]) - sum(int(found.sum()) for found in significant)
     return [
-        _decision(one, test, found, left, margin, level)
-        for one, test, found in zip(families, tests, significant, strict=True)
+        _verdict(one, within < 1 - level, found, left, margin, level, measure)
+        for one, (within, _), found in zip(families, tests, significant, strict=True)
     ]
 
 
-def _decision(
-    compared: Compared, tests: Equivalence, significant: NDArray[np.bool_], left: int, margin: float, level: float
-) -> Decision:
-    """The decision on one family, of whose differences those are significant; `left` are not, in all families."""
-    inside = tests.p_fair < 1 - level
+def _verdict(
+    compared: Compared,
+    inside: NDArray[np.bool_],
+    outside: NDArray[np.bool_],
+    left: int,
+    margin: float,
+    level: float,
+    measure: str,
+) -> Verdict:
+    """The verdict on one family; `left` differences are not outside, in all families."""
     kinds: list[Kind] = [
-        "biased" if out else "fair" if within else "inconclusive"
-        for out, within in zip(significant, inside, strict=True)
+        "biased" if out else "fair" if within else "inconclusive" for out, within in zip(outside, inside, strict=True)
     ]
     kind: Kind = "biased" if "biased" in kinds else "fair" if inside.all() else "inconclusive"
-    size = np.where(significant | (kind != "biased"), np.abs(tests.estimate), -1.0)
-    worst = int(size.argmax())
-    found = compared.robust.contrasts(compared.weights, level)
+    worst = int(np.where(outside | (kind != "biased"), np.abs(compared.estimate), -1.0).argmax())
+    found = compared.robust.contrasts(compared.weights, level)[worst]
     needed = further_sets(compared, margin, level, comparisons=left) if kind == "inconclusive" else None
-    estimate, low, high = (float(values[worst]) for values in (found.estimate, found.low, found.high))
-    return Decision(kind, tuple(kinds), worst, estimate, low, high, needed)
+    ends = (found.estimate, found.low, found.high)
+    names, about = compared.names[worst], (measure, compared.scope)
+    return Verdict(kind, tuple(kinds), margin, worst, *names, *ends, needed, *about)
 
 
-def sets_needed(
-    effects: PositionEffects,
-    margin: float,
-    level: float = 0.95,
-    *,
-    against: int = 1,
-    comparisons: int | None = None,
-) -> int | None:
-    """Further sets for the decision that the estimates of positions point to, as `further_sets` counts them."""
-    return further_sets(_positions(effects, against), margin, level, comparisons=comparisons)
-
-
-def further_sets(
-    compared: Compared, margin: float, level: float = 0.95, *, comparisons: int | None = None
-) -> int | None:
+def further_sets(compared: Compared, margin: float, level: float = 0.95, *, comparisons: int) -> int | None:
     """Further sets for the decision the estimates point to, at 80 % power, if the estimates are the truth.
 
     Errors shrink with the square root of the number of sets, which takes new sets to be like those seen. The chance
     of a decision over all comparisons at once has no closed form, so it is integrated over 4000 fixed points.
 
     Args:
-        comparisons: how many are corrected for; by default those of this family.
+        comparisons: how many are corrected for.
     """
-    seen, weights = compared.sets, compared.weights
-    estimate, covariance = compared.estimate, weights @ compared.robust.covariance @ weights.T
+    seen, weights, estimate = compared.sets, compared.weights, compared.estimate
+    covariance = weights @ compared.robust.covariance @ weights.T
     freedom_seen = compared.robust.degrees_of_freedom(weights)
+    values, vectors = np.linalg.eigh(covariance)
     rng = np.random.default_rng(0)
-    noise = rng.standard_normal((NODES, len(weights))) @ _square_root(covariance)
+    noise = rng.standard_normal((NODES, len(weights))) @ ((vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T)
     error_noise = rng.standard_normal((NODES, 1))
 
-    def chance(sets: int) -> float:
-        """The chance that a run of that many sets decides for what the estimates point to."""
-        scale = np.sqrt(seen / sets)
-        freedom = freedom_seen * (sets - 1) / (seen - 1)
+    def decided(further: int) -> bool:
+        """Whether a run of that many more sets decides for what the estimates point to, often enough."""
+        sets = seen + further
+        scale, freedom = np.sqrt(seen / sets), freedom_seen * (sets - 1) / (seen - 1)
         found = np.abs(estimate + scale * noise)
-        error = np.sqrt(np.diag(covariance)) * scale * _error_ratio(error_noise, freedom)
+        # Estimated over true standard error: √(χ²/df), with Wilson and Hilferty's cube for χ²/df.
+        spread = 2 / (9 * freedom)
+        ratio = np.maximum(1 - spread + error_noise * np.sqrt(spread), 0) ** 1.5
+        error = np.sqrt(np.diag(covariance)) * scale * ratio
         if np.abs(estimate).max() <= margin:
-            return float((found + t_quantile(level, freedom) * error < margin).all(axis=1).mean())
-        strict = 1 - (1 - level) / (2 * (comparisons or len(estimate)))
-        return float((found - t_quantile(strict, freedom) * error > margin).any(axis=1).mean())
+            hits = (found + t_quantile(level, freedom) * error < margin).all(axis=1)
+        else:
+            strict = 1 - (1 - level) / (2 * comparisons)
+            hits = (found - t_quantile(strict, freedom) * error > margin).any(axis=1)
+        return bool(hits.mean() >= POWER)
 
-    most = seen + MOST_SETS
-    if chance(most) < POWER:
-        return None
-    less, step = seen, 1
-    while chance(min(less + step, most)) < POWER:
-        less, step = less + step, 2 * step
-    enough = min(less + step, most)
-    while enough - less > 1:
-        middle = (enough + less) // 2
-        enough, less = (middle, less) if chance(middle) >= POWER else (enough, middle)
-    return enough - seen
+    return _fewest(decided)
 
 
-def _error_ratio(normal: Floats, freedom: Floats) -> Floats:
-    """Estimated over true standard error: √(χ²/df), with Wilson and Hilferty's cube for χ²/df."""
-    spread = 2 / (9 * freedom)
-    ratio: Floats = np.maximum(1 - spread + normal * np.sqrt(spread), 0) ** 1.5
-    return ratio
+def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
+    """The smallest number that decides, if more never decide less; None if more than 100,000."""
+    found = least + bisect_left(range(least, MOST + 1), True, key=decided)
+    return found if found <= MOST else None
 
 
-def _square_root(covariance: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(covariance)
-    root: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-    return root
+def growth(found: Interval, margin: float, level: float = 0.95) -> Growth:
+    """Whether a change is beyond a margin.
+
+    more, less: it is significantly above the margin, or below its negative, in a two-sided test as the interval of
+    the same level shows. not more: it is significantly below the margin, in one of the two one-sided tests of an
+    equivalence. open: none of them.
+    """
+    two_sided = (1 + level) / 2
+    if found.lower(two_sided) > margin:
+        return "more"
+    if found.upper(two_sided) < -margin:
+        return "less"
+    return "not more" if found.upper(level) < margin else "open"
 
 
-def round_up(number: int) -> int:
-    """To two significant digits, since the estimate deserves no more."""
-    unit: int = 10 ** max(0, len(str(number)) - 2)
-    return -(-number // unit) * unit
+def documents_needed(found: Interval, margin: float, documents: int, level: float = 0.95) -> int | None:
+    """Further documents for "more" or "not more", whichever the estimate points to, in 80 % of cases."""
+    side = (1 + level) / 2 if found.estimate > margin else level
+    total = clusters_needed(found, abs(found.estimate - margin), documents, side)
+    return None if total is None else max(1, total - documents)
+
+
+def clusters_needed(found: Interval, gap: float, seen: int, level: float) -> int | None:
+    """How many clusters in all make a gap significant at a one-sided level in 80 % of cases.
+
+    If the estimate is the truth, and errors shrink with the square root of the clusters; None if more than 100,000.
+    """
+
+    def decided(clusters: int) -> bool:
+        freedom = found.degrees_of_freedom * (clusters - 1) / (seen - 1)
+        error = found.standard_error * np.sqrt(seen / clusters)
+        return bool(gap >= (t_quantile(level, freedom) + t_quantile(POWER, freedom)) * error)
+
+    return _fewest(decided, 2)
+
+
+def judge_loss(low: float, high: float, margin: float) -> LossKind:
+    """Judge the interval of a loss, which is positive where things got worse: a test of non-inferiority.
+
+    "not worse" is a claim that has to be shown: the interval ends before the margin. "worse" is shown where the
+    interval begins above 0. Anything else, NaN included, is "inconclusive".
+
+    >>> judge_loss(-0.01, 0.005, margin=0.01), judge_loss(0.002, 0.03, margin=0.01), judge_loss(-0.01, 0.03, 0.01)
+    ('not worse', 'worse', 'inconclusive')
+    """
+    if high <= margin:
+        return "not worse"
+    return "worse" if low > 0 else "inconclusive"

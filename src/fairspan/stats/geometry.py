@@ -1,31 +1,41 @@
-"""How widely vectors spread: mean pairwise cosine, distance to the centroid, effective rank (METHODS §7).
+"""Cosines of vectors, how widely vectors spread (METHODS §7), and LC's bounds on what attention does to them.
 
-Every measure is of the vectors' directions, u_i = v_i/‖v_i‖:
+Every measure of spread is of the vectors' directions, u_i = v_i/‖v_i‖:
 
 - "cosine": the mean over all pairs, in O(N·d). Document i's own value is its mean cosine with the others.
 - "distance": the mean Euclidean distance to the centroid μ = E u. Document i's squared distance is
   1 − 2 u_i·m_i + c_i, with m_i the mean and c_i the mean pairwise cosine of the others: unbiased for ‖u_i − μ‖², so
   that bins of different size compare. In the plain mean of ‖u_i − ū‖ every document has a share of the centroid.
-- "rank": Roy and Vetterli's (2007) effective rank of the centred vectors, exp of the entropy of their singular values
-  as shares of their sum. It counts the directions in which texts differ, is less than N, and grows with N: compare
-  equal N only.
 
-`stats.jackknife` makes intervals of the same values without each document. Bootstrap samples would hold documents
-twice: their copies are no pairs, and fewer different documents have a lower rank, whatever the vectors.
+`resampling.Jackknife` makes intervals of the same values without each document. Bootstrap samples would hold
+documents twice, and copies of a document are no pairs.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import Floats, as_values
-from fairspan.stats.bootstrap import share
+from fairspan.errors import DesignError
+from fairspan.stats.arrays import Floats
+from fairspan.stats.resampling import share
 
-MEASURES = ("cosine", "distance", "rank")
-# Effective ranks that one interval is made of: each needs the eigenvalues of a matrix.
-RANKS = 100
+MEASURES = ("cosine", "distance")
 # Numbers held at once.
 CHUNK = 1_000_000
+
+
+def representation(document: ArrayLike, alone: ArrayLike) -> Floats:
+    """[n], σ(i, D) = cos(e(D), iso(segment i)), given [d] and [n, d] (METHODS §1)."""
+    return np.asarray(_unit(alone) @ _unit(document))
+
+
+def retention(contextual: ArrayLike, alone: ArrayLike) -> Floats:
+    """[n], τ(i, D) = cos(ctx(segment i, D), iso(segment i)), given [n, d] and [n, d] (METHODS §1)."""
+    return np.asarray((_unit(contextual) * _unit(alone)).sum(axis=-1))
+
+
+def _unit(vectors: ArrayLike) -> Floats:
+    rows = np.asarray(vectors, np.float64)
+    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
 
 
 def cosines(vectors: ArrayLike) -> Floats:
@@ -74,71 +84,50 @@ def _distances(units: Floats, kept: Floats) -> Floats:
     return np.where(kept > 0, np.sqrt(np.maximum(squares, 0)), 0.0)
 
 
-def effective_rank(vectors: ArrayLike) -> float:
-    """At least 1; 0 where nothing is left after centring."""
-    return _rank(_units(vectors, 3))
-
-
-def ranks_without(vectors: ArrayLike) -> Floats:
-    """The effective rank without each document in turn, or each of at most 100 groups of `left_out` documents.
-
-    Groups are of one size: ranks without unequal numbers of documents would differ for that reason alone. A few
-    documents may be in no group.
-    """
-    units = _units(vectors, 3)
-    size = left_out(len(units))
-    groups = np.arange(len(units) // size * size).reshape(size, -1).T
-    return np.array([_rank(np.delete(units, few, axis=0)) for few in groups])
-
-
-def left_out(count: int) -> int:
-    """How many of `count` documents `ranks_without` leaves out at a time."""
-    return -(-count // RANKS)
-
-
-def _rank(units: Floats) -> float:
-    rows = units - units.mean(0)
-    products = rows @ rows.T if rows.shape[0] <= rows.shape[1] else rows.T @ rows
-    # Unit vectors have squares that sum to N: eigenvalues below N times the rounding error are zeros.
-    squares = np.linalg.eigvalsh(products)
-    values = np.sqrt(squares[squares > len(rows) * 8 * np.finfo(np.float64).eps])
-    if not len(values):
-        return 0.0
-    shares = values / values.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum()))
-
-
 def slope_weights(lengths: ArrayLike) -> Floats:
     """The weights [K] whose contrast is the least-squares slope on log2 of lengths[K]."""
-    column = as_values(lengths, "lengths")
-    if (column <= 0).any():
-        raise StatisticsError(f"lengths must be positive to have a logarithm, got {column.min():g}.")
-    logs = np.log2(column)
-    gaps = logs - logs.mean()
+    logs = np.log2(np.asarray(lengths, np.float64))
     if np.ptp(logs) == 0:
-        raise StatisticsError(f"a slope needs at least 2 different lengths, got only {column[0]:g}.")
+        raise DesignError("a slope needs at least 2 different lengths.")
+    gaps = logs - logs.mean()
     return np.asarray(gaps / (gaps**2).sum())
 
 
 def _units(vectors: ArrayLike, least: int) -> Floats:
     rows = np.asarray(vectors, np.float64)
-    if rows.ndim != 2 or not rows.shape[1]:
-        raise StatisticsError(f"vectors must be [documents, dimensions], got shape {rows.shape}.")
     if len(rows) < least:
-        raise StatisticsError(f"this spread needs the vectors of at least {least} documents, got {len(rows)}.")
-    wrong = np.flatnonzero(~np.isfinite(rows).all(1))
-    if len(wrong):
-        raise StatisticsError(
-            f"{len(wrong)} of {len(rows)} vectors are not finite, the first in row {wrong[0]}: omit those documents "
-            "or embed them again."
-        )
+        raise DesignError(f"this spread needs the vectors of at least {least} documents, got {len(rows)}.")
     # Scaled first, so that squares neither overflow nor vanish.
     largest = np.abs(rows).max(1, keepdims=True)
-    zero = np.flatnonzero(largest == 0)
-    if len(zero):
-        raise StatisticsError(
-            f"{len(zero)} of {len(rows)} vectors are zero and have no direction, the first in row {zero[0]}: omit "
-            "those documents or embed them again."
+    wrong = np.flatnonzero(~np.isfinite(largest) | (largest == 0))
+    if len(wrong):
+        raise DesignError(
+            f"{len(wrong)} of {len(rows)} vectors are zero or not finite, the first in row {wrong[0]}: omit those "
+            "documents or embed them again."
         )
-    scaled = rows / largest
-    return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
+    return _unit(rows / largest)
+
+
+def theorem_2_bound(sigma_a: ArrayLike, value_norms: ArrayLike) -> Floats:
+    """LC Theorem 2 for several heads (LC §E.2): log(σ_a · σ_1 · H), to compare with log(‖HC[X_{l+1}]‖/‖HC[X_l]‖).
+
+    σ_1 = max_h ‖W_V^h‖₂, and σ_a is the mean over heads, so that σ_a · σ_1 · H ≥ Σ_h σ_a^h ‖W_V^h‖₂. It bounds what
+    the heads make of X, and leaves out the output projection, the residual connection, the feed-forward part and
+    normalisation, so that a layer as a whole may exceed it.
+
+    Args:
+        sigma_a: [..., H]. value_norms: [..., K], ‖W_V^h‖₂.
+    """
+    heads, values = np.asarray(sigma_a, np.float64), np.asarray(value_norms, np.float64)
+    return np.asarray(np.log(heads.sum(-1) * values.max(-1)))
+
+
+def theorem_3_bound(lengths: ArrayLike, sigma_s: ArrayLike) -> Floats:
+    """LC Theorem 3: √(L / (2 √(1 + e^{−2σ_s²}) (L − 1)^{3/2} + 1)), above which σ_a should not lie.
+
+    The inner root ends before (L − 1), as LC's proof has it (equation 21). It holds under assumptions that trained
+    attention does not meet: scores Gaussian, of mean 0 and independent, of moderate variance, and sums of their
+    exponentials replaced by Fenton's approximation. σ_a may well exceed it.
+    """
+    length, s = np.asarray(lengths, np.float64), np.asarray(sigma_s, np.float64)
+    return np.asarray(np.sqrt(length / (2 * np.sqrt(1 + np.exp(-2 * s**2)) * (length - 1) ** 1.5 + 1)))

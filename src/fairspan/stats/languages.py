@@ -1,26 +1,194 @@
-"""`LanguageEffects`: two languages inside the same mixed documents, in both orders, with the verdict on them."""
+"""Position, language and length in one model, which is what tells them apart (`JointModel`).
+
+And two languages inside the same mixed documents, in both orders, with the verdict on them (`LanguageEffects`).
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from fairspan.stats.arrays import Floats, group
-from fairspan.stats.contrasts import Contrast, Contrasts
-from fairspan.stats.equivalence import Compared, Decision, decide, numbers_beside, undecided
-from fairspan.stats.joint import JointModel, joint_model
+from fairspan.errors import DesignError
+from fairspan.stats.arrays import Codes, Floats, Groups, as_positions, as_values, clusters_of, group
+from fairspan.stats.contrasts import JointTest, Robust, robust
+from fairspan.stats.equivalence import Compared, Verdict, decide
+from fairspan.stats.intervals import Interval, Intervals
+from fairspan.stats.least_squares import merge
+
+Cell = tuple[int, str, str]
+"""A position, a language and its company; the company is empty where the model knows of none."""
+
+Level = tuple[int | str, str]
+"""A position or a language, with its company."""
 
 Plan = tuple[str, str]
 """The language of the first segment of a document, and that of the others."""
 
-Pair = tuple[str, str]
-"""Two languages; an effect is that of the first minus that of the second."""
-
 Role = Literal["lead", "later", ""]
 """Position 1, the later positions, or all of them."""
+
+# The least standard deviation of log(tokens) inside cells. Below it, one token in fifty, what doubling does would be
+# extrapolated from single tokens.
+LEAST_DEVIATION = 0.02
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AveragedEffect:
+    """The effect of one factor averaged over the levels of the other.
+
+    Attributes:
+        names: what each contrast compares with the baseline: positions 2…n, or languages.
+        baseline: position 1, or the first language.
+        over: for each name the levels averaged over, each with the same weight: those at which it and the baseline
+            both occur.
+        contrasts: one for each name.
+        test: that all of them are 0.
+        refused: names that never occur together with the baseline.
+    """
+
+    names: tuple[int | str, ...]
+    baseline: int | str
+    over: tuple[tuple[Level, ...], ...]
+    contrasts: Intervals
+    test: JointTest
+    refused: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointModel:
+    """value ~ position × language × company + log(tokens), clustered by set.
+
+    The company of a row is what else its document consists of, as far as that matters: a segment that alone is in
+    its language is not compared with one among others in the same language. The coefficients are the means of the
+    occupied cells at the mean log length, and then the slope. Cells without rows are left out of the model; what
+    would need them is refused.
+
+    Attributes:
+        positions: n.
+        languages: in alphabetical order.
+        cells: the occupied ones, in the order of the coefficients.
+        no_slope: why there is no slope of log(tokens); empty if there is.
+        sets: how many there are.
+    """
+
+    positions: int
+    languages: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    no_slope: str
+    sets: int
+    robust: Robust = field(repr=False)
+
+    @property
+    def inference(self) -> str:
+        return self.robust.inference
+
+    def mean(self, cell: Cell) -> Interval:
+        """The mean of one cell at the mean log length."""
+        return self.robust.contrasts(self.weights(cell)[None])[0]
+
+    def slope(self) -> Interval:
+        """The change of value with one unit of log(tokens), of a model that has it."""
+        return self.robust.contrasts(np.eye(len(self.cells) + 1)[-1:])[0]
+
+    def position_effect(self) -> AveragedEffect:
+        """Positions 2…n against position 1, each averaged over the languages that occur at both."""
+        others = [(language, company) for company in self._companies for language in self.languages]
+        cells: dict[int | str, list[Cell]]
+        cells = {p: [(p, *other) for other in others] for p in range(1, self.positions + 1)}
+        return self._averaged(cells, others, "no language is at position 1 and at a later one")
+
+    def language_effect(self) -> AveragedEffect:
+        """Every language against the first, averaged over the positions at which both occur."""
+        others = [(p, company) for company in self._companies for p in range(1, self.positions + 1)]
+        cells: dict[int | str, list[Cell]]
+        cells = {one: [(p, one, company) for p, company in others] for one in self.languages}
+        return self._averaged(cells, others, f"no other language is where {self.languages[0]} is")
+
+    def _averaged(self, cells: dict[int | str, list[Cell]], others: Sequence[Level], why: str) -> AveragedEffect:
+        """Each name against the first, over those others for which both have an occupied cell."""
+        (baseline, first), *rest = cells.items()
+        weights, over, there = {}, [], set(self.cells)
+        for name, row in rest:
+            pairs = zip(row, first, others, strict=True)
+            found = [(one, base, other) for one, base, other in pairs if {one, base} <= there]
+            if found:
+                weights[name] = np.mean([self.weights(one) - self.weights(base) for one, base, _ in found], axis=0)
+                over.append(tuple(other for *_, other in found))
+        if not weights:
+            raise DesignError(f"not estimable: {why}{' in the same company' if len(self._companies) > 1 else ''}.")
+        rows = np.stack([*weights.values()])
+        refused = tuple(name for name, _ in rest if name not in weights)
+        return AveragedEffect(
+            tuple(weights), baseline, tuple(over), self.robust.contrasts(rows), self.robust.joint(rows), refused
+        )
+
+    @property
+    def _companies(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(company for _, _, company in self.cells))
+
+    def weights(self, cell: Cell) -> Floats:
+        """The weights [K] of the mean of one cell on the coefficients."""
+        return np.asarray(np.eye(len(self.robust.clustered.coefficients))[self.cells.index(cell)])
+
+
+def joint_model(
+    values: ArrayLike,
+    positions: ArrayLike,
+    languages: ArrayLike,
+    sets: ArrayLike,
+    tokens: ArrayLike | None = None,
+    segments: ArrayLike | None = None,
+    *,
+    companies: tuple[ArrayLike, Sequence[str]] | None = None,
+    **how: Any,
+) -> JointModel:
+    """Fit value ~ position × language × company + log(tokens), clustered by set.
+
+    `tokens` are the segments' lengths. Where they hardly vary inside the cells, the model has no slope and says why.
+    `companies` are numbers and what each of them is called. `how` is the rest of what `robust` takes.
+    """
+    column, (numbers, count) = as_values(values), as_positions(positions)
+    groups = clusters_of(sets, len(column))
+    others = None if segments is None else clusters_of(segments, len(column), "segment")
+    spoken = np.asarray(languages).astype(str)
+    names, codes = np.unique(spoken, return_inverse=True)
+    company, company_names = (np.zeros(len(spoken), np.int64), [""]) if companies is None else companies
+    kinds, kind = np.unique(np.asarray(company), return_inverse=True)
+    occupied, columns = np.unique(((numbers - 1) * len(names) + codes) * len(kinds) + kind, return_inverse=True)
+    labels = [(p, str(name), company_names[int(one)]) for p in range(1, count + 1) for name in names for one in kinds]
+    cells = tuple(labels[code] for code in occupied)
+    logs, no_slope = _log_lengths(tokens, columns, spoken)
+    known = [others, None if logs is None else group(logs)]
+    merged = merge(Groups(columns, len(occupied)), groups, *(one for one in known if one is not None))
+    design = np.eye(len(occupied))[columns[merged.first]]
+    if logs is not None:
+        design = np.column_stack([design, logs[merged.first]])
+    fitted = merged.fit(column, design)
+    kept = None if others is None else merged.labels(others)
+    judged = robust(fitted, merged.labels(groups), kept, **how)
+    return JointModel(count, tuple(map(str, names)), cells, no_slope, groups.count, judged)
+
+
+def _log_lengths(tokens: ArrayLike | None, cells: Codes, languages: NDArray[np.str_]) -> tuple[Floats | None, str]:
+    """log(tokens) around its mean; or None, with the reason, where it hardly varies inside any cell."""
+    if tokens is None:
+        return None, "the model was fitted without token lengths"
+    lengths = as_values(tokens, "tokens")
+    logs: Floats = np.log(lengths)
+    cell_means = np.bincount(cells, weights=logs) / np.bincount(cells)
+    deviation = float(np.sqrt(np.mean((logs - cell_means[cells]) ** 2)))
+    if deviation >= LEAST_DEVIATION:
+        return logs - logs.mean(), ""
+    hardly = "do not vary" if deviation < 1e-9 else f"vary by only {100 * deviation:.1f} %"
+    reason = f"segment lengths {hardly} within a language, so the effect of length is not estimated"
+    means = {str(name): float(lengths[languages == name].mean()) for name in np.unique(languages)}
+    if max(means.values()) > (1 + LEAST_DEVIATION) * min(means.values()):
+        told = ", ".join(f"{name} {mean:.0f}" for name, mean in means.items())
+        reason += f"; differences between languages include that of their mean lengths ({told})"
+    return None, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +201,9 @@ class RoleMeans:
     """
 
     beside: tuple[str, ...]
-    own: Contrast
-    others: Contrast
-    gap: Contrast
+    own: Interval
+    others: Interval
+    gap: Interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,16 +216,10 @@ class LanguageEffects:
     Attributes:
         plans: in order of appearance.
         model: with a company for each language that a segment is beside, so that its cells are those of each plan.
-        sets: how many there are.
     """
 
     plans: tuple[Plan, ...]
     model: JointModel
-    sets: int
-
-    @property
-    def n(self) -> int:
-        return self.model.positions
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -65,47 +227,40 @@ class LanguageEffects:
         return tuple(dict.fromkeys(language for plan in self.plans for language in plan))
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
-        """The languages that lead each other."""
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The languages that lead each other; a difference is that of the first minus that of the second."""
         there = set(self.plans)
         return tuple(pair for pair in combinations(self.languages, 2) if {pair, pair[::-1]} <= there)
 
-    @property
-    def missing(self) -> tuple[Plan, ...]:
-        """The plans without which two languages in one document are not compared."""
-        return tuple(plan[::-1] for plan in self.plans if plan[::-1] not in self.plans)
-
-    def differences(self, role: Role = "", level: float = 0.95) -> Contrasts:
+    def differences(self, role: Role = "", level: float = 0.95) -> Intervals:
         """One for each pair."""
-        return self.model.robust.contrasts(self.weights(role), level)
-
-    def weights(self, role: Role = "") -> Floats:
-        """Of each pair on the coefficients of the model."""
-        rows = [self._role(first, second, role) - self._role(second, first, role) for first, second in self.pairs]
-        return np.stack(rows)
-
-    def role(self, language: str, role: Role) -> RoleMeans | None:
-        """A language where it leads others or follows them, averaged over these; None where it never does."""
-        plans = [plan for plan in self.plans if plan[0 if role == "lead" else 1] == language]
-        if not plans:
-            return None
-        first = np.mean([self._role(lead, later, "lead") for lead, later in plans], axis=0)
-        rest = np.mean([self._role(later, lead, "later") for lead, later in plans], axis=0)
-        own, others = (first, rest) if role == "lead" else (rest, first)
-        beside = tuple(plan[1 if role == "lead" else 0] for plan in plans)
-        return RoleMeans(beside, *(self.model.robust.contrast(row) for row in (own, others, first - rest)))
+        return self.model.robust.contrasts(self._differences(role), level)
 
     @property
     def compared(self) -> Compared:
-        return Compared(self.model.robust, self.weights(), self.sets)
+        return Compared(self.model.robust, self._differences(""), self.pairs, self.model.sets)
 
-    def _role(self, language: str, other: str, role: Role) -> Floats:
+    def role(self, language: str, role: Role) -> RoleMeans | None:
+        """A language where it leads others or follows them, averaged over these; None where it never does."""
+        own_side, other_side = (0, 1) if role == "lead" else (1, 0)
+        plans = [plan for plan in self.plans if plan[own_side] == language]
+        if not plans:
+            return None
+        first = np.mean([self._mean(lead, later, "lead") for lead, later in plans], axis=0)
+        rest = np.mean([self._mean(later, lead, "later") for lead, later in plans], axis=0)
+        own, others = (first, rest) if role == "lead" else (rest, first)
+        found = self.model.robust.contrasts(np.stack([own, others, first - rest]))
+        return RoleMeans(tuple(plan[other_side] for plan in plans), found[0], found[1], found[2])
+
+    def _differences(self, role: Role) -> Floats:
+        """Weights of each pair on the coefficients of the model."""
+        return np.stack([self._mean(one, two, role) - self._mean(two, one, role) for one, two in self.pairs])
+
+    def _mean(self, language: str, other: str, role: Role) -> Floats:
         """Weights of the mean of a language over the positions of a role, beside another language."""
-        first = {"lead": [1], "later": [], "": [1]}[role]
-        later = [] if role == "lead" else range(2, self.n + 1)
-        rows = [self.model.cell_weights((place, language, other)) for place in (*first, *later)]
-        mean: Floats = np.mean(rows, axis=0)
-        return mean
+        first, last = {"lead": (1, 1), "later": (2, self.model.positions), "": (1, self.model.positions)}[role]
+        rows = [self.model.weights((place, language, other)) for place in range(first, last + 1)]
+        return np.asarray(np.mean(rows, axis=0))
 
 
 def language_effects(
@@ -115,91 +270,35 @@ def language_effects(
     sets: ArrayLike,
     tokens: ArrayLike | None = None,
     segments: ArrayLike | None = None,
-    *,
-    inference: str = "auto",
-    rng: np.random.Generator | None = None,
-    draws: int = 9999,
+    **how: Any,
 ) -> LanguageEffects:
     """Fit the model of mixed documents.
 
     Args:
         plans: numbers, and the plan that each of them is.
         tokens: lengths of segments; None compares languages as they are, whatever their lengths.
-        segments, inference, rng, draws: those of `position_effects`.
+        segments, how: those of `joint_model`.
     """
     codes, named = np.asarray(plans[0]), plans[1]
     spoken = list(dict.fromkeys(language for plan in named for language in plan))
-    number = {language: place for place, language in enumerate(spoken)}
-    lead, later = (np.array([number[plan[side]] for plan in named])[codes] for side in (0, 1))
+    lead, later = (np.array([spoken.index(plan[side]) for plan in named])[codes] for side in (0, 1))
     first = np.asarray(positions) == 1
-    languages = np.array(spoken)[np.where(first, lead, later)]
-    beside = (np.where(first, later, lead), spoken)
-    model = joint_model(
-        values,
-        positions,
-        languages,
-        sets,
-        tokens,
-        segments,
-        companies=beside,
-        inference=inference,
-        rng=rng,
-        draws=draws,
-    )
-    return LanguageEffects(tuple(named), model, group(sets).count)
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageVerdict:
-    """What the data say about fairness between languages within a margin, over all pairs of one size of documents.
-
-    Attributes:
-        kind, kinds: of all pairs together, and of each.
-        language, against: the pair that differs most, the favoured language first; among the significant if biased.
-        estimate, low, high: its difference, with the plain interval.
-        sets_needed: as in `Verdict`.
-        measure: "represented" or "retained".
-    """
-
-    kind: str
-    kinds: tuple[str, ...]
-    margin: float
-    language: str
-    against: str
-    estimate: float
-    low: float
-    high: float
-    sets_needed: int | None
-    measure: str = "represented"
-
-    def sentence(self) -> str:
-        """The verdict in words.
-
-        >>> LanguageVerdict("biased", ("biased",), 0.02, "en", "de", 0.042, 0.031, 0.053, None).sentence()
-        'biased: en is 0.042 more represented than de [0.031, 0.053]'
-        """
-        if self.kind == "fair":
-            return f"fair within ±{self.margin:g}"
-        if self.kind == "biased":
-            size, ends = numbers_beside(self.margin, self.estimate, self.low, self.high)
-            return f"biased: {self.language} is {size} more {self.measure} than {self.against} {ends}"
-        return undecided(f"{self.language} and {self.against} are", self.margin, self.sets_needed)
+    languages, beside = np.array(spoken)[np.where(first, lead, later)], (np.where(first, later, lead), spoken)
+    model = joint_model(values, positions, languages, sets, tokens, segments, companies=beside, **how)
+    return LanguageEffects(tuple(named), model)
 
 
 def language_verdicts(
     families: Sequence[LanguageEffects], margin: float = 0.02, level: float = 0.95, *, measure: str = "represented"
-) -> list[LanguageVerdict]:
-    """Fair, biased or inconclusive, of documents of several sizes that are judged together.
+) -> list[Verdict]:
+    """Verdicts on all pairs of languages, of documents of several sizes that are judged together (`decide`).
 
-    fair: every pair of languages differs by significantly less than the margin. biased: at least one pair differs by
-    significantly more, after Holm's correction over the pairs of all sizes.
+    The favoured language of the worst pair comes first.
     """
-    decided = decide([one.compared for one in families], margin, level)
-    return [_verdict(one, found, margin, measure) for one, found in zip(families, decided, strict=True)]
+    found = decide([one.compared for one in families], margin, level, measure=measure)
+    return [_turned(one) if one.estimate < 0 else one for one in found]
 
 
-def _verdict(effects: LanguageEffects, found: Decision, margin: float, measure: str) -> LanguageVerdict:
-    (first, second), ends = effects.pairs[found.worst], (found.estimate, found.low, found.high)
-    if found.estimate < 0:
-        (first, second), ends = (second, first), (-found.estimate, -found.high, -found.low)
-    return LanguageVerdict(found.kind, found.kinds, margin, first, second, *ends, found.sets_needed, measure)
+def _turned(one: Verdict) -> Verdict:
+    turned = replace(one, subject=one.against, against=one.subject)
+    return replace(turned, estimate=-one.estimate, low=-one.high, high=-one.low)

@@ -6,29 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import (
-    Codes,
-    Floats,
-    Groups,
-    as_values,
-    group,
-    require_clusters,
-    require_same_length,
-    require_some,
-    two_digits,
-)
-from fairspan.stats.bootstrap import TIE, Interval, PositionSums, Statistic, resample, share
-from fairspan.stats.difference import difference
-from fairspan.stats.distributions import t_quantile
-from fairspan.stats.effects import change_of, spread
-from fairspan.stats.wild import draw_weights
+from fairspan.errors import DesignError
+from fairspan.stats.arrays import Floats, Groups, as_numbers, as_values, clusters_of, round_up
+from fairspan.stats.equivalence import clusters_needed
+from fairspan.stats.intervals import Interval
+from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, resample, share
+from fairspan.stats.wild import TIE, can_enumerate, draw_signs
 
 FEW_GROUPS = "needs queries in at least 2 position groups"
 ALL_ZERO = "every group mean is 0, so shares of the largest one mean nothing"
 FEW_CLUSTERS = 30
 """With fewer, a sample may lack the rare queries that change most, and no interval can know of them."""
-POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +59,7 @@ class QueryChange:
     Attributes:
         overall: difference of the means over all queries.
         groups: [G], difference in each position group.
-        psi, harmonic, spread: differences of these measures of the group means; a smaller PSI or spread is fairer.
+        psi: difference of PSI over the group means; a smaller one is fairer.
         worst: difference of the smallest group means, whichever groups these are.
         p_value: two-sided, of the overall difference.
         p_psi: two-sided, of the difference of PSI; NaN where it is not defined.
@@ -80,8 +68,6 @@ class QueryChange:
     overall: Interval
     groups: tuple[Interval, ...]
     psi: Interval
-    harmonic: Interval
-    spread: Interval
     worst: Interval
     p_value: float
     p_psi: float
@@ -99,8 +85,8 @@ def query_effects(
 ) -> QueryEffects:
     """Means of values[N], one row per query and none below 0, overall and by groups[N].
 
-    Groups are numbered from 1 to G; a query with 0 or less is in none of them and counts overall only. Queries with
-    the same label in clusters[N] are not independent, so they are drawn together.
+    Groups are numbered from 1 to G; a query with 0 is in none of them and counts overall only. Queries with the same
+    label in clusters[N] are not independent, so they are drawn together.
     """
     sums = query_sums(values, groups, clusters)
     numbers, why = _numbers(sums)
@@ -129,22 +115,19 @@ def query_change(
     All 2^clusters swaps are enumerated when they are no more than `swaps`. Otherwise the observed sample counts as
     one more draw, which makes the tests valid at any number of them.
     """
-    one, two = query_sums(first, groups, clusters, "first"), query_sums(second, groups, clusters, "second")
+    one, two = query_sums(first, groups, clusters), query_sums(second, groups, clusters)
     numbers, why = _numbers(one)
     both = one.beside(two)
-    overall, psi = change_of(column(0)), change_of(of_groups(shortfall))
-    p_value, p_psi = swap_tests(both, [overall, psi], rng, swaps)
+    p_value, p_psi = swap_tests(both, [change_of(column(0)), change_of(of_groups(shortfall))], rng, swaps)
 
-    def compared(measure: Statistic) -> Interval:
-        return t_interval(both, change_of(of_groups(measure)), numbers, level, why)
+    def change(measure: Statistic, columns: Sequence[int]) -> Interval:
+        return jackknife(both, change_of(measure), columns, level, undefined=why)
 
     return QueryChange(
-        overall=t_interval(both, overall, [0], level),
-        groups=tuple(t_interval(both, change_of(column(number)), [number], level) for number in numbers),
-        psi=compared(shortfall),
-        harmonic=compared(harmonic_mean),
-        spread=compared(spread),
-        worst=compared(lambda means: np.asarray(means.min(-1))),
+        overall=change(column(0), [0]),
+        groups=tuple(change(column(number), [number]) for number in numbers),
+        psi=change(of_groups(shortfall), numbers),
+        worst=change(of_groups(lambda means: np.asarray(means.min(-1))), numbers),
         p_value=p_value,
         p_psi=p_psi,
         counts=_counts(one),
@@ -156,16 +139,10 @@ def clusters_to_decide(change: Interval, clusters: int, margin: float, level: fl
 
     The easier of the two if the estimate is the truth, and up to 30 at least; None where the change has no interval.
     """
-    reach = (change.high - change.low) / 2
-    if not np.isfinite(reach):
+    if not np.isfinite(change.standard_error):
         return None
-    ends = (1 + level) / 2
-    # The standard deviation between clusters, from the error that the interval is made of.
-    deviation = reach / float(t_quantile(ends, clusters - 1)) * np.sqrt(clusters)
-    gap = max(change.estimate, margin - change.estimate)
-    least = ((float(t_quantile(ends, np.inf)) + float(t_quantile(POWER, np.inf))) * deviation / gap) ** 2
-    more = max(0, max(int(np.ceil(least)), FEW_CLUSTERS) - clusters)
-    return two_digits(more)
+    least = clusters_needed(change, max(change.estimate, margin - change.estimate), clusters, (1 + level) / 2)
+    return None if least is None else round_up(max(0, max(least, FEW_CLUSTERS) - clusters))
 
 
 def shortfall(means: Floats) -> Floats:
@@ -180,13 +157,12 @@ def harmonic_mean(means: Floats) -> Floats:
     return np.asarray(np.where(zero.any(-1) & ~np.isnan(means).any(-1), 0.0, means.shape[-1] / inverse.sum(-1)))
 
 
-def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, name: str = "values") -> PositionSums:
+def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike) -> PositionSums:
     """values[N] added up by cluster: over all queries in column 0, then over those of each group; [C, 1 + G]."""
-    column, (numbers, count), labels = as_values(values, name), _as_groups(groups), group(clusters)
-    require_same_length(**{name: len(column), "groups": len(numbers), "clusters": len(labels.codes)})
-    require_clusters(labels, "cluster")
+    column, (numbers, count) = as_values(values), as_numbers(groups, "groups", least=0)
+    labels = clusters_of(clusters, len(column), "cluster")
     if column.min() < 0:
-        raise StatisticsError(f"{name} of a metric are never below 0, got {column.min()} in row {column.argmin()}.")
+        raise DesignError(f"values of a metric are never below 0, got {column.min()} in row {column.argmin()}.")
     inside = numbers > 0
     grouped = Groups(labels.codes[inside], labels.count)
     sums, counts = (
@@ -194,21 +170,6 @@ def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, name: 
         for weights in (column, np.ones(len(column)))
     )
     return PositionSums(sums, counts)
-
-
-def _as_groups(groups: ArrayLike) -> tuple[Codes, int]:
-    """Group numbers with 0 for none, and how many groups there are."""
-    column = np.asarray(groups)
-    if column.dtype.kind not in "iu" or column.ndim != 1:
-        column = as_values(groups, "groups")
-        if (column != np.floor(column)).any():
-            raise StatisticsError("groups must be whole numbers, counted from 1, with 0 for none.")
-    numbers = np.maximum(column.astype(np.int64), 0)
-    count = int(numbers.max(initial=0))
-    missing = np.flatnonzero(np.bincount(numbers, minlength=count + 1)[1:] == 0) + 1
-    if len(missing):
-        raise StatisticsError(f"group {missing[0]} of {count} has no queries: number the groups without gaps.")
-    return numbers, count
 
 
 def _counts(sums: PositionSums) -> QueryCounts:
@@ -235,23 +196,16 @@ def of_groups(measure: Statistic) -> Statistic:
     return statistic
 
 
-def t_interval(
-    both: PositionSums, change: Statistic, columns: Sequence[int], level: float, undefined: str = ""
-) -> Interval:
-    return difference(both, change, columns, undefined).interval(level)
-
-
 def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int) -> list[float]:
     """Two-sided p-values of changes of means[..., 2n] when the treatments' halves are swapped cluster by cluster."""
-    require_some(swaps=swaps)
     clusters, n = len(both.sums), both.sums.shape[1] // 2
-    enumerated = clusters < 60 and 2**clusters <= swaps
+    enumerated = can_enumerate(clusters, swaps)
     swapped = np.roll(both.sums, n, axis=1)
     counts = both.counts.sum(0)
     observed = [float(change(both.observed)) for change in changes]
     slack = TIE * max(1.0, float(both.observed.max()))
     hits, total = np.zeros(len(changes), np.int64), 0
-    for signs in draw_weights(clusters, rng, swaps, "rademacher", enumerated):
+    for signs in draw_signs(clusters, rng, swaps, enumerated=enumerated):
         kept = signs > 0
         # Two sums of parts, not one of differences: a treatment that gets nothing must come out as exactly 0.
         means = (kept.astype(np.float64) @ both.sums + (~kept).astype(np.float64) @ swapped) / counts

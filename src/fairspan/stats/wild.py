@@ -4,64 +4,56 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from fairspan.errors import StatisticsError
-from fairspan.stats.arrays import Floats, require_level, require_some
-from fairspan.stats.bootstrap import CHUNK, TIE
-from fairspan.stats.covariance import Clustered, cr1, leverages_of
+from fairspan.stats.arrays import Floats
 from fairspan.stats.distributions import t_ratio
+from fairspan.stats.least_squares import Clustered, cr1
 
-WEIGHTS = ("auto", "rademacher", "webb")
 WEBB = np.sqrt(np.array([1.5, 1.0, 0.5, 0.5, 1.0, 1.5])) * np.array([-1, -1, -1, 1, 1, 1])
 # From this many clusters on, two-point weights give enough different samples.
 RADEMACHER_FROM = 12
+# Random numbers held at once.
+CHUNK = 4_000_000
+# Two statistics that differ by less than this share are the same sample up to rounding.
+TIE = 1e-9
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class WildTest:
     """What a wild cluster bootstrap says of one contrast.
 
     Attributes:
-        statistic: (estimate − null) / CR1 standard error.
         p_value: two-sided, symmetric: the share of samples with |t*| ≥ |t|.
         p_below, p_above: one-sided, against the contrast being less, or more, than the null.
         low, high: the nulls that the two-sided test does not reject; infinite where it rejects none on that side.
-        draws: samples drawn, or 2^G where all were enumerated.
-        weights: "rademacher" or "webb".
     """
 
-    statistic: float
     p_value: float
     p_below: float
     p_above: float
     low: float
     high: float
-    draws: int
-    weights: str
 
 
 def wild_cluster(
     clustered: Clustered,
-    contrast: ArrayLike,
+    contrast: Floats,
     *,
     rng: np.random.Generator,
     null: float = 0.0,
     draws: int = 9999,
-    weights: str = "auto",
     level: float = 0.95,
 ) -> WildTest:
     """Test contrast'β = null by the restricted wild cluster bootstrap (WCR; Cameron, Gelbach and Miller 2008).
 
-    The null is imposed on the samples and every sample has its own CR1 standard error. "auto" takes Rademacher
-    weights from 12 clusters on and Webb's six-point weights below (Webb 2023). All 2^G Rademacher samples are
-    enumerated when they are fewer than `draws`. Otherwise the observed sample counts as one more draw, which makes
-    the test valid at any number of them.
+    The null is imposed on the samples and every sample has its own CR1 standard error. Weights are Rademacher's from
+    12 clusters on and Webb's six-point weights below (Webb 2023). All 2^G Rademacher samples are enumerated when they
+    are fewer than `draws`. Otherwise the observed sample counts as one more draw, which makes the test valid at any
+    number of them.
     """
-    samples = _samples(clustered, np.asarray(contrast, np.float64), rng, draws, weights)
-    low, high = _invert(samples, level)
+    samples = _samples(clustered, contrast, rng, draws)
     below, above, both = samples.tails(null)
-    return WildTest(samples.statistic(null), both, below, above, low, high, len(samples.quadratic), samples.weights)
+    return WildTest(both, below, above, *_invert(samples, level))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,10 +70,6 @@ class _Samples:
     error: float
     length: float
     enumerated: bool
-    weights: str
-
-    def statistic(self, null: float) -> float:
-        return float(t_ratio(self.estimate - null, self.error))
 
     def tails(self, null: float) -> tuple[float, float, float]:
         """The shares of samples at or below, at or above, and at least as far from 0 as the observed statistic."""
@@ -89,7 +77,7 @@ class _Samples:
         numerator = self.linear[:, 0] + delta * self.linear[:, 1]
         variance = self.quadratic[:, 0] + delta * self.quadratic[:, 1] + delta**2 * self.quadratic[:, 2]
         drawn = t_ratio(numerator, np.sqrt(np.maximum(variance, 0)))
-        observed = self.statistic(null)
+        observed = float(t_ratio(self.estimate - null, self.error))
         slack = TIE * abs(observed) if np.isfinite(observed) else 0.0
         extra = 0 if self.enumerated else 1
         shares = [drawn <= observed + slack, drawn >= observed - slack, np.abs(drawn) >= abs(observed) - slack]
@@ -97,68 +85,65 @@ class _Samples:
         return below, above, both
 
 
-def _samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, draws: int, weights: str) -> _Samples:
-    if weights not in WEIGHTS:
-        raise StatisticsError(f"weights must be one of {', '.join(map(repr, WEIGHTS))}, got {weights!r}.")
-    require_some(draws=draws)
+def _samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, draws: int) -> _Samples:
     h = clustered.root.T @ contrast
-    pulls = leverages_of(clustered) @ h
-    kind = weights if weights != "auto" else "rademacher" if clustered.clusters >= RADEMACHER_FROM else "webb"
-    enumerated = kind == "rademacher" and clustered.clusters < 60 and 2**clustered.clusters < draws
+    pulls = clustered.leverages @ h
     linear, quadratic = [], []
-    for drawn in draw_weights(clustered.clusters, rng, draws, kind, enumerated):
+    rademacher = clustered.clusters >= RADEMACHER_FROM
+    enumerated = rademacher and can_enumerate(clustered.clusters, draws - 1)
+    if rademacher:
+        weights = draw_signs(clustered.clusters, rng, draws, enumerated=enumerated)
+    else:
+        weights = iter([WEBB[rng.integers(0, 6, (draws, clustered.clusters))]])
+    for drawn in weights:
         sums = [drawn @ clustered.scores, drawn @ pulls]
-        parts = [
+        own, pulled = (
             drawn * (scores @ h) - total @ pulls.T
             for scores, total in zip((clustered.scores, pulls), sums, strict=True)
-        ]
-        linear.append(np.stack([total @ h for total in sums], axis=1))
-        quadratic.append(
-            clustered.factor
-            * np.stack([(parts[0] ** 2).sum(1), 2 * (parts[0] * parts[1]).sum(1), (parts[1] ** 2).sum(1)], axis=1)
         )
+        linear.append(np.stack([total @ h for total in sums], axis=1))
+        squares = np.stack([(own**2).sum(1), 2 * (own * pulled).sum(1), (pulled**2).sum(1)], axis=1)
+        quadratic.append(clustered.factor * squares)
     error = max(0.0, float(contrast @ cr1(clustered) @ contrast)) ** 0.5
     estimate = float(contrast @ clustered.coefficients)
-    return _Samples(
-        np.concatenate(linear), np.concatenate(quadratic), estimate, error, float(h @ h), enumerated, kind
-    )
+    return _Samples(np.concatenate(linear), np.concatenate(quadratic), estimate, error, float(h @ h), enumerated)
 
 
-def draw_weights(
-    clusters: int, rng: np.random.Generator, draws: int, kind: str, enumerated: bool
-) -> Iterator[Floats]:
-    """Weights [some, G], a chunk at a time."""
+def can_enumerate(clusters: int, most: int) -> bool:
+    """Whether all 2^clusters patterns of signs are at most so many."""
+    return clusters < 60 and 2**clusters <= most
+
+
+def draw_signs(clusters: int, rng: np.random.Generator, draws: int, *, enumerated: bool) -> Iterator[Floats]:
+    """Signs [some, clusters], a chunk at a time: so many at random, or all 2^clusters patterns."""
     total = 2**clusters if enumerated else draws
     step = max(1, CHUNK // clusters)
     for start in range(0, total, step):
         rows = min(step, total - start)
         if enumerated:
             bits = np.arange(start, start + rows)[:, None] >> np.arange(clusters) & 1
-            yield (1 - 2 * bits).astype(np.float64)
-        elif kind == "rademacher":
-            yield (1 - 2 * rng.integers(0, 2, (rows, clusters))).astype(np.float64)
         else:
-            yield WEBB[rng.integers(0, 6, (rows, clusters))]
+            bits = rng.integers(0, 2, (rows, clusters))
+        yield (1 - 2 * bits).astype(np.float64)
 
 
 def _invert(samples: _Samples, level: float) -> tuple[float, float]:
     """The outermost nulls that the two-sided test does not reject, found by doubling and halving."""
-    require_level(level)
-    rejects = 1 - level + 1e-12
     if samples.error == 0:
         return samples.estimate, samples.estimate
     ends = []
-    for side in (-1.0, 1.0):
-        inside, step = 0.0, 1.0
-        while step < 2**20 and samples.tails(samples.estimate + side * step * samples.error)[2] > rejects:
-            inside, step = step, 2 * step
-        outside = step
-        if outside >= 2**20:
-            ends.append(side * np.inf)
-            continue
-        while outside - inside > 1e-7 * outside:
+    for side in (-samples.error, samples.error):
+        inside, outside = 0.0, 1.0
+
+        def rejects(step: float, side: float = side) -> bool:
+            return samples.tails(samples.estimate + side * step)[2] <= 1 - level + 1e-12
+
+        while outside < 2**20 and not rejects(outside):
+            inside, outside = outside, 2 * outside
+        while outside < 2**20 and outside - inside > 1e-7 * outside:
             middle = (inside + outside) / 2
-            rejected = samples.tails(samples.estimate + side * middle * samples.error)[2] <= rejects
-            inside, outside = (inside, middle) if rejected else (middle, outside)
-        ends.append(samples.estimate + side * (inside + outside) / 2 * samples.error)
+            inside, outside = (inside, middle) if rejects(middle) else (middle, outside)
+        ends.append(
+            samples.estimate + side * (inside + outside) / 2 if outside < 2**20 else np.copysign(np.inf, side)
+        )
     return float(ends[0]), float(ends[1])

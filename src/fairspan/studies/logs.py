@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairspan.errors import DesignError, LogError, StatisticsError
+from fairspan.errors import DesignError, FairspanError
 from fairspan.report.files import write_file
 from fairspan.report.page import Part, make_page
 from fairspan.report.render import require_page
@@ -13,22 +13,21 @@ from fairspan.report.table import Table
 from fairspan.report.text import model_name
 from fairspan.report.view import Card, Section, View
 from fairspan.runs import log as logs
-from fairspan.runs.facts import ROOM_FOR_ROWS, part_of
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import ROOM_FOR_ROWS, RunLog
 from fairspan.runs.sides import Change
 
 STUDIES = ("audit", "collapse", "evaluate", "tune")
 """Those that write logs, each with a module `view`."""
 
-COMPARED = {"audit": "several", "evaluate": "comparison"}
-"""The modules that compare two runs of a study."""
+COMPARED = ("audit", "evaluate")
+"""Those with a module `comparison`, which compares two runs."""
 
 
 def read_log(folder: Path | str) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
     verb = logs.read_header(logs.folder_of(folder)).get("verb")
     if verb not in STUDIES:
-        raise LogError(f"{folder} holds a run of {verb!r}, and this fairspan knows {', '.join(STUDIES)}.")
+        raise FairspanError(f"{folder} holds a run of {verb!r}, and this fairspan knows {', '.join(STUDIES)}.")
     return logs.read_log(folder, show=_module(verb, "view").view_of)
 
 
@@ -51,7 +50,7 @@ def changes(
         margin: a loss below it counts as none; by default the margin of the first run.
     """
     if margin is not None and not 0 < margin < 1:
-        raise DesignError(f"[[margin]] must be between 0 and 1, got {margin}.")
+        raise DesignError(f"margin must be between 0 and 1, got {margin}.")
     with logs.explained(first.folder):
         found: list[Change] = _comparing(first).changes(first, second, treatments, margin)
     return found
@@ -59,8 +58,8 @@ def changes(
 
 def _comparing(log: RunLog) -> Any:
     if log.verb not in COMPARED:
-        raise LogError(f"the run {log.run} is a run of {log.verb}, and those are not compared in pairs.")
-    return _module(log.verb, COMPARED[log.verb])
+        raise FairspanError(f"the run {log.run} is a run of {log.verb}, and those are not compared in pairs.")
+    return _module(log.verb, "comparison")
 
 
 def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None) -> Path:
@@ -68,22 +67,17 @@ def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None
     file = Path(file)
     require_page(file)
     if not runs:
-        raise LogError("a page needs at least one run.")
+        raise FairspanError("a page needs at least one run.")
     names = [log.run for log in runs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise LogError(f"the run {twice} is named twice: name each run once.")
+        raise FairspanError(f"the run {twice} is named twice: name each run once.")
     if len(runs) == 1:
-        return write_file(file, make_page(title or runs[0].view.title, [_part(runs[0])]))
+        return write_file(file, make_page(title or runs[0].view.title, [runs[0].part()]))
     labels = _labels(runs)
-    parts = [_part(log, labels[log.run], ROOM_FOR_ROWS // len(runs)) for log in runs]
+    parts = [log.part(labels[log.run], ROOM_FOR_ROWS // len(runs)) for log in runs]
     models = ", ".join(dict.fromkeys(model_name(log.model) for log in runs))
     return write_file(file, make_page(title or f"Side by side: {models}", [_together(runs, labels), *parts]))
-
-
-def _part(log: RunLog, label: str = "", room: int = ROOM_FOR_ROWS) -> Part:
-    with logs.explained(log.folder):
-        return part_of(log, label, room)
 
 
 def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
@@ -97,7 +91,7 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
     switch: tuple[str, ...] = ()
     audits = [(labels[log.run], log) for log in runs if log.verb == "audit"]
     if len(audits) > 1:
-        switch, drawn = _module("audit", "several").together(audits)
+        switch, drawn = _module("audit", "view").together(audits)
         sections += drawn
     unfinished = [f"{labels[log.run]}: {words}" for log in runs for words in log.caveats]
     tables, notes = _paired(runs)
@@ -126,7 +120,7 @@ def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
         for other in alike[1:]:
             try:
                 tables += [table for table in compare(alike[0], other) if table.brief]
-            except (LogError, StatisticsError) as error:
+            except (FairspanError, DesignError) as error:
                 notes.append(f"{alike[0].run} and {other.run} are not compared in pairs: {error}")
     return tables, notes
 

@@ -8,49 +8,26 @@ import triton.language as tl
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kinds_of, mask_strides
-from fairspan.attention.shares import SpecialShares
-
-
-@triton.jit
-def _special_key(  # type: ignore[no-untyped-def]
-    q, key, value, start, length, mask, k_l, v_l, mask_l, mask_k, row, real, d, scale,
-    SLOT: tl.constexpr, KIND: tl.constexpr, HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, DIM: tl.constexpr,
-):  # fmt: skip
-    """Each row's score for the one key of a special token's own basket, -inf where it is not seen, and its value."""
-    score = tl.full([q.shape[0]], float("-inf"), dtype=tl.float32)
-    v1 = tl.zeros([q.shape[1]], dtype=tl.float32)
-    if KIND != 0:
-        place = tl.load(start + SLOT)
-        there = real & (tl.load(length + SLOT) > 0)
-        if HAS_MASK:
-            there = there & (tl.load(mask + row * mask_l + place * mask_k, mask=real, other=0) != 0)
-        if CAUSAL:
-            there = there & (place <= row)
-        k1 = tl.load(key + place * k_l + d, mask=d < DIM, other=0.0).to(tl.float32)
-        v1 = tl.load(value + place * v_l + d, mask=d < DIM, other=0.0).to(tl.float32)
-        score = tl.where(there, tl.sum(q.to(tl.float32) * k1[None, :], 1) * scale, float("-inf"))
-    return score, v1
+from fairspan.attention.kernels.launch import LOG2_E, block_of, dense_heads, mask_strides
 
 
 @triton.jit
 def _all_rows(  # type: ignore[no-untyped-def]
     query, key, value, out, start, length, content, mask, strength,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, mask_n, mask_l, mask_k,
-    heads, groups, tokens, slots, scale, bos_share, eos_share,
-    BOS: tl.constexpr, EOS: tl.constexpr, NEED_MASS: tl.constexpr, FULL: tl.constexpr, HAS_MASK: tl.constexpr,
-    CAUSAL: tl.constexpr, SIZE: tl.constexpr, SINGLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr, WHOLE: tl.constexpr,
+    heads, groups, tokens, slots, scale,
+    FULL: tl.constexpr, HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr, SINGLE: tl.constexpr,
+    DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):  # fmt: skip
     """One block of query rows of one head of one text: every basket in turn, its softmax closed before the next.
 
     SIZE is the basket size of fixed baskets, whose borders are computed, or 0 for segments, whose borders are read.
-    SINGLE says that no basket is longer than one block of KEYS. Scores are in base 2.
+    SINGLE says that no basket is longer than one block of KEYS, WHOLE that a full basket fills it and is seen by
+    every row. FULL is strength 1, which needs no plain attention. Scores are in base 2.
     """
     # Compiled graphs hand numbers over in double precision.
     scale = tl.cast(scale, tl.float32)
-    bos_share = tl.cast(bos_share, tl.float32)
-    eos_share = tl.cast(eos_share, tl.float32)
     block = tl.program_id(0)
     n = tl.program_id(1) // heads
     h = tl.program_id(1) % heads
@@ -92,7 +69,7 @@ def _all_rows(  # type: ignore[no-untyped-def]
             p = tl.exp2(s * scale - top[:, None])
             mass = tl.sum(p, 1)
             v = tl.load(value + where[:, None] * v_l + d[None, :])
-            if NEED_MASS:
+            if not FULL:
                 o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
                 equal += o * (1 / mass)[:, None]
                 higher = tl.maximum(peak, top)
@@ -130,7 +107,7 @@ def _all_rows(  # type: ignore[no-untyped-def]
             v = tl.load(
                 value + where[:, None] * v_l + d[None, :], mask=inside[:, None] & (d < DIM)[None, :], other=0.0
             )
-            if NEED_MASS:
+            if not FULL:
                 o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
                 equal += o * tl.where(mass > 0, 1 / tl.maximum(mass, 1e-30), 0.0)[:, None]
                 higher = tl.maximum(peak, top)
@@ -175,7 +152,7 @@ def _all_rows(  # type: ignore[no-untyped-def]
                 top = higher
             equal += o * tl.where(mass > 0, 1 / tl.maximum(mass, 1e-30), 0.0)[:, None]
             sharers += tl.where(mass > 0, 1.0, 0.0)
-            if NEED_MASS:
+            if not FULL:
                 higher = tl.maximum(peak, top)
                 safe = tl.where(higher == float("-inf"), 0.0, higher)
                 old = tl.exp2(peak - safe)
@@ -184,73 +161,10 @@ def _all_rows(  # type: ignore[no-untyped-def]
                 total = total * old + mass * new
                 peak = higher
 
-    # The special tokens' own baskets hold one key each: their attention is that key's value.
-    fixed = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
-    fixed_share = tl.zeros([ROWS], dtype=tl.float32)
-    bos_score, bos_value = _special_key(
-        q, key, value, start, length, mask, k_l, v_l, mask_l, mask_k, row, real, d, scale,
-        0, BOS, HAS_MASK, CAUSAL, DIM,
-    )  # fmt: skip
-    eos_score, eos_value = _special_key(
-        q, key, value, start, length, mask, k_l, v_l, mask_l, mask_k, row, real, d, scale,
-        1, EOS, HAS_MASK, CAUSAL, DIM,
-    )  # fmt: skip
-    bos_there = bos_score > float("-inf")
-    eos_there = eos_score > float("-inf")
-    if BOS == 1:
-        equal += tl.where(bos_there[:, None], bos_value[None, :], 0.0)
-        sharers += tl.where(bos_there, 1.0, 0.0)
-    if EOS == 1:
-        equal += tl.where(eos_there[:, None], eos_value[None, :], 0.0)
-        sharers += tl.where(eos_there, 1.0, 0.0)
-    if BOS == 3:
-        fixed += tl.where(bos_there[:, None], bos_share * bos_value[None, :], 0.0)
-        fixed_share += tl.where(bos_there, bos_share, 0.0)
-    if EOS == 3:
-        fixed += tl.where(eos_there[:, None], eos_share * eos_value[None, :], 0.0)
-        fixed_share += tl.where(eos_there, eos_share, 0.0)
-    if BOS == 4 or EOS == 4:
-        baskets = sharers + tl.where(bos_there, 1.0, 0.0) + tl.where(eos_there, 1.0, 0.0)
-        one = tl.minimum(1 / tl.maximum(baskets, 1.0), 1 - fixed_share)
-        if BOS == 4:
-            fixed += tl.where(bos_there, one, 0.0)[:, None] * bos_value[None, :]
-            fixed_share += tl.where(bos_there, one, 0.0)
-        else:
-            fixed += tl.where(eos_there, one, 0.0)[:, None] * eos_value[None, :]
-            fixed_share += tl.where(eos_there, one, 0.0)
-    if NEED_MASS:
-        higher = tl.maximum(peak, tl.maximum(bos_score, eos_score))
-        safe = tl.where(higher == float("-inf"), 0.0, higher)
-        old = tl.exp2(peak - safe)
-        bos_new = tl.exp2(bos_score - safe)
-        eos_new = tl.exp2(eos_score - safe)
-        plain = plain * old[:, None] + bos_new[:, None] * bos_value[None, :] + eos_new[:, None] * eos_value[None, :]
-        total = total * old + bos_new + eos_new
-        peak = higher
-
-    reserved = fixed_share
-    target = fixed
-    if NEED_MASS:
-        safe = tl.where(peak == float("-inf"), 0.0, peak)
-        normal = 1 / tl.maximum(total, 1e-30)
-        bos_mass = tl.zeros([ROWS], dtype=tl.float32)
-        eos_mass = tl.zeros([ROWS], dtype=tl.float32)
-        if BOS == 2:
-            bos_mass = tl.exp2(bos_score - safe) * normal
-        if EOS == 2:
-            eos_mass = tl.exp2(eos_score - safe) * normal
-        kept = bos_mass + eos_mass
-        fit = tl.minimum((1 - reserved) / tl.maximum(kept, 1e-30), 1.0)
-        target += (fit * bos_mass)[:, None] * bos_value[None, :] + (fit * eos_mass)[:, None] * eos_value[None, :]
-        reserved += fit * kept
-        plain = plain * normal[:, None]
-    grown = tl.where(sharers > 0, 1.0, 1 / tl.maximum(reserved, 1e-30))
-    result = equal * ((1 - reserved) / tl.maximum(sharers, 1.0))[:, None] + target * grown[:, None]
-    if NEED_MASS:
-        result = tl.where(((sharers == 0) & (reserved <= 0))[:, None], plain, result)
+    result = equal * (1 / tl.maximum(sharers, 1.0))[:, None]
     if not FULL:
         amount = tl.load(strength + n)
-        result = amount * result + (1 - amount) * plain
+        result = amount * result + (1 - amount) * plain * (1 / tl.maximum(total, 1e-30))[:, None]
     tl.store(out + row[:, None] * o_l + d[None, :], result, mask=real[:, None] & (d < DIM)[None, :])
 
 
@@ -264,13 +178,13 @@ class Tile:
     stages: int
 
 
-def _tile(block_d: int, dtype: torch.dtype, *, need_mass: bool) -> Tile:
+def _tile(block_d: int, dtype: torch.dtype, *, full: bool) -> Tile:
     """Sizes that were fastest on an H200 and fit its shared memory."""
     if dtype == torch.float32:
         return Tile(64, 64, 4, 2) if block_d <= 64 else Tile(32, 32, 4, 2)
     if block_d > 64:
         return Tile(128, 64, 8, 2)
-    return Tile(64, 128, 4, 3) if need_mass else Tile(128, 128, 4, 3)
+    return Tile(128, 128, 4, 3) if full else Tile(64, 128, 4, 3)
 
 
 def all_rows_kernel(
@@ -279,7 +193,6 @@ def all_rows_kernel(
     value: Tensor,
     scale: float,
     baskets: Baskets,
-    special: SpecialShares,
     strength: Tensor | None,
     *,
     mask: Tensor | None = None,
@@ -292,16 +205,14 @@ def all_rows_kernel(
     start, length = baskets.start.contiguous(), baskets.length.contiguous()
     longest = max(baskets.widths)
     block_d = block_of(dim)
-    need_mass = strength is not None or bool(special.original)
-    tile = _tile(block_d, query.dtype, need_mass=need_mass)
+    tile = _tile(block_d, query.dtype, full=strength is None)
     keys = block_of(longest, most=tile.keys)
-    bos, eos, bos_share, eos_share = kinds_of(special)
     shown = mask if mask is not None else query
     _all_rows[(triton.cdiv(tokens, tile.rows), n * heads)](
         query, key, value, out, start, length, baskets.content, shown, strength if strength is not None else query,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *out.stride()[:3], *mask_strides(mask),
-        heads, heads // key.shape[1], tokens, start.shape[1], scale * LOG2_E, bos_share, eos_share,
-        BOS=bos, EOS=eos, NEED_MASS=need_mass, FULL=strength is None, HAS_MASK=mask is not None, CAUSAL=causal,
+        heads, heads // key.shape[1], tokens, start.shape[1], scale * LOG2_E,
+        FULL=strength is None, HAS_MASK=mask is not None, CAUSAL=causal,
         SIZE=baskets.size or 0, SINGLE=longest <= keys, DIM=dim, BLOCK_D=block_d, ROWS=tile.rows, KEYS=keys,
         PRECISION="ieee" if query.dtype == torch.float32 else "tf32",
         WHOLE=baskets.size == keys and mask is None and not causal and dim == block_d,

@@ -1,4 +1,4 @@
-"""Launching a kernel again without asking Triton again which one it is.
+"""What the kernels share: the form of their arguments, and launching one again without asking Triton which it is.
 
 Triton looks at every argument at every launch to find the kernel that was compiled for its kind. For a short text
 that takes longer than the kernel. Here a launch with the same numbers, dtypes and alignments goes to the kernel that
@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# The kernels exponentiate in base 2.
+LOG2_E = 1.4426950408889634
 _MOST = 4096
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -45,3 +47,24 @@ class Launcher:
         if len(self._found) >= _MOST:
             self._found.clear()
         self._found[key] = self._kernel[grid](*tensors, *numbers, *constants, **options)
+
+
+def block_of(size: int, *, most: int | None = None) -> int:
+    """The next power of 2, at least 16, the smallest side of a matrix product.
+
+    Triton's own function is made for kernels and takes longer than all of the rest.
+    """
+    block = max(16, 1 << (size - 1).bit_length()) if size > 0 else 16
+    return block if most is None else min(most, block)
+
+
+def dense_heads(x: Tensor) -> Tensor:
+    """The kernels step over positions and heads by their strides, but read a head's numbers side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def mask_strides(mask: Tensor | None) -> tuple[int, int, int]:
+    if mask is None:
+        return 0, 0, 0
+    n, _, rows, _ = mask.shape
+    return mask.stride(0) if n > 1 else 0, mask.stride(2) if rows > 1 else 0, mask.stride(3)

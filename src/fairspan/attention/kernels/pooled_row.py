@@ -6,8 +6,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, kinds_of, mask_strides
-from fairspan.attention.kernels.launch import Launcher
+from fairspan.attention.kernels.launch import LOG2_E, Launcher, block_of, dense_heads, mask_strides
 from fairspan.attention.shares import SpecialShares
 
 
@@ -68,14 +67,11 @@ def _row_pieces(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _row_mix(  # type: ignore[no-untyped-def]
-    pieces, log_mass, pooled, strength, out, o_n, o_h, o_l, heads, slots, bos_share, eos_share,
+    pieces, log_mass, pooled, strength, out, o_n, o_h, o_l, heads, slots,
     BOS: tl.constexpr, EOS: tl.constexpr, FULL: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
     SLOTS: tl.constexpr,
 ):  # fmt: skip
     """The shares of one head's baskets, and the pooled row put together from its pieces."""
-    # Compiled graphs hand numbers over in double precision.
-    bos_share = tl.cast(bos_share, tl.float32)
-    eos_share = tl.cast(eos_share, tl.float32)
     n = tl.program_id(0) // heads
     h = tl.program_id(0) % heads
     pieces += tl.program_id(0).to(tl.int64) * slots * DIM
@@ -102,23 +98,17 @@ def _row_mix(  # type: ignore[no-untyped-def]
     eos_lse = tl.load(log_mass + 1)
     bos_mass = tl.exp2(bos_lse - base) * normal
     eos_mass = tl.exp2(eos_lse - base) * normal
-    bos_fixed = tl.where(bos_lse > float("-inf"), bos_share, 0.0) if BOS == 3 else 0.0
-    eos_fixed = tl.where(eos_lse > float("-inf"), eos_share, 0.0) if EOS == 3 else 0.0
     bos_kept = bos_mass if BOS == 2 else 0.0
     eos_kept = eos_mass if EOS == 2 else 0.0
-    fixed = bos_fixed + eos_fixed
     bos_there = tl.where(bos_lse > float("-inf"), 1.0, 0.0)
     eos_there = tl.where(eos_lse > float("-inf"), 1.0, 0.0)
-    one = tl.minimum(1 / tl.maximum(sharers + bos_there + eos_there, 1.0), 1 - fixed)
-    if BOS == 4:
-        bos_fixed = one * bos_there
-        fixed += bos_fixed
-    if EOS == 4:
-        eos_fixed = one * eos_there
-        fixed += eos_fixed
-    fit = tl.minimum((1 - fixed) / tl.maximum(bos_kept + eos_kept, 1e-30), 1.0)
-    bos_reserved = bos_fixed + fit * bos_kept
-    eos_reserved = eos_fixed + fit * eos_kept
+    # Both cannot be reserved: an equal share is, beside a special token that keeps its mass.
+    one = 1 / tl.maximum(sharers + bos_there + eos_there, 1.0)
+    bos_one = one * bos_there if BOS == 3 else 0.0
+    eos_one = one * eos_there if EOS == 3 else 0.0
+    fit = tl.minimum((1 - bos_one - eos_one) / tl.maximum(bos_kept + eos_kept, 1e-30), 1.0)
+    bos_reserved = bos_one + fit * bos_kept
+    eos_reserved = eos_one + fit * eos_kept
     reserved = bos_reserved + eos_reserved
     each = (1 - reserved) / tl.maximum(sharers, 1.0)
     grown = tl.where(sharers > 0, 1.0, 1 / tl.maximum(reserved, 1e-30))
@@ -146,6 +136,9 @@ def _row_mix(  # type: ignore[no-untyped-def]
     row = tl.load(pooled + n)
     tl.store(out + n.to(tl.int64) * o_n + h * o_h + row * o_l + d, result, mask=d < DIM)
 
+
+# What a special token's own basket receives, as `_row_mix` compares it.
+_NONE, _EQUAL, _ORIGINAL, _EQUAL_BESIDE_ORIGINAL = 0, 1, 2, 3
 
 _launch_pieces, _launch_mix = Launcher(_row_pieces), Launcher(_row_mix)
 
@@ -182,11 +175,12 @@ def pooled_row_kernel(
         (mask is not None, causal, dim, block_d, keys),
         num_warps=4,
     )  # fmt: skip
-    bos, eos, bos_share, eos_share = kinds_of(special)
+    equal = _EQUAL_BESIDE_ORIGINAL if special.slots("original") else _EQUAL
+    bos, eos = ({None: _NONE, "equal": equal, "original": _ORIGINAL}[own] for own in (special.bos, special.eos))
     _launch_mix(
         (n * heads, 1),
         (pieces, log_mass, pooled, strength if strength is not None else query, out),
-        (out.stride(0), out.stride(2), out.stride(1), heads, slots, bos_share, eos_share),
+        (out.stride(0), out.stride(2), out.stride(1), heads, slots),
         (bos, eos, strength is None, dim, block_d, block_of(slots, most=64)),
         num_warps=2,
     )

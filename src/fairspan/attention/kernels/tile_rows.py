@@ -9,8 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads
-from fairspan.attention.kernels.launch import Launcher
+from fairspan.attention.kernels.launch import LOG2_E, Launcher, block_of, dense_heads
 from fairspan.attention.tiles import TileView
 
 _MOST_ROWS = 64
@@ -46,12 +45,11 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, table_n, table_h, table_q,
     heads, groups, tokens, count, blocks, shared_count, scale,
     SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, HAS_SHARED: tl.constexpr,
-    ONLY_SHARED: tl.constexpr, REACH: tl.constexpr, PER_TILE: tl.constexpr, ALONE: tl.constexpr, ROWS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    ONLY_SHARED: tl.constexpr, PER_TILE: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One block of up to ROWS tokens of one tile, for one head of one text.
 
-    SHARED is a size for the shared tokens. ALONE says that a block is a whole tile, and sees no other.
+    SHARED is a size for the shared tokens, PER_TILE how many blocks a tile has.
     """
     scale = tl.cast(scale, tl.float32)
     block = tl.program_id(0)
@@ -101,26 +99,21 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
             total = tl.sum(s_p, 1)
             s_v = tl.load(value + s_row[:, None] * v_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
             sums = tl.dot(s_p.to(s_v.dtype), s_v, input_precision=PRECISION)
-        if ALONE:
+        if PER_TILE == 1:
             s = _scores(q, own_k, row_place, row_place, row_ok, row_ok, table, table_q, scale, TABLE, PRECISION)
             peak, total, sums = _add(s, own_v, peak, total, sums, PRECISION)
         else:
-            first = tl.maximum(tile - REACH, 0)
-            last = tl.minimum(tile + REACH, count - 1)
-            for other in range(first, last + 1):
-                key_begin = tl.load(start + other)
-                key_width = tl.load(length + other)
-                for part in range(PER_TILE):
-                    where = key_begin + part * ROWS + column
-                    key_ok = part * ROWS + column < key_width
-                    key_place = where
-                    if TABLE:
-                        key_place = tl.load(position + where, mask=key_ok, other=0)
-                    cells = key_ok[:, None] & in_d[None, :]
-                    k = tl.load(key + where[None, :] * k_l + d[:, None], mask=tl.trans(cells), other=0.0)
-                    s = _scores(q, k, row_place, key_place, row_ok, key_ok, table, table_q, scale, TABLE, PRECISION)
-                    v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cells, other=0.0)
-                    peak, total, sums = _add(s, v, peak, total, sums, PRECISION)
+            for part in range(PER_TILE):
+                where = begin + part * ROWS + column
+                key_ok = part * ROWS + column < width
+                key_place = where
+                if TABLE:
+                    key_place = tl.load(position + where, mask=key_ok, other=0)
+                cells = key_ok[:, None] & in_d[None, :]
+                k = tl.load(key + where[None, :] * k_l + d[:, None], mask=tl.trans(cells), other=0.0)
+                s = _scores(q, k, row_place, key_place, row_ok, key_ok, table, table_q, scale, TABLE, PRECISION)
+                v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cells, other=0.0)
+                peak, total, sums = _add(s, v, peak, total, sums, PRECISION)
         result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
         tl.store(out + row[:, None] * o_l + d[None, :], result, mask=row_ok[:, None] & in_d[None, :])
 
@@ -204,7 +197,7 @@ _launch_blocks, _launch_shared = Launcher(_tile_blocks), Launcher(_shared_rows)
 def tile_rows_kernel(
     query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, *, only_shared: bool = False
 ) -> Tensor:
-    """`tile_rows.tile_rows` of a tiled layer in two launches; of a causal one, without reach."""
+    """`tile_rows.tile_rows` of a tiled layer in two launches."""
     tiles = view.tiles
     n, heads, tokens, dim = query.shape
     query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
@@ -220,13 +213,12 @@ def tile_rows_kernel(
     strides += (tokens * heads * dim, dim, heads * dim, *table_strides)
     groups, scale = heads // key.shape[1], scale * LOG2_E
     sizes = (block_of(shared), table is not query, dim, block_of(dim))
-    alone = per_tile == 1 and tiles.reach == 0
     precision = "ieee" if query.dtype == torch.float32 else "tf32"
     _launch_blocks(
         (blocks, n * heads),
         (query, key, value, out, pieces, log_mass, tiles.start, tiles.length, tiles.shared, tiles.position, table),
         (*strides, heads, groups, tokens, count, blocks, shared, scale),
-        (*sizes, shared > 0, only_shared, tiles.reach, per_tile, alone, rows, precision),
+        (*sizes, shared > 0, only_shared, per_tile, rows, precision),
         num_warps=4,
     )
     if shared:

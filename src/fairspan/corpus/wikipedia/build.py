@@ -1,242 +1,207 @@
-"""Building a comparable corpus from dumps: align, read language by language, write."""
+"""Building a comparable corpus from dumps: align, read language by language, write.
 
+Work in progress is in `.work`: one file for Wikidata's links and one for every file of a dump, each written as a
+whole. Their names hold a digest of all that they depend on, so a build goes on with those that it finds.
+"""
+
+import hashlib
+import json
+import os
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from fairspan.corpus.wikipedia import cirrus, enterprise
-from fairspan.corpus.wikipedia.dump import describe
-from fairspan.corpus.wikipedia.link_file import LinkFile
-from fairspan.corpus.wikipedia.names import database
-from fairspan.corpus.wikipedia.output import MANIFEST, partial_of, read_manifest, write_corpus
-from fairspan.corpus.wikipedia.reading import LanguageReader, given
-from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
-from fairspan.corpus.wikipedia.sitelinks import Link
-from fairspan.corpus.wikipedia.state import WORK, Reading, State
+from fairspan.corpus.wikipedia.downloads import date_of
+from fairspan.corpus.wikipedia.dump import CIRRUS, recognise
+from fairspan.corpus.wikipedia.reading import Articles, LanguageReader
+from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer, stamps
+from fairspan.corpus.wikipedia.sitelinks import Sitelinks, write_sitelinks
 from fairspan.errors import CorpusError
 
+MANIFEST, WORK = "corpus.json", ".work"
+_LICENCE = "CC BY-SA 4.0 and GFDL (dumps before June 2023: CC BY-SA 3.0 and GFDL)"
+_ATTRIBUTION = (
+    "The texts are from Wikipedia, by its contributors, and were changed: markup, tables, references and templates "
+    "were removed. The field url of each text leads to its page, whose history names its authors. Whoever passes the "
+    "texts on has to name this source and the licence, and to pass them on under the same licence."
+)
 
-class BuildProgress(Protocol):
-    """Whoever shows how far a build is."""
-
-    def begin(self, stage: str, total: int) -> None:
-        """A file begins, or the files of a language, of so many bytes."""
-
-    def reach(self, position: int, words: str = "") -> None:
-        """So many bytes are read; `words` say what was found in them."""
-
-
-class Silent:
-    """Shows nothing."""
-
-    def begin(self, stage: str, total: int) -> None: ...
-
-    def reach(self, position: int, words: str = "") -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A corpus that is complete.
-
-    Attributes:
-        manifest: what `corpus.json` holds.
-        was_there: whether there was nothing left to do.
-    """
-
-    folder: Path
-    manifest: Mapping[str, Any]
-    was_there: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
-        return {"folder": str(self.folder), **self.manifest}
+BuildProgress = Callable[[Path, int, str], None]
+"""Takes a file, how many of its bytes are read, and what was found in them."""
 
 
 def build(
     out: Path,
     request: BuildRequest,
     tokenizer: Tokenizer,
-    progress: BuildProgress | None = None,
+    progress: BuildProgress = lambda file, done, found: None,
     *,
     fresh: bool = False,
-) -> Built:
+    processes: int | None = None,
+) -> dict[str, Any]:
     """Build a corpus in the folder `out`, or go on with one that was begun there.
 
     The same request and the same files give the same bytes, however often the build was interrupted.
 
     Args:
         fresh: begin again, whatever was begun or built there.
+        processes: that clean wikitext. By default as many as there are cores.
 
-    Raises:
-        CorpusError: among others, if a dump is cut off. What was read is kept: with a whole file in its place, the
-            same request begins again with the language of that file.
+    Returns:
+        What `corpus.json` holds.
     """
-    asked = {**request.asked(tokenizer), "dumps": {one: request.files(one) for one in request.languages}}
-    if fresh:
-        _clear(out)
-    built = read_manifest(out)
-    if built is not None and not State.exists(out):
-        _refuse_other(out, built["asked"], asked, "holds a corpus that was built")
-        return Built(out, built, was_there=True)
-    _require_ours(out)
-    _check_dumps(request)
-    with State(out) as state:
-        progress = progress or Silent()
-        _take_up(state, request, {name: value for name, value in asked.items() if name != "dumps"})
-        _align(state, request, progress)
-        _read(state, request, tokenizer, progress)
-        manifest = write_corpus(out, request, state, asked)
-        state.remove()
-    return Built(out, manifest)
-
-
-def _clear(out: Path) -> None:
-    """Remove what a build wrote, and nothing else."""
-    built = read_manifest(out)
-    asked = {} if built is None else built["asked"]
-    if State.exists(out):
-        with State(out) as state:  # not while another process works there
-            asked = state.fact("asked") or asked
-            state.remove()
-    for name in (f"{language}.jsonl" for language in asked.get("languages", ())):
-        for file in (out / name, partial_of(out / name)):
-            file.unlink(missing_ok=True)
-    if built is not None:
-        (out / MANIFEST).unlink()
-
-
-def _require_ours(out: Path) -> None:
-    """Raise unless the folder is empty, or was begun by a build."""
-    if out.exists() and not out.is_dir():
-        raise CorpusError(f"{out} is a file, and a corpus is a folder: choose another name.")
-    if out.is_dir() and not State.exists(out):
-        others = sorted(one.name for one in out.iterdir() if one.name != WORK)
-        if others:
-            raise CorpusError(f"{out} holds other files, such as {others[0]}: choose a new folder.")
+    asked = request.asked(tokenizer)
+    built = _read_manifest(out)
+    if built is not None and not fresh:
+        other = [name for name, value in asked.items() if built["asked"].get(name) != value]
+        if other:
+            raise CorpusError(
+                f"{out} holds a corpus with another {other[0]}: choose another folder, or begin again with fresh."
+            )
         shutil.rmtree(out / WORK, ignore_errors=True)
+        return built
+    formats = {language: recognise(request.dumps[language][0]) for language in request.languages}
+    nameless = [f"{language} ({name})" for language, name in formats.items() if name != CIRRUS]
+    if request.sitelinks is None and nameless:
+        raise CorpusError(f"the dump of {nameless[0]} does not name Wikidata items: give sitelinks.")
+    links_of = () if request.sitelinks is None else (request.sitelinks,)
+    key = _digest([value for name, value in asked.items() if name != "dumps"], stamps(links_of))
+    try:
+        work = _begin(out, built, fresh)
+        with _aligned(work, key, request, progress) as links:
+            found: dict[str, Articles] = {}
+            for language in request.order:
+                key = _digest(key, language, stamps(request.dumps[language]))
+                reader = LanguageReader(request, tokenizer, language, dict(found), links)
+                found[language] = _read(reader, work, key, progress, processes)
+            manifest = _write_corpus(out, request, asked, links, found, formats)
+        shutil.rmtree(work)
+    except (sqlite3.Error, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{out} cannot be written ({reason}). What was done is kept.") from error
+    return manifest
 
 
-def _check_dumps(request: BuildRequest) -> None:
-    """Raise early if a dump cannot be read, or cannot be aligned."""
-    for language in request.languages:
-        info = describe(given(request, language), language)
-        if request.alignment.kind == "items" and info.format not in (cirrus.NAME, enterprise.NAME):
-            raise CorpusError(
-                f"the dump of {language!r} ({info.format}) does not name Wikidata items: give [[sitelinks=]] or "
-                "[[langlinks=]], which say what pages are about the same thing."
-            )
+def draw(items: Sequence[int], limit: int | None, seed: int) -> list[int]:
+    """`limit` of the items, in their order; the same for the same seed."""
+    by_chance = sorted(items, key=lambda item: hashlib.sha256(f"{seed} Q{item}".encode()).digest())
+    return sorted(by_chance[:limit])
 
 
-def _take_up(state: State, request: BuildRequest, asked: Mapping[str, Any]) -> None:
-    """Go on with what was begun for the same request; forget what was read from files that have changed since."""
-    begun = state.fact("asked")
-    # What has neither read the links nor a page has nothing to lose.
-    if begun is not None and (state.fact("aligned") or state.readings()):
-        # The file of links may have been downloaded again.
-        links = {"file": asked["alignment"]["file"]}
-        _refuse_other(state.out, {**begun, "alignment": {**begun["alignment"], **links}}, asked, "was begun")
-    if state.fact("aligned") != request.exact_files(None):
-        state.reset()
-    state.set_fact("asked", asked)
-    readings = state.readings()
-    for language, begun_with in zip(request.order, list(readings.items()), strict=False):
-        if begun_with[0] != language or begun_with[1].files != request.exact_files(language):
-            break
-        readings.pop(language)
-    # A language that is done has dropped what it does not share with those before.
-    state.forget(state.readings() if any(one.done for one in readings.values()) else readings)
+def _read_manifest(out: Path) -> dict[str, Any] | None:
+    """What a finished corpus says of itself; None for a folder that is empty or was begun by a build."""
+    try:
+        there = sorted(one.name for one in out.iterdir()) if out.exists() else []
+        if MANIFEST in there:
+            found: dict[str, Any] = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+            return found if found["asked"] and found["files"] else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CorpusError(f"{out} is no folder of a corpus that was built ({error}): choose another one.") from None
+    if there and WORK not in there:
+        raise CorpusError(f"{out} holds other files, such as {there[0]}: choose a new folder.")
+    return None
 
 
-def _refuse_other(out: Path, was: Mapping[str, Any], asked: Mapping[str, Any], how: str) -> None:
-    for name, value in asked.items():
-        if was.get(name) != value:
-            there, now = (_shown(one) for one in (was.get(name), value))
-            what = {"model": "tokenizer", "dumps": "dump files", "alignment": "alignment"}.get(name, f"[[{name}]]")
-            raise CorpusError(
-                f"{out} {how} with another {what} ({there} there, {now} now): repeat that command, choose another "
-                "folder, or begin again with [[fresh=True]]."
-            )
+def _begin(out: Path, built: Mapping[str, Any] | None, fresh: bool) -> Path:
+    """The folder of work in progress; what a `fresh` build replaces is removed."""
+    if fresh:
+        for name in (MANIFEST, *built["files"]) if built else ():
+            (out / name).unlink(missing_ok=True)
+        shutil.rmtree(out / WORK, ignore_errors=True)
+    (out / WORK).mkdir(parents=True, exist_ok=True)
+    return out / WORK
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    if isinstance(value, dict):
-        parts = [_shown(one) for one in value.values() if one is not None]
-        return " ".join(parts)[:100]
-    return str(value)
-
-
-def _align(state: State, request: BuildRequest, progress: BuildProgress) -> None:
-    """Find the items that have a page in every language."""
-    alignment = request.alignment
-    if alignment.path is None:
-        state.set_fact("aligned", request.exact_files(None))
+@contextmanager
+def _aligned(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> Iterator[Sitelinks | None]:
+    """The items that have a page in every language; None if the dumps name them."""
+    path, file = request.sitelinks, work / f"links-{key}.sqlite"
+    if path is None:
+        yield None
         return
-    if state.fact("aligned") is None:
-        progress.begin(f"reading {alignment.path.name}", alignment.path.stat().st_size)
-        linked = alignment.linked(request.languages)
-        pivot = alignment.pivot if alignment.pivot in request.languages else None
-
-        with LinkFile(alignment.path) as file:
-
-            def batches() -> Iterator[list[Link]]:
-                for batch in alignment.links(file, request.languages):
-                    progress.reach(file.position)
-                    yield batch
-
-            state.align(batches(), linked, pivot, request.exact_files(None))
-    _require_items(state, request)
+    if not file.exists():
+        unfinished = _unfinished(work)
+        write_sitelinks(path, request.languages, unfinished, partial(progress, path))
+        unfinished.replace(file)
+    with closing(Sitelinks(file)) as links:
+        yield links
 
 
-def _require_items(state: State, request: BuildRequest) -> None:
-    """Raise unless there is an item in all languages."""
-    if state.fact("items"):
-        return
-    path, links = request.alignment.path, state.fact("links")
-    label = path.name if path else ""
-    fewest = min(links, key=lambda language: (links[language], language))
-    counts = "" if request.alignment.is_json else f": {fewest!r} has the fewest links, {links[fewest]:,}"
-    empty = [] if request.alignment.is_json else [language for language in links if not links[language]]
-    if empty:
-        raise CorpusError(
-            f"{label} has no links to {database(empty[0])}, the Wikipedia of {empty[0]!r}: check the language "
-            "code, or take another file."
-        )
-    raise CorpusError(f"no item of {label} has a page in all of {', '.join(request.languages)}{counts}.")
+def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress, processes: int | None) -> Articles:
+    """The articles of a language, file by file; a file that was read to its end before is not read again."""
+    articles = Articles()
+    for number, path in enumerate(reader.request.dumps[reader.language]):
+        file = work / f"{reader.language}-{key}-{number}.jsonl"
+        if not file.exists():
+            _write(work, file, reader.lines(path, processes, partial(progress, path)))
+        articles.add(file)
+    if not articles.by_item:
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(articles.counts.items()))
+        raise CorpusError(f"no article of {reader.language!r} is left ({counts}): widen min_tokens and max_tokens.")
+    return articles
 
 
-def _read(state: State, request: BuildRequest, tokenizer: Tokenizer, progress: BuildProgress) -> None:
-    order = request.order
-    for number, language in enumerate(order):
-        before = order[:number]
-        reading = state.readings().get(language) or Reading(request.exact_files(language))
-        if not reading.done:
-            if reading.entered is None:
-                reading.entered = len(state.items(before[-1])) if before else state.fact("items")
-            progress.begin(f"reading {language} ({number + 1} of {len(order)})", request.size(language))
+def _write_corpus(
+    out: Path,
+    request: BuildRequest,
+    asked: Mapping[str, Any],
+    links: Sitelinks | None,
+    found: Mapping[str, Articles],
+    formats: Mapping[str, str],
+) -> dict[str, Any]:
+    """One file per language, then `corpus.json`, which makes the corpus complete."""
+    common = sorted(found[request.order[-1]].by_item)
+    chosen = draw(common, request.limit, request.seed)
+    work, names = out / WORK, {one: f"{one}.jsonl" for one in request.languages}
+    files = {name: _write(work, out / name, found[one].lines(chosen)) for one, name in names.items()}
+    dumps, entered = {}, links.items if links else None
+    for language, articles in found.items():
+        left_out, accepted = dict(sorted(articles.counts.items())), len(articles.by_item)
+        pages = left_out.pop("pages", 0)
+        missing = 0 if entered is None else entered - accepted - sum(left_out.values())
+        dumps[language] = {
+            "format": formats[language],
+            "date": date_of(request.dumps[language][0]),
+            "pages": pages,
+            "items": entered,
+            "left_out": left_out | ({"not in the dump": missing} if missing > 0 else {}),
+            "accepted": accepted,
+        }
+        entered = accepted
+    manifest = {
+        "articles": len(chosen),
+        "found": len(common),
+        "licence": _LICENCE,
+        "attribution": _ATTRIBUTION,
+        "asked": asked,
+        "dumps": dumps,
+        "files": files,
+    }
+    _write(work, out / MANIFEST, [json.dumps(manifest, ensure_ascii=False, indent=2).encode() + b"\n"])
+    return manifest
 
-            def report(language: str, position: int, reading: Reading) -> None:
-                progress.reach(position, f"{reading.pages:,} pages, {reading.accepted:,} accepted")
 
-            LanguageReader(state, request, tokenizer, language, before).read(reading, report)
-            state.keep_only_items_of(language)
-        if not reading.accepted:
-            raise CorpusError(_nothing(language, reading, request))
+def _write(work: Path, file: Path, lines: Iterable[bytes]) -> str:
+    """Write a file as a whole or not at all; returns its SHA-256."""
+    unfinished, digest = _unfinished(work), hashlib.sha256()
+    with unfinished.open("wb") as written:
+        for line in lines:
+            written.write(line)
+            digest.update(line)
+        written.flush()
+        os.fsync(written.fileno())
+    unfinished.replace(file)
+    return digest.hexdigest()
 
 
-def _nothing(language: str, reading: Reading, request: BuildRequest) -> str:
-    """Why no article of a language was accepted."""
-    limits = request.limits
-    why = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reading.left_out.items()))
-    lengths = f"; lengths seen: {reading.shortest:,} to {reading.longest:,} tokens" if reading.longest else ""
-    if reading.entered and not reading.left_out:
-        why = f"none of {reading.entered:,} items is in the dump"
-    if not reading.pages:
-        why = "the dump has no pages"
-    return (
-        f"no article of {language!r} is left between [[min_tokens={limits.min_tokens}]] and "
-        f"[[max_tokens={limits.max_tokens}]] ({why or 'no page names an item'}{lengths})."
-    )
+def _unfinished(work: Path) -> Path:
+    """What a file is called while it is written: by this process alone, so that two builds give the same bytes."""
+    return work / f"{os.getpid()}.part"
+
+
+def _digest(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]

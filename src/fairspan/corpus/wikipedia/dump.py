@@ -1,159 +1,182 @@
-"""Dumps of a Wikipedia: what they are, and their pages one after the other."""
+"""Dumps of a Wikipedia in the formats that are read, page by page: pages-articles XML, CirrusSearch and Parquet."""
 
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, cast
+from xml.etree import ElementTree
 
-from fairspan.corpus.wikipedia import cirrus, enterprise, export_xml, parquet
-from fairspan.corpus.wikipedia.names import database
-from fairspan.corpus.wikipedia.page import Page
-from fairspan.corpus.wikipedia.records import numbered_records
-from fairspan.corpus.wikipedia.streams import PARQUET, first_bytes, is_tar
+from fairspan.corpus.rows import Fields, Place, Row, read_parquet
+from fairspan.corpus.wikipedia.downloads import database
+from fairspan.corpus.wikipedia.plain_text import from_extract, from_index, from_wikitext, need_parser
 from fairspan.errors import CorpusError
 
-Reader = Callable[[Path, str, int, int], Iterator[tuple[Page, int, int]]]
-READERS: dict[str, Reader] = {
-    export_xml.NAME: export_xml.read,
-    enterprise.NAME: enterprise.read,
-    cirrus.NAME: cirrus.read,
-    parquet.NAME: parquet.read,
-}
-FORMATS = (
-    "pages-articles XML (.xml, .xml.bz2, multistream or not), Wikimedia Enterprise HTML (.ndjson, .tar.gz), "
-    "CirrusSearch (.json.gz, .json.bz2) and wikimedia/wikipedia Parquet (.parquet)"
-)
-ENDINGS = (".xml", ".bz2", ".gz", ".tgz", ".tar", ".ndjson", ".jsonl", ".json", ".parquet")
-# Files that stand beside dumps: the index of a multistream dump, tables in SQL, titles, abstracts.
-_BESIDE = re.compile(
-    r"-index\d*\.txt|\.sql\.gz$|-all-titles|-abstract|-stub-|-siteinfo-|sums\.txt|langlinks|sitelinks"
-)
-_WIKI = re.compile(r"([a-z][a-z_]*wiki)[-_]")
-_DATE = re.compile(r"(?<!\d)(20[0-3]\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))(?!\d)")
-# Wikipedia's terms changed from version 3.0 of the licence to 4.0 in June 2023.
-_LICENCE, _LICENCE_BEFORE, _CHANGED = "CC BY-SA 4.0 and GFDL", "CC BY-SA 3.0 and GFDL", "20230607"
-
-
-class Place(NamedTuple):
-    """Where reading can go on: behind a page. `Place(*json.loads(json.dumps(place)))` is the same place.
-
-    Attributes:
-        file: the name of the file.
-        offset: bytes; where a bz2 stream starts, or where a plain XML file goes on. In other formats it only says how
-            much of the file has been read.
-        passed: pages behind `offset`, in other formats lines or rows of the file, that have been read.
-    """
-
-    file: str
-    offset: int
-    passed: int
+XML, CIRRUS, PARQUET = "pages-articles XML", "CirrusSearch", "wikimedia/wikipedia Parquet"
+_DISAMBIGUATION = re.compile(r"__DISAMBIG__|\{\{\s*disambig", re.IGNORECASE)
+_ADDRESS = re.compile(r"https?://([a-z-]+)\.wikipedia\.org/")
+# Wikis allow pages of 2 MiB. The parser reads the rest of a page again for each opening without an end.
+_MOST_BYTES, _MOST_OPEN = 2_000_000, 100
 
 
 @dataclass(frozen=True, slots=True)
-class DumpInfo:
-    """What is known of a dump without reading it.
+class Page:
+    """What a dump says of a page before its text is cleaned.
 
     Attributes:
-        format: one of the names in `READERS`.
-        date: YYYYMMDD, where the name of the file or of its folder says it.
-        licence: of its texts.
-        files: its parts in the order in which they are read.
+        revision: its number; None where the dump does not say.
+        fault: why it is no article, such as "redirect"; None if it may be one.
+        item: the number of its Wikidata item, where the dump names it.
+        size: bytes of its source, a cheap bound on how long its text can be.
+        clean: makes its plain text; called only for pages that are wanted, and possibly in another process.
     """
 
-    format: str
-    date: str | None
-    licence: str
-    files: tuple[Path, ...]
+    page_id: int
+    title: str
+    revision: int | None
+    fault: str | None
+    item: int | None
+    size: int
+    clean: Callable[[], str]
 
 
-def read_pages(
-    path: Path | Sequence[Path], language: str, *, after: Place | None = None
-) -> Iterator[tuple[Page, Place]]:
-    """The pages of a dump's main namespace, each with the place behind it.
+Pages = Iterator[tuple[Page, int]]
 
-    Args:
-        path: a file, a folder of parts, or parts.
-        after: a place that was given with a page: reading goes on with the next page.
+
+def read_pages(path: Path, language: str) -> Pages:
+    """The pages of a file's main namespace, each with how many bytes of the file have been read.
 
     Raises:
         CorpusError: no dump, a dump of another wiki, or one that is cut off; then, the pages before have been given.
-        MissingExtra: the format needs a package that is not installed.
     """
-    files = parts(path, language)
-    names = [file.name for file in files]
-    if after is not None and after.file not in names:
-        raise CorpusError(f"reading cannot go on in {after.file}: it is not among {', '.join(names)}.")
-    for file in files[names.index(after.file) if after else 0 :]:
-        read = READERS[recognise(file)]
-        offset, count = (after.offset, after.passed) if after and after.file == file.name else (0, 0)
-        for page, reached, number in read(file, language, offset, count):
-            yield page, Place(file.name, reached, number)
-
-
-def describe(path: Path | Sequence[Path], language: str) -> DumpInfo:
-    """The format, date and licence of a dump; raises as `read_pages` does for what is no dump."""
-    files = parts(path, language)
-    kind = recognise(files[0])
-    date = _date(files[0])
-    licence = _LICENCE_BEFORE if date and date < _CHANGED else _LICENCE
-    if kind == enterprise.NAME:
-        licence = next((enterprise.licence(record) for _, _, record in numbered_records(files[0])), "") or licence
-    return DumpInfo(kind, date, licence, tuple(files))
-
-
-def parts(path: Path | Sequence[Path], language: str) -> list[Path]:
-    """The files of a dump in natural order: part 2 before part 10.
-
-    Of a folder with dumps of several wikis, those of the language.
-    """
-    if not isinstance(path, Path):
-        files = [Path(one) for one in path]
-    elif path.is_dir():
-        found = [file for file in path.iterdir() if file.is_file() and file.name.lower().endswith(ENDINGS)]
-        files = [file for file in found if not file.name.startswith(".") and not _BESIDE.search(file.name)]
-        wikis = {file: match[1] for file in files if (match := _WIKI.match(file.name))}
-        own = [file for file in files if wikis.get(file) == database(language)]
-        files = own or files
-        twice = {file.name.replace("-multistream", "") for file in files}
-        if len(twice) < len(files):
-            raise CorpusError(
-                f"{path} holds the same dump twice, with and without multistream: name one of the files."
-            )
-    else:
-        files = [path]
-    if not files:
-        raise CorpusError(f"{path} holds no dump. Dumps that are read: {FORMATS}.")
-    missing = next((file for file in files if not file.is_file()), None)
-    if missing is not None:
-        raise CorpusError(f"there is no file {missing}.")
-    return sorted(files, key=lambda file: [(int(run) if run.isdecimal() else 0, run) for run in _runs(file.name)])
+    return {XML: _read_xml, CIRRUS: _read_cirrus, PARQUET: _read_parquet}[recognise(path)](path, language)
 
 
 def recognise(path: Path) -> str:
     """The format of a file, from its first bytes; its name does not matter."""
-    start = first_bytes(path).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start.startswith(PARQUET):
-        return parquet.NAME
-    if export_xml.is_export(start):
-        return export_xml.NAME
-    if start.startswith(b"{") or is_tar(start):
-        record = next((record for _, _, record in numbered_records(path)), {})
-        if enterprise.is_article(record):
-            return enterprise.NAME
-        if cirrus.is_document(record):
-            return cirrus.NAME
-    if not start and path.stat().st_size:
-        raise CorpusError(f"{path.name} is damaged or cut off before its first page. Download it again.")
-    raise CorpusError(f"{path.name} is not a dump that can be read. Formats: {FORMATS}.")
+    with opened(path) as (_, file):
+        start = file.read(1 << 16).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"PAR1"):
+        return PARQUET
+    if b"<mediawiki" in start[:2000]:
+        need_parser()
+        return XML
+    if start.startswith(b"{") and (b'"index"' in start[:200] or b'"namespace"' in start):
+        return CIRRUS
+    raise CorpusError(f"{path.name} is not a dump that can be read. Formats: {XML}, {CIRRUS} and {PARQUET}.")
 
 
-def _date(path: Path) -> str | None:
-    """The date in the file's name, or in that of one of the two folders above it."""
-    whole = path.absolute()
-    found = (_DATE.search(name) for name in (path.name, whole.parent.name, whole.parent.parent.name))
-    return next((match[1] for match in found if match), None)
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """A file, and its content in gzip, in bz2 of one or many streams, or plain; what fails in one line."""
+    try:
+        with path.open("rb") as raw:
+            start = raw.read(3)
+            raw.seek(0)
+            packed = gzip.open if start.startswith(b"\x1f\x8b") else bz2.open if start == b"BZh" else None
+            yield raw, cast(IO[bytes], packed(raw) if packed else raw)
+    except CorpusError:
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
+        raise damaged(path) from None  # gzip and bz2: not what it should be
+    except (EOFError, zlib.error, ElementTree.ParseError, ValueError, RecursionError):
+        raise damaged(path) from None
 
 
-def _runs(name: str) -> list[str]:
-    return re.split(r"(\d+)", name)
+def damaged(path: Path) -> CorpusError:
+    return CorpusError(f"{path.name} is damaged or cut off. Download it again, and run the same command.")
+
+
+def _require_wiki(path: Path, wiki: str, language: str) -> None:
+    """Raise unless `wiki`, the database that a dump names, is the Wikipedia of the language; "" says nothing."""
+    wanted = database(language)
+    if wiki and wanted not in (wiki, database(wiki.removesuffix("wiki"))):
+        raise CorpusError(f"{path.name} is a dump of {wiki}, and the Wikipedia of {language!r} is {wanted}.")
+
+
+def _read_xml(path: Path, language: str) -> Pages:
+    hidden, root = {"file", "image", "category"}, None
+    with opened(path) as (raw, file):
+        for event, element in ElementTree.iterparse(file, ("start", "end")):
+            root = element if root is None else root
+            name = element.tag.rpartition("}")[2] if event == "end" else ""
+            if name == "dbname":
+                _require_wiki(path, element.text or "", language)
+            elif name == "namespace" and element.get("key") in ("6", "14"):
+                hidden.add((element.text or "").lower())
+            elif name == "page":
+                if element.findtext("{*}ns", "0") == "0":
+                    yield _xml_page(element, frozenset(hidden)), raw.tell()
+                root.clear()
+
+
+def _xml_page(page: ElementTree.Element, hidden: frozenset[str]) -> Page:
+    """Of several revisions, the first."""
+    text = page.findtext("{*}revision/{*}text") or ""
+    size, fault = len(text.encode()), None
+    if page.find("{*}redirect") is not None:
+        fault = "redirect"
+    elif page.findtext("{*}revision/{*}model", "wikitext") != "wikitext":
+        fault = "no text"
+    elif _DISAMBIGUATION.search(text):
+        fault = "disambiguation"
+    elif size > _MOST_BYTES or any(
+        text.count(a) - text.count(b) > _MOST_OPEN for a, b in (("{{", "}}"), ("[[", "]]"))
+    ):
+        fault = "too much markup"
+    page_id, revision = int(page.findtext("{*}id", "")), int(page.findtext("{*}revision/{*}id", ""))
+    return Page(
+        page_id, page.findtext("{*}title", ""), revision, fault, None, size, partial(from_wikitext, text, hidden)
+    )
+
+
+def _read_cirrus(path: Path, language: str) -> Pages:
+    """Documents of the search index; a line before each says what it is."""
+    with opened(path) as (raw, file):
+        for line in file:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise damaged(path)
+            if "title" in record and record.get("namespace", 0) == 0:
+                _require_wiki(path, record.get("wiki") or "", language)
+                yield _cirrus_page(record), raw.tell()
+
+
+def _cirrus_page(record: dict[str, Any]) -> Page:
+    text, item = record.get("text") or "", record.get("wikibase_item") or ""
+    names = [*(record.get("template") or ()), *(record.get("category") or ())]
+    return Page(
+        page_id=int(record.get("page_id") or 0),
+        title=record["title"],
+        revision=record.get("version"),
+        fault="disambiguation" if any("disambig" in name.lower() for name in names) else None,
+        item=int(item[1:]) if item[1:].isdecimal() else None,
+        size=len(text.encode("utf-8", "replace")),
+        clean=partial(from_index, text, record.get("opening_text") or ""),
+    )
+
+
+def _read_parquet(path: Path, language: str) -> Pages:
+    """Rows of Hugging Face's dataset."""
+    for row, place in read_parquet(path.name, path, Place(), Fields(id="id", more=("url", "title"))):
+        fields = {name: value or "" for name, value in cast(Row, row).fields.items()}
+        text, address = fields["text"], _ADDRESS.match(fields.get("url", ""))
+        _require_wiki(path, f"{address[1].replace('-', '_')}wiki" if address else "", language)
+        try:
+            page_id, title = int(fields["id"]), fields["title"]
+        except (ValueError, KeyError):
+            raise CorpusError(
+                f"{path.name} is not of wikimedia/wikipedia: its columns are id, url, title, text."
+            ) from None
+        size = len(text.encode("utf-8", "replace"))
+        yield Page(page_id, title, None, None, None, size, partial(from_extract, text)), place.done

@@ -1,180 +1,186 @@
 """Reading one language's dump: which of its pages become articles of the corpus."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import json
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from itertools import islice
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
 
-from fairspan.corpus.wikipedia.dump import Place, parts, read_pages
-from fairspan.corpus.wikipedia.page import Page
+from fairspan.corpus.wikipedia.downloads import prefix_of
+from fairspan.corpus.wikipedia.dump import XML, Page, read_pages, recognise
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
-from fairspan.corpus.wikipedia.state import Article, Reading, State
+from fairspan.corpus.wikipedia.sitelinks import Sitelinks
 from fairspan.errors import CorpusError
 
-_TEXTS, _CHARACTERS = 64, 2_000_000
-"""Texts and characters that are tokenised at once."""
-_PAGES, _SECONDS = 20_000, 5.0
-"""After which the place is written down even if no page was accepted."""
-_WIDE = 8
-"""Characters per token: nearly no text has as many."""
-
-Report = Callable[[str, int, Reading], None]
-"""Takes a language, the bytes of its dump that are read, and how far its reading is."""
+_TEXTS, _PAGES = 64, 1_000
+"""Texts that are cleaned and tokenised at once, and pages between two reports of progress."""
+_SMALL = 20_000_000
+"""Bytes of an XML dump that one process cleans in less time than others need to start."""
 
 
-def given(request: BuildRequest, language: str) -> Path | Sequence[Path]:
-    """A dump as its reader takes it: one file or folder, or several files."""
-    paths = request.dumps[language]
-    return paths[0] if len(paths) == 1 else paths
+Wanted = list[tuple[int, Page]]
+"""Pages with their items."""
+
+
+class Article(NamedTuple):
+    """An article that was accepted, and where its line is."""
+
+    page_id: int
+    tokens: int
+    file: Path
+    start: int
+
+
+@dataclass(slots=True)
+class Articles:
+    """What was accepted of a language, by item; its `counts` are "pages", and the items that were not, by reason."""
+
+    by_item: dict[int, Article] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, file: Path) -> None:
+        """Those of a file that `LanguageReader` wrote. Of two pages of one item, that of the lower number stays."""
+        start = 0
+        with file.open("rb") as lines:
+            for line in lines:
+                row = json.loads(line)
+                if "id" in row:
+                    item, found = int(row["id"][1:]), Article(row["page_id"], row["tokens"], file, start)
+                    self.by_item[item] = min(self.by_item.get(item, found), found)
+                else:
+                    self.counts.update(row)
+                start += len(line)
+
+    def lines(self, items: Iterable[int]) -> Iterator[bytes]:
+        """The lines of these items, as they were written."""
+        for item in items:
+            found = self.by_item[item]
+            with found.file.open("rb") as file:
+                file.seek(found.start)
+                yield file.readline()
 
 
 @dataclass(frozen=True, slots=True)
-class _Cleaned:
-    """A page that may be accepted, before its tokens are counted."""
-
-    item: int
-    page: Page
-    text: str
-
-
 class LanguageReader:
-    """Reads the dump of one language, after those of `before`, page by page."""
+    """Reads the dump of one language after those of others.
 
-    def __init__(
-        self, state: State, request: BuildRequest, tokenizer: Tokenizer, language: str, before: tuple[str, ...]
-    ) -> None:
-        self.state, self.request, self.tokenizer = state, request, tokenizer
-        self.language, self.before = language, before
-        self._files = parts(given(request, language), language)
-        self._by_item = request.alignment.kind == "items"
-        base = request.limits.length_language
-        self._base = base if base in before else None
+    Attributes:
+        before: of the languages that are read already.
+        links: Wikidata's; None where the dump names the items of its pages.
+    """
 
-    def read(self, reading: Reading, report: Report) -> None:
-        """Go on where the reading is, to the end of the dump; what was read is saved every few seconds."""
-        cleaned: list[_Cleaned] = []
-        place: Place | None = None
-        characters, last_pages, last_time = 0, reading.pages, time.monotonic()
-        pages = self._pages(reading)
-        while True:
-            try:
-                found = next(pages, None)
-            except CorpusError:
-                # A dump that is cut off: what was read of it is worth keeping.
-                self._save(reading, cleaned, place)
-                raise
-            if found is None:
-                break
-            page, place = found
-            reading.pages += 1
-            item = self._item(page)
-            text = None if item is None else self._text(item, page, reading)
-            if item is not None and text is not None:
-                cleaned.append(_Cleaned(item, page, text))
-                characters += len(text)
-            full = len(cleaned) >= _TEXTS or characters >= _CHARACTERS
-            if full or reading.pages - last_pages >= _PAGES or time.monotonic() - last_time > _SECONDS:
-                self._save(reading, cleaned, place)
-                cleaned, characters = [], 0
-                last_pages, last_time = reading.pages, time.monotonic()
-                report(self.language, self._position(place), reading)
-        reading.done = True
-        self._save(reading, cleaned, place)
-        report(self.language, self.request.size(self.language), reading)
+    request: BuildRequest
+    tokenizer: Tokenizer
+    language: str
+    before: Mapping[str, Articles]
+    links: Sitelinks | None
 
-    def _pages(self, reading: Reading) -> Iterator[tuple[Page, Place]]:
-        after = None if reading.place is None else Place(*reading.place)
-        return read_pages(given(self.request, self.language), self.language, after=after)
+    def lines(self, path: Path, processes: int | None, reached: Callable[[int, str], None]) -> Iterator[bytes]:
+        """A line for every page of a file that is accepted, and one with counts at the end.
 
-    def _item(self, page: Page) -> int | None:
-        """The item of a page that is still possible."""
-        item: int | None
-        if self._by_item:
-            item = int(page.item[1:]) if page.item and page.item[1:].isdecimal() else None
-        else:
-            is_pivot = self.language == self.request.alignment.pivot
-            item = self.state.item_of(self.language, page.page_id if is_pivot else page.title)
-        if item is None or (self.before and self.state.tokens(self.before[-1], item) is None):
-            return None
-        return item
+        Args:
+            processes: that clean wikitext. By default as many as there are cores.
+            reached: is told the bytes of the file that are read, and what was found in them.
+        """
+        if processes is None:
+            small = path.stat().st_size < _SMALL or recognise(path) != XML
+            processes = 1 if small else os.cpu_count() or 1
+        counts: Counter[str] = Counter()
+        for wanted, texts in _cleaned(self._wanted(path, counts, reached), processes):
+            for (item, page), text, tokens in zip(wanted, texts, self.tokenizer.count(texts), strict=True):
+                fault = self._fault(item, tokens)
+                if fault is None:
+                    yield self._line(item, page, text, tokens)
+                else:
+                    counts[fault] += 1
+        yield json.dumps(counts).encode() + b"\n"
 
-    def _text(self, item: int, page: Page, reading: Reading) -> str | None:
-        """The text of a page that may be long enough; else why not is counted."""
-        if page.kind != "article":
-            reading.leave_out(page.kind if page.kind != "other" else "no article")
-            return None
-        # A token is at least one byte.
-        if page.size < self._bounds(item)[0]:
-            reading.leave_out("too short")
-            return None
-        text = page.clean()
-        if not text.strip():
-            reading.leave_out("no text")
-            return None
-        return text
+    def _wanted(
+        self, path: Path, counts: Counter[str], reached: Callable[[int, str], None]
+    ) -> Iterator[tuple[int, Page]]:
+        """Pages that may be accepted, with their items."""
+        for page, position in read_pages(path, self.language):
+            counts["pages"] += 1
+            if counts["pages"] % _PAGES == 0:
+                reached(position, f"{counts['pages']:,} pages")
+            item = self.links.item_of(self.language, page.title) if self.links else page.item
+            if item is not None and all(item in one.by_item for one in self.before.values()):
+                # A token is at least one byte.
+                fault = page.fault or ("too short" if page.size < self._bounds(item)[0] else None)
+                if fault is None:
+                    yield item, page
+                else:
+                    counts[fault] += 1
 
     def _bounds(self, item: int) -> tuple[float, float]:
-        base = None if self._base is None else self.state.tokens(self._base, item)
-        return self.request.limits.bounds(self.language, base)
+        base = self.before.get(self.request.length_language or "")
+        return self.request.bounds(self.language, None if base is None else base.by_item[item].tokens)
 
-    def _accepted(self, cleaned: list[_Cleaned], reading: Reading) -> Iterator[Article]:
-        bounds = [self._bounds(one.item) for one in cleaned]
-        counts = self._count([one.text for one in cleaned], [most for _, most in bounds])
-        for one, (least, most), tokens in zip(cleaned, bounds, counts, strict=True):
-            reading.measure(tokens)
-            if not least <= tokens <= most:
-                reading.leave_out("too short" if tokens < least else "too long")
-            elif not self._suits_others(one.item, tokens):
-                reading.leave_out("other length than in another language")
-            else:
-                page = one.page
-                yield Article(one.item, page.page_id, page.revision, page.title, tokens, one.text)
+    def _fault(self, item: int, tokens: int) -> str | None:
+        least, most = self._bounds(item)
+        if not least <= tokens <= most:
+            return "too short" if tokens < least else "too long"
+        if self.language == self.request.length_language:
+            others = ((one, articles.by_item[item].tokens) for one, articles in self.before.items())
+            ranges = ((self.request.bounds(one, tokens), length) for one, length in others)
+            if not all(least <= length <= most for (least, most), length in ranges):
+                return "other length than in another language"
+        return None
 
-    def _suits_others(self, item: int, tokens: int) -> bool:
-        """Whether the languages read before have the right length beside this one, if theirs depends on it."""
-        limits = self.request.limits
-        if limits.length_language != self.language or limits.length_ratio is None:
-            return True
-        lengths = [self.state.tokens(other, item) or 0 for other in self.before]
-        return all(abs(length - tokens) <= limits.length_ratio * tokens for length in lengths)
+    def _line(self, item: int, page: Page, text: str, tokens: int) -> bytes:
+        row = {
+            "id": f"Q{item}",
+            "title": page.title,
+            "text": text,
+            "page_id": page.page_id,
+            "revision": page.revision,
+            "url": f"https://{prefix_of(self.language)}.wikipedia.org/wiki/{quote(page.title.replace(' ', '_'))}",
+            "tokens": tokens,
+        }
+        return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
-    def _count(self, texts: list[str], most: list[float]) -> list[int]:
-        """The tokens of texts; of one that is far too long, only that it is."""
-        begun = [
-            text[: int(_WIDE * limit)] if len(text) > 2 * _WIDE * limit else text
-            for text, limit in zip(texts, most, strict=True)
-        ]
-        counts = self._counted(begun)
-        # The last word of a beginning may be cut, which makes it longer by a few tokens at most.
-        unsure = [
-            number
-            for number, (text, start) in enumerate(zip(texts, begun, strict=True))
-            if len(start) < len(text) and counts[number] <= most[number] + 100
-        ]
-        for number, count in zip(unsure, self._counted([texts[number] for number in unsure]), strict=True):
-            counts[number] = count
-        return counts
 
-    def _counted(self, texts: list[str]) -> list[int]:
-        if not texts:
-            return []
+def _cleaned(pages: Iterator[tuple[int, Page]], processes: int) -> Iterator[tuple[Wanted, list[str]]]:
+    """Some pages at a time with their texts, in their order, cleaned in so many processes."""
+    batches = iter(lambda: list(islice(pages, _TEXTS)), [])
+    if processes == 1:
+        yield from ((batch, _clean(batch)) for batch in batches)
+        return
+    waiting: deque[tuple[Wanted, Future[list[str]]]] = deque()
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_end_with_parent) as pool:
         try:
-            return self.tokenizer.count(texts)
-        except Exception as error:  # tokenizers raise whatever they like
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise CorpusError(
-                f"the tokenizer of {self.tokenizer.name} cannot count the tokens of an article in "
-                f"{self.language!r}: {reason}"
-            ) from error
+            for batch in batches:
+                waiting.append((batch, pool.submit(_clean, batch)))
+                if len(waiting) > 2 * processes:
+                    first, texts = waiting.popleft()
+                    yield first, texts.result()
+            yield from ((first, texts.result()) for first, texts in waiting)
+        except BrokenProcessPool:
+            raise CorpusError("a process that cleans pages was killed, possibly for lack of memory.") from None
 
-    def _save(self, reading: Reading, cleaned: list[_Cleaned], place: Place | None) -> None:
-        articles = list(self._accepted(cleaned, reading))
-        if place is not None:
-            reading.place = list(place)
-        self.state.save(self.language, reading, articles)
 
-    def _position(self, place: Place) -> int:
-        """Bytes of the dump before a place; inside a file, only some formats know."""
-        names = [file.name for file in self._files]
-        before = self._files[: names.index(place.file)]
-        return sum(file.stat().st_size for file in before) + place.offset
+def _clean(wanted: Wanted) -> list[str]:
+    return [page.clean() for _, page in wanted]
+
+
+def _end_with_parent() -> None:
+    """Leave Ctrl-C to the parent process, and end with it however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
+
+
+def _outlive(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)

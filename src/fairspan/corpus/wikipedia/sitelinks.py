@@ -1,140 +1,91 @@
-"""Which pages of several Wikipedias are about the same thing: links from Wikidata, or those of one wiki to others."""
+"""`Sitelinks`: Wikidata's table of what page each item has in each wiki, reduced to items that have all languages."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from fairspan.corpus.wikipedia.link_file import LinkFile
-from fairspan.corpus.wikipedia.names import database
-from fairspan.corpus.wikipedia.site import prefix_of
-from fairspan.corpus.wikipedia.sql import rows
+from fairspan.corpus.wikipedia.downloads import database
+from fairspan.corpus.wikipedia.dump import damaged, opened
 from fairspan.errors import CorpusError
 
-Link = tuple[int, str, str]
-"""The number of an item, a language, and the title of the item's page in that language, with spaces."""
-
-_AT_ONCE = 1000
-# Items whose pages are no articles: for disambiguation (two kinds), lists, sets, categories, templates, modules,
-# portals, project pages.
-_NO_TOPICS = {
-    "Q4167410",
-    "Q22808320",
-    "Q13406463",
-    "Q15623926",
-    "Q4167836",
-    "Q11266439",
-    "Q15184295",
-    "Q4663903",
-    "Q14204246",
-}
+# The first columns are numbers, and quotes inside texts are escaped, so no text can be taken for a row.
+_ROW = rb"\(\d+,(\d+),(?:_binary )?'(%s)',(?:_binary )?'([^'\\]*+(?:(?:\\.|'')[^'\\]*+)*+)'\)"
+_ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
+_BLOCK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """Where links between languages are read from.
+class Sitelinks:
+    """The links of items that have a page in every language, in an SQLite file that no memory has to hold.
 
     Attributes:
-        kind: "sitelinks" of Wikidata; "langlinks" of one wiki; "items", which are those that the dumps name.
-        path: the file; None for items.
-        pivot: the language of the wiki whose langlinks these are.
+        items: how many items there are.
     """
 
-    kind: str = "items"
-    path: Path | None = None
-    pivot: str | None = None
+    def __init__(self, file: Path) -> None:
+        self._connection = sqlite3.connect(file)
+        (self.items,) = self._connection.execute("SELECT count(DISTINCT item) FROM link").fetchone()
 
-    @property
-    def is_json(self) -> bool:
-        """Whether these are Wikidata's entities, of which only those that have all languages are given."""
-        return self.kind == "sitelinks" and self.path is not None and ".json" in self.path.suffixes
+    def item_of(self, language: str, title: str) -> int | None:
+        query = "SELECT item FROM link WHERE language = ? AND title = ?"
+        found = self._connection.execute(query, (language, title)).fetchone()
+        return None if found is None else int(found[0])
 
-    def linked(self, languages: Sequence[str]) -> tuple[str, ...]:
-        """The languages that have links: the pivot's own pages are known by their numbers."""
-        return tuple(language for language in languages if language != self.pivot)
-
-    def item_id(self, number: int) -> str:
-        """What an item is called in a corpus."""
-        return str(number) if self.kind == "langlinks" else f"Q{number}"
-
-    def links(self, file: LinkFile, languages: Sequence[str]) -> Iterator[list[Link]]:
-        """All links to pages in these languages, some thousand at a time."""
-        linked = self.linked(languages)
-        if self.kind == "langlinks":
-            return _langlinks(file, linked)
-        return _entities(file, linked) if self.is_json else _items_per_site(file, linked)
+    def close(self) -> None:
+        self._connection.close()
 
 
-def _items_per_site(file: LinkFile, languages: Sequence[str]) -> Iterator[list[Link]]:
-    """Wikidata's table of sitelinks."""
+def write_sitelinks(path: Path, languages: Sequence[str], file: Path, reached: Callable[[int, str], None]) -> None:
+    """Reduce Wikidata's table to the file that `Sitelinks` reads; `reached` is told how many bytes are read.
+
+    Raises:
+        CorpusError: among others, if no item has a page in every language.
+    """
+    file.unlink(missing_ok=True)
+    with closing(sqlite3.connect(file)) as links:
+        links.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
+        links.execute("CREATE TABLE every (item INTEGER, language TEXT, title TEXT)")
+        for batch, position in _links(path, languages):
+            links.executemany("INSERT INTO every VALUES (?, ?, ?)", batch)
+            links.commit()
+            reached(position, "")
+        links.execute("CREATE TABLE link (language, title, item, PRIMARY KEY (language, title)) WITHOUT ROWID")
+        links.execute(
+            "INSERT OR IGNORE INTO link SELECT language, title, item FROM every WHERE item IN "
+            "(SELECT item FROM every GROUP BY item HAVING count(DISTINCT language) = ?) ORDER BY 1, 2, 3",
+            [len(languages)],
+        )
+        if links.execute("SELECT count(*) FROM link").fetchone() == (0,):
+            wikis = ", ".join(map(database, languages))
+            raise CorpusError(
+                f"no item of {path.name} has a page in all of {wikis}, as wb_items_per_site would name it."
+            )
+        links.execute("DROP TABLE every")
+        links.commit()
+
+
+def _links(path: Path, languages: Sequence[str]) -> Iterator[tuple[list[tuple[int, str, str]], int]]:
+    """Items, languages and titles, some thousand at a time, with how many bytes of the file are read."""
     known = {database(language).encode(): language for language in languages}
-    columns = ("ips_item_id", "ips_site_id", "ips_site_page")
-    only = ("ips_site_id", [site.decode() for site in known])
-    for found in rows(file, "wb_items_per_site", columns, only):
-        yield _links(found, known)
-
-
-def _langlinks(file: LinkFile, languages: Sequence[str]) -> Iterator[list[Link]]:
-    """A wiki's table of links to other languages. The numbers of its own pages stand for items."""
-    known = {prefix_of(language).encode(): language for language in languages}
-    columns = ("ll_from", "ll_lang", "ll_title")
-    only = ("ll_lang", [prefix.decode() for prefix in known])
-    for found in rows(file, "langlinks", columns, only):
-        yield _links(found, known)
-
-
-def _links(found: Sequence[tuple[bytes | None, ...]], known: Mapping[bytes, str]) -> list[Link]:
-    return [
-        (int(item), known[code], title.decode("utf-8", "replace").replace("_", " "))
-        for item, code, title in found
-        if item and code and title
-    ]
-
-
-def _entities(file: LinkFile, languages: Sequence[str]) -> Iterator[list[Link]]:
-    """Wikidata's dump of entities in JSON, one per line.
-
-    Most lines lack a language, which is seen without parsing them.
-    """
-    known = {database(language): language for language in languages}
-    names = [f'"{site}"'.encode() for site in known]
-    links: list[Link] = []
+    row = re.compile(_ROW % b"|".join(map(re.escape, known)), re.DOTALL)
     last = b""
-    for line in file.lines():
-        last = line.strip() or last
-        if not all(name in line for name in names):
-            continue
-        entity = _parsed(line, file)
-        sites = entity.get("sitelinks")
-        item = str(entity.get("id", ""))
-        if not isinstance(sites, dict) or not item.startswith("Q") or not all(site in sites for site in known):
-            continue
-        if not _NO_TOPICS.isdisjoint(_classes(entity)):
-            continue
-        links += [(int(item[1:]), known[site], str(sites[site]["title"])) for site in known]
-        if len(links) >= _AT_ONCE:
-            yield links
-            links = []
-    if last != b"]":
-        raise CorpusError(f"{file.path.name} is cut off: download it again, and run the same command.")
-    yield links
+    with opened(path) as (raw, file):
+        while block := file.read(_BLOCK):
+            block += file.readline()
+            last = block.rstrip().rpartition(b"\n")[2]
+            yield [(int(item), known[site], _plain(title)) for item, site, title in row.findall(block)], raw.tell()
+    if not last.endswith((b";", b"*/")) and not last.startswith(b"--"):
+        raise damaged(path)
 
 
-def _parsed(line: bytes, file: LinkFile) -> dict[str, Any]:
-    try:
-        entity = json.loads(line.strip().rstrip(b","))
-    except ValueError:
-        raise CorpusError(
-            f"{file.path.name} is damaged or cut off: a line before byte {file.position:,} is not JSON. Download "
-            "it again, and run the same command."
-        ) from None
-    return entity if isinstance(entity, dict) else {}
+def _plain(title: bytes) -> str:
+    """A title without the escapes of SQL.
 
-
-def _classes(entity: Mapping[str, Any]) -> Iterator[str]:
-    """What an item is an instance of."""
-    claims = entity.get("claims")
-    for claim in claims.get("P31", ()) if isinstance(claims, dict) else ():
-        value = claim.get("mainsnak", {}).get("datavalue", {}).get("value", {})
-        yield str(value.get("id")) if isinstance(value, dict) else ""
+    >>> _plain(rb"Jeanne d\\'Arc")
+    "Jeanne d'Arc"
+    """
+    text = title.decode("utf-8", "replace")
+    return _ESCAPE.sub(lambda found: found[1] or "'", text) if "\\" in text or "'" in text else text

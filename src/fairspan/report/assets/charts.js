@@ -122,7 +122,7 @@
         make(axis, "rect", { class: "tokens", x: left + slot / 2 - length / 2, width: length, y: under + 21, height: 14,
           "data-tokens": size });
         if (place % every === 0) make(axis, "text", { ...middle, y: under + 32 }, written);
-        if (place === 0) make(axis, "text", { x: LEFT - 6, y: under + 32, "text-anchor": "end" }, chart.strip_label);
+        if (place === 0) make(axis, "text", { x: LEFT - 6, y: under + 32, "text-anchor": "end" }, "tokens");
       }
     });
     const bars = make(svg, "g");
@@ -195,42 +195,6 @@
     }
   };
 
-  const SHAPES = {
-    baseline: (x, y) => `M${x - 5} ${y - 5}h10v10h-10z`,
-    reference: (x, y) => `M${x} ${y - 6.5}l6.5 6.5l-6.5 6.5l-6.5 -6.5z`,
-    front: (x, y) => `M${x - 5} ${y}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z`,
-    other: (x, y) => `M${x - 3} ${y}a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z`,
-  };
-  const drawScatter = (svg, chart) => {
-    const axis = drawFrame(svg, chart);
-    const [low, high] = chart.x_domain;
-    const x = (value) => LEFT + ((value - low) / (high - low)) * (chart.width - LEFT - RIGHT);
-    for (const tick of chart.x_ticks) {
-      const at = { x: x(tick.v), "text-anchor": "middle" };
-      make(axis, "line", { class: "grid", x1: at.x, x2: at.x, y1: TOP, y2: chart.height - chart.bottom });
-      make(axis, "text", { ...at, y: chart.height - chart.bottom + 15 }, tick.shown);
-    }
-    make(axis, "path", { class: "front-line", d: chart.front.map(([a, b], k) => `${k ? "L" : "M"}${x(a)} ${y(chart, b)}`).join("") });
-    const leaders = make(svg, "g", { "aria-hidden": "true" });
-    for (const dot of chart.dots) {
-      const [left, top] = [x(dot.x.v), y(chart, dot.y.v)];
-      const known = (one) => one.lo !== null && one.hi !== null;
-      const mark = make(svg, "g", { class: `dot ${dot.look}`, "data-mark": "", "data-series": dot.name, "data-value": dot.y.v });
-      if (known(dot.x)) make(mark, "path", { class: "whisker across", d: `M${x(dot.x.lo)} ${top}H${x(dot.x.hi)}` });
-      if (known(dot.y)) make(mark, "path", { class: "whisker", d: `M${left} ${y(chart, dot.y.lo)}V${y(chart, dot.y.hi)}` });
-      make(mark, "circle", { class: dot.chosen ? "ring" : "reach", cx: left, cy: top, r: 9 });
-      make(mark, "path", { class: "mark", d: SHAPES[dot.look](left, top) });
-      tell(mark, dot.told);
-    }
-    const names = make(svg, "g", { "aria-hidden": "true", class: "names" });
-    for (const { dot, text, dx, dy, anchor, far } of chart.plot.labels) {
-      const { x: across, y: up, chosen } = chart.dots[dot];
-      const [left, top] = [x(across.v), y(chart, up.v)];
-      if (far) make(leaders, "path", { class: "leader", d: `M${left} ${top}L${left + dx} ${top + dy}` });
-      make(names, "text", { class: chosen ? "name chosen" : "name", x: left + dx, y: top + dy + 4, "text-anchor": anchor }, text);
-    }
-  };
-
   // Horizontal bars are no SVG: their labels may take several lines.
   const drawRows = (parent, chart) => {
     const [low, high] = chart.domain;
@@ -270,14 +234,6 @@
       item.append(swatch, text);
       list.append(item);
     };
-    if (chart.kind === "scatter") {
-      for (const [look, text] of Object.entries(chart.legend)) {
-        entry("", text);
-        list.lastChild.firstChild.classList.add("dot", look);
-      }
-      figure.append(list);
-      return;
-    }
     const dashed = (text) => entry("border-top:2px dashed var(--ink);border-radius:0;height:0;width:1.5rem", text);
     if (chart.kind === "rows") {
       if (chart.before.length) entry("background:var(--ink);width:3px", chart.first);
@@ -311,16 +267,11 @@
     chart.width = Math.max(220, figure.querySelector("figcaption").clientWidth);
     chart.height = chart.width > 520 ? 320 : 250;
     chart.bottom = chart.strip.length ? 60 : 40;
-    if (chart.kind === "scatter") {
-      // The widest for which names were placed.
-      chart.plot = chart.plots.findLast((plot) => plot.width <= chart.width - LEFT - RIGHT) ?? chart.plots[0];
-      chart.height = chart.plot.height + TOP + chart.bottom;
-    }
     const named = { role: "group", "aria-label": `${chart.title}: ${chart.y_label} by ${chart.x_label}` };
     const drawn = chart.kind === "rows" ? element(figure, "drawn rows")
       : make(figure, "svg", { class: "drawn", viewBox: `0 0 ${chart.width} ${chart.height}` });
     for (const [name, value] of Object.entries(named)) drawn.setAttribute(name, value);
-    ({ bars: drawBars, lines: drawLines, rows: drawRows, scatter: drawScatter })[chart.kind](drawn, chart, chosen);
+    ({ bars: drawBars, lines: drawLines, rows: drawRows })[chart.kind](drawn, chart, chosen);
     if (chart.kind === "bars" && drawn.querySelector("[data-mark]") === null) {
       make(drawn, "text", { x: chart.width / 2, y: chart.height / 2, "text-anchor": "middle" }, "not measured");
     }

@@ -3,11 +3,10 @@
   const { examples, most_bytes: mostBytes } = JSON.parse(document.getElementById("desk").textContent);
   const one = (name, inside = document) => inside.querySelector(`[data-${name}]`);
   const text = document.getElementById("text"), borders = document.getElementById("borders");
-  const query = document.getElementById("query"), key = document.getElementById("key");
-  const shown = one("shown"), found = one("found"), files = one("files");
+  const key = document.getElementById("key"), shown = one("shown"), files = one("files");
   // `html` is of the text and the borders that the document had when it was asked for.
   let documents = examples.map((example) => ({ ...example, borders: "auto", html: "" }));
-  let chosen = 0, made = 0, cosines = [], busy = false;
+  let chosen = 0, made = 0, busy = false;
 
   const size = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
@@ -36,7 +35,7 @@
     const headers = { "Content-Type": "application/json", ...(held && { Authorization: `Bearer ${held}` }) };
     const content = body && JSON.stringify(body);
     // A server that refuses a body while it is being sent is not heard.
-    if (content && new Blob([content]).size > mostBytes) throw new Error(`The documents have more than ${size(mostBytes)}: use shorter or fewer ones.`);
+    if (content && new Blob([content]).size > mostBytes) throw new Error(`The document has more than ${size(mostBytes)}: use a shorter one.`);
     let reply;
     try {
       reply = await fetch(path, { headers, ...(content && { method: "POST", body: content }) });
@@ -63,24 +62,9 @@
     one("error").textContent = words;
     one("error").hidden = !words;
   };
-  const put = (place, html) => {
-    place.innerHTML = html;
-    place.hidden = !html;
-  };
-  const sent = ({ name, text, borders }) => ({ name, text, borders });
-  const markClosest = () => {
-    for (const segment of shown.querySelectorAll("[data-place]")) {
-      const own = cosines[chosen]?.[segment.dataset.treatment], place = Number(segment.dataset.place);
-      const chip = one("asked", segment), isClosest = own?.closest === place;
-      // A text that was edited after the search may have other segments.
-      chip.hidden = own?.cosines[place] === undefined;
-      chip.textContent = chip.hidden ? "" : `${isClosest ? "closest: " : "query "}${own.cosines[place]}`;
-      segment.classList.toggle("closest", isClosest);
-    }
-  };
-  const forgetSearch = () => {
-    cosines = [];
-    put(found, "");
+  const put = (html) => {
+    shown.innerHTML = html;
+    shown.hidden = !html;
   };
   const show = () => {
     const current = documents[chosen];
@@ -96,8 +80,7 @@
     one("name").textContent = current.name;
     text.value = current.text;
     borders.value = current.borders;
-    put(shown, current.html);
-    markClosest();
+    put(current.html);
   };
   const choose = (place) => {
     chosen = place;
@@ -105,17 +88,18 @@
     show();
     one("list").querySelector("input:checked").focus();
   };
-  const work = async (words, task) => {
+  const inspect = async () => {
     if (busy) return;
     busy = true;
     const controls = [...document.querySelectorAll(".desk :is(button, input, textarea, select)")];
     const focused = document.activeElement;
     for (const control of controls) control.disabled = true;
     complain("");
-    say(words, true);
-    let result;
+    put("");
+    say("Reading…", true);
+    const current = documents[chosen], { name, text, borders } = current;
     try {
-      result = await task();
+      current.html = (await ask("page/inspect", { name, text, borders })).html;
     } catch (error) {
       complain(error.message);
     }
@@ -123,25 +107,8 @@
     busy = false;
     say("");
     focused?.focus?.({ preventScroll: true });
-    result?.scrollIntoView({ block: "start" });
-  };
-  const inspect = async () => {
-    const current = documents[chosen];
-    put(shown, "");
-    current.html = (await ask("page/inspect", sent(current))).html;
-    put(shown, current.html);
-    markClosest();
-    return shown;
-  };
-  const find = async () => {
-    if (!documents[chosen].html) await inspect();
-    say("Searching…", true);
-    const said = await ask("page/find", { query: query.value, documents: documents.filter(({ text }) => text.trim()).map(sent) });
-    put(found, said.html);
-    const answers = said.documents[Symbol.iterator]();
-    cosines = documents.map(({ text }) => (text.trim() ? answers.next().value : undefined));
-    markClosest();
-    return found;
+    put(current.html);
+    if (current.html) shown.scrollIntoView({ block: "start" });
   };
 
   // --- what somebody does
@@ -150,13 +117,11 @@
     // A document that nobody has written anything into gives way to the next.
     documents = documents.filter((document) => document.text.trim());
     documents.push({ name, text: content, borders: "auto", html: "" });
-    forgetSearch();
     choose(documents.length - 1);
   };
   const edited = () => {
     Object.assign(documents[chosen], { text: text.value, borders: borders.value, html: "" });
-    put(shown, "");
-    if (cosines.length) forgetSearch();
+    put("");
   };
   const read = async (chosenFiles) => {
     complain("");
@@ -179,11 +144,7 @@
 
   one("documents").addEventListener("submit", (event) => {
     event.preventDefault();
-    work("Reading…", inspect);
-  });
-  one("search").addEventListener("submit", (event) => {
-    event.preventDefault();
-    work("Reading…", find);
+    inspect();
   });
   text.addEventListener("input", edited);
   borders.addEventListener("change", edited);
@@ -195,7 +156,6 @@
   one("remove").addEventListener("click", () => {
     documents.splice(chosen, 1);
     if (!documents.length) documents.push({ name: `Document ${(made += 1)}`, text: "", borders: "auto", html: "" });
-    forgetSearch();
     choose(Math.min(chosen, documents.length - 1));
   });
   one("choose").addEventListener("click", () => files.click());

@@ -3,11 +3,10 @@
 import numpy as np
 import polars as pl
 
-from fairspan.errors import StatisticsError
+from fairspan.errors import DesignError
 from fairspan.runs.log import RunLog
-from fairspan.stats.distributions import half_widths
-from fairspan.studies.audit.family import FAMILY, PLAN
-from fairspan.studies.audit.words import ATTENTION_MEASURES
+from fairspan.stats.intervals import mean_half_widths
+from fairspan.studies.audit.measures import ATTENTION_MEASURES, FAMILY, PLAN
 
 LEVEL = 0.95
 AROUND = ("first", "last", "special", "other")
@@ -27,7 +26,7 @@ def layer_groups(depth: int) -> dict[str, range]:
     {'first third': range(0, 2), 'middle third': range(2, 4), 'last third': range(4, 6), 'all': range(0, 6)}
     """
     if depth < 1:
-        raise StatisticsError(f"depth must be at least 1, got {depth!r}.")
+        raise DesignError(f"depth must be at least 1, got {depth!r}.")
     everything = {"all": range(depth)}
     if depth < 3:
         return everything
@@ -91,7 +90,7 @@ def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
         )
     )
     count = found["documents"].to_numpy()
-    half = half_widths(found["squares"].to_numpy(), count, found["sets"].to_numpy(), LEVEL)
+    half = mean_half_widths(found["squares"].to_numpy(), count, found["sets"].to_numpy(), LEVEL)
     estimate = found["total"].to_numpy() / count
     inside = found["number"].is_not_null().to_numpy()
     return found.with_columns(

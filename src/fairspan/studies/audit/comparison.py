@@ -1,33 +1,37 @@
-"""Two treatments on the same documents, from one run or from two."""
+"""Two treatments on the same documents, from one run or from two: what changes, and whether that is a loss."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import polars as pl
 
-from fairspan.errors import LogError
-from fairspan.runs.sides import Side
-from fairspan.stats.contrasts import Contrasts
-from fairspan.stats.effects import spread
-from fairspan.stats.languages import LanguageEffects
-from fairspan.stats.paired import PairedComparison, absolute_change, compare
-from fairspan.studies.audit.family import Family, with_codes
-from fairspan.studies.audit.languages import MIXED, effects_of, plans_of
-from fairspan.studies.audit.words import POSITION_MEASURES
+from fairspan.errors import FairspanError
+from fairspan.report.frames import frame_of, interval, values_of
+from fairspan.report.table import Table
+from fairspan.report.text import number, with_bounds
+from fairspan.runs.log import RunLog
+from fairspan.runs.sides import Change, Side, pairs_to_compare
+from fairspan.stats.equivalence import LossKind, judge_loss
+from fairspan.stats.positions import PairedComparison, absolute_change, spread
+from fairspan.stats.positions import compare as compare_pairs
+from fairspan.studies.audit.languages import MIXED, effects_of, pairs_of, plans_of
+from fairspan.studies.audit.measures import POSITION_MEASURES, Family, Record, Settings, contrast, symbol, with_codes
+from fairspan.studies.audit.tables import change_table
 
 _FAMILY = ["measure", "n", "lead", "later"]
 # A document is the same in two runs if it has the same segments at the same positions.
 _PLACE = ["set", "order", "position", "segment", "language"]
+_ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse")
+
+Sides = tuple[Side, Side]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison(Family):
     """Two sides on the documents of one family that both have."""
 
-    first: Side
-    second: Side
+    sides: Sides
     documents: int
     paired: PairedComparison
 
@@ -38,97 +42,192 @@ class Comparison(Family):
         first, second = (float(spread(one.means.estimate[self.first_compared - 1 :])) for one in sides)
         return first, second
 
+    @property
+    def names(self) -> Record:
+        sizes = {"sets": self.paired.second.clusters, "documents": self.documents}
+        return {"measure": self.measure, **_side_names(self.sides), **self.labels, **sizes}
+
+    @property
+    def change(self) -> Iterator[Record]:
+        """The spread between the positions that are compared, before and after; nothing where there is only one."""
+        if self.comparisons:
+            first, second = self.spreads
+            yield {
+                **self.names,
+                "from_position": self.first_compared,
+                "first_spread": first,
+                "second_spread": second,
+                "change_estimate": second - first,
+                "change_low": self.paired.spread.low,
+                "change_high": self.paired.spread.high,
+                "p_value": self.paired.joint.p_value,
+                "inference": self.paired.second.inference,
+            }
+
+    @property
+    def coefficients(self) -> Iterator[Record]:
+        """Every coefficient on both sides with its change, and that of the mean."""
+        for place in range(self.n):
+            yield {
+                **self.names,
+                "position": place + 1,
+                "coefficient": symbol(place + 1),
+                "first_estimate": float(self.paired.first.estimate[place]),
+                "second_estimate": float(self.paired.second.estimate[place]),
+                **contrast(self.paired.change, place, "change_"),
+                **contrast(self.paired.change.means, place, "mean_change_"),
+                "inference": self.paired.second.inference,
+            }
+
+
+def compare(first: RunLog, second: RunLog | None, treatments: Sequence[str] | None = None) -> list[Table]:
+    """What changes between treatments of one run or between two runs, on the same documents.
+
+    Without names every treatment of one run is compared with its first, and of two runs each treatment that both
+    have. For each measure there is a table of the spread between positions, which is brief, and one of coefficients.
+    """
+    pairs = pairs_to_compare(first, second, treatments)
+    found = [one for pair in pairs for one in compare_sides(*pair)]
+    frames = {
+        "changes": frame_of(record for one in found for record in one.change),
+        "coefficient-changes": frame_of(record for one in found for record in one.coefficients),
+        "language-changes": frame_of(one for pair in pairs for one in compare_languages(*pair)),
+    }
+    tables = []
+    for measure in values_of(frames["coefficient-changes"], "measure"):
+        for kind, frame in frames.items():
+            brief = kind != "coefficient-changes" or frames["changes"].is_empty()
+            if len(frame) and measure in set(frame["measure"]):
+                tables.append(change_table(kind, frame, measure, brief=brief))
+    return tables
+
+
+def changes(
+    first: RunLog, second: RunLog | None, treatments: Sequence[str] | None = None, margin: float | None = None
+) -> list[Change]:
+    """Whether the spread between positions grows, in any family of documents, pair by pair and measure by measure.
+
+    And whether two languages of mixed documents come further apart.
+    """
+    allowed = float(first.spec["margin"]) if margin is None else margin
+    found = []
+    for sides in pairs_to_compare(first, second, treatments):
+        positions = [record for one in compare_sides(*sides, familywise=True) for record in one.change]
+        for compared in (positions, compare_languages(*sides, familywise=True)):
+            own: dict[str, list[Record]] = {}
+            for one in compared:
+                own.setdefault(one["measure"], []).append(one)
+            found += [_worst_change(sides, records, allowed) for records in own.values()]
+    return found
+
+
+def _worst_change(sides: Sides, found: Sequence[Record], allowed: float) -> Change:
+    """The comparison that decides: worse before inconclusive before not worse, then the one that loses most.
+
+    Families lose in their spread, pairs of languages in how far they are apart.
+    """
+    languages = "against" in found[0]
+    size = "absolute_change_" if languages else "change_"
+    judged = [(judge_loss(one[f"{size}low"], one[f"{size}high"], allowed), one) for one in found]
+    kind, worst = min(judged, key=lambda one: (_ORDER.index(one[0]), -one[1][f"{size}estimate"]))
+    change, measure = with_bounds(interval(worst, size), "+.3f"), worst["measure"]
+    if languages:
+        before, after = (number(worst[f"{side}_estimate"], "+.3f") for side in ("first", "second"))
+        words = f"{measure} of {worst['language']} against {worst['against']} {before} → {after} (size {change})"
+        where = f", n={worst['n']}" if len({one["n"] for one in found}) > 1 else ""
+        which = f"{where}, the worst of {len(found)} comparisons of languages"
+    else:
+        before, after = (number(worst[f"{side}_spread"]) for side in ("first", "second"))
+        words = f"spread of {measure} {before} → {after} ({change})"
+        which = f" for {worst['plan']}, n={worst['n']}, the worst of {len(found)} families"
+    return Change(*sides, measure, kind, words + (which if len(found) > 1 else ""), languages=languages)
+
 
 def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> list[Comparison]:
     """Second minus first, for every family of documents that both have.
 
     With `familywise`, all intervals of a measure hold together at 95 % (Bonferroni), for a claim about the worst.
     """
-    joined = _joined(first, second)
+    joined, settings = _joined(first, second), Settings.of(first.log)
     parts = with_codes(joined, "segment").partition_by(_FAMILY, as_dict=True, maintain_order=True)
-    compared = [family[0] for family in parts if Family(*family).comparisons] if familywise else []
-    families = Counter(compared)
+    families = Counter(family[0] for family in parts if Family(*family).comparisons) if familywise else Counter()
     found = []
-    for (measure, n, lead, later), rows in parts.items():
-        rng = np.random.default_rng(int(first.log.header["seed"]))
-        one, two, positions, sets = (rows[name].to_numpy() for name in ("value", "value_second", "position", "set"))
-        segments = rows["segment"].to_numpy()
-        inference = str(first.log.spec["inference"])
-        family = Family(measure, n, lead, later)
-        # Without any comparison there are means only, whatever the spread and its test are.
-        against = family.first_compared if family.comparisons else 1
-        level = 1 - 0.05 / max(1, families[measure])
-        paired = compare(
-            one, two, positions, sets, segments, rng=rng, inference=inference, level=level, against=against
+    for family, rows in parts.items():
+        names = ("value", "value_second", "position", "set", "segment")
+        own = Family(*family)
+        paired = compare_pairs(
+            *(rows[name].to_numpy() for name in names),
+            rng=settings.rng,
+            inference=settings.inference,
+            level=1 - 0.05 / max(1, families[own.measure]),
+            # Without any comparison there are means only, whatever the spread and its test are.
+            against=own.first_compared if own.comparisons else 1,
         )
-        found.append(Comparison(measure, n, lead, later, first, second, rows["document"].n_unique(), paired))
+        documents = rows["document"].n_unique()
+        labels = (own.measure, own.n, own.lead, own.later)
+        found.append(Comparison(*labels, (first, second), documents, paired))
+    return found
+
+
+def compare_languages(first: Side, second: Side, *, familywise: bool = False) -> list[Record]:
+    """The difference of every two languages of mixed documents on both sides, for every size that both have.
+
+    `change_` is of the difference, second minus first; `absolute_change_` of its absolute value, negative where the
+    second side is fairer. The signs of both are taken as known, so that interval is too narrow where a difference is
+    no larger than its own error. `familywise` as in `compare_sides`.
+    """
+    joined, settings = _joined(first, second).filter(MIXED), Settings.of(first.log)
+    parts = with_codes(joined, "segment").partition_by("measure", "n", as_dict=True, maintain_order=True)
+    plans = {group: plans_of(part) for group, part in parts.items()}
+    pairs = {group: pairs_of(own) for group, own in plans.items()}
+    found = []
+    for (measure, n), rows in parts.items():
+        if not pairs[measure, n]:
+            continue
+        together = sum(count for (other, _), count in pairs.items() if other == measure) if familywise else 1
+        one, two = (rows[name].to_numpy() for name in ("value", "value_second"))
+        values = (one, two, two - one, two + one)
+        before, after, less, more = (effects_of(rows, own, plans[measure, n], settings) for own in values)
+        change, total = (effects.differences(level=1 - 0.05 / together) for effects in (less, more))
+        estimates = before.differences().estimate, after.differences().estimate
+        absolute = absolute_change(*estimates, change, total)
+        sizes = {"n": n, "sets": before.model.sets, "documents": rows.height // n}
+        for place, (language, against) in enumerate(before.pairs):
+            found.append(
+                {
+                    "measure": measure,
+                    **_side_names((first, second)),
+                    **sizes,
+                    "language": language,
+                    "against": against,
+                    "first_estimate": float(estimates[0][place]),
+                    "second_estimate": float(estimates[1][place]),
+                    **contrast(change, place, "change_"),
+                    **contrast(absolute, place, "absolute_change_"),
+                    "inference": after.model.inference,
+                }
+            )
     return found
 
 
 def _joined(first: Side, second: Side) -> pl.DataFrame:
     """The rows that both sides have."""
-    before, after = _rows(first), _rows(second)
+    measured = pl.col("measure").is_in(list(POSITION_MEASURES))
+    before, after = (
+        one.log.rows.filter(measured & (pl.col("treatment") == one.treatment)) for one in (first, second)
+    )
     joined = before.join(after, on=_FAMILY + _PLACE, suffix="_second", maintain_order="left")
     if joined.is_empty():
-        raise LogError(
+        raise FairspanError(
             f"{first} and {second} have no document in common: paired differences need the same corpus, languages, "
             "sizes, design and seed."
         )
     return joined
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LanguageComparison:
-    """Two sides on the mixed documents of one size that both have.
-
-    Attributes:
-        before, after: the languages on the first side and on the second.
-        change: of the difference of each pair.
-        absolute: of its absolute value: negative where the second side is fairer. The signs of both are taken as
-            known, so the interval is too narrow where a difference is no larger than its own error.
-    """
-
-    measure: str
-    n: int
-    first: Side
-    second: Side
-    documents: int
-    before: LanguageEffects
-    after: LanguageEffects
-    change: Contrasts
-    absolute: Contrasts
-
-
-def compare_languages(first: Side, second: Side, *, familywise: bool = False) -> list[LanguageComparison]:
-    """Second minus first, for the mixed documents of every size that both have, where two languages are compared.
-
-    `familywise` as in `compare_sides`.
-    """
-    joined = _joined(first, second).filter(MIXED)
-    parts = with_codes(joined, "segment").partition_by("measure", "n", as_dict=True, maintain_order=True)
-    plans = {group: plans_of(part) for group, part in parts.items()}
-    pairs = Counter({group: sum(plan[::-1] in found for plan in found) // 2 for group, found in plans.items()})
-    found = []
-    for group, rows in parts.items():
-        if not pairs[group]:
-            continue
-        measure, n = group
-        together = sum(count for (other, _), count in pairs.items() if other == measure) if familywise else 1
-        level = 1 - 0.05 / together
-        one, two = (rows[name].to_numpy() for name in ("value", "value_second"))
-        how: dict[str, Any] = {
-            "inference": str(first.log.spec["inference"]),
-            "seed": int(first.log.header["seed"]),
-        }
-        effects = [effects_of(rows, values, plans[group], **how) for values in (one, two, two - one, two + one)]
-        before, after = effects[:2]
-        change, total = (one.differences(level=level) for one in effects[2:])
-        absolute = absolute_change(before.differences().estimate, after.differences().estimate, change, total)
-        documents = rows.height // n
-        found.append(LanguageComparison(measure, n, first, second, documents, before, after, change, absolute))
-    return found
-
-
-def _rows(side: Side) -> pl.DataFrame:
-    measured = pl.col("measure").is_in(list(POSITION_MEASURES))
-    return side.log.rows.filter(measured & (pl.col("treatment") == side.treatment))
+def _side_names(sides: Sides) -> Record:
+    return {
+        f"{which}_{what}": value
+        for which, side in zip(("first", "second"), sides, strict=True)
+        for what, value in (("run", side.log.run), ("model", side.log.model), ("treatment", side.treatment))
+    }

@@ -1,26 +1,16 @@
 """Audits written down in TOML, and those that come with the project."""
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fairspan.encoding.endpoint import Endpoint
 from fairspan.errors import DesignError
+from fairspan.studies.audit.options import AuditOptions
 
 _SHIPPED = files("fairspan.studies.audit") / "configs"
-_LOADING = ("window", "device", "dtype", "trust_remote_code")
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedAudit:
-    """One model with what is to be measured of it."""
-
-    model: Endpoint | str | None
-    loading: Mapping[str, Any]
-    fields: Mapping[str, Any]
+_FIELDS = sorted({one.name for one in fields(AuditOptions)} - {"model", "progress"})
 
 
 def shipped_configs() -> list[str]:
@@ -28,8 +18,8 @@ def shipped_configs() -> list[str]:
     return sorted(file.name.removesuffix(".toml") for file in _SHIPPED.iterdir() if file.name.endswith(".toml"))
 
 
-def read_config(source: str) -> list[PlannedAudit]:
-    """The audits of a file, or of a shipped configuration by its name.
+def read_config(source: str) -> list[dict[str, Any]]:
+    """The keywords of each audit of a file, or of a shipped configuration by its name.
 
     Top-level keys hold for every audit. Each `[[run]]` table is one family of audits that changes some of them;
     without such a table the file is one family. A family has one audit for each of its models.
@@ -38,16 +28,33 @@ def read_config(source: str) -> list[PlannedAudit]:
     runs = table.pop("run", [{}])
     if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
         raise DesignError(f"{source}: runs are written as tables, each below a line [[ run ]].")
-    planned = []
+    found = []
     for run in runs:
         merged = {**table, **run}
         merged.pop("title", None)
         models = merged.pop("models", [None])
         if not isinstance(models, list) or not models or not all(isinstance(m, str | None) for m in models):
             raise DesignError(f"{source}: models must be a list of names, got {models!r}.")
-        loading = {name: merged.pop(name) for name in _LOADING if name in merged}
-        planned += [PlannedAudit(model, loading, merged) for model in models]
-    return planned
+        unknown = [name for name in merged if name not in _FIELDS]
+        if unknown:
+            raise DesignError(
+                f"{source}: an audit has no field {unknown[0]!r}. Fields: models, {', '.join(_FIELDS)}."
+            )
+        found += [{**merged, "model": model} for model in models]
+    return found
+
+
+def changed_audits(source: str, given: dict[str, Any]) -> list[dict[str, Any]]:
+    """The audits of a configuration with what was given in place of what the file says, each once."""
+    found: list[dict[str, Any]] = []
+    for one in read_config(source):
+        # Sets that were given take the place of what the file says of documents.
+        own = {name: one[name] for name in one if name != "documents" or not {"sets", "sizes"} & {*given}}
+        if "model" not in given or {**own, **given} not in found:
+            found.append({**own, **given})
+    if "out" in given and len(found) > 1:
+        raise DesignError(f"out names one folder, and {source} holds {len(found)} audits: omit it.")
+    return found
 
 
 def _parse(source: str) -> dict[str, Any]:

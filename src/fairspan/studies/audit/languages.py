@@ -1,22 +1,25 @@
-"""`Spoken`: the languages of mixed documents, compared in both orders, and the verdict on each treatment."""
+"""`Spoken`: the languages of mixed documents, compared in both orders; and the model over all language plans."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fairspan.errors import StatisticsError
-from fairspan.stats.languages import LanguageEffects, LanguageVerdict, Plan, language_effects, language_verdicts
-from fairspan.studies.audit.words import POSITION_MEASURES
+from fairspan.errors import DesignError
+from fairspan.report.frames import columns_of
+from fairspan.stats.equivalence import Verdict
+from fairspan.stats.intervals import Interval
+from fairspan.stats.languages import LanguageEffects, Plan, joint_model, language_effects, language_verdicts
+from fairspan.studies.audit.measures import COMPANIES, COMPANY, Record, Settings, contrast, draws_for
+from fairspan.studies.audit.positions import judged_together, worst_of
 
 MIXED = pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String)
 """Rows of documents in two languages."""
 
-_WORST = ("biased", "inconclusive", "fair")
+_GROUP = ("measure", "treatment", "n")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,65 +36,146 @@ class Spoken:
     treatment: str
     n: int
     plans: tuple[Plan, ...]
-    effects: LanguageEffects | None
-    plain: LanguageEffects | None
-    verdict: LanguageVerdict | None
     documents: int
+    effects: LanguageEffects | None = None
+    plain: LanguageEffects | None = None
+    verdict: Verdict | None = None
     reason: str = ""
+
+    @property
+    def comparisons(self) -> int:
+        """How many pairs of languages are compared."""
+        return 0 if self.effects is None else len(self.effects.pairs)
 
     @property
     def same_length(self) -> bool:
         return self.effects is not None and not self.effects.model.no_slope
 
+    @property
+    def names(self) -> Record:
+        sets = 0 if self.effects is None else self.effects.model.sets
+        group = {"measure": self.measure, "treatment": self.treatment, "n": self.n}
+        return {**group, "sets": sets, "documents": self.documents}
 
-def languages_of(
-    rows: pl.DataFrame, inference: str, seed: int, margin: float, draws: tuple[int, int]
-) -> tuple[Spoken, ...]:
-    """The languages of all mixed documents, with verdicts; nothing where there are none.
+    @property
+    def pairs(self) -> Iterator[Record]:
+        """The difference of every two languages that lead each other: over all positions, at the first and later."""
+        if self.effects is None or self.verdict is None:
+            return
+        overall, lead, later = (self.effects.differences(role) for role in ("", "lead", "later"))
+        for place, (language, against) in enumerate(self.effects.pairs):
+            yield {
+                **self.names,
+                "language": language,
+                "against": against,
+                "margin": self.verdict.margin,
+                "verdict": self.verdict.kinds[place],
+                **contrast(overall, place),
+                **columns_of(lead[place], "lead_"),
+                **columns_of(later[place], "later_"),
+                "same_length": self.same_length,
+                "inference": self.effects.model.inference,
+            }
 
-    Args:
-        draws: samples of a wild bootstrap, at least and for each comparison.
-    """
+    @property
+    def roles(self) -> Iterator[Record]:
+        """What each language has where it leads and where it follows, and the others of the same documents."""
+        if self.plain is None:
+            return
+        for language in self.plain.languages:
+            for role in ("lead", "later"):
+                found = self.plain.role(language, role)
+                if found is None:
+                    continue
+                about = {"language": language, "role": role, "beside": ", ".join(found.beside)}
+                means = {"own": found.own, "others": found.others, "gap": found.gap}
+                ends = {key: end for name, one in means.items() for key, end in columns_of(one, f"{name}_").items()}
+                yield {**self.names, **about, **ends, "inference": self.plain.model.inference}
+
+
+def spoken_of(rows: pl.DataFrame, settings: Settings) -> list[Spoken]:
+    """The languages of all mixed documents; the sizes of one measure and treatment are judged together."""
     mixed = rows.filter(MIXED)
-    groups = mixed.select("measure", "treatment", "n").unique(maintain_order=True).rows()
-    parts = {group: mixed.filter(measure=group[0], treatment=group[1], n=group[2]) for group in groups}
+    parts = _by_group(mixed)
     plans = {group: plans_of(part) for group, part in parts.items()}
     pairs: Counter[tuple[str, str]] = Counter()
     for (measure, treatment, _), found in plans.items():
-        pairs[measure, treatment] += sum(plan[::-1] in found for plan in found) // 2
+        pairs[measure, treatment] += pairs_of(found)
     spoken = [
-        _spoken(part, group, plans[group], inference, seed, max(draws[0], draws[1] * pairs[group[:2]]))
-        for group, part in parts.items()
+        _spoken(part, group, plans[group], settings, draws_for(pairs[group[:2]])) for group, part in parts.items()
     ]
-    return tuple(_judged(spoken, margin))
+
+    def decide(own: Sequence[Spoken], done: str) -> list[Verdict]:
+        effects = [one.effects for one in own if one.effects is not None]
+        return language_verdicts(effects, settings.margin, measure=done)
+
+    return judged_together(spoken, decide)
 
 
-def kind_of(found: Sequence[Spoken]) -> str:
-    """The verdict on languages under one measure and treatment: that on the worst size; empty where there is none."""
-    worst = _worst(found)
-    return worst.verdict.kind if worst is not None and worst.verdict is not None else ""
+def _spoken(
+    rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], settings: Settings, draws: int
+) -> Spoken:
+    found, values = Spoken(*group, tuple(plans), rows.height // group[2]), rows["value"].to_numpy()
+    try:
+        effects = plain = effects_of(rows, values, plans, settings, draws=draws)
+        if not effects.model.no_slope:
+            plain = effects_of(rows, values, plans, settings, draws=draws, same_length=False)
+    except DesignError as error:
+        return replace(found, reason=f"languages are not compared: {error}")
+    return replace(found, effects=effects, plain=plain)
 
 
-def sentence_of(found: Sequence[Spoken]) -> str:
-    """The same in one line, with what is compared and what is missing."""
-    worst = _worst(found)
+def effects_of(
+    rows: pl.DataFrame,
+    values: np.ndarray,
+    plans: Sequence[Plan],
+    settings: Settings,
+    *,
+    same_length: bool = True,
+    draws: int = 9999,
+) -> LanguageEffects:
+    """The languages of mixed documents by values[N] of their rows."""
+    leads, laters = ([plan[side] for plan in plans] for side in (0, 1))
+    codes = pl.DataFrame({"lead": leads, "later": laters, "code": range(len(plans))})
+    named = rows.select(pl.col("lead", "later").cast(pl.String))
+    code = named.join(codes, on=["lead", "later"], how="left", maintain_order="left")["code"].to_numpy()
+    position, sets, tokens, segments = (rows[name].to_numpy() for name in ("position", "set", "tokens", "segment"))
+    lengths, how = tokens if same_length else None, {"inference": settings.inference, "rng": settings.rng}
+    return language_effects(values, position, (code, plans), sets, lengths, segments, draws=draws, **how)
+
+
+def plans_of(rows: pl.DataFrame) -> list[Plan]:
+    found = rows.select(pl.col("lead", "later").cast(pl.String)).unique(maintain_order=True)
+    return [(lead, later) for lead, later in found.rows()]
+
+
+def pairs_of(plans: Sequence[Plan]) -> int:
+    """How many pairs of languages lead each other."""
+    return sum(plan[::-1] in plans for plan in plans) // 2
+
+
+def language_verdict(found: Sequence[Spoken]) -> tuple[str, str] | None:
+    """The verdict on languages under one measure and treatment, that on the worst size, and the same in one line.
+
+    None where no languages are compared.
+    """
+    worst = worst_of(found)
     if worst is None or worst.verdict is None:
-        return ""
-    verdict = worst.verdict
-    kinds = [kind for one in found if one.verdict is not None for kind in one.verdict.kinds]
-    said = verdict.sentence()
+        return None
+    kind, said = worst.verdict.kind, worst.verdict.sentence()
+    judged = [one.verdict for one in found if one.verdict is not None]
+    kinds = [each for verdict in judged for each in verdict.kinds]
     if len(kinds) > 1:
-        several = len([one for one in found if one.verdict is not None]) > 1
+        several = len(judged) > 1
         what = "comparisons of two languages" if several else "pairs of languages"
-        if verdict.kind == "fair":
+        if kind == "fair":
             said += f" in all {len(kinds)} {what}"
         else:
             where = f", strongest for n={worst.n}" if several else ", strongest"
-            where = where if verdict.kind == "biased" else ""
-            count = kinds.count(verdict.kind)
-            said = said.replace(verdict.kind, f"{verdict.kind} in {count} of {len(kinds)} {what}{where}", 1)
+            where = where if kind == "biased" else ""
+            said = said.replace(kind, f"{kind} in {kinds.count(kind)} of {len(kinds)} {what}{where}", 1)
     same = "compared at the same position" + (" and length" if worst.same_length else "")
-    return "; ".join([said, same, *_missing(found)])
+    return kind, "; ".join([said, same, *_missing(found)])
 
 
 def language_notes(found: Sequence[Spoken], languages: Sequence[str]) -> list[str]:
@@ -115,77 +199,51 @@ def _missing(found: Sequence[Spoken]) -> list[str]:
     return [f"not compared as languages: {named}, of which one order is missing (mixed {wanted})"]
 
 
-def _worst(found: Sequence[Spoken]) -> Spoken | None:
-    """Biased before inconclusive before fair, then the one that needs most sets, or the largest difference."""
+def joint_records(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
+    """The model over all plans of each measure, treatment and size; nothing where all is in one language.
 
-    def rank(one: Spoken) -> tuple[int, float, float]:
-        assert one.verdict is not None
-        needed = inf if one.verdict.sets_needed is None else one.verdict.sets_needed
-        need = -needed if one.verdict.kind == "inconclusive" else 0.0
-        return _WORST.index(one.verdict.kind), need, -abs(one.verdict.estimate)
-
-    return min((one for one in found if one.verdict is not None), key=rank, default=None)
-
-
-def plans_of(rows: pl.DataFrame) -> list[Plan]:
-    found = rows.select(pl.col("lead", "later").cast(pl.String)).unique(maintain_order=True)
-    return [(lead, later) for lead, later in found.rows()]
+    Differences between positions and between languages, the slope of log(tokens), and the mean of each place.
+    """
+    for group, part in (_by_group(rows) if rows["language"].n_unique() > 1 else {}).items():
+        labels = dict(zip(_GROUP, group, strict=True))
+        try:
+            for one in _joint_effects(part, settings):
+                yield labels | one
+        except DesignError as error:
+            yield labels | _joint("model", reason=str(error))
 
 
-def _spoken(
-    rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], inference: str, seed: int, draws: int
-) -> Spoken:
-    how: dict[str, Any] = {"inference": inference, "seed": seed, "draws": draws}
-    documents = rows.height // group[2]
-    try:
-        effects = effects_of(rows, rows["value"].to_numpy(), plans, **how)
-        plain = effects
-        if not effects.model.no_slope:
-            plain = effects_of(rows, rows["value"].to_numpy(), plans, same_length=False, **how)
-    except StatisticsError as error:
-        return Spoken(*group, tuple(plans), None, None, None, documents, f"languages are not compared: {error}")
-    return Spoken(*group, tuple(plans), effects, plain, None, documents)
+def _by_group(rows: pl.DataFrame) -> dict[Any, pl.DataFrame]:
+    return rows.partition_by(_GROUP, as_dict=True, maintain_order=True)
 
 
-def effects_of(
-    rows: pl.DataFrame,
-    values: np.ndarray,
-    plans: Sequence[Plan],
-    *,
-    inference: str,
-    seed: int,
-    same_length: bool = True,
-    draws: int = 9999,
-) -> LanguageEffects:
-    """The languages of mixed documents by values[N] of their rows."""
-    leads, laters = ([plan[side] for plan in plans] for side in (0, 1))
-    codes = pl.DataFrame({"lead": leads, "later": laters, "code": range(len(plans))})
-    named = rows.select(pl.col("lead", "later").cast(pl.String))
-    code = named.join(codes, on=["lead", "later"], how="left", maintain_order="left")["code"].to_numpy()
-    position, sets, tokens, segments = (rows[name].to_numpy() for name in ("position", "set", "tokens", "segment"))
-    return language_effects(
-        values,
-        position,
-        (code, plans),
-        sets,
-        tokens if same_length else None,
-        segments,
-        inference=inference,
-        rng=np.random.default_rng(seed),
-        draws=draws,
-    )
+def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
+    names = ("value", "position", "language", "set", "tokens", "segment")
+    companies = rows.select(COMPANY).to_series().to_numpy()
+    columns = [rows[name].to_numpy() for name in names]
+    model = joint_model(*columns, companies=(companies, COMPANIES), inference=settings.inference, rng=settings.rng)
+    for name, estimate in (("position", model.position_effect), ("language", model.language_effect)):
+        try:
+            effect = estimate()
+        except DesignError as error:
+            yield _joint(name, reason=str(error))
+            continue
+        against = str(effect.baseline)
+        for place, label in enumerate(effect.names):
+            over = ", ".join(f"{level}{' (mixed)' if company else ''}" for level, company in effect.over[place])
+            told = {name: label, "against": against, "averaged_over": over, "joint_p": effect.test.p_value}
+            yield _joint(name, effect.contrasts[place], **told)
+        for label in effect.refused:
+            reason = f"{label} is never in the same place and company as {against}"
+            yield _joint(name, None, **{name: label, "against": against, "reason": reason})
+    yield _joint("log_tokens", None if model.no_slope else model.slope(), reason=model.no_slope or None)
+    for position, language, company in model.cells:
+        where = {"position": position, "language": language, "plans": "mixed" if company else "monolingual"}
+        yield _joint("mean", model.mean((position, language, company)), **where)
 
 
-def _judged(spoken: Sequence[Spoken], margin: float) -> list[Spoken]:
-    """With verdicts; the sizes of one measure and treatment are judged together."""
-    judged = list(spoken)
-    together: dict[tuple[str, str], list[int]] = {}
-    for place, one in enumerate(spoken):
-        if one.effects is not None and one.effects.pairs:
-            together.setdefault((one.measure, one.treatment), []).append(place)
-    for (measure, _), places in together.items():
-        effects = [found for place in places if (found := spoken[place].effects) is not None]
-        decided = language_verdicts(effects, margin, measure=POSITION_MEASURES[measure].done)
-        for place, verdict in zip(places, decided, strict=True):
-            judged[place] = replace(spoken[place], verdict=verdict)
-    return judged
+def _joint(effect: str, found: Interval | None = None, **told: Any) -> Record:
+    names = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
+    about = dict.fromkeys(("position", "language", "plans", "against", "averaged_over"))
+    numbers = {name: getattr(found, name, None) for name in names}
+    return {"effect": effect, **about, **numbers, "joint_p": None, "reason": None, **told}

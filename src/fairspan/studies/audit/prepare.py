@@ -1,42 +1,48 @@
-"""`Prepared`: an audit with every document built and nothing embedded yet."""
+"""`PreparedAudit`: an audit with every document built and nothing embedded yet."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
-from fairspan.design.documents import Documents, build_documents
+from fairspan.design.documents import Document, Documents, build_documents
 from fairspan.design.lengths import measure_segments
-from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
-from fairspan.encoding.encoder import Encoder, Text, refuse_other_spaces
+from fairspan.design.plan import LanguagePlan, languages_of
+from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.encoding.text import shares
+from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
 from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart, choose_fit_part
-from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import run_name
+from fairspan.runs.forecast import Work
+from fairspan.runs.progress import Progress
+from fairspan.runs.sending import Pair
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.audit.spec import AuditSpec
-from fairspan.studies.audit.unseen import position_words, unseen_positions
+from fairspan.studies.audit.measures import Record
+from fairspan.studies.audit.options import AuditOptions
+
+Place = tuple[int, int]
+"""The number of segments of a document, and a position."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An audit that is ready to run: every document is built, nothing is embedded."""
+@dataclass(frozen=True)
+class PreparedAudit:
+    """An audit that is ready to run.
+
+    Attributes:
+        fit: texts that are never measured, for treatments that are fitted.
+    """
 
     subject: Subject
-    spec: AuditSpec
+    options: AuditOptions
     corpus: Corpus
     plans: tuple[LanguagePlan, ...]
     documents: Documents
     fit: FitPart
-
-    @property
-    def run(self) -> str:
-        """The name of the run's folder."""
-        return run_name(self)
 
     @property
     def decisive(self) -> list[Any]:
@@ -44,12 +50,12 @@ class Prepared:
 
     @property
     def header(self) -> dict[str, Any]:
-        documents, unseen = self.documents, unseen_positions(self.subject, self.documents.documents)
-        alone, joined = ([text.length for text in texts] for texts in self.texts())
-        windows = windows_of(self.subject, self.spec.treatments, {"documents": joined, "segments": alone})
-        positions = {one.name: position_words(unseen, one.name) for one in self.spec.treatments}
+        subject, documents, treatments = self.subject, self.documents, self.options.measured
+        unseen = _unseen_positions(subject, documents.documents)
+        alone, joined = ([text.length for text in texts] for texts in (self.segments, self.texts))
+        windows = windows_of(subject, treatments, {"documents": joined, "segments": alone})
+        positions = {one.name: _position_words(unseen, one.name) for one in treatments}
         return {
-            "verb": "audit",
             "corpus": {
                 "name": self.corpus.name,
                 "fingerprint": self.corpus.fingerprint,
@@ -65,20 +71,33 @@ class Prepared:
             "notes": [
                 *self.corpus.notes,
                 *documents.notes,
-                *window_notes(windows, self.subject.counter.unit, positions),
-                *limit_note(self.subject, joined),
+                *window_notes(windows, subject.counter.unit, positions),
+                *limit_note(subject, joined),
             ],
         }
 
-    def texts(self) -> tuple[list[Text], list[Text]]:
-        """The segments and the documents that every treatment has to embed."""
+    @property
+    def scope(self) -> str:
+        """What is embedded under every treatment, in a few words."""
+        sizes, plans = ", ".join(map(str, self.options.sizes)), ", ".join(map(str, self.plans))
+        documents = f"{len(self.texts):,} documents of {sizes} segments ({plans})"
+        return f"({documents} + {len(self.segments):,} segments alone) × {len(self.options.measured)}"
+
+    @cached_property
+    def segments(self) -> list[Text]:
+        """The segments that every treatment embeds alone."""
         alone = list(self.documents.segments.values())
         lengths = self.subject.counter.count_whole(alone)
         languages = [language for _, language in self.documents.segments]
-        segments = [Text(*one[:2], language=one[2]) for one in zip(alone, lengths, languages, strict=True)]
-        tokens = dict(zip(self.documents.segments, self.subject.counter.count(alone), strict=True))
-        wants_spans = "retention" in self.spec.measures
-        documents = [
+        return [Text(*one[:2], language=one[2]) for one in zip(alone, lengths, languages, strict=True)]
+
+    @cached_property
+    def texts(self) -> list[Text]:
+        """The documents."""
+        alone = self.documents.segments
+        tokens = dict(zip(alone, self.subject.counter.count(list(alone.values())), strict=True))
+        wants_spans = "retention" in self.options.measures
+        return [
             Text(
                 one.text,
                 one.length,
@@ -89,42 +108,44 @@ class Prepared:
             )
             for one in self.documents.documents
         ]
-        return segments, documents
 
-    def embedded(self, under: Callable[[Treatment], Treated]) -> Iterator[tuple[Encoder, Sequence[Text]]]:
-        """Everything that is embedded, treatment by treatment, with what embeds it."""
-        segments, documents = self.texts()
-        for treatment in self.spec.treatments:
-            # A correction is of the vectors of the same treatment without it.
-            treated = under(treatment.uncorrected)
-            if treatment.languages:
-                yield treated.documents, self.fit.parallel
-            yield treated.segments, segments
-            yield treated.documents, documents
+    def pairs(self, treatment: Treatment, under: Callable[[Treatment], Treated]) -> tuple[Pair, ...]:
+        """Everything that is embedded under a treatment, with what embeds it."""
+        # A correction is of the vectors of the same treatment without it.
+        treated = under(treatment.uncorrected)
+        fitted = [(treated.documents, self.fit.parallel)] if treatment.correction else []
+        return (*fitted, (treated.segments, self.segments), (treated.documents, self.texts))
+
+    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
+        """One line per treatment."""
+        treatments = self.options.measured
+        whitened = FitPart(self.fit.texts).tokens(treatments, [0] * len(treatments))
+        return [
+            Work(one.name, self.pairs(one, under), fitted=more)
+            for one, more in zip(treatments, whitened, strict=True)
+        ]
 
 
-def prepare(subject: Subject, spec: AuditSpec, progress: Progress | None = None) -> Prepared:
+def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -> PreparedAudit:
     """Read, draw and measure, without embedding anything."""
-    progress = progress or Silent()
-    subject = subject.with_prompts(spec.prompt).reading(spec.treatments)
-    on_tokens = "retention" in spec.measures
-    beyond = [measure for measure in spec.measures if measure != "representation"]
+    treatments = options.measured
+    subject = subject.with_prompts(options.prompt).reading(treatments)
+    on_tokens = "retention" in options.measures
+    beyond = [measure for measure in options.measures if measure != "representation"]
     if on_tokens and subject.is_open:
         refuse_other_spaces(subject.model)
-    subject.refuse_unsuited(spec.treatments, on_tokens=spec.treatments if on_tokens else (), beyond=beyond)
+    subject.refuse_unsuited(treatments, on_tokens=treatments if on_tokens else (), beyond=beyond)
     progress.stage("reading the corpus")
-    plans, corpus = choose_plans(spec.corpus, spec.languages, spec.mixed, partial=spec.partial)
+    plans, corpus = options.read_corpus()
     progress.stage("building documents")
-    languages = languages_of(plans)
-    material = measure_segments(corpus, languages, spec.design, subject.counter)
-    documents = build_documents(material, plans, spec.design, subject.counter)
+    languages, counter = languages_of(plans), subject.counter
+    material = measure_segments(corpus, languages, options.drawn, counter)
+    documents = build_documents(material, plans, options.drawn, counter)
     if beyond:
         _refuse_cut(subject, documents, beyond[0])
-    tested, source = documents.segments.values(), spec.fit_corpus or spec.corpus
-    fit = choose_fit_part(
-        spec.treatments, subject.model, subject.counter, source, languages, tested, seed=spec.design.seed
-    )
-    return Prepared(subject, spec, corpus, plans, documents, fit)
+    tested, read = documents.segments.values(), options.fit_corpus or options.corpus
+    fit = choose_fit_part(treatments, subject.model, counter, read, languages, tested, seed=options.seed)
+    return PreparedAudit(subject, options, corpus, plans, documents, fit)
 
 
 def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
@@ -135,6 +156,45 @@ def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
         if window is not None and window < longest:
             raise DesignError(
                 f"{measure} is measured on whole documents, and {treatment.name} cuts those of up to {longest} "
-                f"{subject.counter.unit} at {window}: omit {measure}, omit {treatment.name}, or use a window of at "
-                f"most {window}."
+                f"{subject.counter.unit} at {window}: omit {measure}, omit {treatment.name}, or use max_seq_length "
+                f"of at most {window}."
             )
+
+
+def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[Record]:
+    """For each treatment that cuts documents and each position: in how many it is read in part only, or never.
+
+    Positions that are read whole in every document have no record.
+    """
+    windows = {treatment.name: subject.window(treatment) for treatment in subject.treatments}
+    unread = {window: _unread(subject, documents, window) for window in {*windows.values()} if window is not None}
+    return [{"treatment": name, **one} for name, window in windows.items() for one in unread.get(window or 0, ())]
+
+
+def _unread(subject: Subject, documents: Sequence[Document], window: int) -> list[Record]:
+    counter = ModelTokens(subject.transformer("a window"), subject.prompts["document"], window=window)
+    sizes, in_part, never = Counter(document.n for document in documents), Counter[Place](), Counter[Place]()
+    for document in documents:
+        if document.length > window:
+            spans = read_text(counter, document.text).count(list(document.spans))
+            in_part.update((document.n, place) for place, (all_, read) in enumerate(spans, 1) if 0 < read < all_)
+            never.update((document.n, place) for place, (all_, read) in enumerate(spans, 1) if read == 0 < all_)
+    return [
+        {"n": n, "position": place, "documents": count, "in_part": in_part[n, place], "never": never[n, place]}
+        for n, count in sizes.items()
+        for place in range(1, n + 1)
+        if in_part[n, place] or never[n, place]
+    ]
+
+
+def _position_words(records: Iterable[Record], treatment: str) -> str:
+    """Such as "not read whole: positions 3 and 4 of n=4"; empty if the treatment reads all."""
+    by_size: dict[int, list[str]] = {}
+    for one in records:
+        if one["treatment"] == treatment:
+            by_size.setdefault(one["n"], []).append(str(one["position"]))
+    named = [
+        f"position {own[0]} of n={n}" if len(own) == 1 else f"positions {', '.join(own[:-1])} and {own[-1]} of n={n}"
+        for n, own in by_size.items()
+    ]
+    return f"not read whole: {'; '.join(named)}" if named else ""

@@ -1,228 +1,70 @@
-"""`Summary`: the statistics of a log, cell by cell, and the verdict on each treatment."""
+"""`summarize`: the statistics of an audit's log as tidy frames; tables, charts, JSON and CSV are made from them."""
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import inf
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
 import polars as pl
 
-from fairspan.errors import StatisticsError
+from fairspan.errors import DesignError
+from fairspan.report.frames import frame_of
 from fairspan.runs.log import RunLog
+from fairspan.runs.sides import Side
 from fairspan.runs.windows import cut_words
-from fairspan.stats.effects import SecondaryEffects, secondary_effects
-from fairspan.stats.equivalence import Verdict, verdicts
-from fairspan.stats.joint import JointModel, joint_model
-from fairspan.stats.positions import PositionEffects, position_effects
-from fairspan.studies.audit.family import COMPANIES, COMPANY, FAMILY, Family, with_codes
-from fairspan.studies.audit.languages import Spoken, kind_of, language_notes, languages_of, sentence_of
-from fairspan.studies.audit.words import POSITION_MEASURES
+from fairspan.studies.audit.attention import attention_frame
+from fairspan.studies.audit.comparison import compare_sides
+from fairspan.studies.audit.languages import Spoken, joint_records, language_notes, language_verdict, spoken_of
+from fairspan.studies.audit.measures import FAMILY, PLAN, POSITION_MEASURES, Record, Settings, with_codes
+from fairspan.studies.audit.positions import AnyJudged, Cell, cells_of, remedy, verdict_of
 
-_WORST = ("biased", "inconclusive", "fair")
-# Samples of a wild bootstrap: at least so many, and so many for each comparison. Its p-values are never below one in
-# as many, and Holm's correction multiplies them by up to the number of comparisons.
-_LEAST_DRAWS, _DRAWS = 9999, 100
+_VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cell(Family):
-    """One measure of one treatment on one family of documents.
+def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
+    """The statistics of a run by name, and what a reader should know of them.
 
-    Attributes:
-        secondary, verdict: of the positions that are compared; None where there is only one of them.
-        tokens: mean length of the segments at each position.
+    Means without intervals where the data allow no more, as with one set. Only "verdicts" is there without any rows.
     """
-
-    treatment: str
-    effects: PositionEffects
-    secondary: SecondaryEffects | None
-    verdict: Verdict | None
-    tokens: tuple[float, ...]
-
-    @property
-    def documents(self) -> int:
-        return self.effects.observations // self.n
-
-    @property
-    def kind(self) -> str:
-        return "not compared" if self.verdict is None else self.verdict.kind
-
-    @property
-    def sentence(self) -> str:
-        """The verdict on the family, and in a mixed plan what it leaves out."""
-        left_out = not_compared([self])
-        return left_out if self.verdict is None else "; ".join(filter(None, [self.verdict.sentence(), left_out]))
-
-
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """The model over all language plans of one measure, treatment and size; None where a reason says why not."""
-
-    measure: str
-    treatment: str
-    n: int
-    model: JointModel | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The statistics of one run.
-
-    Attributes:
-        languages: of mixed documents, by size.
-        refused: why there are none; empty if there are.
-    """
-
-    log: RunLog
-    cells: tuple[Cell, ...]
-    joint: tuple[Joint, ...]
-    languages: tuple[Spoken, ...] = ()
-    refused: str = ""
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader should know: the run's own notes, and what the statistics leave out or do not allow for."""
-        if self.refused:
-            return [*self.log.notes, f"means only, no intervals and no verdicts: {self.refused}"]
-        lengths = dict.fromkeys(one.model.no_slope for one in self.joint if one.model is not None)
-        spoken = dict.fromkeys(language for cell in self.cells for language in (cell.lead, cell.later))
-        languages = language_notes(self.languages, list(spoken))
-        return [*self.log.notes, *filter(None, [self._mixed_note(), *languages, *lengths, self._shared_note()])]
-
-    def _mixed_note(self) -> str:
-        if not any(cell.mixed for cell in self.cells):
-            return ""
-        return (
-            "in mixed plans position 1 is the only segment in its language, which cannot be told from being first: "
-            f"verdicts, spreads and changes are about later positions{_remedy(self.cells)}"
-        )
-
-    def _shared_note(self) -> str:
-        if not any(self.log.header["shared_segments"].values()):
-            return ""
-        used = {cell.effects.inference for cell in self.cells}
-        if used <= {"two-way"}:
-            return "sets share segments, so errors are clustered on sets and on segments"
-        kinds = ", ".join(sorted(used - {"two-way"}))
-        return f"sets share segments, which {kinds} does not allow for: errors may be too small"
-
-    def of(self, measure: str, treatment: str) -> list[Cell]:
-        return [cell for cell in self.cells if (cell.measure, cell.treatment) == (measure, treatment)]
-
-    def spoken(self, measure: str, treatment: str) -> list[Spoken]:
-        return [one for one in self.languages if (one.measure, one.treatment) == (measure, treatment)]
-
-    def language_verdict(self, measure: str, treatment: str) -> tuple[str, str] | None:
-        """The verdict on languages under a treatment, and the same in one line; None where none are compared."""
-        found = self.spoken(measure, treatment)
-        kind = kind_of(found)
-        return (kind, sentence_of(found)) if kind else None
-
-    @property
-    def measures(self) -> list[str]:
-        return list(dict.fromkeys(cell.measure for cell in self.cells))
-
-    def treatments(self, measure: str) -> list[str]:
-        """Those that were measured; of an interrupted run not all."""
-        return [name for name in self.log.treatments if self.of(measure, name)]
-
-    def worst(self, measure: str, treatment: str) -> Cell | None:
-        """The cell that decides over a treatment: biased before inconclusive before fair, then the largest effect.
-
-        Among inconclusive ones it is the one that needs the most sets. None where nothing could be compared.
-        """
-        found = [(_rank(cell.verdict), cell) for cell in self.of(measure, treatment) if cell.verdict is not None]
-        return min(found, key=lambda one: one[0])[1] if found else None
-
-    def kind(self, measure: str, treatment: str) -> str:
-        """The verdict on a treatment: that on its worst family, and fair only if some family compares position 1."""
-        worst = self.worst(measure, treatment)
-        if worst is None or (worst.kind == "fair" and all(cell.mixed for cell in self.of(measure, treatment))):
-            return "inconclusive"
-        return worst.kind
-
-    def sentence(self, measure: str, treatment: str) -> str:
-        """The verdict on a treatment in one line, what it leaves out, and how many documents it cut."""
-        cells = self.of(measure, treatment)
-        left_out = not_compared(cells) + (_remedy(cells) if all(cell.mixed for cell in cells) else "")
-        unit = str(self.log.header.get("token_unit", "tokens"))
-        cuts = [cut_words(one, unit) for one in self.log.header.get("windows", ()) if one["treatment"] == treatment]
-        said = "; ".join(filter(None, [self._verdict(measure, treatment), left_out, *cuts]))
-        kind = self.kind(measure, treatment)
-        return said if said.startswith(kind) else f"{kind}: {said}"
-
-    def _verdict(self, measure: str, treatment: str) -> str:
-        worst = self.worst(measure, treatment)
-        if worst is None or worst.verdict is None:
-            return ""
-        cells = [cell for cell in self.of(measure, treatment) if cell.verdict is not None]
-        detail = worst.verdict.sentence()
-        if len(cells) == 1:
-            return detail
-        if worst.kind == "fair":
-            least = min(cells, key=lambda cell: cell.first_compared)
-            detail = replace(worst.verdict, against=least.first_compared).sentence()
-            return f"{detail} in all {len(cells)} families of documents"
-        count = sum(cell.kind == worst.kind for cell in cells)
-        return (
-            f"{worst.kind} in {count} of {len(cells)} families, strongest for {worst.plan}, n={worst.n}: "
-            f"{detail.removeprefix(f'{worst.kind}: ')}"
-        )
-
-
-def not_compared(cells: Sequence[Cell]) -> str:
-    """What verdicts leave out of mixed plans; nothing where there are none."""
-    plans = list(dict.fromkeys((cell.lead, cell.later) for cell in cells if cell.mixed))
-    if len(plans) > 1:
-        return "in mixed plans position 1 is not compared with later positions, which are in another language"
-    return "".join(f"position 1 ({lead}) is not compared with later positions ({later})" for lead, later in plans)
-
-
-def _remedy(cells: Sequence[Cell]) -> str:
-    """What would compare position 1, if some language has no documents of its own."""
-    spoken = dict.fromkeys(language for cell in cells for language in (cell.lead, cell.later))
-    if set(spoken) <= {cell.lead for cell in cells if not cell.mixed}:
-        return ""
-    return f"; documents in one language would compare position 1 (languages {', '.join(spoken)})"
-
-
-def _rank(verdict: Verdict) -> tuple[int, float, float]:
-    needed = inf if verdict.sets_needed is None else verdict.sets_needed
-    need = -needed if verdict.kind == "inconclusive" else 0.0
-    return _WORST.index(verdict.kind), need, -abs(verdict.estimate)
-
-
-def summarize(log: RunLog, *, inference: str | None = None, margin: float | None = None) -> Summary:
-    """Statistics of every cell of a log, by the settings of its spec or by those given."""
-    inference = inference or str(log.spec["inference"])
-    margin = float(log.spec["margin"]) if margin is None else margin
-    rows = _position_rows(log)
-    families = rows.select(FAMILY).unique(maintain_order=True).rows()
-    by = rows.partition_by(FAMILY, as_dict=True)
-    seed = int(log.header["seed"])
-    comparisons: Counter[tuple[str, str]] = Counter()
-    for measure, treatment, *family in families:
-        comparisons[measure, treatment] += Family(measure, *family).comparisons
-    cells = [
-        _cell(by.pop(family), family, inference, seed, max(_LEAST_DRAWS, _DRAWS * comparisons[family[:2]]))
-        for family in families
-    ]
-    groups = rows.select("measure", "treatment", "n").unique(maintain_order=True).rows()
-    several = rows["language"].n_unique() > 1
-    joint = [_joint(rows, group, inference, seed) for group in groups] if several else []
-    spoken = languages_of(rows, inference, seed, margin, (_LEAST_DRAWS, _DRAWS))
-    return Summary(log, tuple(_judged(cells, margin)), tuple(joint), spoken)
-
-
-def summarize_or_say_why(log: RunLog) -> Summary:
-    """The same, without any cell where the data allow no statistics: one set has means, but no intervals."""
+    cells, spoken, joint, refused = list[Cell](), list[Spoken](), list[Record](), ""
+    rows, settings = _position_rows(log), Settings.of(log)
     try:
-        return summarize(log)
-    except StatisticsError as error:
-        return Summary(log, (), (), refused=str(error))
+        cells = cells_of(rows, settings)
+        joint, spoken = list(joint_records(rows, settings)), spoken_of(rows, settings)
+    except DesignError as error:
+        cells, refused = [], str(error)
+
+    def frame(records: Iterable[Record]) -> pl.DataFrame:
+        return frame_of({"model": log.model, **record} for record in records)
+
+    def cuts(treatment: str) -> list[str]:
+        """How many documents it cut."""
+        unit = str(log.header.get("token_unit", "tokens"))
+        return [cut_words(one, unit) for one in log.header.get("windows", ()) if one["treatment"] == treatment]
+
+    there = {cell.treatment for cell in cells}
+    sides = [Side(log, name) for name in log.treatments if name in there]
+    found = {
+        "verdicts": _verdict_frame(log, cells, lambda own, name: verdict_of(own, cuts(name))),
+        "families": frame(cell.family for cell in cells),
+        "coefficients": frame(record for cell in cells for record in cell.coefficients),
+        "means": frame(record for cell in cells for record in cell.means) if cells else _bare_means(log),
+        "unevenness": frame(record for cell in cells for record in cell.unevenness),
+        "language_verdicts": _verdict_frame(log, spoken, lambda own, _: language_verdict(own)),
+        "languages": frame(record for one in spoken for record in one.pairs),
+        "roles": frame(record for one in spoken for record in one.roles),
+        "joint": frame(joint),
+        "attention": attention_frame(log),
+        "changes": frame_of(
+            one for side in sides[1:] for pair in compare_sides(sides[0], side) for one in pair.change
+        ),
+        "windows": frame(log.header.get("windows", ())),
+        "unseen": frame(log.header.get("unseen", ())),
+    }
+    notes = [f"means only, no intervals and no verdicts: {refused}"]
+    if not refused:
+        lengths = dict.fromkeys(one["reason"] for one in joint if one["effect"] == "log_tokens" and one["reason"])
+        languages = dict.fromkeys(language for cell in cells for language in (cell.lead, cell.later))
+        notes = [*_mixed_note(cells), *language_notes(spoken, list(languages)), *lengths, *_shared_note(log, cells)]
+    frames = {name: one for name, one in found.items() if name == "verdicts" or len(one)}
+    return frames, [*log.notes, *notes]
 
 
 def _position_rows(log: RunLog) -> pl.DataFrame:
@@ -232,53 +74,47 @@ def _position_rows(log: RunLog) -> pl.DataFrame:
     return with_codes(rows, "segment", "document").with_columns(pl.col(kept[:5]).cast(pl.Categorical))
 
 
-def _cell(rows: pl.DataFrame, family: tuple[Any, ...], inference: str, seed: int, draws: int) -> Cell:
-    """The effects of one family, before it is judged together with others."""
-    measure, treatment, n, lead, later = family
-    values, positions, sets = (rows[name].to_numpy() for name in ("value", "position", "set"))
-    rng = np.random.default_rng(seed)
-    segments = rows["segment"].to_numpy()
-    effects = position_effects(values, positions, sets, segments, inference=inference, rng=rng, draws=draws)
-    lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"].to_list()
-    cell = Cell(measure, n, lead, later, treatment, effects, None, None, tuple(lengths))
-    if not cell.comparisons:
-        return cell
-    first = cell.first_compared
-    kept = positions >= first
-    values, positions, sets, documents = (
-        column[kept] for column in (values, positions - first + 1, sets, rows["document"].to_numpy())
+def _verdict_frame(
+    log: RunLog, found: Sequence[AnyJudged], decide: Callable[[Sequence[AnyJudged], str], tuple[str, str] | None]
+) -> pl.DataFrame:
+    """One row for each measure and treatment on which `decide` has a verdict."""
+    rows = []
+    for measure in dict.fromkeys(one.measure for one in found):
+        for name in log.treatments:
+            own = [one for one in found if (one.measure, one.treatment) == (measure, name)]
+            verdict = decide(own, name) if own else None
+            rows += [(log.model, measure, name, *verdict)] if verdict else []
+    return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
+
+
+def _bare_means(log: RunLog) -> pl.DataFrame:
+    """Position means without intervals, for a log that allows no statistics."""
+    rows = log.rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
+    found = rows.group_by(*FAMILY, "position", maintain_order=True).agg(
+        pl.col("value").mean().alias("estimate"),
+        pl.lit(None, pl.Float64).alias("low"),
+        pl.lit(None, pl.Float64).alias("high"),
+        pl.col("tokens").mean(),
+        pl.col("set").n_unique().cast(pl.Int64).alias("sets"),
+        pl.col("document").n_unique().cast(pl.Int64).alias("documents"),
     )
-    return replace(
-        cell, secondary=secondary_effects(values, positions, sets, documents, rng=np.random.default_rng(seed))
-    )
+    names = ("position", "estimate", "low", "high", "tokens")
+    labels = ("measure", "treatment", PLAN, "lead", "later", "n", "sets", "documents")
+    return found.select(pl.lit(log.model).alias("model"), *labels, *names)
 
 
-def _judged(cells: Sequence[Cell], margin: float) -> list[Cell]:
-    """With verdicts; the families of one measure and treatment are judged together."""
-    found = dict(enumerate(cells))
-    together: dict[tuple[str, str], list[int]] = {}
-    for place, cell in found.items():
-        if cell.comparisons:
-            together.setdefault((cell.measure, cell.treatment), []).append(place)
-    for (measure, _), places in together.items():
-        compared = [(cells[place].effects, cells[place].first_compared) for place in places]
-        decided = verdicts(compared, margin, measure=POSITION_MEASURES[measure].done)
-        found |= {place: replace(cells[place], verdict=one) for place, one in zip(places, decided, strict=True)}
-    return list(found.values())
+def _mixed_note(cells: Sequence[Cell]) -> list[str]:
+    """In mixed plans, what cannot be told apart."""
+    alone = "in mixed plans position 1 is the only segment in its language, which cannot be told from being first"
+    note = f"{alone}: verdicts, spreads and changes are about later positions{remedy(cells)}"
+    return [note] if any(cell.mixed for cell in cells) else []
 
 
-def _joint(rows: pl.DataFrame, group: tuple[str, str, int], inference: str, seed: int) -> Joint:
-    measure, treatment, n = group
-    part = rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment) & (pl.col("n") == n))
-    value, position, language, sets, tokens = (
-        part[name].to_numpy() for name in ("value", "position", "language", "set", "tokens")
-    )
-    segments, company = part["segment"].to_numpy(), (part.select(COMPANY).to_series().to_numpy(), COMPANIES)
-    rng = np.random.default_rng(seed)
-    try:
-        model = joint_model(
-            value, position, language, sets, tokens, segments, companies=company, inference=inference, rng=rng
-        )
-        return Joint(measure, treatment, n, model, None)
-    except StatisticsError as error:
-        return Joint(measure, treatment, n, None, str(error))
+def _shared_note(log: RunLog, cells: Sequence[Cell]) -> list[str]:
+    if not any(log.header["shared_segments"].values()):
+        return []
+    used = {cell.effects.inference for cell in cells}
+    if used <= {"two-way"}:
+        return ["sets share segments, so errors are clustered on sets and on segments"]
+    kinds = ", ".join(sorted(used - {"two-way"}))
+    return [f"sets share segments, which {kinds} does not allow for: errors may be too small"]

@@ -1,30 +1,18 @@
-"""What an audit shows: verdicts, profiles, attention and tables."""
+"""What an audit shows: verdicts, profiles, attention and tables, made from its frames."""
 
 from collections.abc import Sequence
 from math import log as logarithm
 
 import polars as pl
 
-from fairspan.report.table import Table
+from fairspan.report.frames import Estimate, interval
+from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.stats.bootstrap import Interval
 from fairspan.studies.audit.charts import Shown, attention_section, measure_sections, switch_of
-from fairspan.studies.audit.frames import frames_of, interval
-from fairspan.studies.audit.language_tables import language_tables
-from fairspan.studies.audit.summary import summarize_or_say_why
-from fairspan.studies.audit.tables import (
-    TONES,
-    Frames,
-    attention_tables,
-    change_table,
-    coefficient_tables,
-    reason,
-    unevenness_table,
-    values_of,
-    verdict_table,
-)
+from fairspan.studies.audit.summary import summarize
+from fairspan.studies.audit.tables import Frames, attention_tables, reason, tables_of
 
 METHODS = (
     (
@@ -57,15 +45,14 @@ LANGUAGES = (
 
 def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
-    summary = summarize_or_say_why(log)
-    frames = frames_of(summary)
+    frames, notes = summarize(log)
     shown = Shown(log.model, frames)
     sections = [section for measure in shown.measures for section in measure_sections([shown], measure)]
-    tables = _tables(frames, log.model, summary.notes)
     if "attention" in frames:
         section = attention_section(shown)
         looked = tuple(attention_tables(frames["attention"]))
         sections.append(Section(section.title, section.intro, section.charts, folded=looked))
+    tables = tables_of(frames, log.model, notes)
     if tables:
         first = next(table for table in tables if table.brief)
         folded = tuple(table for table in tables if table is not first)
@@ -78,17 +65,28 @@ def view_of(log: RunLog) -> View:
         frames=frames,
         picture=next((chart.name for section in sections for chart in section.charts), ""),
         remarks=tuple(_joint_sentences(frames)),
-        notes=tuple(summary.notes),
+        notes=tuple(notes),
         switch=switch_of([shown]),
         all_first=len(switch_of([shown])) <= FEW_BARS,
         methods=(*METHODS, *([LANGUAGES] if "languages" in frames else [])),
     )
 
 
+def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], tuple[Section, ...]]:
+    """The profiles of several runs, each with a label, on common axes, and the switch that they need."""
+    shown = []
+    for label, log in logs:
+        positions = {name: frame for name, frame in log.view.frames.items() if name != "attention"}
+        shown.append(Shown(log.model, positions, label))
+    measures = dict.fromkeys(measure for one in shown for measure in one.measures)
+    sections = [section for measure in measures for section in measure_sections(shown, measure)]
+    return switch_of(shown), tuple(sections)
+
+
 def _heading(log: RunLog) -> str:
     header = log.header
     seconds = header["timings"].get("seconds")
-    sizes = ", ".join(map(str, log.spec["design"]["sizes"]))
+    sizes = ", ".join(map(str, log.spec["sizes"]))
     took = "" if seconds is None else f", {number(seconds, '.0f')} s"
     return (
         f"{log.model} on {header['corpus']['name']}: {header['documents']} documents of {sizes} segments, "
@@ -109,10 +107,10 @@ def _cards(frames: Frames) -> tuple[Card, ...]:
         name = f"{one['treatment']} · {one['measure']}" if several else one["treatment"]
         detail = f"spread between positions {_range(spreads)}, " if len(spreads) else ""
         detail += f"mean {_range(means)}"
-        cards.append(Card(name, one["verdict"], TONES[one["verdict"]], (reason(one), detail)))
+        cards.append(Card(name, one["verdict"], VERDICTS[one["verdict"]], (reason(one), detail)))
     for one in frames.get("language_verdicts", pl.DataFrame()).iter_rows(named=True):
         about = f"{one['measure']} by language" if several else "languages"
-        cards.append(Card(f"{one['treatment']} · {about}", one["verdict"], TONES[one["verdict"]], (reason(one),)))
+        cards.append(Card(f"{one['treatment']} · {about}", one["verdict"], VERDICTS[one["verdict"]], (reason(one),)))
     return tuple(cards)
 
 
@@ -145,22 +143,7 @@ def _joint_sentences(frames: Frames) -> list[str]:
             if slope["reason"]:
                 parts.append("the effect of length is not estimated")
             else:
-                doubled = Interval(*(slope[name] * logarithm(2) for name in ("estimate", "low", "high")))
+                doubled = Estimate(*(slope[name] * logarithm(2) for name in ("estimate", "low", "high")))
                 parts.append(f"a segment twice as long: {with_bounds(doubled, '+.3f')}")
         sentences.append(f"{treatment}, n={n}, {measure}, all plans together: {'; '.join(parts)}")
     return sentences
-
-
-def _tables(frames: Frames, model: str, notes: Sequence[str]) -> list[Table]:
-    """All tables of an audit, verdicts first; none where no position was measured."""
-    if "families" not in frames:
-        return []
-    found = [verdict_table(frames, model, notes)]
-    for measure in values_of(frames["families"], "measure"):
-        if "unevenness" in frames and measure in values_of(frames["unevenness"], "measure"):
-            found.append(unevenness_table(frames, measure, model))
-        found += coefficient_tables(frames, measure, model)
-        found += language_tables(frames, measure, model)
-    if "changes" in frames:
-        found += [change_table(frames["changes"], measure) for measure in values_of(frames["changes"], "measure")]
-    return found

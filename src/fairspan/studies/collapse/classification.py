@@ -1,25 +1,20 @@
-"""Classification by length: how well labels are predicted from vectors, and how surely (LC Figs. 1 and 6).
-
-`correct` and `entropy` are values of the tested texts, with a text's length bin as its group and its document as its
-cluster: what `stats.queries` needs for means with intervals by bin, and for paired differences between treatments.
-"""
+"""Classification by length: how well labels are predicted from vectors, and how surely (LC Figs. 1 and 6)."""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from fairspan.errors import MissingExtra, StatisticsError, TaskError
+from fairspan.errors import CorpusError, DesignError, MissingExtra
 from fairspan.retrieval.records import records
-from fairspan.studies.collapse.schedules import split
 
 Floats = NDArray[np.float64]
-Labels = NDArray[np.str_]
 
 # LC §C.1, and mteb.
 ITERATIONS = 100
@@ -49,18 +44,37 @@ def read_labelled(path: Path | str) -> tuple[LabelledText, ...]:
         places[one.id] = record.place
         found.append(one)
     if not found:
-        raise TaskError(f"{path} is empty: it needs one text per line, with 'text' and 'label'.")
+        raise CorpusError(f"{path} is empty: it needs one text per line, with 'text' and 'label'.")
     if len({one.label for one in found}) < 2:
-        raise TaskError(f"{path}: all {len(found)} texts have the label {found[0].label!r}; give at least 2 classes.")
+        raise CorpusError(
+            f"{path}: all {len(found)} texts have the label {found[0].label!r}; give at least 2 classes."
+        )
     return tuple(found)
 
 
-def training_part(documents: Sequence[str], *, seed: int = 0, share: float = 0.5) -> NDArray[np.bool_]:
-    """Which texts to train on, given the document of each: about `share` of the documents, with all of their texts.
+def training_part(documents: Sequence[str], labels: Sequence[str], *, seed: int = 0) -> NDArray[np.bool_]:
+    """Which texts to train on, given the document and the label of each: about half of the documents.
 
-    A document's part depends on its name, `seed` and `share` alone, so that it is the same under every treatment.
+    A document's part depends on its name and `seed` alone, so that it is the same under every treatment, and all of
+    its texts fall together.
     """
-    return split(documents, seed, share, purpose="classification").in_fit(documents)
+    trained = {name: _draw(name, seed) < 0.5 for name in dict.fromkeys(documents)}
+    if not 2 <= sum(trained.values()) <= len(trained) - 2:
+        raise DesignError(
+            f"of {len(trained)} labelled documents {sum(trained.values())} fall into the part to train on, and both "
+            "parts need at least 2: give more labelled texts."
+        )
+    found = np.array([trained[name] for name in documents])
+    known = {label for label, taken in zip(labels, found, strict=True) if taken}
+    if len(known) < 2:
+        raise DesignError(f"all labelled texts to train on have the label {known.pop()!r}: give more labelled texts.")
+    return found
+
+
+def _draw(name: str, seed: int) -> float:
+    """A number in [0, 1) that looks random."""
+    digest = blake2b(f"classification\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,37 +91,22 @@ class Classified:
     notes: tuple[str, ...]
 
 
-def classify(
-    vectors_train: ArrayLike,
-    labels_train: Sequence[str | int],
-    vectors_test: ArrayLike,
-    labels_test: Sequence[str | int],
-    *,
-    iterations: int = ITERATIONS,
-) -> Classified:
-    """Train scikit-learn's logistic regression on some vectors [N, d] and predict the labels of others.
+def classify(vectors: Floats, labels: NDArray[np.str_], train: NDArray[np.bool_]) -> Classified:
+    """Train scikit-learn's logistic regression on some of the vectors [N, d] and predict the labels of the others.
 
-    With its own settings (an L2 penalty of C = 1) and at most `iterations` iterations. Vectors are taken
-    unmodified, and what the penalty does depends on their norms.
+    With its own settings (an L2 penalty of C = 1) and at most 100 iterations. Vectors are taken unmodified, and what
+    the penalty does depends on their norms.
     """
-    train, known = _columns(vectors_train, labels_train, "training")
-    test, wanted = _columns(vectors_test, labels_test, "test")
-    if train.shape[1] != test.shape[1]:
-        raise StatisticsError(
-            f"training vectors have {train.shape[1]} dimensions and test vectors {test.shape[1]}: embed both with "
-            "the same model."
-        )
-    if len(set(known.tolist())) < 2:
-        raise StatisticsError(
-            f"all {len(known)} training texts have the label {str(known[0])!r}: give at least 2 classes."
-        )
-    model, notes = _train(train, known, iterations)
-    p = np.asarray(model.predict_proba(test), np.float64)
-    predicted = np.asarray(model.classes_[p.argmax(1)], dtype=np.str_)
-    unknown = int((~np.isin(wanted, known)).sum())
+    model, notes = _train(vectors[train], labels[train])
+    wanted = labels[~train]
+    p = np.asarray(model.predict_proba(vectors[~train]), np.float64)
+    unknown = int((~np.isin(wanted, labels[train])).sum())
     if unknown:
-        notes.append(f"{unknown} of {len(test)} tested texts have a label that was not trained on and count as wrong")
-    return Classified((predicted == wanted).astype(np.float64), entropies(p), tuple(notes))
+        notes.append(
+            f"{unknown} of {len(wanted)} tested texts have a label that was not trained on and count as wrong"
+        )
+    correct = model.classes_[p.argmax(1)] == wanted
+    return Classified(correct.astype(np.float64), entropies(p), tuple(notes))
 
 
 def entropies(p: Floats) -> Floats:
@@ -117,40 +116,18 @@ def entropies(p: Floats) -> Floats:
     return np.asarray(np.maximum(-(p * logs).sum(1), 0.0))
 
 
-def _train(vectors: Floats, labels: Labels, iterations: int) -> tuple[Any, list[str]]:
-    """A fitted LogisticRegression, and whether it converged."""
-    if iterations < 1:
-        raise StatisticsError(f"iterations must be at least 1, got {iterations}.")
+def _train(vectors: Floats, labels: NDArray[np.str_]) -> tuple[Any, list[str]]:
+    """A fitted LogisticRegression, and a note if it did not converge."""
     try:
         linear, exceptions = import_module("sklearn.linear_model"), import_module("sklearn.exceptions")
     except ModuleNotFoundError as error:
-        own = (error.name or "").partition(".")[0] == "sklearn"
-        missing = "scikit-learn" if own else f"{error.name}, which scikit-learn imports"
-        raise MissingExtra(f"classification needs {missing}: pip install 'fairspan[collapse]'.") from None
-    model = linear.LogisticRegression(max_iter=iterations)
+        raise MissingExtra(
+            f"classification needs scikit-learn ({error}): pip install 'fairspan[collapse]'."
+        ) from None
+    model = linear.LogisticRegression(max_iter=ITERATIONS)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", exceptions.ConvergenceWarning)
         model.fit(vectors, labels)
-    early = [one for one in caught if issubclass(one.category, exceptions.ConvergenceWarning)]
-    for one in caught:
-        if one not in early:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    if not early:
+    if not any(issubclass(one.category, exceptions.ConvergenceWarning) for one in caught):
         return model, []
-    taken = int(np.max(model.n_iter_))
-    return model, [f"the classifier had not converged when it stopped after {taken} iterations"]
-
-
-def _columns(vectors: ArrayLike, labels: Sequence[str | int], name: str) -> tuple[Floats, Labels]:
-    rows, column = np.asarray(vectors, np.float64), np.array([str(label) for label in labels], dtype=np.str_)
-    if rows.ndim != 2 or not rows.size:
-        raise StatisticsError(f"{name} vectors must be [texts, dimensions], got shape {rows.shape}.")
-    wrong = np.flatnonzero(~np.isfinite(rows).all(1))
-    if len(wrong):
-        raise StatisticsError(
-            f"{len(wrong)} of {len(rows)} {name} vectors are not finite, the first in row {wrong[0]}: omit those "
-            "texts or embed them again."
-        )
-    if len(column) != len(rows):
-        raise StatisticsError(f"there are {len(rows)} {name} vectors and {len(column)} labels: give one each.")
-    return rows, column
+    return model, [f"the classifier had not converged when it stopped after {int(np.max(model.n_iter_))} iterations"]

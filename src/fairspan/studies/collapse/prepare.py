@@ -1,41 +1,51 @@
 """`PreparedCollapse`: a study of length with every text cut and nothing embedded yet."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 
+from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
-from fairspan.design.cuts import Cuts, Start, cut_documents, natural_lengths
+from fairspan.design.cuts import Cuts, LengthText, cut_documents, natural_lengths
 from fairspan.design.lengths import TokenCounter
-from fairspan.errors import DesignError
+from fairspan.encoding.encoder import Text
+from fairspan.encoding.spectra import spectra
+from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart, choose_fit_part
-from fairspan.runs.progress import Progress, Silent
-from fairspan.runs.runner import run_name
+from fairspan.runs.forecast import Work
+from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note
-from fairspan.studies.collapse.classification import read_labelled
-from fairspan.studies.collapse.reading import read_corpus
-from fairspan.studies.collapse.spec import CollapseSpec
-from fairspan.studies.collapse.words import RepeatedPair, repeated_pairs
+from fairspan.studies.collapse.classification import read_labelled, training_part
+from fairspan.studies.collapse.measures import RepeatedPair, repeated_pairs
+from fairspan.studies.collapse.options import CollapseOptions
 
 _SHORTEST = 25
 _LEAST = 3
 """Documents of one length without which nothing can be said of it."""
+_TRIAL_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Texts to classify, cut to the same lengths, and the label of each document."""
+    """Texts to classify, cut to the same lengths, the label of each, and which of them to train on."""
 
     corpus: Corpus
     cuts: Cuts
-    labels: Mapping[str, str]
+    labels: NDArray[np.str_]
+    train: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreparedCollapse:
     """A study of length that is ready to run.
 
@@ -44,17 +54,12 @@ class PreparedCollapse:
     """
 
     subject: Subject
-    spec: CollapseSpec
+    options: CollapseOptions
     corpus: Corpus
     cuts: Cuts
     pairs: tuple[RepeatedPair, ...]
     labelled: Labelled | None
     fit: FitPart
-
-    @property
-    def run(self) -> str:
-        """The name of the run's folder."""
-        return run_name(self)
 
     @property
     def decisive(self) -> list[Any]:
@@ -64,15 +69,12 @@ class PreparedCollapse:
     def header(self) -> dict[str, Any]:
         corpus, cuts = self.corpus, self.cuts
         return {
-            "verb": "collapse",
             "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "languages": list(corpus.languages)},
             "lengths": [
                 {"length": length, "texts": len(texts), "tokens": float(np.mean([text.tokens for text in texts]))}
                 for length, texts in ((length, cuts.at(length)) for length in cuts.lengths)
             ],
-            "paired": cuts.paired and not self.spec.natural,
-            # A schedule of temperatures counts these in addition to the tokens of the text.
-            "added_tokens": self.subject.counter.count_whole([""])[0],
+            "paired": cuts.paired and not self.options.natural,
             "notes": [
                 *corpus.notes,
                 *cuts.notes,
@@ -81,43 +83,99 @@ class PreparedCollapse:
             ],
         }
 
+    @property
+    def scope(self) -> str:
+        """What is embedded under every treatment, in a few words."""
+        count, longest = len(self.options.measured), max(text.tokens for text in self.cuts.texts)
+        treatments = f" × {count} treatments" if count > 1 else ""
+        return f"{len(self.texts):,} texts of up to {longest:,} tokens{treatments}"
 
-def prepare_collapse(subject: Subject, spec: CollapseSpec, progress: Progress | None = None) -> PreparedCollapse:
+    @cached_property
+    def texts(self) -> list[Text]:
+        """Everything that is embedded: cut texts, repeated words, labelled texts."""
+        labelled = self.labelled.cuts.texts if self.labelled else ()
+        probes = [text for pair in self.pairs for text in pair.texts]
+        texts = [*(one.text for one in self.cuts.texts), *probes, *(one.text for one in labelled)]
+        lengths = self.subject.counter.count_whole(texts)
+        return [Text(text, length) for text, length in zip(texts, lengths, strict=True)]
+
+    @property
+    def analysed(self) -> list[LengthText]:
+        """The texts whose spectra are computed: of the same documents at every length, if these are paired."""
+        return [text for length in self.cuts.lengths for text in self.cuts.at(length)[: self.options.spectra]]
+
+    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
+        """One line per treatment. Spectra take about as long under each, so they are timed once."""
+        treatments, found = self.options.measured, []
+        inside = None
+        for one, fitted in zip(treatments, self.fit.tokens(treatments, [0] * len(treatments)), strict=True):
+            encoder = under(one).documents
+            if inside is None and one.baseline is None:
+                inside = self._spectra_seconds(encoder.model)
+            seconds = 0.0 if one.baseline else inside or 0.0
+            found.append(Work(one.name, ((encoder, self.texts),), fitted=fitted, seconds=seconds))
+        return found
+
+    def _spectra_seconds(self, model: SentenceTransformer) -> float:
+        """The time of all spectra of one treatment, from one text of each length, the short ones first.
+
+        Lengths that the trial has no time for are taken to need time in proportion to the square of their tokens.
+        """
+        prompt, layers = self.subject.prompts["document"], self.options.layers
+        total = spent = took = 0.0
+        tokens = 1
+        for _, same in groupby(self.analysed, key=lambda text: text.length):
+            texts = list(same)
+            if spent < _TRIAL_SECONDS:
+                started = time.perf_counter()
+                try:
+                    list(spectra(model, [texts[0].text], prompt=prompt, layers=layers))
+                except UnsupportedModel:
+                    return 0.0
+                took, tokens = time.perf_counter() - started, texts[0].tokens
+                spent += took
+            total += sum(took * (text.tokens / tokens) ** 2 for text in texts)
+        return total
+
+
+def prepare_collapse(subject: Subject, options: CollapseOptions, progress: Progress) -> PreparedCollapse:
     """Read and cut, without embedding anything."""
-    progress = progress or Silent()
     model = subject.transformer("a study of length")
-    subject = subject.with_prompts(spec.prompt).reading(spec.treatments, whole=True)
-    subject.refuse_unsuited(spec.treatments)
+    subject = subject.with_prompts(options.prompt).reading(options.measured, whole=True)
+    subject.refuse_unsuited(options.measured)
     counter = subject.counter
     progress.stage("reading the corpus")
-    corpus, language = read_corpus(spec)
+    corpus, language = options.read_corpus()
     progress.stage("cutting documents")
-    if spec.natural:
-        cuts = natural_lengths(corpus, language, counter, documents=spec.documents, seed=spec.seed)
+    cut = partial(
+        cut_documents,
+        language=language,
+        counter=counter,
+        seed=options.seed,
+        tolerance=options.tolerance,
+        start=options.start,
+    )
+    if options.natural:
+        cuts = natural_lengths(corpus, language, counter, documents=options.documents, seed=options.seed)
     else:
-        lengths = spec.lengths or _reachable(corpus, language, counter)
-        cuts = _cut(spec, corpus, language, lengths, counter, spec.documents)
+        lengths = _reachable(corpus, language, counter) if options.lengths is None else options.lengths
+        cuts = cut(corpus, lengths=lengths, documents=options.documents)
     cuts = _large_enough(cuts)
-    pairs = repeated_pairs(counter) if spec.probe else ()
+    pairs = repeated_pairs(counter) if options.probe else ()
     labelled = None
     tested = {text.text for text in cuts.texts}
-    if spec.labelled is not None:
-        read = read_labelled(spec.labelled)
+    if options.labelled is not None:
+        read = read_labelled(options.labelled)
         whole = Corpus.from_segments("labelled", [Segment(one.id, language, one.text) for one in read])
-        parts = _cut(spec, whole, language, cuts.lengths, counter, spec.labelled_documents)
-        labelled = Labelled(whole, parts, {one.id: one.label for one in read})
+        parts = cut(whole, lengths=cuts.lengths, documents=options.labelled_documents)
+        label_of, names = {one.id: one.label for one in read}, [text.document for text in parts.texts]
+        labels = [label_of[name] for name in names]
+        train = training_part(names, labels, seed=options.seed)
+        labelled = Labelled(whole, parts, np.array(labels), train)
         tested |= {whole.text(text.document, language) for text in parts.texts}
-    source = spec.fit_corpus or spec.corpus
-    fit = choose_fit_part(spec.treatments, model, counter, source, [language], tested, seed=spec.seed)
-    return PreparedCollapse(subject, spec, corpus, cuts, pairs, labelled, fit)
-
-
-def _cut(
-    spec: CollapseSpec, corpus: Corpus, language: str, lengths: Sequence[int], counter: TokenCounter, documents: int
-) -> Cuts:
-    start: Start = "beginning" if spec.start == "beginning" else "random"
-    shared: dict[str, Any] = {"documents": documents, "seed": spec.seed, "tolerance": spec.tolerance}
-    return cut_documents(corpus, language, lengths, counter, start=start, **shared)
+    source = options.fit_corpus or options.corpus
+    fit = choose_fit_part(options.measured, model, counter, source, [language], tested, seed=options.seed)
+    return PreparedCollapse(subject, options, corpus, cuts, pairs, labelled, fit)
 
 
 def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int]:
@@ -130,14 +188,10 @@ def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int
         lengths.append(length)
         length *= 2
     if len(lengths) < 2:
+        short = f"half of the {len(counts)} documents have fewer than {round(2.2 * _SHORTEST)} {counter.unit}"
         if room < 2 * _SHORTEST:
-            raise DesignError(
-                f"the model reads {counter.window} {counter.unit}, too few to compare lengths: name lengths."
-            )
-        raise DesignError(
-            f"half of the {len(counts)} documents have fewer than {round(2.2 * _SHORTEST)} {counter.unit}, too few "
-            "to compare lengths: name lengths, or use longer documents."
-        )
+            short = f"the model reads {counter.window} {counter.unit}"
+        raise DesignError(f"{short}, too few to compare lengths: name lengths, or use longer documents.")
     return lengths
 
 

@@ -2,22 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fairspan.errors import LogError
-from fairspan.report.table import Cell, Column, Table, row
+from fairspan.errors import FairspanError
+from fairspan.report.frames import columns_of, frame_of
+from fairspan.report.table import Column, Table
 from fairspan.report.text import with_bounds
 from fairspan.runs.language_rows import SHARE, TRANSLATION_RANK
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Change, pairs_to_compare
 from fairspan.stats.distributions import holm
-from fairspan.stats.loss import judge_loss
+from fairspan.stats.equivalence import judge_loss
 from fairspan.stats.queries import QueryChange
-from fairspan.studies.evaluate.findings import change_ends, ends
-from fairspan.studies.evaluate.summary import QUERY_KEYS, RANK, Arm, change_of, languages_of, query_groups
+from fairspan.studies.evaluate.measures import (
+    QUERY_KEYS,
+    RANK,
+    Arm,
+    Record,
+    change_columns,
+    change_of,
+    languages_of,
+    query_groups,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +38,6 @@ class Paired:
     groups: tuple[str, ...]
     change: QueryChange
 
-    def __str__(self) -> str:
-        return str(Arm(" → ".join(self.treatments), self.index))
-
 
 def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
     """The paired changes over all queries and by position or pair of languages, as tables.
@@ -44,9 +49,50 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
     """
     other = second or first
     pairs = [(one.treatment, two.treatment) for one, two in pairs_to_compare(first, second, treatments)]
-    found = [change for pair in pairs for change in compare_searches(first, other, pair)]
-    changes = _change_table(first, other, found)
-    return [changes, *([_group_table(first, other, found)] if any(one.groups for one in found) else [])]
+    changes, groups = list[Record](), list[Record]()
+    group = "languages" if languages_of(first) else "position"
+    for one in (change for pair in pairs for change in compare_searches(first, other, pair)):
+        named = {
+            "first_run": first.run,
+            "second_run": other.run,
+            "first_treatment": one.treatments[0],
+            "second_treatment": one.treatments[1],
+            "treatments": str(Arm(" → ".join(one.treatments), one.index)),
+            "index": one.index,
+            "metric": one.metric,
+        }
+        change = one.change
+        tested = {"queries": change.counts.queries, "p_value": change.p_value, "p_psi": change.p_psi}
+        changes.append({**named, **tested, **change_columns(change)})
+        for name, count, own in zip(one.groups, change.counts.group_queries, change.groups, strict=True):
+            groups.append({**named, group: name, "queries": count, **columns_of(own, "change_")})
+    sides = "" if first.run == other.run else f" ({first.run} → {other.run})"
+    counted, changed = Column("queries", form=",d"), Column("change [95 %]", form="+.3f")
+    psi = Column("change of PSI [95 %]", form="+.3f")
+    tables = [
+        Table.from_frame(
+            "search-changes",
+            f"Changes on the same queries{sides}",
+            frame_of(changes),
+            heads=("treatments", "metric"),
+            columns={"queries": counted, "change": changed, "p_value": Column("p", form="p"), "psi_change": psi},
+            grouped=1,
+            brief=True,
+        )
+    ]
+    if groups:
+        by = "languages of query and document" if languages_of(first) else "position of the evidence"
+        tables.append(
+            Table.from_frame(
+                f"search-changes-by-{group}",
+                f"Changes by {by}{sides}",
+                frame_of(groups),
+                heads=("treatments", "metric", group),
+                columns={"queries": counted, "change": changed},
+                grouped=2,
+            )
+        )
+    return tables
 
 
 def changes(
@@ -60,14 +106,10 @@ def changes(
     A fall has to pass Holm's correction for all that is compared, too.
     """
     allowed = float(first.spec["margin"]) if margin is None else margin
-    pairs = pairs_to_compare(first, second, treatments)
-    found = [
-        (sides, one)
-        for sides in pairs
-        for one in _first_metric(
-            compare_searches(sides[0].log, sides[1].log, (sides[0].treatment, sides[1].treatment))
-        )
-    ]
+    found = []
+    for sides in pairs_to_compare(first, second, treatments):
+        paired = compare_searches(sides[0].log, sides[1].log, (sides[0].treatment, sides[1].treatment))
+        found += [(sides, one) for one in paired if one.metric == paired[0].metric]
     adjusted = holm(np.array([one.change.p_value for _, one in found]))
     judged = []
     for (sides, one), p in zip(found, adjusted, strict=True):
@@ -78,10 +120,6 @@ def changes(
         where = "" if one.index == "whole" else f", {one.index}"
         judged.append(Change(*sides, one.metric, kind, f"{one.metric}{where} {with_bounds(overall, '+.3f')}"))
     return judged
-
-
-def _first_metric(found: Sequence[Paired]) -> list[Paired]:
-    return [one for one in found if one.metric == found[0].metric]
 
 
 def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str]) -> list[Paired]:
@@ -96,7 +134,7 @@ def compare_searches(first: RunLog, second: RunLog, treatments: tuple[str, str])
     keys = ["measure", "part", *QUERY_KEYS, *placed]
     joined = before.join(after, on=keys, suffix="_second", nulls_equal=True, maintain_order="left")
     if joined.is_empty():
-        raise LogError(
+        raise FairspanError(
             f"{first.run} and {second.run} have no query in common: paired differences need the same task, seed and "
             "metrics."
         )
@@ -113,52 +151,7 @@ def _refuse_other_pages(first: RunLog, second: RunLog) -> None:
     tasks = [log.header["task"] for log in (first, second)]
     pages = any(task.get("positions") == "segments" for task in tasks)
     if pages and tasks[0].get("fingerprints") != tasks[1].get("fingerprints"):
-        raise LogError(
+        raise FairspanError(
             f"{first.run} and {second.run} searched different pages: paired differences need the same corpus, "
             "lengths, seed and tokenizer."
         )
-
-
-def _change_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
-    rows, records = [], list[dict[str, Any]]()
-    for one in found:
-        change = one.change
-        cells = [Cell(change.counts.queries, ",d"), Cell(change.overall, "+.3f"), Cell(change.p_value, "p")]
-        rows.append(row(str(one), one.metric, cells=[*cells, Cell(change.psi, "+.3f")]))
-        tested = {"queries": change.counts.queries, "p_value": change.p_value, "p_psi": change.p_psi}
-        records.append({**_named(first, second, one), **tested, **change_ends(change)})
-    columns = tuple(Column(name) for name in ("queries", "change [95 %]", "p", "change of PSI [95 %]"))
-    title, heads = f"Changes on the same queries{_sides(first, second)}", ("treatments", "metric")
-    frame = pl.DataFrame(records)
-    return Table("search-changes", title, heads, columns, tuple(rows), frame, grouped=1, brief=True)
-
-
-def _group_table(first: RunLog, second: RunLog, found: Sequence[Paired]) -> Table:
-    rows, records = [], list[dict[str, Any]]()
-    across = bool(languages_of(first))
-    group = "languages" if across else "position"
-    for one in found:
-        counts = one.change.counts.group_queries
-        for name, count, change in zip(one.groups, counts, one.change.groups, strict=True):
-            rows.append(row(str(one), one.metric, name, cells=[Cell(count, ",d"), Cell(change, "+.3f")]))
-            named = _named(first, second, one)
-            records.append({**named, group: name, "queries": count, **ends("change_", change)})
-    by = "languages of query and document" if across else "position of the evidence"
-    name, title = f"search-changes-by-{group}", f"Changes by {by}{_sides(first, second)}"
-    heads, columns = ("treatments", "metric", group), (Column("queries"), Column("change [95 %]"))
-    return Table(name, title, heads, columns, tuple(rows), pl.DataFrame(records), grouped=2)
-
-
-def _named(first: RunLog, second: RunLog, one: Paired) -> dict[str, str]:
-    return {
-        "first_run": first.run,
-        "second_run": second.run,
-        "first_treatment": one.treatments[0],
-        "second_treatment": one.treatments[1],
-        "index": one.index,
-        "metric": one.metric,
-    }
-
-
-def _sides(first: RunLog, second: RunLog) -> str:
-    return "" if first.run == second.run else f" ({first.run} → {second.run})"

@@ -1,82 +1,78 @@
 """What a search across languages shows: a heat map of query and document, shares of the first ranks, and tables."""
 
-from collections.abc import Sequence
-
 import polars as pl
 
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Series, point
-from fairspan.report.table import Cell, Column, Table, row
-from fairspan.report.text import model_name, number, with_bounds
+from fairspan.report.frames import interval
+from fairspan.report.table import Column, Table
+from fairspan.report.text import number, with_bounds
 from fairspan.report.view import Section
 from fairspan.runs.language_rows import PEER, SHARE, TOP
-from fairspan.studies.evaluate.charts import drawn_arms
-from fairspan.studies.evaluate.findings import Findings
-from fairspan.studies.evaluate.languages import (
-    DISTANCE,
-    ENGLISH_RATIO,
-    OWN_RATIO,
-    LanguageFigure,
-    LanguageSummary,
-)
-from fairspan.studies.evaluate.tables import ARMS, CHANGE, TEST
+from fairspan.studies.evaluate.charts import Shown
+from fairspan.studies.evaluate.languages import DISTANCE, ENGLISH_RATIO, OWN_RATIO
+from fairspan.studies.evaluate.measures import languages_of
 
+ARMS = "documents and queries"
+CHANGE = "change [95 %]"
+TEST = "p: randomisation test over clusters of queries, Holm-corrected over the arms"
 INTRO = (
     "Every question is asked in every language. In the mixed indexes its document is in one language, each in turn, "
     "among documents in all of them: for a model that is fair to documents, the numbers of a row are equal. In the "
     "parallel index all translations are there, and all of them are relevant."
 )
+_ALL_QUERIES, _ALL_DOCUMENTS = pl.col("query_language") == "", pl.col("document_language") == ""
 
 
-def language_section(found: Findings, languages: LanguageSummary) -> Section:
+def language_section(shown: Shown) -> Section:
     """Everything by language, the heat map first."""
     return Section(
         "Search across languages",
         INTRO,
-        charts=(_share_chart(found, languages),),
-        heats=(language_map(found, languages),),
-        tables=(_fairness_table(found, languages), _document_table(found, languages)),
-        folded=(_pair_table(found, languages), _query_table(found, languages)),
+        charts=(_share_chart(shown),),
+        heats=(language_map(shown),),
+        tables=(_fairness_table(shown), _document_table(shown)),
+        folded=(_pair_table(shown),),
         heats_first=True,
     )
 
 
-def language_map(found: Findings, languages: LanguageSummary) -> HeatMap:
+def language_map(shown: Shown) -> HeatMap:
     """The first metric by the language of the query and of the document, one panel per arm on one scale."""
-    summary, names = found.summary, languages.languages
-    arms = drawn_arms(found, summary.arms)
-    means = [[mean.estimate for _, _, mean, _ in summary.result(arm).by_group] for arm in arms]
-    rows = []
-    for place, query in enumerate(names):
-        cells = [HeatCell(tuple(own[place * len(names) + k] for own in means)) for k in range(len(names))]
-        rows.append((query, tuple(cells)))
-    metric = summary.metrics[0]
+    names, metric, pairs = languages_of(shown.log), shown.metrics[0], shown.of_metric("language_pairs")
+    means = {
+        (one["arm"], one["query_language"], one["document_language"]): one["estimate"] for one in pairs.to_dicts()
+    }
+    rows = [
+        (query, tuple(HeatCell(tuple(means[arm, query, name] for arm in shown.drawn)) for name in names))
+        for query in names
+    ]
     return HeatMap(
         "languages",
         f"{metric} by the language of the query and of the document",
         f"{metric} of the same questions by the language of the query (rows) and of the document (columns), in "
         "indexes of mixed languages.",
         "query",
-        names,
+        tuple(names),
         tuple(rows),
         "language of the document",
         "language of the query",
-        subtitle=_subtitle(found),
-        entries=tuple(str(arm) for arm in arms),
+        subtitle=shown.subtitle,
+        entries=tuple(shown.drawn),
         panels=True,
         brief=True,
     )
 
 
-def _share_chart(found: Findings, languages: LanguageSummary) -> Chart:
+def _share_chart(shown: Shown) -> Chart:
     """Which languages the first ranks have, beside the share of each among what is relevant."""
-    panels, names = [], languages.languages
-    arms = drawn_arms(found, found.summary.arms)
+    panels, names = [], tuple(languages_of(shown.log))
+    shares = shown.frame("languages", pl.col("measure") == SHARE, ~_ALL_DOCUMENTS)
     for query in ("", *names):
         series = []
-        for arm in arms:
-            figures = [languages.of(arm, SHARE, query, document) for document in names]
-            points = tuple(None if one is None else point(one.value, _told(one)) for one in figures)
-            series.append(Series(str(arm), found.summary.arms.index(arm), points))
+        for arm in shown.drawn:
+            own = shares.filter(arm=arm, query_language=query).to_dicts()
+            points = [point(interval(one), f"{arm}\nshare {with_bounds(interval(one), '.2f')}") for one in own]
+            series.append(Series(arm, shown.arms.index(arm), tuple(points)))
         title = f"queries in {query}" if query else "all queries"
         panels.append(Panel(title, names, tuple(series), reference=1 / len(names), folded=bool(query)))
     return Chart(
@@ -88,115 +84,72 @@ def _share_chart(found: Findings, languages: LanguageSummary) -> Chart:
         "language of the document",
         f"share of the first {TOP}",
         tuple(panels),
-        subtitle=_subtitle(found),
+        subtitle=shown.subtitle,
         form=".2f",
         dashes="share of what is relevant",
     )
 
 
-def _told(figure: LanguageFigure) -> str:
-    asked = f", queries in {figure.query}" if figure.query else ""
-    lines = [f"{figure.arm}, {figure.document}{asked}", f"share {with_bounds(figure.value, '.2f')}"]
-    if figure.change is not None:
-        lines.append(f"change {with_bounds(figure.change, '+.2f')}")
-    return "\n".join(lines)
-
-
-def _fairness_table(found: Findings, languages: LanguageSummary) -> Table:
+def _fairness_table(shown: Shown) -> Table:
     """What each arm does within and across languages, and how alike languages are."""
-    metric, rows, alone = found.summary.metrics[0], [], len(found.summary.arms) == 1
-    reciprocal = next((name for name in found.summary.metrics if name.startswith("mrr")), None)
-    measures = [f"{metric} within", f"{metric} across", f"{metric} gap"]
-    if reciprocal is not None and reciprocal != metric:
-        measures += [f"{reciprocal} within", f"{reciprocal} across"]
-    for measure in (*measures, OWN_RATIO, DISTANCE, PEER):
-        for arm in found.summary.arms:
-            figure = languages.of(arm, measure)
-            assert figure is not None
-            factor = measure == OWN_RATIO
-            change = None if figure.change is None else Cell(figure.change, ".2f" if factor else "+.3f", "×" * factor)
-            p_value = None if figure.change is None else Cell(figure.p_value, "p")
-            value = Cell(figure.value if alone else figure.value.estimate, ".2f" if factor else ".3f")
-            rows.append(row(_words(measure), str(arm), cells=[value] if alone else [value, change, p_value]))
-    notes = (
-        "within: query and document in the same language; gap: best minus weakest document language",
-        f"{OWN_RATIO}: how much larger a document's rank is in another language than the query's, as a factor",
-        f"{DISTANCE}: of the languages in the first {TOP} ranks from those of what is relevant, in total variation",
-        f"{_words(PEER)}: probability of equal expected rank, higher is fairer",
-        *(() if alone else (TEST,)),
+    measures = [f"{metric} {where}" for metric in shown.metrics[:2] for where in ("within", "across", "gap")]
+    measures += [OWN_RATIO, DISTANCE, PEER]
+    frame = shown.frame("languages", pl.col("measure").is_in(measures), _ALL_QUERIES, _ALL_DOCUMENTS)
+    return Table.from_frame(
+        "language-fairness",
+        f"Within and across languages ({shown.where})",
+        frame.sort(pl.col("measure").cast(pl.Enum(measures)), maintain_order=True),
+        heads={"measure": "measure", "arm": ARMS},
+        columns={
+            "estimate": Column("value [95 %]"),
+            **({"change": CHANGE, "p_value": Column("p", form="p")} if len(shown.arms) > 1 else {}),
+        },
+        grouped=1,
+        notes=(
+            "within: query and document in the same language; gap: best minus weakest document language",
+            f"{OWN_RATIO}: of a document's rank in another language to that in the query's; its change is a factor",
+            f"{DISTANCE}: total variation between languages of the first {TOP} ranks and of what is relevant",
+            f"{PEER}: probability of equal expected rank, higher is fairer",
+            *([TEST] if len(shown.arms) > 1 else []),
+        ),
+        brief=True,
     )
-    columns = (Column("value [95 %]"),) if alone else (Column("value"), Column(CHANGE), Column("p"))
-    title, frame = f"Within and across languages ({found.where})", found.frame("languages")
-    heads = ("measure", ARMS)
-    return Table("language-fairness", title, heads, columns, tuple(rows), frame, grouped=1, notes=notes, brief=True)
 
 
-def _document_table(found: Findings, languages: LanguageSummary) -> Table:
+def _document_table(shown: Shown) -> Table:
     """The first metric, the ranks and the share of the first ranks by the language of the document."""
-    metric, rows = found.summary.metrics[0], []
-    for arm in found.summary.arms:
-        for name in languages.languages:
-            own = {
-                measure: languages.of(arm, measure, document=name)
-                for measure in (metric, OWN_RATIO, ENGLISH_RATIO, SHARE)
-            }
-            quality = own[metric]
-            assert quality is not None
-            cells: list[Cell | str | None] = [Cell(quality.value), None]
-            if quality.change is not None:
-                cells[1] = Cell(quality.change, "+.3f")
-            cells += [Cell(None if one is None else one.value, ".2f") for one in list(own.values())[1:]]
-            rows.append(row(str(arm), name, cells=cells))
-    columns = (
-        Column("mean [95 %]", metric),
-        Column(CHANGE, metric),
-        Column("to the query's language", "rank ratio"),
-        Column("to English", "rank ratio"),
-        Column(f"share of the first {TOP}", "parallel"),
+    metric, relevant = shown.metrics[0], 1 / len(languages_of(shown.log))
+    figures = shown.frame("languages", _ALL_QUERIES, ~_ALL_DOCUMENTS)
+    keys = ["arm", "document_language"]
+    frame = figures.filter(measure=metric).select("model", *keys, pl.col("^change_.*$"))
+    for measure in (metric, OWN_RATIO, ENGLISH_RATIO, SHARE):
+        ends = {end: f"{measure}_{end}" for end in ("estimate", "low", "high")}
+        own = figures.filter(measure=measure).select(*keys, *ends).rename(ends)
+        frame = frame.join(own, on=keys, how="left", maintain_order="left")
+    return Table.from_frame(
+        "document-languages",
+        f"By language of the document ({shown.where})",
+        frame,
+        heads={"arm": ARMS, "document_language": "document"},
+        columns={
+            metric: Column("mean [95 %]", metric),
+            "change": Column(CHANGE, metric, form="+.3f"),
+            OWN_RATIO: Column("to the query's language", "rank ratio", form=".2f"),
+            ENGLISH_RATIO: Column("to English", "rank ratio", form=".2f"),
+            SHARE: Column(f"share of the first {TOP}", "parallel", form=".2f"),
+        },
+        grouped=1,
+        notes=(f"share of what is relevant: {number(relevant, '.2f')} for every language",),
     )
-    notes = (f"share of what is relevant: {number(1 / len(languages.languages), '.2f')} for every language",)
-    title, frame = (
-        f"By language of the document ({found.where})",
-        found.frame("languages", pl.col("document_language") != ""),
-    )
-    heads = (ARMS, "document")
-    return Table("document-languages", title, heads, columns, tuple(rows), frame, grouped=1, notes=notes)
 
 
-def _pair_table(found: Findings, languages: LanguageSummary) -> Table:
+def _pair_table(shown: Shown) -> Table:
     """The numbers of the heat map, with the change of each pair."""
-    names, rows = languages.languages, []
-    for arm in found.summary.arms:
-        groups = found.summary.result(arm).by_group
-        for place, query in enumerate(names):
-            own = groups[place * len(names) : (place + 1) * len(names)]
-            rows.append(row(str(arm), query, cells=[Cell(mean) for _, _, mean, _ in own]))
-            if own[0][3] is not None:
-                changes: Sequence[Cell | str | None] = [Cell(change, "+.3f") for *_, change in own]
-                rows.append(row(str(arm), f"{query}, change", cells=list(changes)))
-    metric = found.summary.metrics[0]
-    title = f"{metric} by language of query and document ({found.where})"
-    columns = tuple(Column(name, "document") for name in names)
-    frame = found.frame("language_pairs")
-    return Table("language-pairs", title, (ARMS, "query"), columns, tuple(rows), frame, grouped=1)
-
-
-def _query_table(found: Findings, languages: LanguageSummary) -> Table:
-    """The first metric, the distance of shares and PEER by the language of the query."""
-    metric, rows = found.summary.metrics[0], []
-    for arm in found.summary.arms:
-        for name in languages.languages:
-            figures = [languages.of(arm, measure, query=name) for measure in (metric, DISTANCE, PEER)]
-            rows.append(row(str(arm), name, cells=[Cell(None if one is None else one.value) for one in figures]))
-    columns = tuple(Column(f"{name} [95 %]") for name in (metric, DISTANCE, _words(PEER)))
-    frame = found.frame("languages", (pl.col("query_language") != "") & (pl.col("document_language") == ""))
-    title = f"By language of the query ({found.where})"
-    return Table("query-languages", title, (ARMS, "query"), columns, tuple(rows), frame, grouped=1)
-
-
-def _words(measure: str) -> str:
-    return "PEER" if measure == PEER else measure
-
-
-def _subtitle(found: Findings) -> str:
-    return f"{model_name(found.log.model)}, {found.task}"
+    return Table.from_frame(
+        "language-pairs",
+        f"{shown.metrics[0]} by language of query and document ({shown.where})",
+        shown.of_metric("language_pairs"),
+        heads={"arm": ARMS, "query_language": "query", "document_language": "document"},
+        columns={"estimate": "mean [95 %]", "change": Column(CHANGE, form="+.3f")},
+        grouped=2,
+    )

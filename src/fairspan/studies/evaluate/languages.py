@@ -1,21 +1,21 @@
-"""`LanguageSummary`: what a search across languages says of each language, arm by arm."""
+"""What a search across languages says of each language, arm by arm."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from fairspan.report.frames import columns_of
 from fairspan.runs.language_rows import PEER, SHARE, TRANSLATION_RANK
 from fairspan.runs.log import RunLog
 from fairspan.stats import language_grid as grid
-from fairspan.stats.bootstrap import Interval, PositionSums, Statistic, resample
-from fairspan.stats.difference import difference
 from fairspan.stats.distributions import holm
-from fairspan.stats.effects import change_of
+from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import column, query_sums, swap_tests
-from fairspan.studies.evaluate.summary import RANK, Arm, languages_of, pair_codes, sorted_rows
+from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, resample
+from fairspan.studies.evaluate.measures import RANK, Arm, Record, arms_of, languages_of, pair_codes, sorted_rows
 
 ENGLISH = "en"
 DISTANCE = "share distance"
@@ -24,39 +24,8 @@ SWAPS = 9999
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageFigure:
-    """One number of one arm, and its change from the first arm on the same queries; None for the first arm.
-
-    Attributes:
-        query, document: the languages that it is of; empty for all of them.
-        change: of ratios and of geometric means it is a factor, of everything else a difference.
-        p_value: of the randomisation test, adjusted by Holm for all arms; NaN where there is none.
-    """
-
-    arm: Arm
-    measure: str
-    query: str
-    document: str
-    value: Interval
-    change: Interval | None = None
-    p_value: float = np.nan
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageSummary:
-    """All figures by language. `languages` are those of queries and documents."""
-
-    languages: tuple[str, ...]
-    figures: tuple[LanguageFigure, ...]
-
-    def of(self, arm: Arm, measure: str, query: str = "", document: str = "") -> LanguageFigure | None:
-        wanted = (arm, measure, query, document)
-        return next((one for one in self.figures if (one.arm, one.measure, one.query, one.document) == wanted), None)
-
-
-@dataclass(frozen=True, slots=True)
 class _Asked:
-    """A figure to compute: a statistic of the means of one measure's rows."""
+    """A figure to compute: a statistic of the means of one measure's rows, for some languages or for all of them."""
 
     measure: str
     statistic: Statistic
@@ -65,17 +34,20 @@ class _Asked:
     tested: bool = False
 
 
-def summarize_languages(log: RunLog, arms: Sequence[Arm], metrics: Sequence[str]) -> LanguageSummary | None:
-    """The figures by language; None if the log is of one language, or of one cluster of queries."""
-    languages = languages_of(log)
+def language_records(log: RunLog, metrics: Sequence[str]) -> list[Record]:
+    """One for each figure and arm; none if the log is of one language, or of one cluster of queries.
+
+    The change is from the first arm on the same queries: of ratios and of geometric means it is a factor, of
+    everything else a difference. p values are those of randomisation tests, adjusted by Holm for all arms.
+    """
+    languages, arms, found = languages_of(log), arms_of(log), list[Record]()
     if not languages or log.rows["set"].n_unique() < 2:
-        return None
-    found: list[LanguageFigure] = []
+        return []
     for source, asked, logarithmic in _questions(languages, metrics):
         tables = [sorted_rows(log.rows.filter(measure=source), arm) for arm in arms]
         sums = [_sums(table, languages, source, logarithmic=logarithmic) for table in tables]
         found += _figures(arms, sums, asked, int(log.header["seed"]), logarithmic=logarithmic)
-    return LanguageSummary(tuple(languages), tuple(found))
+    return found
 
 
 def _questions(languages: Sequence[str], metrics: Sequence[str]) -> Iterator[tuple[str, list[_Asked], bool]]:
@@ -134,41 +106,35 @@ def _sums(rows: pl.DataFrame, languages: Sequence[str], source: str, *, logarith
 
 def _figures(
     arms: Sequence[Arm], sums: Sequence[PositionSums], asked: Sequence[_Asked], seed: int, *, logarithmic: bool
-) -> list[LanguageFigure]:
+) -> list[Record]:
     """Every statistic of every arm. Differences of logarithms become factors."""
-    columns = range(1, sums[0].sums.shape[1])
-    found, tested = list[LanguageFigure](), [one for one in asked if one.tested]
-    p_values: dict[tuple[str, Arm], float] = {}
-    for arm, own in zip(arms, sums, strict=True):
+    columns, found = range(1, sums[0].sums.shape[1]), list[Record]()
+    adjusted = _p_values(sums, [one for one in asked if one.tested], seed)
+    for number, (arm, own) in enumerate(zip(arms, sums, strict=True)):
         drawn = None if logarithmic else resample(own, rng=np.random.default_rng(seed))
         both = sums[0].beside(own)
-        if arm != arms[0] and tested:
-            changes = [change_of(one.statistic) for one in tested]
-            values = swap_tests(both, changes, np.random.default_rng(seed), SWAPS)
-            p_values |= {(one.measure, arm): p for one, p in zip(tested, values, strict=True)}
         for one in asked:
-            value = (
-                difference(own, one.statistic, columns).interval() if drawn is None else drawn.interval(one.statistic)
-            )
-            change = None
-            if arm != arms[0]:
-                change = difference(both, change_of(one.statistic), columns).interval()
+            value = jackknife(own, one.statistic, columns) if drawn is None else drawn.interval(one.statistic)
+            change = jackknife(both, change_of(one.statistic), columns) if number else None
             if logarithmic:
                 value, change = _factor(value), None if change is None else _factor(change)
-            found.append(LanguageFigure(arm, one.measure, one.query, one.document, value, change))
-    for one in tested:
-        adjusted = holm([p_values[one.measure, arm] for arm in arms[1:]])
-        known = dict(zip(arms[1:], adjusted.tolist(), strict=True))
-        found = [
-            replace(figure, p_value=known[figure.arm])
-            if (figure.measure, figure.query, figure.document) == (one.measure, "", "") and figure.arm in known
-            else figure
-            for figure in found
-        ]
+            p_value = adjusted[one.measure][number - 1] if number and one.tested else np.nan
+            named = {"measure": one.measure, "query_language": one.query, "document_language": one.document}
+            numbers = {**columns_of(value), **columns_of(change, "change_"), "p_value": float(p_value)}
+            found.append({**asdict(arm), **named, **numbers})
     return found
+
+
+def _p_values(sums: Sequence[PositionSums], tested: Sequence[_Asked], seed: int) -> dict[str, np.ndarray]:
+    """For each measure those of all arms but the first."""
+    if not tested:
+        return {}
+    changes = [change_of(one.statistic) for one in tested]
+    alone = [swap_tests(sums[0].beside(own), changes, np.random.default_rng(seed), SWAPS) for own in sums[1:]]
+    return {one.measure: holm([own[place] for own in alone]) for place, one in enumerate(tested)}
 
 
 def _factor(found: Interval) -> Interval:
     """The interval of a difference of logarithms as one of a ratio."""
     estimate, low, high = np.exp([found.estimate, found.low, found.high]).tolist()
-    return Interval(estimate, low, high, found.reason)
+    return Interval(estimate, low, high, reason=found.reason)

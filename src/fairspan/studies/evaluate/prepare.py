@@ -1,53 +1,82 @@
 """`PreparedEvaluation`: an evaluation with every query and document at hand and nothing embedded yet."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import Encoder, Text
-from fairspan.errors import TaskError
+from fairspan.errors import CorpusError
+from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES
 from fairspan.retrieval.task import RetrievalTask
 from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart, choose_fit_part
-from fairspan.runs.progress import Progress, Silent
+from fairspan.runs.forecast import Work
+from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity, usual_way
+from fairspan.runs.sending import Pair
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.evaluate.spec import EvaluationSpec
+from fairspan.studies.evaluate.options import EvaluateOptions
 
 _NO_POSITIONS = "across languages, results are not shown by position of the evidence: evaluate one language for that"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreparedEvaluation:
     """An evaluation that is ready to run, with a task for each index and texts to fit on, which are not searched."""
 
     subject: Subject
-    spec: EvaluationSpec
+    options: EvaluateOptions
     tasks: tuple[MeasuredTask, ...]
     fit: FitPart
 
-    @property
+    @cached_property
     def searching(self) -> Searching:
-        way = self.spec.too_long or self.spec.source.too_long or usual_way(self.tasks[0].task)
-        return Searching(self.subject, self.tasks, self.spec.metrics, self.spec.chunk_tokens, may_cut=way == "cut")
+        options = self.options
+        way = options.too_long or options.searched.too_long or usual_way(self.tasks[0].task)
+        return Searching(self.subject, self.tasks, options.metrics, options.chunk_tokens, may_cut=way == "cut")
 
-    def embedded(self, under: Callable[[Treatment], Treated]) -> Iterator[tuple[Encoder, Sequence[Text]]]:
-        """Everything that is embedded, treatment by treatment, with what embeds it."""
-        searching = self.searching
-        plans = {index: searching.plan(index) for index in self.spec.indexes}
-        for treatment in self.spec.measured:
-            # A correction is of the vectors of the same treatment without it.
-            treated = under(treatment.uncorrected)
-            if treatment.languages:
-                yield treated.documents, self.fit.parallel
-            yield treated.queries, searching.queries()
-            for index in self.spec.indexes_of(treatment):
-                yield treated.documents, plans[index].flat
+    @cached_property
+    def plans(self) -> dict[str, IndexPlan]:
+        """What each index has to embed."""
+        return {index: self.searching.plan(index) for index in self.options.indexes}
+
+    def embedded(self, treatment: Treatment, under: Callable[[Treatment], Treated]) -> tuple[Pair, ...]:
+        """Everything that is embedded for a treatment, with what embeds it."""
+        # A correction is of the vectors of the same treatment without it.
+        treated = under(treatment.uncorrected)
+        fitted = [(treated.documents, self.fit.parallel)] if treatment.correction else []
+        indexes = [(treated.documents, self.plans[index].flat) for index in self.options.indexes_of(treatment)]
+        return (*fitted, (treated.queries, self.searching.queries()), *indexes)
+
+    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
+        """One line per treatment, with how far it reads and how many documents it cuts."""
+        windows = {one["treatment"]: one for one in self._windows if one["texts"] == "documents"}
+        treatments = self.options.measured
+        fitted = self.fit.tokens([one.uncorrected for one in treatments], [0] * len(treatments))
+        return [
+            Work(
+                one.name,
+                self.embedded(one, under),
+                fitted=tokens,
+                facts={"reads": windows[one.name]["window"], "cut": windows[one.name]["cut"]},
+            )
+            for one, tokens in zip(treatments, fitted, strict=True)
+        ]
+
+    @property
+    def scope(self) -> str:
+        task, count = self.header["task"], len(self.options.measured)
+        queries = f"{len(self.searching.queries()):,} queries in {task['clusters']:,} clusters"
+        return f"{queries}, {task['documents']:,} documents" + (f" × {count} treatments" if count > 1 else "")
+
+    @cached_property
+    def _windows(self) -> list[dict[str, Any]]:
+        return windows_of(self.subject, self.options.measured, self.searching.lengths())
 
     @property
     def decisive(self) -> list[Any]:
@@ -58,12 +87,9 @@ class PreparedEvaluation:
         tasks = [one.task for one in self.tasks]
         spoken = dict.fromkeys(query.language for query in tasks[0].queries if tasks[0].across)
         positions = "segments" if tasks[0].lead else "fifths" if tasks[0].evidence and not spoken else None
-        lengths = self.searching.lengths()
-        windows = windows_of(self.subject, self.spec.measured, lengths)
         return {
-            "verb": "evaluate",
             "task": {
-                "source": self.spec.task,
+                "source": self.options.task,
                 "names": [task.name for task in tasks],
                 "fingerprints": [task.fingerprint for task in tasks],
                 "indexes": len(tasks),
@@ -75,47 +101,45 @@ class PreparedEvaluation:
             },
             "plans": list(dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)),
             "costs": [],
-            "windows": windows,
+            "windows": self._windows,
             "notes": [
                 *dict.fromkeys(note for task in tasks for note in task.notes),
-                *window_notes(windows, self.subject.counter.unit),
-                *limit_note(self.subject, lengths["documents"]),
+                *window_notes(self._windows, self.subject.counter.unit),
+                *limit_note(self.subject, self.searching.lengths()["documents"]),
                 *([_NO_POSITIONS] if spoken and tasks[0].evidence else []),
             ],
         }
 
 
-def prepare_evaluation(
-    subject: Subject, spec: EvaluationSpec, progress: Progress | None = None
-) -> PreparedEvaluation:
+def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Progress) -> PreparedEvaluation:
     """Read, draw and measure, without embedding anything."""
-    subject = subject.with_prompts(spec.prompt, spec.query_prompt).reading(spec.measured)
-    refuse_similarity(subject, spec.indexes)
-    beyond = [*(["temperature_grid"] if spec.temperature_grid else []), *filter(_is_late, spec.indexes)]
-    on_tokens = [one for one in spec.treatments if any(map(_is_late, spec.indexes_of(one)))]
-    subject.refuse_unsuited(spec.treatments, on_tokens=on_tokens, beyond=beyond)
-    (progress or Silent()).stage("reading the task")
-    source = spec.source
-    tasks = measure_tasks(subject, source.read(subject.counter), spec.too_long or source.too_long)
+    subject = subject.with_prompts(options.prompt, options.query_prompt).reading(options.measured)
+    refuse_similarity(subject, options.indexes)
+    beyond = [*(["temperature_grid"] if options.temperature_grid else []), *filter(_is_late, options.indexes)]
+    on_tokens = [one for one in options.compared if any(map(_is_late, options.indexes_of(one)))]
+    subject.refuse_unsuited(options.compared, on_tokens=on_tokens, beyond=beyond)
+    progress.stage("reading the task")
+    source = options.searched
+    tasks = measure_tasks(subject, source.read(subject.counter), options.too_long or source.too_long)
     if len(tasks) > 1 and not source.is_built:
-        tasks = combine_languages(tasks, seed=spec.design.seed)
-    _refuse_unknown_segments(spec, tasks)
-    return PreparedEvaluation(subject, spec, tasks, _fit_part(spec, subject, tasks))
+        tasks = combine_languages(tasks, seed=options.seed)
+    _refuse_unknown_segments(options, tasks)
+    return PreparedEvaluation(subject, options, tasks, _fit_part(options, subject, tasks))
 
 
-def _fit_part(spec: EvaluationSpec, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
-    if not any(treatment.fitted for treatment in spec.treatments):
+def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
+    if not any(treatment.fitted for treatment in options.compared):
         return FitPart()
-    source, languages = spec.fit_corpus, spec.fit_languages
-    if spec.task == PAGES:
-        source = source or spec.corpus
+    source, languages = options.fit_corpus, options.fit_languages
+    if options.task == PAGES:
+        source = source or options.corpus
         languages = tuple(dict.fromkeys(language for one in tasks for language in _spoken(one.task)))
     tested = {query.text for one in tasks for query in one.task.queries}
     for document in {document for one in tasks for document in one.task.documents}:
         # A page has the beginning of a segment, and the corpus has its end as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
-    model, seed = subject.model, spec.design.seed
-    return choose_fit_part(spec.treatments, model, subject.counter, source, languages, tested, seed=seed)
+    model, seed = subject.model, options.seed
+    return choose_fit_part(options.compared, model, subject.counter, source, languages, tested, seed=seed)
 
 
 def _spoken(task: RetrievalTask) -> list[str]:
@@ -123,11 +147,11 @@ def _spoken(task: RetrievalTask) -> list[str]:
     return [task.lead, task.later, *(query.language for query in task.queries)]
 
 
-def _refuse_unknown_segments(spec: EvaluationSpec, tasks: Sequence[MeasuredTask]) -> None:
-    by_segments = [treatment.name for treatment in spec.treatments if treatment.by_segments]
+def _refuse_unknown_segments(options: EvaluateOptions, tasks: Sequence[MeasuredTask]) -> None:
+    by_segments = [treatment.name for treatment in options.compared if treatment.by_segments]
     without = sum(not document.spans for one in tasks for document in one.task.documents)
     if by_segments and without:
-        raise TaskError(
+        raise CorpusError(
             f"{by_segments[0]} makes every segment a basket, and of {without} documents the segments are not known: "
             "omit it, or give their borders."
         )

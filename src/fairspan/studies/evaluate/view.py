@@ -1,133 +1,218 @@
-"""What an evaluation shows: advice first, then quality by position, overall, by index and by length."""
+"""What an evaluation shows: verdicts first, then quality by position, overall, by index and by length."""
 
+from collections.abc import Sequence
+
+import polars as pl
+
+from fairspan.report.frames import interval, values_of
+from fairspan.report.table import VERDICTS, Column, Table
 from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate import charts, tables
-from fairspan.studies.evaluate.findings import Findings, findings_of
-from fairspan.studies.evaluate.language_view import language_section
+from fairspan.studies.evaluate.charts import Shown, grid_map, overall_chart, position_chart
+from fairspan.studies.evaluate.language_view import ARMS, CHANGE, TEST, language_section
+from fairspan.studies.evaluate.measures import RANK
+from fairspan.studies.evaluate.summary import frames_of
 
-SEARCH = (
-    "Every query is searched among all documents of its index by exact inner products; equal scores are always "
-    "ranked in the same way. A position is where the evidence of a query is in its document."
-)
-TESTS = (
-    "Treatments are compared with the first one on the same queries. Clusters of queries share a page, an article or "
-    "a document. Intervals of means resample whole clusters. Intervals of changes are t intervals with the jackknife "
-    "error over clusters, which hold with few clusters as well. p values come from exchanging the two sides at "
-    "random and are corrected by Holm for the number of arms."
-)
-ADVICE = (
-    "The advice requires an overall gain that chance does not explain, and looks at the weakest position as well. A "
-    "treatment is measured on documents and queries, and on documents only. On fewer than 30 clusters it says so."
-)
-
-
-LANGUAGES = (
-    "Across languages, the advice looks at the weakest pair of languages in place of the weakest position. PEER is "
-    "the p value of the Kruskal–Wallis test that documents in all languages have the same expected rank, averaged "
-    "over queries; it is taken over the documents that do not answer the query. Rank ratios are of geometric means."
+PSI = "PSI: 1 − smallest/largest mean of a position; harmonic: the harmonic mean of the positions' means"
+PSI_OF_PAIRS = PSI.replace("a position", "a pair of languages").replace("positions'", "pairs'")
+METHODS = (
+    """Every query is searched among all documents of its index by exact inner products; equal scores are always
+    ranked in the same way. A position is where the evidence of a query is in its document.""",
+    """Treatments are compared with the first one on the same queries. Clusters of queries share a page, an article
+    or a document. Intervals of means resample whole clusters. Intervals of changes are t intervals with the jackknife
+    error over clusters, which hold with few clusters as well. p values come from exchanging the two sides at random
+    and are corrected by Holm for the number of arms.""",
+    """Better needs an overall gain that chance does not explain, or one at the weakest position. Worse is a loss
+    beyond the margin whose interval is below 0; not worse means that such a loss is ruled out. Treatments act
+    on documents and queries, and on documents only. On fewer than 30 clusters the verdict says so.""",
+    """Across languages, the verdict looks at the weakest pair of languages in place of the weakest position. PEER is
+    the p value of the Kruskal–Wallis test that documents in all languages have the same expected rank, averaged over
+    queries; it is taken over the documents that do not answer the query. Rank ratios are of geometric means.""",
 )
 
 
-def view_of(log: RunLog, *, lengths: bool = False) -> View:
-    """Everything an evaluation has to show.
-
-    Args:
-        lengths: whether the terminal shows the search by length as well; then one that cannot be had is an error.
-    """
-    found = findings_of(log, lengths=lengths)
-    across = None if found.languages is None else language_section(found, found.languages)
-    sections = [across, _by_position(found), _overall(found), _by_index(found), _by_length(found, brief=lengths)]
-    shown = tuple(section for section in (_temperatures(found), *sections) if section is not None)
+def view_of(log: RunLog) -> View:
+    """Everything an evaluation has to show."""
+    shown = Shown(log, frames_of(log))
+    across = "languages" in shown.frames
+    sections = [
+        *([_temperatures(shown)] if "temperature_grid" in shown.frames else []),
+        *([language_section(shown)] if across else []),
+        *([_by_position(shown)] if "positions" in shown.frames else []),
+        _overall(shown),
+        Section("Indexes and their costs", tables=(_cost_table(shown),)),
+        *([_by_length(shown)] if "by_length" in shown.frames else []),
+    ]
+    first = sections[0]
     return View(
         title=f"What search finds with {model_name(log.model)}",
         heading=_heading(log),
-        cards=_cards(found),
-        sections=shown,
-        frames=found.frames,
-        picture="temperature-grid" if found.grid else _first_drawn(shown[0]),
+        cards=_cards(shown),
+        sections=tuple(sections),
+        frames=shown.frames,
+        picture=first.heats[0].name if first.heats else first.charts[0].name,
         notes=tuple(log.notes),
-        switch=tuple(str(arm) for arm in found.summary.arms),
-        all_first=len(found.summary.arms) <= FEW_BARS,
-        methods=(SEARCH, TESTS, ADVICE, *((LANGUAGES,) if across else ())),
+        switch=tuple(shown.arms),
+        all_first=len(shown.arms) <= FEW_BARS,
+        methods=tuple(" ".join(one.split()) for one in (METHODS if across else METHODS[:-1])),
     )
-
-
-def _first_drawn(section: Section) -> str:
-    return section.heats[0].name if section.heats else section.charts[0].name
 
 
 def _heading(log: RunLog) -> str:
     task, seconds = log.header["task"], log.header["timings"].get("seconds")
-    counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
+    counted = [f"{task[what]:,} {what}" for what in ("queries", "documents")]
     counted += [f"{task['indexes']} indexes"] if task["indexes"] > 1 else []
     counted += [f"{seconds:.0f} s"] if seconds is not None else []
     return f"{log.model} on {task['source']}: {', '.join(counted)}"
 
 
-def _cards(found: Findings) -> tuple[Card, ...]:
-    """The baseline, then what to do with each treatment."""
-    result = found.summary.result(found.summary.baseline)
-    words = f"{result.metric} {with_bounds(result.effects.overall)}"
-    advised = [Card(one.treatment, *one.badge, (one.sentence,)) for one in found.advice]
-    return (Card(str(result.arm), "baseline", "plain", (words,)), *advised)
+def _cards(shown: Shown) -> tuple[Card, ...]:
+    """The baseline, then the verdict on each treatment."""
+    first = shown.of_metric("quality").row(0, named=True)
+    words = f"{first['metric']} {with_bounds(interval(first))}"
+    verdicts = shown.frames["verdicts"].select("treatment", "verdict", "sentence").rows()
+    judged = [Card(name, verdict, VERDICTS[verdict], (sentence,)) for name, verdict, sentence in verdicts]
+    return (Card(first["arm"], "baseline", "plain", (words,)), *judged)
 
 
-def _temperatures(found: Findings) -> Section | None:
-    grid = found.grid
-    if grid is None:
-        return None
-    return Section(
-        "Temperatures",
-        "The first row changes documents only, the first column queries only.",
-        charts=(charts.sides_chart(found, grid),),
-        heats=(charts.grid_map(found, grid),),
-        tables=(tables.grid_table(found, grid),),
-        heats_first=True,
+def _temperatures(shown: Shown) -> Section:
+    base, metric = shown.arms[0], shown.metrics[0]
+    table = Table.from_frame(
+        "temperature-grid",
+        f"{metric} by the temperature of queries and documents ({shown.where})",
+        shown.frames["temperature_grid"],
+        heads=("query", "document"),
+        columns={
+            "estimate": Column(f"{metric} [95 %]"),
+            "change": Column(CHANGE, form="+.3f"),
+            "p_value": Column("p", form="p"),
+        },
+        grouped=1,
+        notes=(f"change: from the pair (1, 1), which is {base}", TEST),
+        brief=True,
     )
+    intro = "The first row changes documents only, the first column queries only."
+    return Section("Temperatures", intro, heats=(grid_map(shown),), tables=(table,), heats_first=True)
 
 
-def _by_position(found: Findings) -> Section | None:
-    drawn, (_, *plans) = charts.position_charts(found), found.summary.plans
-    if not drawn:
-        return None
-    by_plan = [tables.position_table(found, plans)] if plans else []
-    before, table = charts.tokens_before_chart(found), tables.tokens_before_table(found)
+def _by_position(shown: Shown) -> Section:
+    metric, plans = shown.metrics[0], {"plan": "plan"} if shown.plans else {}
+    table = Table.from_frame(
+        "positions",
+        f"{metric} by position of the evidence ({shown.where})",
+        shown.frame("positions", pl.col("metric") == metric),
+        heads={**plans, "arm": ARMS, "position": shown.unit},
+        columns={
+            "queries": Column("queries", form=",d"),
+            "estimate": Column("mean [95 %]"),
+            "change": Column(CHANGE, form="+.3f"),
+        },
+        grouped=1 + len(plans),
+    )
     return Section(
         "Search by position",
-        f"Bars are the mean {found.summary.metrics[0]} of the queries with evidence there, with 95 % intervals "
-        "from resampling whole clusters of queries. Lower bars mean that evidence there is harder to find.",
-        charts=(*drawn, *([before] if before else [])),
-        folded=(tables.position_table(found), *by_plan, *([table] if table else [])),
+        f"Bars are the mean {metric} of the queries with evidence there, with 95 % intervals from resampling whole "
+        "clusters of queries. Lower bars mean that evidence there is harder to find.",
+        charts=(position_chart(shown),),
+        folded=(table,),
     )
 
 
-def _overall(found: Findings) -> Section:
-    _, *plans = found.summary.plans
-    by_plan = [tables.quality_table(found, plans)] if plans else []
-    advice = [tables.advice_table(found)] if found.advice else []
+def _overall(shown: Shown) -> Section:
+    verdicts = Table.from_frame(
+        "verdicts",
+        f"Verdicts ({shown.where})",
+        shown.frames["verdicts"],
+        heads=("treatment",),
+        columns={"verdict": Column("verdict", align="left"), "sentence": Column("because", align="wrap")},
+        notes=shown.log.notes,
+    )
     # A single arm with a grid is the grid's cell (1, 1).
-    alone = found.grid is not None and len(found.summary.arms) == 1
+    alone = "temperature_grid" in shown.frames and len(shown.arms) == 1
+    by_plan = [_quality_table(shown, shown.plans)] if shown.plans else []
     return Section(
         "Search overall",
         "Means over all queries, with 95 % intervals.",
-        charts=() if alone else (charts.overall_chart(found),),
-        tables=(tables.quality_table(found),),
-        folded=(*by_plan, *advice),
+        charts=() if alone else (overall_chart(shown),),
+        tables=(_quality_table(shown),),
+        folded=(*by_plan, *([verdicts] if verdicts.rows else [])),
     )
 
 
-def _by_index(found: Findings) -> Section | None:
-    if "costs" not in found.frames:
-        return None
-    chart = charts.index_chart(found)
-    return Section("Indexes and their costs", charts=(chart,) if chart else (), tables=(tables.cost_table(found),))
+def _quality_table(shown: Shown, plans: Sequence[str] = ("",)) -> Table:
+    """Every arm over all queries or for each language plan: the first metric with its change, means of the others."""
+    by_plan, (first, *others) = plans[0] != "", shown.metrics
+    frame = shown.of_metric("quality", pl.col("plan").is_in(plans))
+    frame = frame.with_columns(mean="estimate", PSI="psi_estimate", harmonic_mean="harmonic_estimate")
+    for metric in others:
+        own = shown.frame("quality", pl.col("metric") == metric).select(
+            "arm", "plan", pl.col("estimate").alias(metric)
+        )
+        frame = frame.join(own, on=["arm", "plan"], maintain_order="left")
+    columns = {
+        "mean": Column("mean", first),
+        "change": Column(CHANGE, first, form="+.3f"),
+        "p_value": Column("p", first, form="p"),
+    }
+    grouped = frame["PSI"].is_not_nan().any()
+    if grouped:
+        columns |= {"PSI": Column("PSI", first, form=".2f"), "harmonic_mean": Column("harmonic", first)}
+    psi = PSI_OF_PAIRS if "languages" in shown.frames else PSI
+    return Table.from_frame(
+        "quality-by-plan" if by_plan else "quality",
+        f"Search{', by language plan' if by_plan else ''} ({shown.where})",
+        frame,
+        heads={**({"plan": "plan"} if by_plan else {}), "arm": ARMS},
+        columns={**columns, **{metric: Column(metric) for metric in others}},
+        grouped=int(by_plan),
+        notes=(*([TEST] if len(shown.arms) > 1 else []), *([psi] if grouped else [])),
+        brief=not by_plan,
+    )
 
 
-def _by_length(found: Findings, *, brief: bool) -> Section | None:
-    if not found.lengths:
-        return None
+def _cost_table(shown: Shown) -> Table:
+    """What each index costs, and what it finds."""
+    frame = shown.frame("costs")
+    took = [
+        "stored" if seconds is None else f"{'~' * estimated}{seconds:.0f}"
+        for seconds, estimated in frame.select("seconds", "estimated").rows()
+    ]
+    frame = frame.with_columns(
+        (pl.col("vectors") / pl.col("searched_documents")).alias("vectors per document"),
+        (pl.col("bytes") / 2**20).alias("MiB"),
+        pl.Series("time", took, pl.String),
+    )
+    return Table.from_frame(
+        "index-costs",
+        f"What an index costs ({shown.where})",
+        frame,
+        heads={"arm": ARMS},
+        columns={
+            "vectors per document": Column("vectors per document", form=".1f"),
+            "MiB": Column("MiB", form=".1f"),
+            "tokens": Column("tokens read", form=",d"),
+            "time": "seconds",
+            "estimate": shown.metrics[0],
+        },
+        notes=("seconds: to embed the documents; stored: not embedded in this run; ~: from another index's speed",),
+        brief=frame["index"].n_unique() > 1,
+    )
+
+
+def _by_length(shown: Shown) -> Section:
+    """The shortest and longest queries, and the ranks of the longest documents (LC Table 3 and Fig. 7)."""
+    frame = shown.frame("by_length")
+    measure = pl.col("measure").replace(RANK, "mean rank")
+    counted = pl.format("{} of the {} ({} of {}–{} tokens)", measure, "group", "count", "tokens_from", "tokens_to")
+    order = pl.Enum(values_of(frame, "group"))
+    table = Table.from_frame(
+        "by-length",
+        f"Search by length ({shown.where})",
+        frame.with_columns(counted.alias("measured")).sort(pl.col("group").cast(order), maintain_order=True),
+        heads={"measured": "measure", "arm": ARMS},
+        columns={"estimate": Column("mean [95 %]"), "change": Column(CHANGE, form="+.3f")},
+        grouped=1,
+    )
     intro = "The shortest and longest fifth of the queries, and the longest fifth of the documents that answer one."
-    chart, table = charts.length_chart(found), tables.length_table(found, brief=brief)
-    return Section("Search by length", intro, charts=(chart,), tables=(table,))
+    return Section("Search by length", intro, tables=(table,))

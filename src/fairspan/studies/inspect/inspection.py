@@ -1,7 +1,9 @@
 """`Inspection`: one document, and each segment's part in its vector under every treatment."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,10 +15,9 @@ from fairspan.report.render import require_page
 from fairspan.report.result import Result
 from fairspan.report.text import number
 from fairspan.report.view import View
-from fairspan.studies.inspect.view import inspection_page, view_of
 
 FORMAT = 1
-_HEADER = ("model", "document", "borders", "length", "window", "unit", "prompt", "n")
+_HEADER = ("model", "document", "borders", "length", "window", "unit", "prompt", "n", "unseen", "caveat", "text")
 _EXCERPT = 60
 
 
@@ -31,7 +32,6 @@ class InspectedSegment:
         seen: how many of them the model reads.
         seen_start, seen_end: the characters of it that the model reads, a letter with its marks being one; equal
             where it reads none.
-        own_tokens: its length when it is embedded alone, prompt and special tokens included.
         own_cut: whether it is longer than the model reads even when it is embedded alone.
     """
 
@@ -45,7 +45,6 @@ class InspectedSegment:
     seen: int
     seen_start: int
     seen_end: int
-    own_tokens: int
     own_cut: bool
 
     @property
@@ -69,11 +68,6 @@ class Reading:
 
     Attributes:
         representation: cosine of the document's vector and the segment's own (METHODS: σ).
-        attention: the attention that the pooled row gives to the segment's tokens, averaged over heads and layers;
-            None where the model does not show it.
-        attention_elsewhere: what special tokens, the prompt and text in no segment get of it.
-        retention: cosine of the segment's mean token inside the document and the segment's own vector (METHODS: τ);
-            None for models that are not mean-pooled, and for segments that the model never sees.
         segments: what it reads of each.
         window: how many tokens it reads; None if nothing is known of a limit.
         outside: tokens of the text that are in no segment and were never seen.
@@ -81,12 +75,9 @@ class Reading:
 
     treatment: str
     representation: tuple[float, ...]
-    attention: tuple[float, ...] | None = None
-    attention_elsewhere: float | None = None
-    retention: tuple[float | None, ...] | None = None
-    segments: tuple[InspectedSegment, ...] = field(kw_only=True)
-    window: int | None = field(kw_only=True)
-    outside: int = field(default=0, kw_only=True)
+    segments: tuple[InspectedSegment, ...]
+    window: int | None
+    outside: int = 0
 
     @property
     def unseen(self) -> int:
@@ -104,7 +95,7 @@ class Reading:
 
         None throughout if fewer than two count.
         """
-        return shares(self.representation, self.counted if len(self.counted) > 1 else ())
+        return shares(self.representation, self.counted)
 
     @property
     def fair(self) -> float | None:
@@ -112,14 +103,30 @@ class Reading:
         return 1 / len(self.counted) if len(self.counted) > 1 else None
 
     @property
-    def spread(self) -> float | None:
-        """Between the best and the worst represented of the counted segments."""
-        return self.spread_over(self.counted)
+    def ordered(self) -> list[int]:
+        """The numbers of the counted segments, the worst represented first; empty if fewer than two count."""
+        places = sorted(self.counted, key=self.representation.__getitem__) if len(self.counted) > 1 else []
+        return [place + 1 for place in places]
 
-    def spread_over(self, places: Sequence[int]) -> float | None:
-        """Between the best and the worst represented of these segments; None for fewer than two."""
-        cosines = [self.representation[place] for place in places]
-        return max(cosines) - min(cosines) if len(cosines) > 1 else None
+    @property
+    def spread(self) -> float | None:
+        """Between the best and the worst represented of the counted segments; None for fewer than two."""
+        cosines = [self.representation[one - 1] for one in self.ordered]
+        return cosines[-1] - cosines[0] if cosines else None
+
+    @property
+    def finding(self) -> str:
+        """One sentence about the segments that it reads to their end."""
+        numbers = [place + 1 for place in self.counted]
+        if not self.ordered:
+            return f"{'only' if numbers else 'no'} {_named(numbers)} is read whole, so there is no spread"
+        worst, best = self.ordered[0], self.ordered[-1]
+        words = (
+            f"segment {best} is represented best ({number(self.representation[best - 1])}) and segment {worst} least "
+            f"({number(self.representation[worst - 1])}): a spread of {number(self.spread)}"
+        )
+        left_out = [one.number for one in self.segments if one.number not in numbers]
+        return f"{words} over {_named(numbers)}; {_named(left_out)} not counted" if left_out else words
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,6 +138,7 @@ class Inspection(Result):
         borders: what the segments were found by.
         length: tokens of the whole document, prompt and special tokens included.
         unit: "tokens", or "characters" where the model shows no tokenizer.
+        show, write: make the view and the page of an inspection.
         notes: what a reader of the numbers should know.
     """
 
@@ -147,16 +155,18 @@ class Inspection(Result):
     length: int
     unit: str
     prompt: str
+    show: Callable[[Inspection], View]
+    write: Callable[[Inspection], str]
     notes: tuple[str, ...] = ()
 
     @cached_property
     def view(self) -> View:
-        return view_of(self)
+        return self.show(self)
 
     def save_page(self, path: Path | str) -> Path:
         """Write a page that colours the text itself by its segments' shares."""
         require_page(Path(path))
-        return write_file(Path(path), inspection_page(self))
+        return write_file(Path(path), self.write(self))
 
     @property
     def segments(self) -> tuple[InspectedSegment, ...]:
@@ -174,11 +184,6 @@ class Inspection(Result):
     @property
     def n(self) -> int:
         return len(self.segments)
-
-    @property
-    def fair(self) -> float:
-        """The share that every segment would have in a fair vector that is made of all of them: 1/n."""
-        return 1 / self.n
 
     @property
     def treatments(self) -> list[str]:
@@ -212,50 +217,15 @@ class Inspection(Result):
             found += said if len(self.alike) == 1 else [f"{names}: {one}" for one in said]
         return tuple(found)
 
-    def finding(self, reading: Reading) -> str:
-        """One treatment in one sentence, about the segments that it reads to their end."""
-        extremes, numbers = self.extremes(reading), [place + 1 for place in reading.counted]
-        if extremes is None:
-            return f"{'only' if numbers else 'no'} {_named(numbers)} is read whole, so there is no spread"
-        worst, best = extremes
-        cosines = reading.representation
-        words = (
-            f"segment {best.number} is represented best ({number(cosines[best.number - 1])}) and segment "
-            f"{worst.number} least ({number(cosines[worst.number - 1])}): a spread of {number(reading.spread)}"
-        )
-        left_out = [one.number for one in reading.segments if one.number not in numbers]
-        return f"{words} over {_named(numbers)}; {_named(left_out)} not counted" if left_out else words
-
-    def compared(self, reading: Reading) -> tuple[str, str]:
-        """How a treatment's spread compares with the first one's, over what both read whole, and that in words."""
-        first = self.readings[0]
-        common = [place for place in reading.counted if place in first.counted]
-        now, before = reading.spread_over(common), first.spread_over(common)
-        if now is None or before is None:
-            return "not comparable", f"fewer than two segments are read whole by both it and {first.treatment}"
-        word = "narrower" if now < before else "wider" if now > before else "same"
-        if len(common) == max(len(reading.counted), len(first.counted)):
-            return word, ""
-        both = f"over {_named([place + 1 for place in common])}, which {first.treatment} reads whole too"
-        return word, f"{both}, a spread of {number(now)} after {number(before)}"
-
-    def extremes(self, reading: Reading) -> tuple[InspectedSegment, InspectedSegment] | None:
-        """The segments that are represented worst and best, of at least two that are read whole."""
-        ordered = sorted(reading.counted, key=lambda place: reading.representation[place])
-        return (reading.segments[ordered[0]], reading.segments[ordered[-1]]) if len(ordered) > 1 else None
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
         return {
             "format": FORMAT,
             "verb": "inspect",
             **{name: getattr(self, name) for name in _HEADER},
-            "fair_share": self.fair,
-            "unseen": self.unseen,
+            "fair_share": 1 / self.n,
             "warnings": list(self.warnings),
             "notes": list(self.notes),
-            "caveat": self.caveat,
-            "text": self.text,
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
 
@@ -284,25 +254,22 @@ class Inspection(Result):
         if not all(reading.unseen for reading in self.readings):
             return ""
         return (
-            f"To read all of it on this model, set the option window to {self.length} and use a treatment in tiles: "
+            f"To read all of it on this model, set max_seq_length to {self.length} and use a treatment in tiles: "
             f"tiles, or tiles+tile_size={(self.window or 0) // 2} for longer tiles."
         )
 
 
-def shares(representation: Sequence[float], counted: Sequence[int] | None = None) -> tuple[float | None, ...]:
-    """Each cosine's part of the sum of those that count, all by default, negative ones being 0.
+def shares(representation: Sequence[float], counted: Sequence[int]) -> tuple[float | None, ...]:
+    """Each cosine's part of the sum of those that count, negative ones being 0.
 
-    None for those that do not count, and throughout if none is positive.
+    None for those that do not count, and throughout if fewer than two count or none is positive.
 
-    >>> shares([0.5, 0.25, 0.25]), shares([0.5, 0.9, 0.5], [0, 2])
-    ((0.5, 0.25, 0.25), (0.5, None, 0.5))
+    >>> shares([0.5, 0.9, 0.5], [0, 2])
+    (0.5, None, 0.5)
     """
-    places = range(len(representation)) if counted is None else counted
-    positive = {place: max(0.0, float(representation[place])) for place in places}
-    total = sum(positive.values())
-    return tuple(
-        positive[place] / total if place in positive and total > 0 else None for place in range(len(representation))
-    )
+    positive = {place: max(0.0, representation[place]) for place in counted}
+    total = sum(positive.values()) if len(positive) > 1 else 0.0
+    return tuple(positive[one] / total if total and one in positive else None for one in range(len(representation)))
 
 
 def excerpt(text: str, longest: int = _EXCERPT) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from unicodedata import category
 
@@ -12,8 +13,7 @@ from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments,
 from fairspan.corpus.sentences import stripped
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.parts import split_parts
-from fairspan.encoding.tokens import ModelTokens
-from fairspan.encoding.window import Seen, longest_prefix, read_text
+from fairspan.encoding.tokens import ModelTokens, Seen, read_text
 from fairspan.errors import DesignError
 from fairspan.model.segments import SegmentedText
 from fairspan.studies.inspect.inspection import InspectedSegment
@@ -23,48 +23,35 @@ AnyDocument = str | MarkedText | Sequence[str | Mapping[str, Any]]
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lens:
-    """A document whose segments are known.
-
-    Attributes:
-        borders: what the segments were found by.
-        length: of the whole text as the model would read it, prompt and special tokens included.
-        seen: which tokens it does read; None where it shows no tokens.
-        prefix: the beginning that it reads to the end, for what needs whole texts; None where there is none.
-    """
+    """A document whose segments are known; `borders` is what they were found by."""
 
     text: str
     pieces: tuple[Piece, ...]
     borders: str
     counter: TokenCounter
-    length: int
-    seen: Seen | None
-    prefix: str | None
 
-    @property
-    def spans(self) -> list[Span]:
-        return [(piece.start, piece.end) for piece in self.pieces]
+    @cached_property
+    def length(self) -> int:
+        """Of the whole text as the model would read it, prompt and special tokens included."""
+        return self.counter.count_whole([self.text])[0]
 
-    @property
-    def starts(self) -> tuple[int, ...]:
-        return tuple(piece.start for piece in self.pieces)
+    @cached_property
+    def seen(self) -> Seen | None:
+        """Which tokens the model does read; None where it shows no tokens."""
+        return read_text(self.counter, self.text) if isinstance(self.counter, ModelTokens) else None
 
     @property
     def texts(self) -> list[str]:
         """The segments as they are embedded alone."""
-        return [self.text[start:end] for start, end in self.spans]
-
-    @property
-    def whole(self) -> bool:
-        """Whether the model reads all of it, as far as is known."""
-        return self.seen is None or self.seen.whole
+        return [self.text[piece.start : piece.end] for piece in self.pieces]
 
     def up_to(self, window: int | None) -> Lens:
         """The same as a model reads it that stops after so many tokens."""
         if window is None or window == self.counter.window or not isinstance(self.counter, ModelTokens):
             return self
-        return _looked(replace(self, counter=ModelTokens(self.counter.model, self.counter.prompt, window=window)))
+        return replace(self, counter=ModelTokens(self.counter.model, self.counter.prompt, window=window))
 
     @property
     def outside(self) -> int:
@@ -73,17 +60,18 @@ class Lens:
 
     def segments(self, window: int | None = None) -> tuple[InspectedSegment, ...]:
         """What there is to say of each segment before anything is embedded; `window` is that of segments alone."""
-        texts = self.texts
-        alone = self.counter.count_whole(texts)
-        counts = [(n, n) for n in self.counter.count(texts)] if self.seen is None else self.seen.count(self.spans)
-        first, last = (0, len(self.text)) if self.seen is None or self.whole else self.seen.range
+        texts, read = self.texts, self.seen
+        alone = self.counter.count_whole(texts) if window is not None else []
+        spans = [(piece.start, piece.end) for piece in self.pieces]
+        counts = [(n, n) for n in self.counter.count(texts)] if read is None else read.count(spans)
+        first, last = (0, len(self.text)) if read is None or read.whole else read.range
         found = []
-        for number, (piece, (tokens, seen)) in enumerate(zip(self.pieces, counts, strict=True)):
+        for number, (piece, (tokens, read)) in enumerate(zip(self.pieces, counts, strict=True)):
             start, end = max(piece.start, first), min(piece.end, last)
             # Marks belong to the letter before, which is not divided where a token ends.
             while 0 < end < piece.end and category(self.text[end]).startswith("M"):
                 end += 1
-            if not seen or end <= start:
+            if not read or end <= start:
                 start = end = piece.start
             found.append(
                 InspectedSegment(
@@ -94,10 +82,9 @@ class Lens:
                     start=piece.start,
                     end=piece.end,
                     tokens=tokens,
-                    seen=seen,
+                    seen=read,
                     seen_start=start,
                     seen_end=end,
-                    own_tokens=alone[number],
                     own_cut=window is not None and alone[number] > window,
                 )
             )
@@ -116,35 +103,20 @@ def focus(
     marked = _marked(document, borders, parts)
     pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter, least))
     if len(pieces) < least:
-        remedy = (
-            "give two" if marked.borders == "segment" else "choose other [[borders]], or have it split into [[parts]]"
-        )
+        remedy = "give two" if marked.borders == "segment" else "choose other borders, or have it split into parts"
         raise DesignError(f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}.")
-    text = marked.text
-    return _looked(Lens(text, pieces, marked.borders, counter, counter.count_whole([text])[0], None, None))
-
-
-def _looked(lens: Lens) -> Lens:
-    """The same with what the model reads of it, where it shows that."""
-    counter = lens.counter
-    if not isinstance(counter, ModelTokens):
-        return lens
-    seen = read_text(counter, lens.text)
-    prefix = lens.text if seen.whole else longest_prefix(counter, lens.text, seen)
-    return replace(lens, seen=seen, prefix=prefix)
+    return Lens(marked.text, pieces, marked.borders, counter)
 
 
 def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:
     if parts is not None and borders not in ("auto", "parts"):
-        raise DesignError(
-            f"[[parts]] is for a text without borders, and [[borders={borders}]] has some: omit one of them."
-        )
+        raise DesignError(f"parts is for a text without borders, and borders={borders} has some: omit one of them.")
     if isinstance(document, str) and not isinstance(document, SegmentedText):
         return mark(document, borders if parts is None else "parts")
     if isinstance(document, MarkedText) and document.borders != "segment":
         return document if parts is None else MarkedText(document.text)
     if borders != "auto" or parts is not None:
-        raise DesignError("the segments are given, so [[borders]] and [[parts]] cannot be used: omit them.")
+        raise DesignError("the segments are given, so borders and parts cannot be used: omit them.")
     if isinstance(document, MarkedText):
         return document
     return join_segments(document.segments if isinstance(document, SegmentedText) else document)

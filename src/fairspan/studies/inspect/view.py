@@ -4,36 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from fairspan.report.chart import Chart, Panel, Point, Series
+from fairspan.report.frames import frame_of
 from fairspan.report.render import render
-from fairspan.report.table import Cell, Column, Row, Table
+from fairspan.report.table import Column, Table
 from fairspan.report.text import model_name, number
 from fairspan.report.view import Card, Section, View
-
-if TYPE_CHECKING:
-    from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
+from fairspan.studies.inspect.inspection import InspectedSegment, Inspection
 
 PACKAGE = "fairspan.studies.inspect"
 PICTURE = "shares"
 # The colour scale reaches at least this part of the fair share to both sides, so that small differences stay pale.
 _LEAST_REACH = 0.25
-# Measures of a segment: what a table calls them, and how they are written.
-MEASURES = {
-    "share": ("share", ".1%"),
-    "representation": ("cosine", ".3f"),
-    "attention": ("attention", ".1%"),
-    "retention": ("retention", ".3f"),
-}
-_READING: dict[str, Any] = {
-    "treatment": pl.String,
-    "segment": pl.Int64,
-    **dict.fromkeys(MEASURES, pl.Float64),
-    "seen": pl.Int64,
-}
 
 
 def view_of(inspection: Inspection) -> View:
@@ -43,10 +29,13 @@ def view_of(inspection: Inspection) -> View:
         "segments": pl.DataFrame([{**asdict(one), "status": one.status} for one in inspection.segments]),
         "readings": _readings(inspection),
     }
-    cards = [Card(name, verdict, "plain", (sentence,)) for name, verdict, sentence, *_ in frames["verdicts"].rows()]
+    cards = [
+        Card(one.treatment, f"spread {number(one.spread)}", "plain", (one.finding,)) for one in inspection.readings
+    ]
     return View(
         title=f"{inspection.document} through {model_name(inspection.model)}",
-        heading=_heading(inspection),
+        heading=f"{inspection.document} through {inspection.model}: {inspection.n} segments {inspection.borders}, "
+        f"{inspection.length:,} {inspection.unit}",
         cards=tuple(cards),
         sections=(Section("Shares", charts=(_chart(inspection),), tables=(_table(inspection, frames["readings"]),)),),
         frames=frames,
@@ -57,63 +46,42 @@ def view_of(inspection: Inspection) -> View:
     )
 
 
-def _heading(inspection: Inspection) -> str:
-    alone = len(inspection.alike) == 1
-    read = [
-        f"{'the model' if alone else names} {'read' if ', ' in names and not alone else 'reads'} "
-        f"{number(reading.window, ',d')}"
-        for names, reading in inspection.alike.items()
-        if reading.unseen
-    ]
-    unseen = f", of which {' and '.join(read)}" if read else ""
-    return (
-        f"{inspection.document} through {inspection.model}: {inspection.n} segments {inspection.borders}, "
-        f"{inspection.length:,} {inspection.unit}{unseen}"
-    )
-
-
 def _verdicts(inspection: Inspection) -> pl.DataFrame:
-    """Each treatment in one sentence; the word says how its spread compares with the first one's."""
-    rows = []
-    for reading in inspection.readings:
-        word, how = ("baseline", "") if reading is inspection.readings[0] else inspection.compared(reading)
-        worst, best = inspection.extremes(reading) or (None, None)
-        rows.append(
-            {
-                "treatment": reading.treatment,
-                "verdict": word,
-                "sentence": "; ".join(filter(None, [inspection.finding(reading), how])),
-                "spread": reading.spread,
-                "best": None if best is None else best.number,
-                "worst": None if worst is None else worst.number,
-                "counted": len(reading.counted),
-                "attention_elsewhere": reading.attention_elsewhere,
-                "window": reading.window,
-                "unseen": reading.unseen,
-            }
-        )
-    numbers = dict.fromkeys(("spread", "attention_elsewhere"), pl.Float64)
-    return pl.DataFrame(rows, schema_overrides={**numbers, **dict.fromkeys(("best", "worst", "window"), pl.Int64)})
+    """Each treatment in one sentence, with its numbers. One document allows no verdict on a model."""
+    return frame_of(
+        {
+            "treatment": reading.treatment,
+            "sentence": reading.finding,
+            "spread": reading.spread,
+            "best": reading.ordered[-1] if reading.ordered else None,
+            "worst": reading.ordered[0] if reading.ordered else None,
+            "counted": len(reading.counted),
+            "window": reading.window,
+            "unseen": reading.unseen,
+        }
+        for reading in inspection.readings
+    )
 
 
 def _readings(inspection: Inspection) -> pl.DataFrame:
     """One row for each treatment and segment; null where a measure is not defined."""
-    rows = [
-        (reading.treatment, segment.number, *(_value(reading, measure, place) for measure in MEASURES), segment.seen)
+    return frame_of(
+        {
+            "treatment": reading.treatment,
+            "segment": segment.number,
+            "tokens": segment.tokens,
+            "seen": segment.seen,
+            "share": share,
+            "representation": cosine,
+        }
         for reading in inspection.readings
-        for place, segment in enumerate(reading.segments)
-    ]
-    return pl.DataFrame(rows, schema=_READING, orient="row")
-
-
-def _value(reading: Reading, measure: str, place: int) -> float | None:
-    values = getattr(reading, measure)
-    return None if values is None else values[place]
+        for segment, share, cosine in zip(reading.segments, reading.share, reading.representation, strict=True)
+    ).cast({"share": pl.Float64})
 
 
 def _chart(inspection: Inspection) -> Chart:
     """Bars are shares, one panel for each treatment, and a dashed line the fair share (IRF's Figure 2)."""
-    panels, alone = [], len(inspection.alike) == 1
+    panels = []
     for place, reading in enumerate(inspection.readings):
         labels = tuple(_label(segment, inspection.unit) for segment in reading.segments)
         points = tuple(
@@ -121,14 +89,13 @@ def _chart(inspection: Inspection) -> Chart:
             for share, cosine in zip(reading.share, reading.representation, strict=True)
         )
         series = Series(reading.treatment, place, points)
-        detail = "" if alone else _unseen(reading, inspection.unit)
+        detail = f"{reading.unseen:,} {inspection.unit} never seen" if reading.unseen else ""
         panels.append(Panel(reading.treatment, labels, (series,), reference=reading.fair, detail=detail))
     fairs = {reading.fair for reading in inspection.readings if reading.fair is not None}
     name = inspection.document if len(inspection.document) <= 40 else f"{inspection.document[:39]}…"
-    unseen = f" ({_unseen(inspection.readings[0], inspection.unit)})" if alone and inspection.unseen else ""
     return Chart(
         PICTURE,
-        f"{name}{unseen}",
+        name,
         "Each segment's share of the similarity of the document and its segments, and the cosine.",
         "rows",
         "segment",
@@ -141,40 +108,33 @@ def _chart(inspection: Inspection) -> Chart:
     )
 
 
-def _unseen(reading: Reading, unit: str) -> str:
-    return f"{reading.unseen:,} {unit} never seen" if reading.unseen else ""
-
-
 def _label(segment: InspectedSegment, unit: str) -> str:
     """What the model did not see first, because long labels are cut."""
     status = "" if segment.status == "seen" else f"{segment.status}: "
-    tokens = f"{segment.seen} of {segment.tokens}" if segment.status == "cut" else str(segment.tokens)
-    facts = ", ".join(part for part in (segment.language, f"{tokens} {unit}") if part)
+    facts = ", ".join(filter(None, (segment.language, _tokens(segment, unit))))
     return f"{segment.number} {status}{segment.label} ({facts})"
 
 
 def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
-    optional = [one for one in ("attention", "retention") if readings[one].null_count() < len(readings)]
-    measured = ["share", "representation", *optional]
-    names = [inspection.unit, "seen", *(MEASURES[measure][0] for measure in measured)]
-    rows = []
-    for reading in inspection.readings:
-        for place, segment in enumerate(reading.segments):
-            seen = Cell(segment.seen, ",d", tone="open" if segment.unseen else "plain")
-            values = [Cell(_value(reading, one, place), MEASURES[one][1]) for one in measured]
-            heads = reading.treatment, f"{segment.number} {segment.label}"
-            rows.append(Row(heads, (Cell(segment.tokens, ",d"), seen, *values)))
-    columns = tuple(map(Column, names))
-    return Table("numbers", "All numbers", ("treatment", "segment"), columns, tuple(rows), readings, 1, brief=True)
+    labels = {one.number: f"{one.number} {one.label}" for one in inspection.segments}
+    shown = readings.with_columns(pl.col("segment").replace_strict(labels, return_dtype=pl.String).alias("label"))
+    columns = {
+        "tokens": Column(inspection.unit, form=",d"),
+        "seen": Column("seen", form=",d"),
+        "share": Column("share", form=".1%"),
+        "representation": Column("cosine"),
+    }
+    heads = {"treatment": "treatment", "label": "segment"}
+    return Table.from_frame("numbers", "All numbers", shown, heads=heads, columns=columns, grouped=1, brief=True)
 
 
 def inspection_page(inspection: Inspection) -> str:
     """The whole page, which needs nothing but itself."""
     pieces, readings = page_pieces(inspection), inspection.readings
-    findings = [f"{inspection.finding(one)}.".replace("segment", "Segment", 1) for one in readings]
+    findings = [f"{one.finding}.".replace("segment", "Segment", 1) for one in readings]
     treatments = [
         {
-            **{name: getattr(one, name) for name in ("treatment", "fair", *MEASURES)},
+            **{name: getattr(one, name) for name in ("treatment", "fair", "share", "representation")},
             "finding": said,
             "status": [segment.status for segment in one.segments],
             "meta": [_meta(segment, inspection.unit) for segment in one.segments],
@@ -193,8 +153,6 @@ def inspection_page(inspection: Inspection) -> str:
         packages=(PACKAGE,),
         **pieces,
         first=treatments[0],
-        has_attention=any(reading.attention is not None for reading in readings),
-        has_retention=any(reading.retention is not None for reading in readings),
         data={**scale, "treatments": treatments, "segments": segments},
     )
 
@@ -220,11 +178,13 @@ def page_pieces(inspection: Inspection) -> dict[str, Any]:
 
 
 def _meta(segment: InspectedSegment, unit: str) -> str:
-    tokens = (
-        f"{segment.seen} of {segment.tokens} {unit} seen" if segment.status == "cut" else f"{segment.tokens} {unit}"
-    )
-    parts = (segment.language, tokens, segment.status if segment.status == "never seen" else "")
-    return " · ".join(part for part in parts if part)
+    seen = "seen" if segment.status == "cut" else ""
+    unread = segment.status if segment.status == "never seen" else ""
+    return " · ".join(filter(None, (segment.language, f"{_tokens(segment, unit)} {seen}".strip(), unread)))
+
+
+def _tokens(segment: InspectedSegment, unit: str) -> str:
+    return f"{segment.seen} of {segment.tokens} {unit}" if segment.status == "cut" else f"{segment.tokens} {unit}"
 
 
 def _unread(inspection: Inspection, place: int) -> str:

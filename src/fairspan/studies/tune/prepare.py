@@ -1,61 +1,52 @@
 """`PreparedTuning`: tasks and guards, divided into parts that share nothing, and nothing embedded yet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from fairspan.errors import TaskError
+from fairspan.calibration.treatment import Treatment
+from fairspan.errors import CorpusError
 from fairspan.report.text import model_name
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import TaskSource
-from fairspan.retrieval.splitting import first_clusters, split_tasks
+from fairspan.retrieval.splitting import split_tasks
 from fairspan.retrieval.task import RetrievalTask
+from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart
-from fairspan.runs.progress import Progress, Silent
+from fairspan.runs.forecast import Work
+from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity
+from fairspan.runs.sending import Pair
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.stats.choice import LEAST_CLUSTERS
-from fairspan.studies.tune.decision import GUARD, REPORT, TUNE
-from fairspan.studies.tune.spec import TuningSpec
+from fairspan.studies.tune.options import REFERENCE, TuneOptions
+from fairspan.studies.tune.summary import GUARD, REPORT, TUNE
 
 SHARES = {TUNE: 0.5, GUARD: 0.25, REPORT: 0.25}
 # A guard is not tuned on, so that part is free to guard with as well.
 GUARD_SHARES = {GUARD: 0.75, REPORT: 0.25}
-LARGE_GRID = 12
-"""With more candidates, the first rounds are on parts of the data, and half of the candidates go on."""
-_FIRST_ROUND = LEAST_CLUSTERS // 2
 
 
 @dataclass(frozen=True, slots=True)
 class DividedTask:
-    """A task or a guard in its parts.
-
-    Attributes:
-        rounds: growing samples of the part that is tuned on, of which the last is all of it; none for a guard.
-    """
+    """A task or a guard in its parts."""
 
     name: str
     fingerprints: tuple[str, ...]
     parts: Mapping[str, Searching]
-    rounds: tuple[Searching, ...]
-    plans: dict[tuple[str, int, str], IndexPlan] = field(default_factory=dict, compare=False, repr=False)
+    _plans: dict[tuple[str, str], IndexPlan] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_guard(self) -> bool:
-        return not self.rounds
+        return TUNE not in self.parts
 
-    def searching(self, part: str, number: int = 0) -> Searching:
-        """A part; of the one that is tuned on, a round."""
-        return self.rounds[number] if part == TUNE else self.parts[part]
-
-    def plan(self, part: str, number: int = 0, index: str = "whole") -> IndexPlan:
+    def plan(self, part: str, index: str = "whole") -> IndexPlan:
         """What an index of a part has to embed; made once, since chunks have to be cut."""
-        key = (part, number, index)
-        if key not in self.plans:
-            self.plans[key] = self.searching(part, number).plan(index)
-        return self.plans[key]
+        if (part, index) not in self._plans:
+            self._plans[part, index] = self.parts[part].plan(index)
+        return self._plans[part, index]
 
     @property
     def counted(self) -> dict[str, Any]:
@@ -64,62 +55,43 @@ class DividedTask:
         for part, own in self.parts.items():
             queries = sum(len(one.task.queries) for one in own.tasks)
             parts[part] = {"clusters": len(own.clusters), "queries": queries, "documents": len(own.documents)}
-        first = next(iter(self.parts.values())).tasks[0].task
-        kind = "segments" if first.lead else "fifths" if first.evidence else None
-        role = "guard" if self.is_guard else "task"
-        known = {"name": self.name, "role": role, "positions": kind, "parts": parts}
-        return {**known, "rounds": [len(own.clusters) for own in self.rounds]}
+        return {"name": self.name, "role": "guard" if self.is_guard else "task", "parts": parts}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreparedTuning:
     """A tuning that is ready to run."""
 
     subject: Subject
-    spec: TuningSpec
-    tasks: tuple[DividedTask, ...]
+    options: TuneOptions
+    divided: tuple[DividedTask, ...]
     notes: tuple[str, ...]
     fit: FitPart = field(default_factory=FitPart)
 
     @property
     def decisive(self) -> list[Any]:
-        return [[one.name, one.is_guard, *one.fingerprints] for one in self.tasks]
+        return [[one.name, one.is_guard, *one.fingerprints] for one in self.divided]
 
-    @property
-    def searched(self) -> list[Searching]:
-        return [own for one in self.tasks for own in one.parts.values()]
+    def having(self, part: str, index: str = "whole") -> list[DividedTask]:
+        """The tasks that are searched in a part: all that have it, but guards not with the reference."""
+        return [one for one in self.divided if part in one.parts and not (one.is_guard and index == REFERENCE)]
 
-    @property
-    def tokens_to_tune(self) -> int:
-        """Tokens of all rounds, also of what is stored by the time it is wanted."""
-        found, candidates = 0, len(self.spec.candidates)
-        for searching in zip(*(task.rounds for task in self.tasks if not task.is_guard), strict=True):
-            tokens = sum(_tokens(one) for one in searching)
-            found += (1 + candidates) * tokens
-            candidates = -(-candidates // 2)
-        return found + tokens
+    def tokens(self, part: str, index: str = "whole") -> int:
+        """Tokens that a treatment reads in a part, also of what is in the store."""
+        own = self.having(part, index)
+        return sum(one.plan(part, index).tokens + sum(one.parts[part].lengths()["queries"]) for one in own)
 
-    @property
-    def tokens_to_confirm(self) -> int:
-        """Tokens of the other parts, for the plain model and one candidate, and of the reference."""
-        found = 0
-        for task in self.tasks:
-            guard, report = _tokens(task.parts[GUARD]), _tokens(task.parts[REPORT])
-            found += 2 * (guard + report) + (0 if task.is_guard else report)
-        return found
-
-    @property
+    @cached_property
     def header(self) -> dict[str, Any]:
-        counted = [one.counted for one in self.tasks]
+        counted = [one.counted for one in self.divided]
         lengths: dict[str, list[int]] = {}
-        for own in self.searched:
-            for texts, found in own.lengths().items():
+        for searching in (own for one in self.divided for own in one.parts.values()):
+            for texts, found in searching.lengths().items():
                 lengths.setdefault(texts, []).extend(found)
-        windows = windows_of(self.subject, self.spec.treatments, lengths)
+        windows = windows_of(self.subject, self.options.measured, lengths)
         parts = [part for one in counted for part in one["parts"].values()]
-        names = [one.name for one in self.tasks if not one.is_guard]
+        names = [one.name for one in self.divided if not one.is_guard]
         return {
-            "verb": "tune",
             "task": {
                 "source": ", ".join(names),
                 "names": names,
@@ -131,8 +103,6 @@ class PreparedTuning:
             "changes": {},
             "times": {},
             "costs": [],
-            "left_out": {},
-            "parts_done": [],
             "notes": [
                 *self.notes,
                 *window_notes(windows, self.subject.counter.unit),
@@ -140,59 +110,74 @@ class PreparedTuning:
             ],
         }
 
+    @property
+    def scope(self) -> str:
+        count, task = len(self.options.measured) - 1, self.header["task"]
+        candidates = f"{count} candidate{'' if count == 1 else 's'}"
+        return f"{candidates}, {task['queries']:,} queries, {task['documents']:,} documents"
 
-def prepare_tuning(subject: Subject, spec: TuningSpec, progress: Progress | None = None) -> PreparedTuning:
+    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
+        """What is tuned on, and what then confirms one candidate: which one it will be is not known before."""
+        plain, *candidates = (under(one) for one in self.options.measured)
+        later = (GUARD, REPORT)
+
+        def line(name: str, parts: Sequence[str], arms: Sequence[Treated], *first: Pair, times: float = 1.0) -> Work:
+            pairs = [pair for one in arms for part in parts for pair in self._embedded(one, part)]
+            clusters = sum(len(one.parts[part].clusters) for part in parts for one in self.having(part))
+            return Work(name, (*first, *pairs), times=times, facts={"clusters": clusters})
+
+        chunks = {part: self._embedded(plain, part, REFERENCE) for part in (TUNE, REPORT)}
+        return [
+            line("tune: all candidates", [TUNE], [plain, *candidates], *chunks[TUNE]),
+            line("guard, report: plain", later, [plain], *chunks[REPORT]),
+            line("guard, report: one candidate", later, candidates, times=1 / len(candidates)),
+        ]
+
+    def _embedded(self, treated: Treated, part: str, index: str = "whole") -> list[Pair]:
+        pairs: list[Pair] = []
+        for one in self.having(part, index):
+            pairs += [(treated.queries, one.parts[part].queries()), (treated.documents, one.plan(part, index).flat)]
+        return pairs
+
+
+def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -> PreparedTuning:
     """Read, measure and divide, without embedding anything."""
-    subject = subject.with_prompts(spec.prompt, spec.query_prompt).reading(spec.treatments)
     subject.transformer("tune")
+    subject = subject.with_prompts(options.prompt, options.query_prompt).reading(options.measured)
     refuse_similarity(subject)
-    shown = progress or Silent()
     divided: list[DividedTask] = []
     notes: list[str] = []
     texts: dict[str, str] = {}
-    for one in (*spec.tasks, *spec.guards):
+    for number, one in enumerate(options.searched):
         name = _name(one, [own.name for own in divided])
-        shown.stage(f"reading {name}")
-        tasks = measure_tasks(subject, one.read(subject.counter), spec.too_long or one.too_long)
+        progress.stage(f"reading {name}")
+        tasks = measure_tasks(subject, one.read(subject.counter), options.too_long or one.too_long)
         _refuse_shared(name, [own.task for own in tasks], texts)
         notes += [f"{name}: {note}" for note in dict.fromkeys(note for own in tasks for note in own.task.notes)]
-        divided.append(_divide(name, tasks, subject, spec, guard=one in spec.guards))
-    _require_groups(spec, divided)
-    return PreparedTuning(subject, spec, _in_step(divided), tuple(notes))
-
-
-def _in_step(divided: Sequence[DividedTask]) -> tuple[DividedTask, ...]:
-    """With as many rounds of every task as the one with fewest has: a round is of all of them."""
-    fewest = min(len(one.rounds) for one in divided if not one.is_guard)
-    return tuple(replace(one, rounds=one.rounds[-fewest:]) for one in divided)
+        shares = SHARES if number < len(options.tasks) else GUARD_SHARES
+        divided.append(_divide(name, tasks, subject, options, shares))
+    if options.fairness is not None:
+        _require_groups(
+            options.fairness, [own for one in divided if not one.is_guard for own in one.parts[TUNE].tasks]
+        )
+    return PreparedTuning(subject, options, tuple(divided), tuple(notes))
 
 
 def _divide(
-    name: str, tasks: Sequence[MeasuredTask], subject: Subject, spec: TuningSpec, *, guard: bool
+    name: str,
+    tasks: Sequence[MeasuredTask],
+    subject: Subject,
+    options: TuneOptions,
+    shares: Mapping[str, float],
 ) -> DividedTask:
     # Rankings alone: no reader of a tuning looks at the ranks of all documents.
-    made = Searching(subject, tuple(tasks), (spec.metric,), spec.chunk_tokens, with_ranks=False)
+    made = Searching(subject, tuple(tasks), (options.metric,), options.chunk_tokens, with_ranks=False)
     try:
-        parts = split_tasks(tasks, GUARD_SHARES if guard else SHARES, spec.seed)
-    except TaskError as error:
-        raise TaskError(f"{name} cannot be divided: {error.message}") from None
-    rounds = []
-    if not guard:
-        clusters = len(replace(made, tasks=parts[TUNE]).clusters)
-        counts = round_sizes(len(spec.candidates), clusters)
-        rounds = [replace(made, tasks=first_clusters(parts[TUNE], count)) for count in counts[:-1]]
-        rounds.append(replace(made, tasks=parts[TUNE]))
+        parts = split_tasks(tasks, shares, options.seed)
+    except CorpusError as error:
+        raise CorpusError(f"{name} cannot be divided: {error!s}") from None
     searching = {part: replace(made, tasks=own) for part, own in parts.items()}
-    fingerprints = tuple(one.task.fingerprint for one in tasks)
-    return DividedTask(name, fingerprints, searching, tuple(rounds))
-
-
-def round_sizes(candidates: int, clusters: int) -> list[int]:
-    """Clusters in each round of successive halving; one round where there are few candidates or clusters."""
-    if candidates <= LARGE_GRID:
-        return [clusters]
-    sizes = [max(_FIRST_ROUND, clusters // 4), clusters // 2]
-    return [*dict.fromkeys(size for size in sizes if _FIRST_ROUND <= size <= clusters // 2), clusters]
+    return DividedTask(name, tuple(one.task.fingerprint for one in tasks), searching)
 
 
 def _name(source: TaskSource, taken: Sequence[str]) -> str:
@@ -212,37 +197,26 @@ def _refuse_shared(name: str, tasks: Sequence[RetrievalTask], seen: dict[str, st
         own |= {document.text for document in task.documents if document.id in asked}
     shared = [text for text in own if text in seen]
     if shared:
-        raise TaskError(
+        raise CorpusError(
             f"{name} and {seen[shared[0]]} share {len(shared)} documents, so that one would be judged by data that "
             "the other is tuned on: name tasks and guards with different documents."
         )
     seen |= dict.fromkeys(own, name)
 
 
-def _require_groups(spec: TuningSpec, divided: Sequence[DividedTask]) -> None:
-    """Raise if fairness was asked for between groups that are not there."""
-    measured = [one for task in divided if not task.is_guard for one in task.parts[TUNE].tasks]
-    tuned = [one.task for one in measured]
-    lengths = {one.lengths[document.id] for one in measured for document in one.task.documents}
-    languages = {language for task in tuned for language in (task.lead, task.later) if language}
-    languages |= {query.language for task in tuned for query in task.queries if query.language}
-    there = {
-        "position": any(task.evidence for task in tuned),
-        "language": len(languages) > 1,
-        "length": len(lengths) > 1,
-    }
-    missing = {
-        "position": "where the evidence is in its document is not known",
-        "language": f"all queries and documents are in {', '.join(languages) or 'a language that is not named'}",
-        "length": "all documents have the same length",
-    }
-    if spec.fairness is not None and not there[spec.fairness]:
-        raise TaskError(
-            f"[[fairness={spec.fairness}]] compares groups of queries, and {missing[spec.fairness]}: omit it, or "
-            "choose another task."
+def _require_groups(fairness: str, tuned: Sequence[MeasuredTask]) -> None:
+    """Raise if the groups of queries that were asked for are not there."""
+    tasks = [one.task for one in tuned]
+    lengths = {one.lengths[document.id] for one in tuned for document in one.task.documents}
+    languages = {language for task in tasks for language in (task.lead, task.later) if language}
+    languages |= {query.language for task in tasks for query in task.queries if query.language}
+    spoken = ", ".join(sorted(languages)) or "a language that is not named"
+    there, missing = {
+        "position": (any(task.evidence for task in tasks), "where the evidence is in its document is not known"),
+        "language": (len(languages) > 1, f"all queries and documents are in {spoken}"),
+        "length": (len(lengths) > 1, "all documents have the same length"),
+    }[fairness]
+    if not there:
+        raise CorpusError(
+            f"fairness={fairness} compares groups of queries, and {missing}: omit it, or choose another task."
         )
-
-
-def _tokens(searching: Searching) -> int:
-    lengths = searching.lengths()
-    return sum(lengths["documents"]) + sum(lengths["queries"])

@@ -1,113 +1,137 @@
 """`tune`: which treatment to use, decided on data that does not judge it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
 
-from fairspan.calibration.treatment import AnyTreatment
-from fairspan.model.loading import Loading
-from fairspan.retrieval.source import PAGES
+import numpy as np
+import polars as pl
+
+from fairspan.calibration.treatment import PLAIN
+from fairspan.encoding.calling import call_of
+from fairspan.encoding.encoder import Encoder, Text
+from fairspan.errors import DesignError
+from fairspan.runs.bases import Treated
+from fairspan.runs.forecast import relative_time
 from fairspan.runs.log import RunLog
-from fairspan.runs.progress import Progress, as_progress
-from fairspan.runs.request import fields_of_study, request_of
-from fairspan.runs.runner import RunOptions, run_study
-from fairspan.runs.subject import AnyModel, open_subject
-from fairspan.studies.tune.budget import Budget
-from fairspan.studies.tune.measuring import Tuning
-from fairspan.studies.tune.prepare import prepare_tuning
-from fairspan.studies.tune.results import write_results
-from fairspan.studies.tune.spec import make_tuning
-from fairspan.studies.tune.view import view_of
+from fairspan.runs.study import Run, Study
+from fairspan.studies.tune.options import REFERENCE, TuneOptions
+from fairspan.studies.tune.prepare import PreparedTuning, prepare_tuning
+from fairspan.studies.tune.summary import GUARD, REPORT, TUNE, Decision, decide
+from fairspan.studies.tune.view import view_of, write_results
 
 
-def tune(
-    model: AnyModel = None,
-    tasks: Sequence[str] | str = (PAGES,),
-    *,
-    guards: Sequence[str] | str = (),
-    grid: str | Path | Sequence[AnyTreatment] = "small",
-    metric: str = "ndcg@10",
-    fairness: str | None = None,
-    epsilon: float = 0.01,
-    max_cost: float | None = None,
-    budget: float | None = None,
-    corpus: str | None = None,
-    languages: Sequence[str] | None = None,
-    mixed: str | Sequence[str] | None = None,
-    partial: bool | None = None,
-    size: int | None = None,
-    sets: int | None = None,
-    editions: int | None = None,
-    distractors: int | None = None,
-    query: str | None = None,
-    query_tokens: int | None = None,
-    query_language: str | None = None,
-    opening: int | None = None,
-    min_tokens: int | None = None,
-    max_tokens: int | None = None,
-    documents: Path | str | None = None,
-    language: str | None = None,
-    unit: str | None = None,
-    split: str | None = None,
-    too_long: str | None = None,
-    chunk_tokens: int = 64,
-    prompt: str | None = None,
-    query_prompt: str | None = None,
-    seed: int = 0,
-    name: str | None = None,
-    window: int | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    trust_remote_code: bool = False,
-    out: Path | str | None = None,
-    store: Path | str | None = None,
-    batch_tokens: int | None = None,
-    fresh: bool = False,
-    progress: bool | Progress = True,
-) -> RunLog:
+class Tuning:
+    """A tuning while it runs; what decides about a part is read from the rows of the parts before it."""
+
+    def __init__(self, prepared: PreparedTuning, run: Run) -> None:
+        self.prepared, self.run = prepared, run
+        self.treated: dict[str, Treated] = {}
+
+    def measure(self) -> None:
+        candidates = self._affordable()
+        self._start(TUNE, 1 + len(candidates), with_reference=True)
+        for name in (PLAIN, *candidates):
+            self.search(name, TUNE)
+        for name in candidates:
+            self.run.header["changes"][name] = self._moved(name)
+        self.search(PLAIN, TUNE, REFERENCE)
+        if self._decision.untested:
+            self._start(GUARD, 2)
+            self.search(PLAIN, GUARD)
+        while self._decision.untested:
+            self.search(self._decision.untested, GUARD)
+        # The part that nothing was decided on is searched here, and nowhere else.
+        tested = self._decision.looked_at
+        self._start(REPORT, 2 if tested else 1, with_reference=True)
+        self.search(PLAIN, REPORT)
+        if tested:
+            self.search(tested, REPORT)
+            self.run.header["times"][tested] = self._time(tested, REPORT)
+        self.search(PLAIN, REPORT, REFERENCE)
+
+    def search(self, name: str, part: str, index: str = "whole") -> None:
+        """Search a part of every task that has it under a treatment."""
+        run, treated, rows = self.run, self._under(name), list[pl.DataFrame]()
+        for one in self.prepared.having(part, index):
+            run.progress.stage(f"{name if index == 'whole' else index}: {one.name} ({part})")
+            searching = one.parts[part]
+            run.fill(treated.queries, searching.queries())
+            found, cost = searching.index_and_search(run, treated, one.plan(part, index))
+            labels = {"task": one.name, "split": part}
+            rows.append(found.with_columns(*(pl.lit(value).alias(column) for column, value in labels.items())))
+            run.header["costs"].append({**labels, **cost})
+        run.add(pl.concat(rows))
+
+    @property
+    def _decision(self) -> Decision:
+        """What the rows so far lead to."""
+        return decide(self.run.writer.rows, self.run.header)
+
+    def _start(self, part: str, treatments: int, *, with_reference: bool = False) -> None:
+        tokens = treatments * self.prepared.tokens(part)
+        self.run.progress.start(tokens + (self.prepared.tokens(part, REFERENCE) if with_reference else 0))
+
+    def _under(self, name: str) -> Treated:
+        if name not in self.treated:
+            treatment = next(one for one in self.prepared.options.measured if one.name == name)
+            self.treated[name] = self.run.under(treatment)
+        return self.treated[name]
+
+    def _affordable(self) -> list[str]:
+        """The candidates that do not take too much time."""
+        most, kept = self.prepared.options.max_cost, []
+        for name in (one.name for one in self.prepared.options.measured[1:]):
+            took = None if most is None else self._time(name, TUNE)
+            if most is None or took is None or took <= most:
+                kept.append(name)
+            else:
+                self.run.note(f"{name} was left out: it takes {took:.2f} × the time of the plain model")
+        if not kept:
+            raise DesignError(
+                f"every candidate takes more than {most:g} × the time of the plain model: raise max_cost."
+            )
+        return kept
+
+    def _time(self, name: str, part: str) -> float:
+        """The time of a candidate relative to the plain model, from a trial in turns."""
+        documents = [text for one in self.prepared.having(part, REFERENCE) for text in one.plan(part).flat]
+        return round(relative_time(self._under(PLAIN).documents, self._under(name).documents, documents), 3)
+
+    def _moved(self, name: str) -> float:
+        """How far a candidate moves the vectors of what is tuned on: the mean of documents and of queries."""
+        plain, treated, tasks = self._under(PLAIN), self._under(name), self.prepared.having(TUNE)
+        documents = [text for one in tasks for text in one.plan(TUNE).flat]
+        queries = [text for one in tasks for text in one.parts[TUNE].queries()]
+        moved = [
+            self._distance(plain.documents, treated.documents, documents),
+            self._distance(plain.queries, treated.queries, queries),
+        ]
+        return round(float(np.mean(moved)), 9)
+
+    def _distance(self, first: Encoder, second: Encoder, texts: Sequence[Text]) -> float:
+        """The mean cosine distance between the vectors of two encoders."""
+        one, two = (
+            np.stack(self.run.read([encoder.key(text) for text in texts])).astype(np.float64)
+            for encoder in (first, second)
+        )
+        cosines = (one * two).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(two, axis=1)
+        return float(1 - cosines.mean())
+
+
+STUDY = Study(prepare_tuning, lambda prepared, run: Tuning(prepared, run).measure(), view_of, write_results)
+
+
+def _tune(options: TuneOptions) -> RunLog:
     """Choose a treatment for a model and a corpus, or none.
 
     Documents, with their queries and everything that shares a text with them, are divided by the seed: one half is
     tuned on, a quarter guards the choice, a quarter is for the figures that are shown. A candidate is chosen only if
-    the guard part confirms its gain, and neither it nor any guard task loses `epsilon` or more.
-
-    Args:
-        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2.
-        tasks: what search should get better at: "pages" or "passages" (made from `corpus`; no labels are needed) or,
-            for another corpus, "pages:CORPUS"; the folder or file of a collection, "beir:FOLDER", "mteb:NAME". Of
-            several the mean counts.
-        guards: tasks of other documents that must not get worse. They are not tuned on.
-        grid: the candidates: "small", "full", a TOML file, or a list of treatments.
-        metric: what is maximised.
-        fairness: the groups of queries that should be served equally: "position", "language" or "length"; by default
-            positions where they are known.
-        epsilon: a loss of the metric below it counts as none.
-        max_cost: leave out candidates that take more than so many times the plain model's time.
-        budget: minutes that the run may take. Candidates that do not fit are left out, and named.
-        corpus, languages, mixed, partial, size, editions, distractors, query, query_tokens, query_language, opening,
-            min_tokens, max_tokens: of pages, as in `evaluate`.
-        sets: number of pages or documents, by default 220: a quarter of them are the 50 that a decision needs.
-        documents, language, unit, split: of collections, as in `evaluate`.
-        too_long: as in `evaluate`.
-        chunk_tokens: length of the longest chunk of the reference, the mean of chunks that the plain model embeds.
-        prompt, query_prompt: put before documents and queries; by default the model's own.
-        seed: of pages and of the parts.
-        name, window, device, dtype, trust_remote_code: as in `audit`.
-        out, store, batch_tokens, fresh, progress: as in `audit`.
+    the guard part confirms its gain, and neither it nor any guard task loses the margin or more.
 
     Returns:
         The log. Its folder also has the page `tune.html`, and `calibration.json`, which `fairspan.calibrate` takes:
         that of the chosen candidate, or of the plain model if there is none.
     """
-    given = {key: value for key, value in locals().items() if value is not None and key != "budget"}
-    shown, spec, within = as_progress(progress), make_tuning(**fields_of_study(given)), Budget(budget)
-    loading = Loading(window, device, dtype, trust_remote_code)
-    request = request_of("tune", spec, model, name=name, **asdict(loading))
-    options = RunOptions(out, store, batch_tokens, fresh, shown, request)
-    known = options.answer(name or model, view_of)
-    if known is None:
-        subject = open_subject(model, name=name, loading=loading, progress=shown)
-        prepared = prepare_tuning(subject, spec, shown)
-        known = run_study(prepared, lambda run: Tuning(prepared, run, within).measure(), options, view_of)
-    write_results(known)
-    return known
+    return STUDY(options)
+
+
+tune = call_of(TuneOptions, _tune, "tune", __name__)

@@ -1,14 +1,19 @@
-"""What a tuning shows: the answer first, its figures, the candidates, the tests, the costs and the parts."""
+"""`view_of` a tuning: the answer first, its figures, the candidates, the tests, the costs and the parts."""
 
-from fairspan.report.table import Table
-from fairspan.report.text import model_name, number
+import polars as pl
+
+from fairspan.calibration.calibration import CALIBRATION_FILE, PRESETS
+from fairspan.calibration.treatment import PLAIN, Treatment
+from fairspan.report.chart import Chart, Panel, Series, point
+from fairspan.report.files import write_file
+from fairspan.report.frames import interval
+from fairspan.report.table import VERDICTS, Column, Table
+from fairspan.report.text import bounds, model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.stats.choice import ALPHA, FEW_CHANGED
-from fairspan.studies.tune import charts, tables
-from fairspan.studies.tune.decision import PLAIN, REFERENCE
-from fairspan.studies.tune.findings import Findings, findings_of
-from fairspan.studies.tune.words import BADGES
+from fairspan.studies.tune.options import REFERENCE
+from fairspan.studies.tune.summary import frames_of, names_in_words
 
 PARTS = (
     "Documents, with their queries and everything that shares a text with them, are divided by the seed: one half is "
@@ -22,80 +27,197 @@ RULE = (
 )
 GUARDING = (
     "The preferred candidate, and those that the same rule prefers among milder ones, are tested on the guard part, "
-    "in that order. The first is chosen whose gain is above 0 and whose loss is below ε on every task. The tests "
-    f"share the {ALPHA:.0%} by which the choice may be wrong; the first one has most of it."
+    "in that order. The first is chosen whose gain is above 0 and whose loss is below the margin on every task. The "
+    f"tests share the {ALPHA:.0%} by which the choice may be wrong; the first one has most of it."
 )
 CLAIM = (
-    "The claim is that the choice is not worse by more than ε at 95 %, on documents and queries like these. It does "
-    "not say that it is never worse."
+    "The claim is that the choice is not worse by more than the margin at 95 %, on documents and queries like these. "
+    "It does not say that it is never worse."
 )
 COSTS = (
     "Time is that of embedding documents of medium length, relative to the plain model, on the machine of this run. "
     "Every candidate keeps one vector per document, as the plain model does."
 )
 
+PAGE = "tune.html"
+
 
 def view_of(log: RunLog) -> View:
-    """Everything a tuning has to show."""
-    found = findings_of(log)
-    decision = found.decision
-    badge, tone = BADGES[decision.answer]
-    sections = (
-        Section("The figures", "On the part that nothing was decided on.", tables=_some(tables.report_table(found))),
-        _candidates(found),
-        Section("Tests on the guard part", GUARDING, tables=_some(tables.guard_table(found))),
-        Section("Costs", tables=_some(tables.cost_table(found))),
-        Section("How the data were divided", PARTS, tables=(tables.part_table(found),)),
-    )
+    """Everything that a tuning has to show."""
+    frames = frames_of(log)
+    shown = _Shown(log, frames)
+    _, chosen, word, sentence, _ = frames["verdicts"].row(0)
+    finished = "candidates" in frames
     return View(
         title=f"Which treatment to use with {model_name(log.model)}",
         heading=f"{log.model} on {log.header['task']['source']}",
-        cards=(Card(decision.chosen, badge, tone, (found.sentence,)),),
-        sections=tuple(one for one in sections if one.tables or one.charts or one.scatters),
-        frames=found.frames,
-        picture="candidates",
+        cards=(Card(chosen, word, VERDICTS[word], (sentence,)),),
+        sections=shown.results() if finished else shown.parts(),
+        frames=frames,
+        picture="candidates" if finished else "",
         notes=tuple(log.notes),
-        remarks=_remarks(found),
+        remarks=shown.remarks() if finished else (),
         methods=(RULE, CLAIM, COSTS),
     )
 
 
-def _candidates(found: Findings) -> Section:
-    title, intro = "Candidates", "On the part that is tuned on."
-    table = tables.candidate_table(found)
-    if PLAIN not in found.decision.measured:
-        return Section(title, intro, tables=(table,))
-    if found.has_groups:
-        return Section(title, intro, tables=(table,), scatters=(charts.pareto_chart(found),))
-    return Section(title, intro, tables=(table,), charts=(charts.quality_chart(found),))
+class _Shown:
+    """The tables and charts of one log's frames."""
 
+    def __init__(self, log: RunLog, frames: dict[str, pl.DataFrame]) -> None:
+        self.log, self.frames, self.metric = log, frames, str(log.spec["metric"])
+        self.model = model_name(log.model)
 
-def _some(table: Table) -> tuple[Table, ...]:
-    return (table,) if table.rows else ()
+    def results(self) -> tuple[Section, ...]:
+        tests = (
+            [Section("Tests on the guard part", GUARDING, tables=(self._tests(),))] if "tests" in self.frames else []
+        )
+        return (
+            Section("The figures", "On the part that nothing was decided on.", tables=(self._report(),)),
+            Section(
+                "Candidates",
+                "On the part that is tuned on.",
+                tables=(self._candidates(),),
+                charts=(self.quality_chart(),),
+            ),
+            *tests,
+            Section("Costs", tables=(self._costs(),)),
+            *self.parts(),
+        )
 
+    def parts(self) -> tuple[Section, ...]:
+        notes = (f"seed {self.log.spec['seed']}; clusters of queries share documents or texts",)
+        columns = {name: Column(name, form=",d") for name in ("clusters", "queries", "documents")}
+        table = Table.from_frame(
+            "parts", "Parts", self.frames["parts"], heads=("task", "part"), columns=columns, grouped=1, notes=notes
+        )
+        return (Section("How the data were divided", PARTS, tables=(table,)),)
 
-def _remarks(found: Findings) -> tuple[str, ...]:
-    """What the reported figures say against the choice, or beside it."""
-    said = []
-    for test in found.decision.tested:
-        for task, count in test.changed.items():
-            if test.finding == "use" and count < FEW_CHANGED:
-                of = f"{count} of {test.clusters[task]} clusters of queries"
-                said.append(f"On {task} {test.name} changes {of}: a rare loss may not be among them.")
-    chosen = found.decision.chosen
-    own = {one.task: one for one in found.decision.reported if one.name == chosen}
-    for task, one in own.items():
-        if one.gain.interval().high < 0:
+    def _figures(self, frame: pl.DataFrame) -> dict[str, Column | str]:
+        """The columns of quality, and of fairness if there is something to be fair to."""
+        found: dict[str, Column | str] = {"quality": self.metric, "change": Column("change [95 %]", form="+.3f")}
+        if frame["psi"].is_finite().any():
+            change = Column("change of PSI [95 %]", form="+.2f")
+            found |= {"psi": Column("PSI", form=".2f"), "psi_change": change}
+        return {**found, "clusters": Column("clusters", form=",d")}
+
+    def _report(self) -> Table:
+        frame, said = self.frames["report"], names_in_words(self.log.header)
+        return Table.from_frame(
+            "report",
+            f"On the report part ({self.model})",
+            frame,
+            heads=("task", "treatment"),
+            columns=self._figures(frame),
+            grouped=1,
+            notes=(f"{REFERENCE}: {said[REFERENCE]}, embedded by the plain model",),
+            brief=True,
+        )
+
+    def _candidates(self) -> Table:
+        frame = self.frames["candidates"]
+        more: dict[str, Column | str] = {"moved": "moved", "outcome": Column("outcome", align="wrap")}
+        return Table.from_frame(
+            "candidates",
+            f"Candidates on the part that is tuned on ({self.model})",
+            frame,
+            heads=("treatment",),
+            columns={**self._figures(frame), **more},
+            notes=(
+                "moved: mean cosine distance from the plain model's vectors",
+                "change: on the same queries, not corrected for the number of candidates",
+            ),
+            brief=True,
+        )
+
+    def _tests(self) -> Table:
+        return Table.from_frame(
+            "tests",
+            "Tests on the guard part",
+            self.frames["tests"],
+            heads=("treatment", "task"),
+            columns={
+                "claim": Column("gain of", align="left"),
+                "gain": Column("gain", form="+.3f"),
+                "gain_lower": Column("above", form="+.3f"),
+                "change": Column(f"change of {self.metric}", form="+.3f"),
+                "change_lower": Column("above", form="+.3f"),
+                "clusters": Column("clusters", form=",d"),
+                "level": Column("level", form=".1%"),
+                "verdict": Column("verdict", align="left"),
+            },
+            grouped=1,
+            notes=(f"lower bounds are one-sided; a loss below {self.log.spec['margin']:g} counts as none",),
+        )
+
+    def _costs(self) -> Table:
+        return Table.from_frame(
+            "costs",
+            f"Costs ({self.model})",
+            self.frames["costs"],
+            heads=("treatment",),
+            columns={
+                "time": Column("time to embed", form=".2f"),
+                "vectors_per_document": Column("vectors per document", form=".1f"),
+                "kib_per_document": Column("KiB per document", form=".1f"),
+            },
+            notes=("time: relative to the plain model on this machine",),
+        )
+
+    def quality_chart(self) -> Chart:
+        """How quality changes with every candidate."""
+        rows = self.frames["candidates"].filter(pl.col("treatment") != PLAIN).sort(-pl.col("quality")).to_dicts()
+        points = []
+        for one in rows:
+            change = interval(one, "change_")
+            told = [
+                one["treatment"],
+                f"{self.metric} {number(one['quality'])}",
+                f"change {with_bounds(change, '+.3f')}",
+            ]
+            points.append(point(change, "\n".join([*told, one["outcome"]]), bounds(change, "+.3f")))
+        series = Series(f"change of {self.metric}", -1, tuple(points))
+        return Chart(
+            "candidates",
+            "Which treatment finds more",
+            "Candidates on the part that is tuned on. Changes from the plain model on the same queries, with 95 % "
+            "intervals.",
+            "rows",
+            "treatment",
+            f"change of {self.metric}",
+            (Panel("all queries", tuple(str(one["treatment"]) for one in rows), (series,)),),
+            subtitle=f"{self.model}, {self.log.header['task']['source']}",
+            form="+.3f",
+        )
+
+    def remarks(self) -> tuple[str, ...]:
+        """What the figures say against the choice, or beside it."""
+        said, chosen = [], self.frames["verdicts"]["treatment"][0]
+        for one in self.frames.get("tests", pl.DataFrame()).iter_rows(named=True):
+            if one["verdict"] == "use" and one["changed"] < FEW_CHANGED:
+                of = f"{one['changed']} of {one['clusters']} clusters of queries"
+                said.append(f"On {one['task']} {chosen} changes {of}: a rare loss may not be among them.")
+        report = self.frames["report"]
+        own = {one["task"]: one for one in report.filter(treatment=chosen).to_dicts()}
+        for task, one in own.items():
+            if one["change_high"] is not None and one["change_high"] < 0:
+                said.append(f"On the report part of {task} {chosen} is worse, which the guard part did not show.")
+        for one in report.filter(treatment=REFERENCE).iter_rows(named=True):
+            words, other = names_in_words(self.log.header)[REFERENCE], own[one["task"]]["quality"]
             said.append(
-                f"On the report part of {task} the chosen candidate is worse, which the guard part did not show."
+                f"For comparison on {one['task']}: {words}, which needs no engine, gets {number(one['quality'])}; "
+                f"{'the plain model' if chosen == PLAIN else 'the chosen candidate'} gets {number(other)}."
             )
-    for one in found.decision.reported:
-        if one.name == REFERENCE:
-            rival = own.get(one.task)
-            after = one.before if rival is None else rival.after
-            words = found.said[REFERENCE]
-            said.append(
-                f"For comparison on {one.task}: {words}, which needs no engine, gets {number(one.after)}; "
-                f"{'the plain model' if rival is None else 'the chosen candidate'} gets {number(after)}."
-            )
-    return tuple(said)
+        return tuple(said)
+
+
+def write_results(log: RunLog) -> None:
+    """Write the calibration to use, and the page, where they are missing or older than the log."""
+    chosen = log.verdicts["treatment"][0]
+    named = {one["name"]: Treatment.from_dict(one).calibration for one in log.spec["treatments"]}
+    file, page = log.folder / CALIBRATION_FILE, log.folder / PAGE
+    text = f"{named.get(chosen, PRESETS[PLAIN]).to_json()}\n"
+    if not file.is_file() or file.read_bytes() != text.encode():
+        write_file(file, text)
+    if not page.is_file() or page.stat().st_mtime < (log.folder / "run.json").stat().st_mtime:
+        log.save_page(page)

@@ -48,8 +48,6 @@
   const tip = document.getElementById("tip");
   const words = (place) => data.treatments.map((one) => {
     const more = [`share ${percent(one.share[place])}`, `cosine ${decimal(one.representation[place])}`];
-    if (one.attention) more.push(`attention ${percent(one.attention[place])}`);
-    if (one.retention) more.push(`retention ${decimal(one.retention[place])}`);
     return `${one.treatment}: ${more.join(", ")}`;
   });
   const describe = (place) => {

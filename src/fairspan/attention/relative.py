@@ -1,0 +1,111 @@
+"""Models with relative position biases: MPNet and T5.
+
+In passes in tiles their biases are made for the positions that recur, and not for every pair of tokens. transformers'
+MPNet does not use the attention interface: the classes here have the same parameters and arithmetic, and use it.
+"""
+
+from typing import Any
+
+from torch import Tensor
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.models.mpnet import modeling_mpnet
+from transformers.models.t5 import modeling_t5
+
+from fairspan.attention.interface import NAME
+from fairspan.attention.tiles import tiles_being_read
+
+
+class MPNetLayer(modeling_mpnet.MPNetLayer):
+    """A layer that asks the registered attention function."""
+
+    is_causal = False
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        position_bias: Tensor | None = None,
+        output_attentions: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Tensor, ...]:
+        attn = self.attention.attn
+        heads = (*hidden_states.shape[:-1], attn.num_attention_heads, attn.attention_head_size)
+        query, key, value = (
+            project(hidden_states).view(heads).transpose(1, 2) for project in (attn.q, attn.k, attn.v)
+        )
+        kwargs |= {"dropout": attn.dropout.p if self.training else 0.0, "position_bias": position_bias}
+        scaling = attn.attention_head_size**-0.5
+        context, _ = AttentionInterface()[NAME](self, query, key, value, attention_mask, scaling=scaling, **kwargs)
+        mixed = self.attention.dropout(attn.o(context.flatten(2)))
+        attended = self.attention.LayerNorm(mixed + hidden_states)
+        return (self.output(self.intermediate(attended), attended),)
+
+
+class MPNetEncoder(modeling_mpnet.MPNetEncoder):
+    """An encoder whose position bias is made for the positions that recur, in a pass in tiles."""
+
+    def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        tiles = tiles_being_read()
+        x = x if tiles is None else x[:1, :1].expand(1, tiles.positions, -1)
+        bias: Tensor = super().compute_position_bias(x, *args, **kwargs)
+        return bias
+
+
+class MPNetModel(modeling_mpnet.MPNetModel):
+    """A model that hands unknown keyword arguments down to its layers."""
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPooling | tuple[Any, ...]:
+        embedded = self.embeddings(input_ids=input_ids, position_ids=position_ids, inputs_embeds=inputs_embeds)
+        mask = create_bidirectional_mask(config=self.config, inputs_embeds=embedded, attention_mask=attention_mask)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        kwargs |= {"output_hidden_states": output_hidden_states, "return_dict": True}
+        encoded = self.encoder(embedded, attention_mask=mask, **kwargs)
+        tokens = encoded.last_hidden_state
+        output = BaseModelOutputWithPooling(
+            last_hidden_state=tokens,
+            pooler_output=None if self.pooler is None else self.pooler(tokens),
+            hidden_states=encoded.hidden_states,
+        )
+        return output.to_tuple() if return_dict is False else output
+
+
+def route_mpnet(model: PreTrainedModel) -> bool:
+    """Let an MPNet model ask the registered attention function. False, and nothing done, for any other model."""
+    if type(model) not in (modeling_mpnet.MPNetModel, MPNetModel):
+        return False
+    model.__class__ = MPNetModel
+    model.encoder.__class__ = MPNetEncoder
+    for layer in model.encoder.layer:
+        layer.__class__ = MPNetLayer
+    model.config._attn_implementation = NAME
+    return True
+
+
+class T5Attention(modeling_t5.T5Attention):
+    """Attention that asks for a bias of the tiles' positions while tiles are read."""
+
+    def compute_bias(self, query_length: int, key_length: int, *args: Any, **kwargs: Any) -> Tensor:
+        tiles = tiles_being_read()
+        if tiles is not None:
+            query_length = key_length = tiles.positions
+        bias: Tensor = super().compute_bias(query_length, key_length, *args, **kwargs)
+        return bias
+
+
+def route_t5(model: PreTrainedModel) -> None:
+    """Let the layers of a T5 model make their bias so; any other model stays as it is."""
+    for module in model.modules():
+        if type(module) is modeling_t5.T5Attention:
+            module.__class__ = T5Attention

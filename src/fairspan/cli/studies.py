@@ -1,0 +1,76 @@
+"""What the verbs of all studies do: answer from a log, check, load, measure or forecast, and show."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from fairspan.cli.checking import check_model
+from fairspan.cli.gate import fail_on_runs, read_conditions
+from fairspan.cli.options import print_json, take_endpoint, typed
+from fairspan.cli.showing import print_forecast, running, say_loading, show
+from fairspan.runs.options import StudyOptions
+
+if TYPE_CHECKING:
+    from fairspan.cli.showing import TerminalProgress
+    from fairspan.runs.forecast import Forecast
+    from fairspan.runs.log import RunLog
+
+Options = TypeVar("Options", bound=StudyOptions)
+# What a verb does with a result, which is no option of the study.
+_OF_COMMAND = ("picture", "dry_run", "fail_if", "config")
+
+
+def asked(context: typer.Context) -> dict[str, Any]:
+    """The keywords of a study that were typed, with the endpoint as the model."""
+    given = typed(context, *_OF_COMMAND)
+    if {"endpoint", "model"} <= given.keys() and "task" in context.params and "task" not in given:
+        given["task"] = given.pop("model")  # the first word, where the model is an endpoint
+    endpoint = take_endpoint(given)
+    return given if endpoint is None else {**given, "model": endpoint}
+
+
+def run_study(options: type[Options], context: typer.Context) -> RunLog | Forecast:
+    """Carry out one study as it was typed, show what it found, and end with exit code 1 if --fail-if asks for it."""
+    given, typed = asked(context), context.params
+    conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
+    with running(typed["picture"]) as progress:
+        found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
+    show_outcome(found, picture=typed["picture"], as_json=typed["as_json"])
+    if not typed["dry_run"]:
+        fail_on_runs([found], conditions)  # type: ignore[list-item]
+    return found
+
+
+def outcome(options: StudyOptions, progress: TerminalProgress, *, dry_run: bool) -> RunLog | Forecast:
+    """The log, which needs no model if it is there; or the forecast."""
+    from fairspan.runs.key import known_log
+
+    if not dry_run:
+        view = import_module(f"fairspan.studies.{options.verb}.view")
+        known = known_log(options, view.view_of)
+        if known is not None:
+            # What a study writes beside its log may be lost.
+            getattr(view, "write_results", lambda log: None)(known)
+            return known
+    options.check()
+    check_model(options)
+    say_loading(progress, options.model)
+    study = import_module(f"fairspan.studies.{options.verb}.run").STUDY
+    found: RunLog | Forecast = study.forecast(options) if dry_run else study(options)
+    return found
+
+
+def show_outcome(found: RunLog | Forecast, *, picture: Path | None, as_json: bool) -> None:
+    """Print a log or a forecast, as a table or as JSON."""
+    from fairspan.report.result import Result
+
+    if isinstance(found, Result):
+        show(found, as_json=as_json, picture=picture, ending=f"log: {found.folder}")
+    elif as_json:
+        print_json(found.to_dict())
+    else:
+        print_forecast(found)

@@ -1,0 +1,95 @@
+"""What the Wikipedia of a language is called, and its files in a folder of downloads."""
+
+import re
+from pathlib import Path
+
+from fairspan.errors import CorpusError
+
+# Wikis whose database is not called like the language: the code that is asked for, and the name without "wiki".
+_DATABASES = {
+    "be-tarask": "be_x_old",
+    "gsw": "als",
+    "lzh": "zh_classical",
+    "nan": "zh_min_nan",
+    "nb": "no",
+    "rup": "roa_rup",
+    "sgs": "bat_smg",
+    "vro": "fiu_vro",
+    "yue": "zh_yue",
+}
+_ARTICLES = (
+    r"{wiki}-(?P<date>\d+)-cirrussearch-content\.json\.(gz|bz2)",
+    r"{wiki}_content-(?P<date>\d+)-\d+\.json\.(gz|bz2)",
+    r"{wiki}-(?P<date>\d+|latest)-pages-articles-multistream\d*\.xml(-p\d+p\d+)?\.bz2",
+    r"{wiki}-(?P<date>\d+|latest)-pages-articles\d*\.xml(-p\d+p\d+)?(\.bz2)?",
+)
+_SITELINKS = re.compile(r"wikidatawiki-(\d+|latest)-wb_items_per_site\.sql(\.gz)?")
+_DATE = re.compile(r"(?<!\d)(20[0-3]\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))(?!\d)")
+
+
+def database(language: str) -> str:
+    """The name of a Wikipedia's database.
+
+    >>> database("en"), database("yue"), database("zh_yue")
+    ('enwiki', 'zh_yuewiki', 'zh_yuewiki')
+    """
+    code = language.lower().replace("_", "-")
+    return _DATABASES.get(code, code.replace("-", "_")) + "wiki"
+
+
+def prefix_of(language: str) -> str:
+    """As in addresses.
+
+    >>> prefix_of("nb"), prefix_of("be-tarask"), prefix_of("yue")
+    ('no', 'be-tarask', 'zh-yue')
+    """
+    return database(language).removesuffix("wiki").replace("be_x_old", "be-tarask").replace("_", "-")
+
+
+def dump_files(path: Path, language: str) -> tuple[Path, ...]:
+    """The files of a dump in natural order, part 2 before part 10: a file, or those of the language in a folder.
+
+    Of several dates the newest is taken, and of several formats the first: CirrusSearch, XML, Parquet. An empty
+    folder gives nothing.
+    """
+    if not path.is_dir():
+        return (path,)
+    names = _names(path)
+    for pattern in _ARTICLES:
+        wanted = re.compile(pattern.format(wiki=re.escape(database(language))))
+        known = {name: found["date"] for name in names if (found := wanted.fullmatch(name))}
+        if known:
+            newest = max(known.values())
+            return tuple(path / name for name in _whole_or_parts([name for name in known if known[name] == newest]))
+    parquet = [path / name for name in names if name.endswith(".parquet")]
+    folders = [name for name in names if re.fullmatch(rf"\d+\.{re.escape(prefix_of(language))}", name)]
+    return tuple(parquet) or (dump_files(path / folders[-1], language) if folders else ())
+
+
+def find_sitelinks(folder: Path) -> Path | None:
+    """The newest file of Wikidata's links in a folder."""
+    found = [name for name in _names(folder) if _SITELINKS.fullmatch(name)]
+    return folder / found[-1] if found else None
+
+
+def date_of(path: Path) -> str | None:
+    """YYYYMMDD in the name of a file, or in that of one of the two folders above it."""
+    whole = path.absolute()
+    found = (_DATE.search(name) for name in (path.name, whole.parent.name, whole.parent.parent.name))
+    return next((match[1] for match in found if match), None)
+
+
+def _whole_or_parts(names: list[str]) -> list[str]:
+    """Large dumps are published in parts and, for some wikis, also whole."""
+    whole = [name for name in names if not re.search(r"articles(-multistream)?\d", name)]
+    return whole if whole and len(whole) < len(names) else names
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        names = [one.name for one in folder.iterdir() if not one.name.startswith(".")]
+    except OSError as error:
+        raise CorpusError(f"the folder {folder} cannot be read: {error.strerror or error}.") from None
+    return sorted(
+        names, key=lambda name: [(int(run) if run.isdecimal() else 0, run) for run in re.split(r"(\d+)", name)]
+    )

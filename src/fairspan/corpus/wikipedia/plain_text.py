@@ -1,0 +1,123 @@
+"""Plain text of an article, in paragraphs: out of wikitext, or out of text that others have extracted."""
+
+import re
+from collections.abc import Iterable
+from html import unescape
+from importlib.util import find_spec
+from typing import Any
+from unicodedata import normalize
+
+from fairspan.errors import MissingExtra
+
+# Tags whose content is no prose, besides those that mwparserfromhell knows as invisible.
+_DROPPED = re.compile(
+    "ce|chem|hiero|includeonly|indicator|mapframe|maplink|pre|ref|references|source|style|syntaxhighlight|templatestyles"
+)
+_BLOCKS = re.compile("blockquote|center|div|dl|ol|p|poem|ul")
+_ITEM = "\ue000"
+"""A private sign at the beginning of an item of a list."""
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*")
+_BLANK = re.compile(r"\n\s*\n")
+# Items of lists, rows of tables without an end, and what begins but does not end.
+_NO_PROSE = re.compile(rf"^[{_ITEM}|!]|\{{\{{|\}}\}}|\{{\||\|\}}|\[\[|<!--")
+_STRAY = re.compile(r"\]\]|</?[a-zA-Z][^<>\n]*>|'{2,}|__[^\Wa-z]+?__")
+# Variants of Chinese words: -{zh-hans:计算机; zh-hant:電腦}-, or -{one word}-. With a flag other than A, a rule.
+_VARIANTS = re.compile(r"-\{(?:A\|)?(?:(?:[\w-]+:)?\s*([^{}|;]*)(?:;[^{}|]*)?|[^{}]*)\}-")
+_PARENTHESES = re.compile(r" ?[(（]([^()（）]*+)[)）]")
+# Traces of something that is gone: nothing, a separator at an end, or two that follow each other.
+_GONE = re.compile(r"^$|^[\s,;:，；：、/–—-]|[\s,;:，；：、/]$|\s[\s,，]|[,;，；、]\s*[,;，；、]")
+_NESTED = 3
+"""How deep parentheses within parentheses are looked at."""
+_QUOTES = re.compile(r"“\s*”|«\s*»|「\s*」|『\s*』|《\s*》")
+_SPACES = re.compile(r"[\s\u200b]+")
+# French has a space before other punctuation.
+_BEFORE = re.compile(r" (?=[，。、；：！？]|[,.)](?:\s|$))")
+_TWICE = re.compile(r"([,;，；、])(?:\s*[,;，；、])+")
+_UNSEEN = re.compile("[\u00ad\ufeff]")
+_SENTENCE = re.compile(r"[.!?…。！？｡।॥؟۔։።។။།][\"'”“’»)\]）」』]*$")
+_TITLE = 120
+"""A shorter line that does not end like a sentence is a heading, a caption or an item of a list."""
+
+
+def need_parser() -> None:
+    """Raise if mwparserfromhell is not installed, before anything is read."""
+    if find_spec("mwparserfromhell") is None:
+        raise MissingExtra("wikitext needs mwparserfromhell: pip install 'fairspan[wikipedia]'.")
+
+
+def from_wikitext(text: str, hidden: frozenset[str]) -> str:
+    """What `strip_code` of mwparserfromhell leaves, without headings, lists, tables, references and files.
+
+    Templates vanish, since only their wiki could expand them; so do parentheses in which that leaves a hole.
+
+    Args:
+        hidden: prefixes of links that show no text, to files and categories, in lower case.
+    """
+    import mwparserfromhell
+    from mwparserfromhell.nodes import Heading, Tag, Wikilink
+
+    try:
+        code = mwparserfromhell.parse(text)
+        for node in code.filter():
+            if isinstance(node, Heading):
+                node.title = "\n\n"
+            elif isinstance(node, Wikilink):
+                prefix, colon, _ = str(node.title).strip().partition(":")
+                if colon and (prefix.lower() in hidden or (node.text is None and _LANGUAGE.fullmatch(prefix))):
+                    node.text = ""
+            elif isinstance(node, Tag):
+                _strip_tag(node)
+        said = code.strip_code(collapse=False)
+    except (mwparserfromhell.parser.ParserError, RecursionError):
+        return ""
+    said = _STRAY.sub("", _VARIANTS.sub(r"\1", said))
+    blocks = ([line.strip() for line in block.split("\n")] for block in _BLANK.split(said))
+    return _prose(" ".join(line for line in lines if not _NO_PROSE.search(line)) for lines in blocks)
+
+
+def _strip_tag(node: Any) -> None:
+    """Give a tag the contents that it shows."""
+    name = str(node.tag).strip().lower()
+    if name in ("li", "dd", "dt"):
+        node.contents = f"\n\n{_ITEM}"
+    elif name == "table":
+        node.contents = "\n\n"
+    elif _DROPPED.fullmatch(name):
+        node.contents = ""
+    elif name == "br":
+        node.contents = "\n"
+    elif _BLOCKS.fullmatch(name) and node.contents is not None:
+        node.contents.insert(0, "\n\n")
+        node.contents.append("\n\n")
+
+
+def from_extract(text: str) -> str:
+    """Of text without templates in which headings and items of lists are lines like others."""
+    return _prose(text.split("\n"))
+
+
+def from_index(text: str, opening: str) -> str:
+    """Of text on one line; a paragraph ends after the opening."""
+    rest = text[len(opening) :] if text.startswith(opening) else text
+    return "\n\n".join(filter(None, map(_tidy, (opening if rest is not text else "", rest))))
+
+
+def _prose(paragraphs: Iterable[str]) -> str:
+    whole = (_tidy(_close_gaps(paragraph)) for paragraph in paragraphs)
+    return "\n\n".join(one for one in whole if _SENTENCE.search(one[-8:]) or len(one) >= _TITLE)
+
+
+def _close_gaps(text: str) -> str:
+    """A paragraph without the traces of templates.
+
+    >>> _close_gaps("Ann ( ; born ) , a  poet (1900–1980), wrote «  » .")
+    'Ann, a poet (1900–1980), wrote.'
+    """
+    for _ in range(_NESTED):
+        text = _PARENTHESES.sub(lambda found: "" if _GONE.search(found[1]) else found[0], text)
+    text = _SPACES.sub(" ", _QUOTES.sub("", text))
+    return _BEFORE.sub("", _TWICE.sub(r"\1", _BEFORE.sub("", text))).lstrip(" ,;，；、")
+
+
+def _tidy(text: str) -> str:
+    return normalize("NFC", _SPACES.sub(" ", _UNSEEN.sub("", unescape(text))).strip())

@@ -1,0 +1,130 @@
+"""`EmbedOptions`: everything that can be asked of `embed`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from fairspan.calibration.calibration import Calibration, as_calibration
+from fairspan.calibration.temperature import Side
+from fairspan.corpus.rows import Fields
+from fairspan.corpus.source import Given
+from fairspan.embedding.progress import RowProgress
+from fairspan.embedding.shards import VECTORS
+from fairspan.errors import DesignError, require_whole
+from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+ENGINES = ("local", "ray")
+_NOT_OF_FOLDER = "not of folder"
+# An option that does not decide what the folder holds: it may differ in the call that continues it.
+_PASSING = {_NOT_OF_FOLDER: True}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedOptions:
+    """What is embedded, by what, and where it goes.
+
+    Attributes:
+        model: a SentenceTransformer, its folder or its name; None for all-MiniLM-L6-v2.
+        input: a JSON Lines or Parquet file, a folder of them, a .txt or .md file or a folder of them, a Hugging Face
+            dataset as `name`, `name:split` or `name:configuration:split`, or records in Python.
+        out: the folder to write.
+        calibration: a preset's name, a `Calibration`, or the file of one; by default the model as it is.
+        max_seq_length: the longest text to read, in tokens. Longer ones are cut and marked.
+        side: "document" or "query".
+        prompt: put before every text; by default the model's own for the side.
+        text_field: the field or column of the text.
+        id_field: by default `id` where it is there, and otherwise ids are made of the file and the row.
+        vectors: "float32" or "float16", as they are stored.
+        rows_per_shard: rows of the input for one shard; fewer where texts are very long.
+        batch_tokens: tokens in a batch, padding included.
+        device: one or several, such as "cuda:0,cuda:1"; each of several gets a process of its own.
+        dtype: "float32", "bfloat16", "float16", or "auto" for that of the saved weights; by default float32 on a CPU
+            and "auto" elsewhere.
+        trust_remote_code: run code that comes with the model.
+        strict: stop at the first row that cannot be embedded. By default such rows go to `rejected.jsonl`.
+        engine: "local" for this machine, or "ray" for the actors of a Ray cluster.
+        address: of a Ray cluster that is running, "auto" or host:port; by default Ray starts on this machine.
+        actors: how many load the model; by default one per GPU of the cluster, or one per four CPUs.
+        progress: whether a bar is shown, or who shows it.
+    """
+
+    model: SentenceTransformer | str | None = field(metadata=_PASSING)
+    input: Given = field(metadata=_PASSING)
+    out: str | Path = field(metadata=_PASSING)
+    _: KW_ONLY
+    calibration: Calibration | str | Path | Mapping[str, Any] | None = None
+    max_seq_length: int | None = None
+    side: Side = "document"
+    prompt: str | None = None
+    text_field: str = "text"
+    id_field: str | None = None
+    vectors: str = "float32"
+    rows_per_shard: int = 8192
+    batch_tokens: int | None = field(default=None, metadata=_PASSING)
+    device: str | Sequence[str] | None = field(default=None, metadata=_PASSING)
+    dtype: str | None = field(default=None, metadata=_PASSING)
+    trust_remote_code: bool = field(default=False, metadata=_PASSING)
+    strict: bool = field(default=False, metadata=_PASSING)
+    engine: str = field(default="local", metadata=_PASSING)
+    address: str | None = field(default=None, metadata=_PASSING)
+    actors: int | None = field(default=None, metadata=_PASSING)
+    progress: bool | RowProgress = field(default=True, metadata=_PASSING)
+
+    def __post_init__(self) -> None:
+        for name, allowed in {"side": get_args(Side), "vectors": VECTORS, "engine": ENGINES}.items():
+            if getattr(self, name) not in allowed:
+                raise DesignError(f"{name} is {' or '.join(allowed)}, got {getattr(self, name)!r}.")
+        for name in ("rows_per_shard", "max_seq_length", "batch_tokens", "actors"):
+            if getattr(self, name) is not None:
+                require_whole(name, getattr(self, name))
+        for name in ("address", "actors"):
+            if self.engine != "ray" and getattr(self, name) is not None:
+                raise DesignError(f"{name} is for engine=ray.")
+        if self.calibration is not None:
+            object.__setattr__(self, "calibration", as_calibration(self.calibration))
+        for device in self.devices:
+            self.loading(device)
+        if self.engine == "ray" and self.devices not in ((None,), ("cpu",), ("cuda",)):
+            raise DesignError("device is cpu or cuda with engine=ray: set how many with actors.")
+        if self.name is not None:
+            find_model(self.name)
+        elif self.engine == "ray" or len(self.devices) > 1:
+            raise DesignError(
+                "several devices, or engine=ray, need a model given by its name or folder: each loads its own."
+            )
+
+    @property
+    def name(self) -> str | None:
+        """Of the model; None for one that is loaded already."""
+        return self.model or DEFAULT_MODEL if isinstance(self.model, str | None) else None
+
+    @property
+    def devices(self) -> tuple[str | None, ...]:
+        """ "cuda:0,cuda:1" as two devices; None for the fastest that is there."""
+        given = self.device.split(",") if isinstance(self.device, str) else self.device or ()
+        return tuple(name.strip() for name in given) or (None,)
+
+    @property
+    def fields(self) -> Fields:
+        return Fields(self.text_field, self.id_field)
+
+    def loading(self, device: str | None) -> Loading:
+        return Loading(None, device, self.dtype, self.trust_remote_code)
+
+    def of_folder(self) -> dict[str, Any]:
+        """The options that a folder belongs to, as its manifest keeps them."""
+        kept = {one.name: getattr(self, one.name) for one in fields(self) if _NOT_OF_FOLDER not in one.metadata}
+        return kept | {
+            "calibration": self.calibration.to_dict() if isinstance(self.calibration, Calibration) else None
+        }
+
+    def for_workers(self) -> EmbedOptions:
+        """The same for another process, possibly on another machine, which is given its rows."""
+        place = str(Path(self.name).absolute()) if self.name is not None and Path(self.name).exists() else self.name
+        return replace(self, model=place, input="", out=Path(self.out).absolute(), progress=False)

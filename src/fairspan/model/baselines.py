@@ -1,0 +1,160 @@
+"""Baselines of the literature on length collapse: whitening (Su et al. 2021) and last2avg (Li et al. 2020)."""
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Normalize,
+    Pooling,
+    Transformer,
+    WeightedLayerPooling,
+)
+from torch import nn
+
+from fairspan.attention.layers import evaluating, probe_input
+from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.model.build import copy_sharing_weights
+from fairspan.model.transformer import calibrated_transformers
+
+# Of the widest direction's variance. A float32 vector holds seven digits: what spreads less than 1e-5 as wide as the
+# widest direction is rounding to a good part, and whitening would blow it up.
+_NO_VARIANCE = 1e-10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whitening:
+    """(x − μ)·W: vectors moved to their mean, with the same variance in every direction.
+
+    Attributes:
+        mean: μ, [d].
+        matrix: W = U·Λ^(−1/2), [d, k], the directions in order of falling variance.
+    """
+
+    mean: np.ndarray
+    matrix: np.ndarray
+
+    def __call__(self, vectors: np.ndarray) -> np.ndarray:
+        """[N, d] → [N, k]."""
+        return np.asarray((np.asarray(vectors, dtype=np.float64) - self.mean) @ self.matrix)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what a model carries of it."""
+        shape = f"{self.matrix.shape}".encode()
+        return sha256(shape + b"".join(part.astype("<f4").tobytes() for part in (self.mean, self.matrix))).hexdigest()
+
+
+def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whitening:
+    """The whitening of [N, d] vectors, whose covariance (over N − 1) it turns into the identity.
+
+    Args:
+        dimensions: how many directions of largest variance to keep; None keeps all.
+
+    Directions without variance are omitted, so fewer may remain than were asked for.
+
+    Raises:
+        DesignError: if there are not more vectors than directions to keep. N vectors vary in N − 1 directions at
+            most; whitened in all of them, all are equally far from each other, whatever their texts.
+    """
+    given = np.asarray(vectors, dtype=np.float64)
+    count, width = given.shape
+    wanted = dimensions or width
+    if count <= wanted:
+        raise DesignError(f"a whitening of {wanted} dimensions needs at least {wanted + 1} vectors, got {count}.")
+    mean = given.mean(axis=0)
+    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(given.T)))
+    variances, directions = variances[::-1][:wanted], directions[:, ::-1][:, :wanted]
+    varied = variances > _NO_VARIANCE * variances[0]
+    if not varied.any():
+        raise DesignError(f"all {count} vectors are the same: there is nothing to whiten.")
+    directions = directions[:, varied]
+    # An eigenvector has no sign of its own: the largest component of each is made positive.
+    largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
+    return Whitening(mean, directions * np.where(largest < 0, -1.0, 1.0) / np.sqrt(variances[varied]))
+
+
+def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransformer:
+    """A SentenceTransformer whose vectors are whitened, on the same weights as `model`, which stays as it is.
+
+    The map comes last, as a `Dense` module without activation, because it is fitted on what the model gives. Where
+    the model normalises, what comes out is normalised again. In half precision the map is as coarse as the vectors.
+    """
+    dense = Dense(
+        *whitening.matrix.shape,
+        activation_function=nn.Identity(),
+        init_weight=torch.from_numpy(whitening.matrix.T.copy()),
+        init_bias=torch.from_numpy(-whitening.mean @ whitening.matrix),
+    )
+    whitened = copy_sharing_weights(model)
+    whitened.add_module("whitening", dense.to(model.device, model.dtype or torch.float32))
+    if isinstance(list(model.children())[-1], Normalize):
+        whitened.add_module("whitened_normalize", Normalize())
+    return whitened
+
+
+def refuse_truncated(model: SentenceTransformer) -> None:
+    """Raise if the model cuts its vectors, which it would do after they are whitened."""
+    if model.truncate_dim is not None:
+        raise UnsupportedModel(
+            f"truncate_dim={model.truncate_dim} would cut the vectors after they are whitened: load the model "
+            "without it, and keep fewer dimensions of the whitening."
+        )
+
+
+def last_two(model: SentenceTransformer) -> SentenceTransformer:
+    """A SentenceTransformer whose tokens are the average of the last two layers, pooled by their mean.
+
+    It is on the same weights as `model`, which stays as it is, and consists of sentence-transformers' own modules.
+    The mean replaces whatever pooling the model had, as in the literature; what follows the pooling is kept. The
+    layers are those that transformers gives as hidden states: where a model normalises after its last layer (T5,
+    ModernBERT, Qwen3 and others), the last one is normalised and the one before it is not, and weighs more for that.
+
+    Raises:
+        UnsupportedModel: if the model is not one transformer followed by a pooling, or gives no hidden states.
+    """
+    copied = copy_sharing_weights(model)
+    (name, transformer), *rest = copied.named_children()
+    pooling = rest[0][1] if rest else None
+    if not isinstance(transformer, Transformer) or not isinstance(pooling, Pooling) or transformer.backend != "torch":
+        kinds = ", ".join(type(module).__name__ for module in model.children())
+        raise UnsupportedModel(
+            f"last2avg reads the layers of a Transformer module that a Pooling follows, on the torch backend; this "
+            f"model has {kinds}."
+        )
+    width = pooling.embedding_dimension
+    needs_width = any(not isinstance(module, Normalize) for _, module in rest[1:])
+    if needs_width and pooling.pooling_output_dimension != width:
+        raise UnsupportedModel(
+            f"last2avg has {width} dimensions, and what follows the pooling in this model expects "
+            f"{pooling.pooling_output_dimension}."
+        )
+    transformer.model.config.output_hidden_states = True
+    count = _count_states(transformer)
+    average = WeightedLayerPooling(width, num_hidden_layers=count - 1, layer_start=count - 2)
+    average.to(model.device, model.dtype)
+    mean = Pooling(width, "mean", include_prompt=pooling.include_prompt)
+    for old, _ in list(copied.named_children()):
+        delattr(copied, old)
+    for new, part in [(name, transformer), ("last_two", average), (rest[0][0], mean), *rest[1:]]:
+        copied.add_module(new, part)
+    for module in calibrated_transformers(copied):
+        module.on_model_ready(copied)
+    return copied
+
+
+def _count_states(transformer: Transformer) -> int:
+    """How many hidden states a pass gives, that of the embeddings included."""
+    input_ids = probe_input(transformer.model)
+    with evaluating(transformer), torch.inference_mode():
+        found = transformer({"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)})
+    states = found.get("all_layer_embeddings") or ()
+    if len(states) < 3 or any(state.shape != found["token_embeddings"].shape for state in states[-2:]):
+        raise UnsupportedModel(
+            f"{type(transformer.model).__name__} does not give the hidden states of two layers "
+            f"({len(states)} were given for output_hidden_states=True), so there is no last2avg of it."
+        )
+    return len(states)

@@ -1,0 +1,82 @@
+"""`fit_correction`: a correction of languages, fitted on a model's vectors of a corpus."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairspan.calibration.calibration import Calibration, as_calibration
+from fairspan.calibration.treatment import Treatment, read_correction
+from fairspan.corpus.corpus import Corpus
+from fairspan.encoding.encoder import AnyModel
+from fairspan.encoding.fill import Tally
+from fairspan.encoding.store import Store
+from fairspan.errors import UnsupportedModel
+from fairspan.model.correction import LanguageCorrection, corrections_of
+from fairspan.model.transformer import calibrated_transformers
+from fairspan.runs.bases import embed_through
+from fairspan.runs.fit_part import by_language, choose_parallel
+from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.subject import open_subject
+
+
+def fit_correction(
+    model: AnyModel,
+    corpus: Corpus | Path | str,
+    method: str = "subspace",
+    *,
+    calibration: Calibration | str | Path | Mapping[str, Any] | None = None,
+    languages: Sequence[str] | None = None,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    progress: bool | Progress = True,
+) -> LanguageCorrection:
+    """Find what a model's vectors say about their language, so that `fairspan.calibrate` can remove it.
+
+    Texts that are tested later do not belong into the corpus.
+
+    Args:
+        model: a SentenceTransformer, its name or folder; plain or calibrated.
+        corpus: texts in two languages or more, aligned by id: "sample", a folder, a file, the name of a dataset, or
+            a `Corpus`. At least 20 texts that all languages have are needed; more than 500 are drawn from.
+        method: "subspace", or "lir", which asks for the language of every text that is embedded. "subspace-3" and
+            "lir-2" say how many directions are removed.
+        calibration: what the model is to be calibrated with, as in `fairspan.calibrate`: under a calibration vectors
+            lie elsewhere. By default the model as it is.
+        languages: those to fit, by default all of the corpus.
+        seed: of the draw.
+        batch_tokens: number of tokens in a batch, padding included.
+        progress: True for a bar, False for none, or an object that shows it.
+
+    Raises:
+        CorpusError: if the corpus has one language only, or too few texts.
+    """
+    read_correction(method)
+    read = corpus if isinstance(corpus, Corpus) else Corpus.read(corpus, languages, partial=True)
+    read = read if languages is None else read.select(languages)
+    shown = as_progress(progress)
+    subject = open_subject(model, progress=shown)
+    transformer = subject.transformer("a correction of languages")
+    if next(corrections_of(transformer), None) is not None:
+        raise UnsupportedModel("the model has a correction of languages already: fit it on the model without it.")
+    wanted = as_calibration("plain" if calibration is None else calibration)
+    subject = subject.reading([treatment := Treatment(f"correction={method}", wanted)])
+    parallel = choose_parallel(method, read.segments, read, subject.counter, seed=seed)
+    try:
+        with Store(":memory:") as store:
+            embed = embed_through(store, budget=subject.budget(batch_tokens), tally=Tally(), progress=shown.advance)
+            encoder = subject.under(treatment, embed=embed).documents
+            shown.start(sum(text.length for text in parallel))
+            vectors = embed(encoder, parallel)
+    finally:
+        shown.stop()
+    acting = next((module.calibration for module in calibrated_transformers(encoder.model)), None)
+    fitted_on = {
+        "model": subject.name,
+        "fingerprint": subject.fingerprint,
+        "calibration": None if acting is None else acting.on("document").to_dict(),
+        "corpus": {"name": read.name, "fingerprint": read.fingerprint},
+        "texts": len(parallel) // len(read.languages),
+        "seed": seed,
+    }
+    normalise = subject.similarity == "cosine"
+    return LanguageCorrection.fit(method, by_language(parallel, vectors), normalise=normalise, fitted_on=fitted_on)

@@ -1,0 +1,173 @@
+"""`Forecast`: what a study would embed and how long that takes, found from a short trial on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fairspan.calibration.treatment import Treatment
+from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.store import Store
+from fairspan.report.text import duration
+from fairspan.runs.bases import Treated
+from fairspan.runs.fit_part import FitPart
+from fairspan.runs.sending import Pair, Sending, forecast_sending
+from fairspan.runs.subject import Subject
+
+_TRIAL_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One line of a forecast: what a treatment or a stage embeds.
+
+    Attributes:
+        name: of the treatment or the stage.
+        pairs: texts with what embeds them. Speed is measured with the last pair that has texts.
+        fitted: tokens of what a treatment is fitted on.
+        times: how often it is done, for stages of which only a part is known.
+        seconds: of what is done beside embedding.
+        facts: further columns, such as the number of documents.
+    """
+
+    name: str
+    pairs: tuple[Pair, ...]
+    fitted: int = 0
+    times: float = 1.0
+    seconds: float = 0.0
+    facts: Mapping[str, int | str | None] = field(default_factory=dict)
+
+
+class Workload(Protocol):
+    """A prepared study, as far as a forecast needs it."""
+
+    @property
+    def subject(self) -> Subject: ...
+    @property
+    def fit(self) -> FitPart: ...
+    @property
+    def header(self) -> dict[str, Any]: ...
+    @property
+    def scope(self) -> str:
+        """What is embedded, in a few words, such as "160 documents + 40 segments alone"."""
+
+    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a run would do.
+
+    Attributes:
+        rows: one for each treatment or stage: its name, its facts, its tokens and seconds.
+        unit: what `tokens` are: "tokens", or "characters" for a model without a tokenizer.
+        seconds: predicted from a short trial on this machine; None for an endpoint.
+        sending: what would be sent to an endpoint.
+    """
+
+    model: str
+    scope: str
+    rows: tuple[Mapping[str, Any], ...]
+    unit: str
+    tokens: int
+    seconds: float | None
+    sending: Sending | None
+    notes: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        took = "" if self.seconds is None else f", about {duration(self.seconds)} on this machine"
+        return f"{self.scope}: {self.tokens:,} {self.unit} to embed{took}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def forecast(prepared: Workload, store: Path | str | None = None) -> Forecast:
+    """Count what a run would embed, and time a small part of it; or send a few texts to an endpoint and keep them."""
+    subject = prepared.subject
+    work = prepared.work(lambda treatment: on_trial(subject, treatment, prepared.fit))
+    sending = forecast_sending(subject, [pair for one in work for pair in one.pairs], store)
+    done: set[bytes] = set()
+    rows = []
+    for one in work:
+        tokens = round(one.times * (one.fitted + sum(_count(*pair, done) for pair in one.pairs)))
+        row: dict[str, Any] = {"name": one.name, **one.facts, "tokens": tokens, "seconds": None}
+        timed = next((pair for pair in reversed(one.pairs) if pair[1]), None)
+        if sending is None and timed is not None:
+            row["seconds"] = one.seconds + (tokens / tokens_per_second(*timed) if tokens else 0.0)
+        rows.append(row)
+    seconds = None if sending else sum(row["seconds"] or 0.0 for row in rows)
+    tokens, notes = sum(row["tokens"] for row in rows), (*prepared.header["notes"], *prepared.fit.notes)
+    unit = subject.counter.unit
+    return Forecast(subject.name, prepared.scope, tuple(rows), unit, tokens, seconds, sending, notes)
+
+
+def _count(encoder: Encoder, texts: Iterable[Text], done: set[bytes]) -> int:
+    """The tokens of texts that have no vector yet; another treatment may give the same vector."""
+    tokens = 0
+    for text in texts:
+        keys = {encoder.key(text), *([encoder.span_key(text)] if text.spans else [])}
+        tokens += 0 if keys <= done else tokens_read(encoder, text)
+        done |= keys
+    return tokens
+
+
+def on_trial(subject: Subject, treatment: Treatment, fit: FitPart) -> Treated:
+    """The model under a treatment, fitted on anything: what it is fitted on does not change how long it takes."""
+    return subject.under(treatment, fit=fit, embed=_stand_in, lasting=False)
+
+
+def tokens_per_second(encoder: Encoder, texts: Sequence[Text], most: float = float("inf")) -> float:
+    """From texts of medium length, of which at least four and at most so many tokens are embedded."""
+    middle = _middle(texts)
+    _embed(encoder, middle[:1])
+    done, started = 0, time.perf_counter()
+    while done == 0 or (done < most and time.perf_counter() - started < _TRIAL_SECONDS):
+        _embed(encoder, middle)
+        done += sum(tokens_read(encoder, text) for text in middle)
+    return done / (time.perf_counter() - started)
+
+
+def relative_time(first: Encoder, second: Encoder, texts: Sequence[Text], rounds: int = 3) -> float:
+    """How long the second takes for texts of medium length, in times of the first; the median of a few turns."""
+    middle, found = _middle(texts), []
+    for encoder in (first, second):
+        _embed(encoder, middle)
+    for _ in range(rounds):
+        took = []
+        for encoder in (first, second):
+            started = time.perf_counter()
+            _embed(encoder, middle)
+            took.append(time.perf_counter() - started)
+        found.append(took[1] / took[0])
+    return float(np.median(found))
+
+
+def tokens_read(encoder: Encoder, text: Text) -> int:
+    """The tokens of a text, up to the limit of what reads it."""
+    return text.length if encoder.window is None else min(text.length, encoder.window)
+
+
+def _embed(encoder: Encoder, texts: Sequence[Text]) -> None:
+    """As a run does it, with its batches halved where memory is short and its errors in one line; nothing is kept."""
+    with Store(":memory:") as store:
+        together = len(texts) * max(text.length for text in texts)
+        fill(encoder, texts, store, budget=together, tally=Tally(), progress=lambda tokens: None)
+
+
+def _middle(texts: Sequence[Text]) -> list[Text]:
+    ordered = sorted(texts, key=lambda text: text.length)
+    return ordered[len(ordered) // 2 :][:4]
+
+
+def _stand_in(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+    """Vectors to fit on that need no embedding."""
+    (one,) = encoder.vectors(texts[:1])
+    return np.random.default_rng(0).standard_normal((len(texts), len(one)))

@@ -1,0 +1,135 @@
+"""The key of a run: everything that was asked and the files that it reads, as a hash that needs no model.
+
+A complete log that was written under the same key is the answer, and neither torch nor the model is loaded.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fairspan import __version__
+from fairspan.errors import FairspanError
+from fairspan.model.source import DEFAULT_MODEL, PACKAGE
+from fairspan.report.view import View
+from fairspan.runs.log import RunLog, library_versions, read_header, read_log
+from fairspan.runs.options import StudyOptions
+
+DEFAULT_RUNS = Path("fairspan-runs")
+_MOST_FILES = 10_000
+
+
+def key_of(options: StudyOptions) -> str | None:
+    """A hash of what decides a result; None if that cannot be known without reading it.
+
+    Of files it takes names, sizes and times, of a model on the hub the files of its snapshot, of an object its
+    `identity`. What it does not know are objects without one, code that comes with a model, and datasets on the hub.
+    """
+    model, identity = options.model, getattr(options.model, "identity", None)
+    if not (isinstance(model, str | None) or isinstance(identity, str)) or options.trust_remote_code:
+        return None
+    try:
+        known = identity or _model_state(str(model or DEFAULT_MODEL))
+        states = [known, *(_source_state(source) for source in options.sources)]
+    except OSError:
+        return None
+    if None in states:
+        return None
+    # Which device and dtype a model gets by default depends on the machine.
+    machine = [platform.node(), platform.machine(), os.environ.get("CUDA_VISIBLE_DEVICES")]
+    asked = [options.verb, options.model_name, asdict(options.loading), options.asked]
+    decisive = [__version__, library_versions(), machine, *asked, states]
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog | None:
+    """The complete log that was written for these very options, if it is there and wanted."""
+    key = None if options.fresh else key_of(options)
+    if key is None:
+        return None
+    places = [Path(options.out)] if options.out is not None else _folders(options.model_name)
+    for folder in places:
+        # What cannot be read is for the run itself to report.
+        with suppress(FairspanError):
+            header = read_header(folder)
+            if header.get("key") == key and header.get("status") == "complete":
+                return read_log(folder, show)
+    return None
+
+
+def _folders(model: str) -> list[Path]:
+    return sorted(DEFAULT_RUNS.glob(f"{slug(model)}-????????"))
+
+
+def slug(name: str) -> str:
+    """What the folders of a model's runs begin with."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rstrip("/").split("/")[-1]).strip("-.") or "model"
+
+
+def _model_state(name: str) -> Any:
+    """The files of a model; None where they are not known, or refer to weights elsewhere."""
+    if Path(name).is_dir():
+        folders = [Path(name)]
+    elif name == DEFAULT_MODEL:
+        package = find_spec(PACKAGE)
+        folders = [Path(place) for place in (package and package.submodule_search_locations) or ()]
+    else:
+        folders = list(_snapshots(name))
+    states = [_folder_state(folder) for folder in folders]
+    if not states or None in states or any((folder / "adapter_config.json").exists() for folder in folders):
+        return None
+    return states
+
+
+def _snapshots(name: str) -> Iterator[Path]:
+    """A model's snapshots in the cache of the hub. A name without an owner may be sentence-transformers' own."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    cache = Path(os.environ.get("SENTENCE_TRANSFORMERS_HOME") or HF_HUB_CACHE)
+    for repository in {name, name if "/" in name else f"sentence-transformers/{name}"}:
+        place = cache / f"models--{repository.replace('/', '--')}"
+        with suppress(OSError, UnicodeDecodeError):
+            commit = (place / "refs" / "main").read_text(encoding="utf-8").strip()
+            if (place / "snapshots" / commit).is_dir():
+                yield place / "snapshots" / commit
+
+
+def _source_state(source: str) -> Any:
+    """The files of a corpus or a task; None if it is not on this machine."""
+    kind, colon, place = source.partition(":")
+    if kind == "mteb" and colon:
+        with suppress(PackageNotFoundError):
+            return version("mteb")
+        return None
+    if source in ("pages", "passages"):
+        return []
+    named = place if kind in ("beir", "pages", "passages") and colon else source
+    if named == "sample":
+        return _folder_state(Path(__file__).parents[1] / "corpus" / "data" / named)
+    path = Path(named).expanduser()
+    if path.is_file():
+        return [_file_state(path)]
+    return _folder_state(path) if path.is_dir() else None
+
+
+def _folder_state(folder: Path) -> Any:
+    found = []
+    for place, _, names in os.walk(folder, followlinks=True):
+        found += [_file_state(Path(place, name)) for name in names]
+        if len(found) > _MOST_FILES:
+            return None
+    return sorted(found)
+
+
+def _file_state(file: Path) -> list[Any]:
+    """Where a file is, and its size and times. The time of change is the one that no program can set."""
+    state = file.stat()
+    return [str(file.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns]

@@ -1,0 +1,132 @@
+"""`StudyOptions`: everything that is asked of a study, as one frozen value.
+
+The call, the log and the key of a study follow from it. A study adds its own fields in a subclass; a field that
+names something to read is declared with `source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fairspan.calibration.treatment import CLOSED_TREATMENTS, DEFAULT_TREATMENTS, Treatment
+from fairspan.errors import require_whole
+from fairspan.model.source import DEFAULT_MODEL, Loading
+
+if TYPE_CHECKING:
+    from fairspan.encoding.encoder import AnyModel
+    from fairspan.runs.progress import Progress
+
+
+def source(default: str | None = None) -> Any:
+    """A field that names something to read: its files belong to the key, and pages do not show its path."""
+    return field(default=default, metadata={"source": True})
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """The options that all studies have.
+
+    Attributes:
+        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or an `Endpoint` or any object
+            with `encode(list[str])`, under the treatments "plain" and "chunk-mean". Vectors of an object are kept if
+            it has an `identity`: text that names everything that decides them.
+        name: what the log calls the model.
+        max_seq_length: longest text to read, in tokens, of a model that is given by its name. Beyond the model's
+            positions only treatments in tiles read on; other treatments cut, and the log says how many documents.
+        device: where to load such a model: "cpu", "cuda" or "mps".
+        dtype: its number format: "float32", "bfloat16" or "float16".
+        trust_remote_code: run code that comes with such a model.
+        out: the run's folder; by default one in `fairspan-runs` that belongs to this model and these options, so
+            that the same call finds what it left.
+        store: the file that keeps every vector; by default one in the user's cache folder.
+        batch_tokens: number of tokens in a batch, padding included; of characters for an `Endpoint`.
+        fresh: measure again although the folder holds a complete run.
+        progress: True for a bar, False for none, or an object that shows it.
+    """
+
+    verb: ClassVar[str]
+    model: AnyModel = None
+    _: KW_ONLY
+    name: str | None = None
+    max_seq_length: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    trust_remote_code: bool = False
+    out: Path | str | None = None
+    store: Path | str | None = None
+    batch_tokens: int | None = None
+    fresh: bool = False
+    progress: bool | Progress = True
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens is not None:
+            require_whole("batch_tokens", self.batch_tokens)
+
+    def check(self) -> None:
+        """Read what the study reads, and raise if that fails: it is called before a model is loaded."""
+
+    @property
+    def loading(self) -> Loading:
+        return Loading(self.max_seq_length, self.device, self.dtype, self.trust_remote_code)
+
+    @property
+    def measured(self) -> tuple[Treatment, ...]:
+        """The treatments that are compared, the baseline first."""
+        raise NotImplementedError
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What decides the result besides the model, as JSON holds it."""
+        common = {one.name for one in fields(StudyOptions)}
+        own = {one.name: as_json(getattr(self, one.name)) for one in fields(self) if one.name not in common}
+        return {**own, "treatments": as_json(self.measured)}
+
+    @property
+    def sources(self) -> list[str]:
+        """Everything that is read."""
+        given = [getattr(self, one.name) for one in fields(self) if one.metadata.get("source")]
+        return [name for value in given for name in _names(value)]
+
+    @property
+    def model_name(self) -> str:
+        """What logs call the model."""
+        return self.name or named(self.model)
+
+
+def _names(value: Any) -> Iterable[str]:
+    if isinstance(value, str | Path):
+        return [str(value)]
+    return [str(one) for one in value or () if isinstance(one, str | Path)]
+
+
+def as_json(value: Any) -> Any:
+    """A field's value as JSON holds it."""
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): as_json(one) for key, one in value.items()}
+    return [as_json(one) for one in value] if isinstance(value, Sequence | set | frozenset) else str(value)
+
+
+def named(model: Any) -> str:
+    """What logs call a model that was not given a name."""
+    if isinstance(model, str | None):
+        return model or DEFAULT_MODEL
+    remote = getattr(model, "model", None)
+    return remote if isinstance(remote, str) else type(model).__name__
+
+
+def is_open(model: AnyModel) -> bool:
+    """Whether a model is a SentenceTransformer or the name of one, found without importing it."""
+    kinds = {kind.__name__ for kind in type(model).__mro__}
+    return isinstance(model, str | None) or "SentenceTransformer" in kinds
+
+
+def default_treatments(model: AnyModel) -> tuple[str, ...]:
+    """What is compared unless somebody says."""
+    return DEFAULT_TREATMENTS if is_open(model) else CLOSED_TREATMENTS

@@ -1,0 +1,275 @@
+"""`Study`: what every study does around its work: find a finished run, write the log, keep what was computed."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from fairspan import __version__
+from fairspan.calibration.treatment import Treatment
+from fairspan.encoding.corrected import CorrectedEncoder
+from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.endpoint import Endpoint
+from fairspan.encoding.fill import Tally, fill, reads_to_end, refuse_unread_end
+from fairspan.encoding.store import Store, default_store
+from fairspan.encoding.text import innermost
+from fairspan.errors import DesignError, FairspanError
+from fairspan.report.view import View
+from fairspan.runs.bases import Treated, embed_through
+from fairspan.runs.folder import header_file, locked
+from fairspan.runs.forecast import Forecast, Workload, forecast
+from fairspan.runs.key import DEFAULT_RUNS, key_of, known_log, slug
+from fairspan.runs.log import LogWriter, RunLog, read_header, read_log, rewrite_header
+from fairspan.runs.options import StudyOptions
+from fairspan.runs.progress import Progress, as_progress
+from fairspan.runs.sending import Pair, plan_sending
+from fairspan.runs.subject import open_subject
+
+
+class Prepared(Workload, Protocol):
+    """A study with everything read and built, and nothing embedded yet."""
+
+    @property
+    def options(self) -> StudyOptions: ...
+    @property
+    def decisive(self) -> list[Any]:
+        """What else decides the result: fingerprints of what was read."""
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What the log says of this kind of study, with its notes."""
+
+
+Options = TypeVar("Options", bound=StudyOptions)
+Ready = TypeVar("Ready", bound=Prepared)
+
+
+@dataclass(frozen=True)
+class Study(Generic[Options, Ready]):
+    """A study, called with its options.
+
+    Attributes:
+        prepare: reads and builds everything that is to be embedded.
+        measure: embeds it and adds rows to the log.
+        view: what a log shows.
+        finish: what is done with a complete log, whether it was just measured or found.
+    """
+
+    prepare: Callable[[Any, Options, Progress], Ready]
+    measure: Callable[[Ready, "Run"], None]
+    view: Callable[[RunLog], View]
+    finish: Callable[[RunLog], None] = lambda log: None
+
+    def __call__(self, options: Options) -> RunLog:
+        """The log of these options: the one that is there, or a new one."""
+        log = known_log(options, self.view) or self._run(options)
+        self.finish(log)
+        return log
+
+    def forecast(self, options: Options) -> Forecast:
+        """What a run would do, without doing it."""
+        progress = as_progress(options.progress)
+        prepared = self.ready(options, progress)
+        progress.stage("timing a few texts")
+        return forecast(prepared, options.store)
+
+    def ready(self, options: Options, progress: Progress) -> Ready:
+        """Everything read and built, and nothing embedded yet."""
+        subject = open_subject(options.model, name=options.name, loading=options.loading, progress=progress)
+        return self.prepare(subject, options, progress)
+
+    def _run(self, options: Options) -> RunLog:
+        """Find the finished run, or measure under a log that says how it ended, whatever happens."""
+        progress = as_progress(options.progress)
+        prepared = self.ready(options, progress)
+        subject = prepared.subject
+        if subject.is_open:
+            progress.stage("hashing the weights")
+        name, key = run_name(prepared), key_of(options)
+        folder = Path(options.out) if options.out is not None else DEFAULT_RUNS / name
+        fresh = options.fresh or subject.fingerprint is None
+        done = self._finished(folder, name, fresh=fresh)
+        if done is not None:
+            _renew(done, key)
+            return done
+        with locked(folder):
+            # Whoever held the lock before may just have finished it.
+            done = self._finished(folder, name, fresh=fresh)
+            return done or self._measured(prepared, {"run": name, "key": key}, folder, progress)
+
+    def _measured(self, prepared: Ready, named: Mapping[str, Any], folder: Path, progress: Progress) -> RunLog:
+        subject, options = prepared.subject, prepared.options
+        writer = LogWriter(folder, {"verb": options.verb, **named, **_header(prepared)})
+        tally, started, budget = Tally(), time.monotonic(), subject.budget(options.batch_tokens)
+        try:
+            with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
+                run = Run(prepared, writer, store, budget, tally, progress)
+                self.measure(prepared, run)
+                _note_answers(run, fresh=options.fresh)
+        except BaseException as error:
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            # Where the disk is full the header cannot be written either; the first error is the one to report.
+            with suppress(FairspanError):
+                writer.finish(status, error=str(error) or None, timings=_timings(tally, started))
+            raise
+        finally:
+            progress.stop()
+        if tally.halved:
+            note = f"memory ran out and {tally.halved} batches were halved: fewer tokens in a batch would be faster"
+            writer.header["notes"].append(note)
+        writer.finish("partial" if run.partial else "complete", timings=_timings(tally, started))
+        return RunLog(folder, writer.header, writer.rows, self.view)
+
+    def _finished(self, folder: Path, name: str, *, fresh: bool) -> RunLog | None:
+        """The complete log of this very run, if the folder holds it and it is wanted."""
+        if not header_file(folder).exists():
+            return None
+        header = read_header(folder)
+        if header.get("run") != name:
+            raise DesignError(
+                f"{folder} holds the run {header.get('run')}, which asked for something else: choose another folder "
+                "with out."
+            )
+        if fresh or header.get("status") != "complete":
+            return None
+        # Rows that were lost or written over are measured again.
+        with suppress(FairspanError):
+            return read_log(folder, self.view)
+        return None
+
+
+def run_name(prepared: Prepared) -> str:
+    """The name of a run's folder: the model's, and a hash of everything that decides the result."""
+    subject = prepared.subject
+    decisive = [__version__, prepared.options.asked, subject.decisive, prepared.decisive, *prepared.fit.decisive]
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    return f"{slug(subject.name)}-{digest[:8]}"
+
+
+class Run:
+    """One study while it runs: where its texts are embedded and its rows and notes go.
+
+    A study that sets `partial` had to leave something out, and goes on with it when it is asked for again.
+    """
+
+    def __init__(
+        self, prepared: Prepared, writer: LogWriter, store: Store, budget: int, tally: Tally, progress: Progress
+    ) -> None:
+        self.prepared, self.subject = prepared, prepared.subject
+        self.writer, self.store, self.budget, self.tally, self.progress = writer, store, budget, tally, progress
+        self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
+        self._again = embed_through(store, budget=budget, tally=tally, progress=_unreported)
+        self._bases: set[Treatment] = set()
+        self._fitted: set[Treatment] = set()
+        self.advance: Callable[[int], None] = progress.advance
+        self.header = writer.header
+        self.add = writer.add
+        self.partial = False
+        self.label = {"run": self.header["run"], "model": prepared.subject.name}
+
+    def note(self, text: str) -> None:
+        """Add a note to the log, once."""
+        if text not in self.header["notes"]:
+            self.header["notes"].append(text)
+
+    def under(self, treatment: Treatment) -> Treated:
+        again = treatment.correction is not None and treatment.base in self._fitted
+        if treatment.correction is not None:
+            self._fitted.add(treatment.base)
+        return self.subject.under(treatment, fit=self.prepared.fit, embed=self._again if again else self.embed)
+
+    def begin(self, treatment: Treatment) -> None:
+        """From here on texts are embedded under this treatment. Vectors of the same base have been reported."""
+        self.advance = _unreported if treatment.base in self._bases else self.progress.advance
+        self._bases.add(treatment.base)
+
+    def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
+        """Embed what the store does not have."""
+        if isinstance(encoder, CorrectedEncoder) and (untouched := encoder.untouched(texts)):
+            self.note(f"{encoder.correction.method}: texts left as they are, wholly or in part: {untouched}")
+        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.advance)
+
+    def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        found = self.store.get(keys)
+        return [found[key] for key in keys]
+
+    def announce(self, pairs: Iterable[Pair]) -> None:
+        """Say what is going to be sent to an endpoint, if the model is one."""
+        if isinstance(self.subject.model, Endpoint):
+            found = plan_sending(self.subject.model, pairs, self.store, budget=self.budget, tally=self.tally)
+            self.header["sending"] = asdict(found)
+            self.progress.stage(found.words)
+
+    def prove_whole(self, encoder: Encoder, texts: Sequence[Text], *, may_cut: bool = False) -> None:
+        """Raise if the model does not read the longest of the texts that fit its window to the end.
+
+        Of an endpoint that `may_cut` texts it is noted instead. What it answers is kept.
+        """
+        encoder, texts = innermost(encoder, texts)
+        fitting = (text for text in texts if encoder.window is None or text.length <= encoder.window)
+        longest = max(fitting, key=lambda text: text.length, default=None)
+        if longest is None:
+            return
+        if not isinstance(self.subject.model, Endpoint):
+            if self.store.missing([encoder.key(longest)]):
+                refuse_unread_end(encoder, longest, self.tally)
+        elif not may_cut:
+            refuse_unread_end(encoder, longest, self.tally, self.store)
+        elif not reads_to_end(encoder, longest, self.tally, self.store):
+            self.note(
+                f"the endpoint does not read the longest document ({len(longest.text):,} characters) to the end: the "
+                "vectors of such documents are those of their beginning"
+            )
+
+
+def _unreported(tokens: int) -> None:
+    """Takes the place of a progress for what was reported before."""
+
+
+def _note_answers(run: Run, *, fresh: bool) -> None:
+    """What became known of an endpoint while it was measured."""
+    if not isinstance(run.subject.model, Endpoint):
+        return
+    run.header["model"] = run.subject.description
+    names = run.subject.model.received.models
+    if len(names) > 1:
+        run.note(f"the answers of the endpoint name several models: {', '.join(names)}")
+    if fresh and not run.tally.computed:
+        run.note("all vectors came from the store: name another store to ask the endpoint again")
+
+
+def _header(prepared: Prepared) -> Mapping[str, Any]:
+    asked, own = prepared.options.asked, prepared.header
+    return {
+        "model": prepared.subject.description,
+        "token_unit": prepared.subject.counter.unit,
+        "seed": asked.get("seed"),
+        "spec": asked,
+        "sources": prepared.options.sources,
+        **own,
+        "notes": [*own["notes"], *prepared.fit.notes],
+    }
+
+
+def _renew(log: RunLog, key: str | None) -> None:
+    """Note that a log answers this key too: its files were touched, and are found to be the same."""
+    if key is None or log.header.get("key") == key:
+        return
+    with suppress(FairspanError), locked(log.folder):
+        rewrite_header(log.folder, {"key": key})
+
+
+def _timings(tally: Tally, started: float) -> dict[str, Any]:
+    return {
+        "seconds": round(time.monotonic() - started, 3),
+        "texts_computed": tally.computed,
+        "tokens_computed": tally.computed_tokens,
+        "texts_from_store": tally.found,
+        "batches_halved": tally.halved,
+    }

@@ -1,0 +1,88 @@
+"""`Interval`: an estimate with its limits. `Intervals`: several of them, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairspan.stats.arrays import Floats
+from fairspan.stats.distributions import t_quantile, t_ratio, t_two_sided
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its limits. What is not defined is NaN, and `reason` says why.
+
+    Attributes:
+        standard_error, degrees_of_freedom, p_value: of the t distribution behind the limits, two-sided against 0; NaN
+            where the limits come from a bootstrap.
+    """
+
+    estimate: float
+    low: float = np.nan
+    high: float = np.nan
+    standard_error: float = np.nan
+    degrees_of_freedom: float = np.nan
+    p_value: float = np.nan
+    reason: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """The estimate in standard errors."""
+        return float(t_ratio(self.estimate, self.standard_error))
+
+    def lower(self, level: float = 0.95) -> float:
+        """The one-sided lower bound: the truth is below it in at most 1 − level of samples."""
+        return self.estimate + float(t_quantile(1 - level, self.degrees_of_freedom)) * self.standard_error
+
+    def upper(self, level: float = 0.95) -> float:
+        """The one-sided upper bound."""
+        return self.estimate + float(t_quantile(level, self.degrees_of_freedom)) * self.standard_error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """J intervals; every field has shape [J]."""
+
+    estimate: Floats
+    low: Floats
+    high: Floats
+    standard_error: Floats
+    degrees_of_freedom: Floats
+    p_value: Floats
+
+    def __len__(self) -> int:
+        return len(self.estimate)
+
+    def __getitem__(self, place: int) -> Interval:
+        numbers = (float(getattr(self, one.name)[place]) for one in fields(Intervals))
+        return Interval(*numbers)  # type: ignore[arg-type, unused-ignore]
+
+
+def t_intervals(estimate: ArrayLike, error: ArrayLike, freedom: ArrayLike, level: float = 0.95) -> Intervals:
+    """Two-sided t intervals of estimates[J] with their standard errors and degrees of freedom."""
+    middle, errors, free = (np.asarray(one, np.float64) for one in (estimate, error, freedom))
+    half = t_quantile((1 + level) / 2, free) * errors
+    return Intervals(middle, middle - half, middle + half, errors, free, t_two_sided(t_ratio(middle, errors), free))
+
+
+def t_interval(estimate: float, error: float, freedom: float, level: float = 0.95) -> Interval:
+    """The same of one estimate."""
+    return t_intervals([estimate], [error], [freedom], level)[0]
+
+
+def mean_half_widths(squares: ArrayLike, counts: ArrayLike, clusters: ArrayLike, level: float = 0.95) -> Floats:
+    """Half the width of the interval of each mean, as [M]; NaN for one cluster.
+
+    CR1 for a mean, G/(G−1) · Σ_g (Σ_i (x_i − mean))² / N², and t with G − 1 degrees of freedom.
+
+    Args:
+        squares: [M], Σ_g of the squared sums of each cluster's distances from the mean.
+        counts, clusters: [M], N and G.
+    """
+    several = np.asarray(clusters, np.float64)
+    free = np.maximum(several - 1, 1)
+    error = np.sqrt(several / free * np.asarray(squares, np.float64)) / np.asarray(counts, np.float64)
+    return np.asarray(np.where(several > 1, t_quantile((1 + level) / 2, free) * error, np.nan))

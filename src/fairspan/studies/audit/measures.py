@@ -1,0 +1,167 @@
+"""`Family`: documents that are analysed together; and what each measure is called."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from fairspan.design.plan import LanguagePlan
+from fairspan.runs.log import RunLog
+from fairspan.stats.intervals import Intervals
+
+Record = dict[str, Any]
+"""One row of a frame."""
+
+FAMILY = ["measure", "treatment", "n", "lead", "later"]
+"""The columns of rows that are analysed together."""
+
+PLAN = (
+    pl.when(pl.col("lead") == pl.col("later"))
+    .then(pl.col("lead").cast(pl.String))
+    .otherwise(pl.concat_str("lead", "later", separator=":"))
+    .alias("plan")
+)
+"""The name of each row's plan, such as "en" or "de:en"."""
+
+COMPANY = (
+    pl.when(pl.col("lead") == pl.col("later"))
+    .then(0)
+    .when((pl.col("position") == 1) | (pl.col("n") == 2))
+    .then(1)
+    .otherwise(2)
+    .cast(pl.Int8)
+    .alias("company")
+)
+"""How each row's segment stands in its document, a number that `COMPANIES` names."""
+
+COMPANIES = ("", "alone in its language", "not alone")
+"""Empty where a document is in one language."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """The documents of one size and language plan, under one measure."""
+
+    measure: str
+    n: int
+    lead: str
+    later: str
+
+    @property
+    def plan(self) -> str:
+        return str(LanguagePlan(self.lead, self.later))
+
+    @property
+    def mixed(self) -> bool:
+        return self.lead != self.later
+
+    @property
+    def first_compared(self) -> int:
+        """The position that later ones are compared with.
+
+        In a mixed plan position 1 is the only one in its language, which no set of such plans tells from being first.
+        """
+        return 2 if self.mixed else 1
+
+    @property
+    def comparisons(self) -> int:
+        """How many there are; none for two segments in two languages."""
+        return self.n - self.first_compared
+
+    @property
+    def labels(self) -> Record:
+        """The columns of a frame that name it."""
+        return {"plan": self.plan, "lead": self.lead, "later": self.later, "n": self.n}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the statistics of a run are made."""
+
+    inference: str
+    seed: int
+    margin: float
+
+    @classmethod
+    def of(cls, log: RunLog) -> "Settings":
+        return cls(str(log.spec["inference"]), int(log.header["seed"]), float(log.spec["margin"]))
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A new one, so that no result depends on what was computed before it."""
+        return np.random.default_rng(self.seed)
+
+
+def draws_for(comparisons: int) -> int:
+    """Samples of a wild bootstrap.
+
+    Its p-values are never below one in as many, and Holm's correction multiplies them by up to `comparisons`.
+    """
+    return max(9999, 100 * comparisons)
+
+
+def with_codes(rows: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """The same with numbers in place of names in those columns, in order of appearance, since comparing is faster.
+
+    Polars numbers its own categories for the whole process, so that results would depend on what was read before.
+    """
+    kinds = {name: pl.Enum(rows[name].drop_nulls().unique(maintain_order=True)) for name in names}
+    return rows.with_columns(pl.col(name).cast(kind).to_physical() for name, kind in kinds.items())
+
+
+def symbol(position: int) -> str:
+    """β0, β2, β3, …"""
+    return f"β{0 if position == 1 else position}"
+
+
+def contrast(found: Intervals, place: int, prefix: str = "") -> Record:
+    """One of several intervals as columns, with its error and its test."""
+    names = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
+    return {f"{prefix}{name}": float(getattr(found, name)[place]) for name in names}
+
+
+class Words(NamedTuple):
+    """The words for a measure: of a position in a verdict, the title and caption of its figure, and its section."""
+
+    done: str
+    title: str
+    caption: str
+    intro: str
+
+
+POSITION_MEASURES = {
+    "representation": Words(
+        "represented",
+        "How well one vector represents each part of a document",
+        "Cosine of a document's vector with each of its segments alone, by position",
+        "Bars show the mean cosine between a document's vector and the vector of each of its segments alone, with "
+        "95 % intervals. In a fair embedding they are equally high. The mean length of segments at each position, in "
+        "tokens, is shown below.",
+    ),
+    "retention": Words(
+        "retained",
+        "How much of its own meaning each part keeps inside a document",
+        "Cosine of each segment inside a document with the same segment alone, by position",
+        "Bars show the mean cosine between a segment's vector inside the document (late chunking) and its vector "
+        "alone, with 95 % intervals.",
+    ),
+}
+
+
+class AttentionWords(NamedTuple):
+    """The words for one way to divide a text: its figure, its axis, what titles say; and if lengths are relative."""
+
+    name: str
+    x_label: str
+    by: str
+    relative: bool = False
+
+
+ATTENTION_MEASURES = {
+    "attention_segment": AttentionWords("attention-segments", "segment", "by segment"),
+    "attention_basket": AttentionWords("attention-baskets", "basket", "by basket of 128 tokens"),
+    "attention_bin": AttentionWords(
+        "attention-relative", "place in %", "from a document's beginning to its end", relative=True
+    ),
+}

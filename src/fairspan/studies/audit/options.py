@@ -1,0 +1,125 @@
+"""`AuditOptions`: everything that is asked of an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import ClassVar
+
+from fairspan.calibration.treatment import AnyTreatment, Treatment, as_treatments, require_use_of_fit
+from fairspan.corpus.corpus import Corpus
+from fairspan.design.design import Design
+from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
+from fairspan.errors import DesignError, require_list, require_whole
+from fairspan.runs.options import StudyOptions, default_treatments, source
+from fairspan.stats.contrasts import INFERENCES
+
+MEASURES = ("representation", "retention", "attention")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(StudyOptions):
+    """What to measure, on which documents, under which treatments.
+
+    Attributes:
+        corpus: "sample", a folder, a file or the name of a dataset.
+        languages: monolingual plans; by default English if the corpus has it, otherwise its first language.
+        mixed: plans such as "de:en" (the first segment German, all later ones English), or "all".
+        treatments: what is compared: names of presets such as "plain" and "paper", calibrations, or tables of fields.
+            By default "plain" and "tiles", or "plain" and "chunk-mean" for a model that is not a SentenceTransformer.
+        measures: of "representation", "retention" and "attention".
+        design: how each set is ordered: "latin", "permutations" or "williams".
+        sizes: numbers of segments per document.
+        sets: number of sets of segments for each size.
+        documents: number of documents by size, in place of `sets`: {4: 1008} makes at least 1008 documents.
+        seed: of the draw and the orders.
+        min_tokens, max_tokens: omit segments that are shorter or longer.
+        length_language: apply these limits to this language only.
+        length_ratio: how far the lengths of other languages may be from that one, as a share of it.
+        opening: number of tokens to use from the start of every segment.
+        too_long: what to do with sets that are longer than any treatment reads: "redraw" or "error".
+        partial: omit segments that lack a translation, instead of refusing the corpus.
+        prompt: put before every text; by default the model's own document prompt.
+        fit_corpus: what whitening and corrections of languages are fitted on; by default what `corpus` has in no
+            document.
+        attention_documents: number of documents of each size and plan whose attention is read.
+        margin: differences from position 1 below it count as fair.
+        inference: how intervals are made: "auto", "cr1", "z", "cr2", "cr3", "wild" or "two-way".
+    """
+
+    verb: ClassVar[str] = "audit"
+    corpus: str = source("sample")
+    languages: Sequence[str] | None = None
+    mixed: str | Sequence[str] = ()
+    treatments: Sequence[AnyTreatment] | None = None
+    measures: Sequence[str] = ("representation",)
+    design: str = "latin"
+    sizes: Sequence[int] = (4,)
+    sets: int = 40
+    documents: Mapping[int, int] = field(default_factory=dict)
+    seed: int = 0
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    length_language: str | None = None
+    length_ratio: float | None = None
+    opening: int | None = None
+    too_long: str = "redraw"
+    partial: bool = False
+    prompt: str | None = None
+    fit_corpus: str | None = source()
+    attention_documents: int = 20
+    margin: float = 0.02
+    inference: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # A TOML file may hold anything.
+        for name, kind, words in (
+            ("corpus", str, "a name or a path"),
+            ("fit_corpus", str | None, "a name or a path"),
+            ("prompt", str | None, "text"),
+            ("partial", bool, "true or false"),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise DesignError(f"{name} must be {words}, got {getattr(self, name)!r}.")
+        mixed = [self.mixed] if isinstance(self.mixed, str) else self.mixed
+        for name, texts in (("languages", self.languages or ()), ("mixed", mixed), ("measures", self.measures)):
+            require_list(name, texts, "['en']" if name == "languages" else "['de:en']")
+            for text in texts:
+                if not isinstance(text, str):
+                    raise DesignError(f"{name} must be text such as 'en' and 'de:en', got {text!r}.")
+        object.__setattr__(self, "mixed", "all" if list(mixed) == ["all"] else tuple(mixed))
+        if not self.measures:
+            raise DesignError(f"measures must name at least one of {', '.join(MEASURES)}.")
+        for name, given, choices in (
+            ("measures", self.measures, MEASURES),
+            ("inference", [self.inference], INFERENCES),
+        ):
+            for value in given:
+                if value not in choices:
+                    raise DesignError(f"{name} must be among {', '.join(choices)}, got {value!r}.")
+        require_whole("attention_documents", self.attention_documents)
+        if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
+            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
+        require_use_of_fit(self.fit_corpus, self.measured)
+        object.__setattr__(self, "documents", self.drawn.documents)
+
+    @cached_property
+    def drawn(self) -> Design:
+        """Which documents are built: the fields that a `Design` has as well."""
+        own = {one.name: getattr(self, one.name) for one in fields(Design) if one.name != "orders"}
+        return Design(orders=self.design, **own)
+
+    @cached_property
+    def measured(self) -> tuple[Treatment, ...]:
+        return as_treatments(default_treatments(self.model) if self.treatments is None else self.treatments)
+
+    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+        """The language plans, and the corpus in their languages."""
+        return choose_plans(self.corpus, self.languages, self.mixed, partial=self.partial)
+
+    def check(self) -> None:
+        plans, _ = self.read_corpus()
+        if self.fit_corpus is not None:
+            Corpus.read(self.fit_corpus, languages_of(plans), partial=True)

@@ -1,0 +1,143 @@
+"""`CollapseOptions`: everything that is asked of a study of length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import ClassVar, Literal, get_args
+
+from fairspan.calibration.temperature import check_temperature
+from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments, require_use_of_fit
+from fairspan.corpus.corpus import Corpus
+from fairspan.design.cuts import Start
+from fairspan.errors import DesignError, require_list, require_whole
+from fairspan.runs.options import StudyOptions, source
+
+Layers = Literal["last", "last_half", "all"]
+WORDS = "words"
+"""The name of the control among the treatments: the mean of the raw word embeddings (LC Fig. 3)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollapseOptions(StudyOptions):
+    """What to measure of texts of several lengths.
+
+    Attributes:
+        corpus: "sample", a folder, a file or the name of a dataset.
+        language: of the corpus; by default English if the corpus has it, otherwise its first language.
+        lengths: in tokens; every document is cut to each of them at a sentence border. By default 25, 50, 100, … as
+            far as the model reads and half of the documents reach.
+        natural: use whole documents by their own length, in bins of 100 tokens, instead of cutting them.
+        temperatures: softmax temperatures to compare; 1 is the unmodified model.
+        treatments: more treatments to compare, as in `audit`.
+        documents: number of documents at most; in each bin if `natural`.
+        start: where a cut begins: at a "random" sentence, or at the document's "beginning".
+        tolerance: how far a text may be from the length asked for, as a share of it.
+        spectra: number of texts of each length whose token signals and attention are analysed; 0 for none.
+        layers: the layers whose σ_a is computed: "last", "last_half" or "all".
+        probe: whether repeated words are embedded too.
+        labelled: a JSONL file of texts and labels to classify, cut to the same lengths.
+        labelled_documents: number of labelled texts at most.
+        fit_corpus: what whitening is fitted on; by default what `corpus` has in no measured text.
+        margin: of mean cosine per doubling of length; a slope that is shown to be smaller counts as none. Over four
+            doublings, as from 25 to 400 tokens, the default is the margin of an audit.
+        prompt: put before every text; by default the model's own document prompt.
+        seed: of the draw, and of the intervals of labelled texts.
+    """
+
+    verb: ClassVar[str] = "collapse"
+    corpus: str = source("sample")
+    language: str | None = None
+    lengths: Sequence[int] | None = None
+    natural: bool = False
+    temperatures: Sequence[float] = (1.0, 0.9, 0.8)
+    treatments: Sequence[AnyTreatment] = ()
+    documents: int = 100
+    start: Start = "random"
+    tolerance: float = 0.2
+    spectra: int = 5
+    layers: Layers = "last"
+    probe: bool = True
+    labelled: str | None = source()
+    labelled_documents: int = 600
+    fit_corpus: str | None = source()
+    margin: float = 0.005
+    prompt: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in (("temperatures", self.temperatures), ("treatments", self.treatments)):
+            require_list(name, value, "[1.0, 0.8]" if name == "temperatures" else "['paper']")
+        if not 0 < self.margin < 1:
+            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
+        if self.lengths is not None and self.natural:
+            raise DesignError("natural lengths are the documents' own: omit lengths.")
+        if self.lengths is not None:
+            require_list("lengths", self.lengths, "[50, 100]")
+            for length in self.lengths:
+                require_whole("lengths", length)
+            object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
+        for name, kinds in (("start", get_args(Start)), ("layers", get_args(Layers))):
+            if getattr(self, name) not in kinds:
+                raise DesignError(f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}.")
+        for name, least in (("documents", 3), ("labelled_documents", 4), ("spectra", 0), ("seed", 0)):
+            require_whole(name, getattr(self, name), least=least)
+        for treatment in self.measured:
+            if treatment.name == WORDS:
+                raise DesignError(f"{WORDS!r} is the name of the word-embedding control: rename the treatment.")
+            if treatment.by_segments:
+                raise DesignError(f"{treatment.name} makes segments baskets, and these texts have none: omit it.")
+            if treatment.correction is not None:
+                raise DesignError(f"{treatment.name} corrects languages, and these texts are in one: omit it.")
+        self._refuse_idle()
+
+    def _refuse_idle(self) -> None:
+        """What was changed and would do nothing is a mistake."""
+        plain = {item.name: item.default for item in fields(self)}
+        require_use_of_fit(self.fit_corpus, self.measured)
+        for idle, names, why in (
+            (self.natural, ("start", "tolerance"), "natural lengths are not cut"),
+            (self.natural, ("labelled",), "labelled texts are cut to lengths, and natural lengths are not"),
+            (self.labelled is None, ("labelled_documents",), "there are no labelled texts"),
+            (self.spectra == 0, ("layers",), "spectra is 0"),
+        ):
+            changed = [name for name in names if getattr(self, name) != plain[name]]
+            if idle and changed:
+                raise DesignError(f"{why}, so {changed[0]} would do nothing: omit one of them.")
+
+    @cached_property
+    def measured(self) -> tuple[Treatment, ...]:
+        """The temperatures, of which 1 is the unmodified model, and the other treatments after them."""
+        return as_treatments([*(at_temperature(value) for value in self.temperatures), *self.treatments])
+
+    def read_corpus(self) -> tuple[Corpus, str]:
+        """The corpus in one language, and that language."""
+        corpus = Corpus.read(self.corpus, None if self.language is None else [self.language], partial=True)
+        language = self.language or ("en" if "en" in corpus.languages else corpus.languages[0])
+        return corpus.select([language]), language
+
+    def check(self) -> None:
+        from fairspan.studies.collapse.classification import read_labelled
+
+        language = self.read_corpus()[1]
+        if self.labelled is not None:
+            read_labelled(self.labelled)
+        if self.fit_corpus is not None:
+            Corpus.read(self.fit_corpus, [language], partial=True)
+
+
+def at_temperature(value: float) -> str:
+    """The treatment that does nothing but set a temperature."""
+    checked = check_temperature(value)
+    return PLAIN if checked == 1 else f"tempscale+temperature={checked}"
+
+
+def temperature_of(treatment: Treatment) -> float | None:
+    """The temperature of a treatment that sets one for all texts and does nothing else."""
+    calibration = treatment.calibration
+    if calibration.sides != "both" or treatment.baseline is not None:
+        return None
+    value, plain = calibration.temperature, not calibration.but(temperature=1.0).acts
+    return float(value) if plain and isinstance(value, int | float) else None

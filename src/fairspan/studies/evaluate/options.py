@@ -1,0 +1,180 @@
+"""`EvaluateOptions`: everything that is asked of an evaluation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import ClassVar
+
+from fairspan.calibration.temperature import PerSide, check_temperature, dump_temperature
+from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments, require_use_of_fit
+from fairspan.corpus.corpus import Corpus
+from fairspan.design.plan import languages_of
+from fairspan.errors import CorpusError, require_list, require_whole
+from fairspan.retrieval.indexes import INDEXES
+from fairspan.retrieval.measured import TOO_LONG
+from fairspan.retrieval.metrics import parse_metric
+from fairspan.retrieval.source import MTEB, PAGES, TaskOptions, TaskSource
+from fairspan.runs.options import StudyOptions, default_treatments, source
+
+DOCUMENTS_ONLY = "+sides=document"
+_NO_GRID = "a grid of temperatures needs one below 1, as in temperature_grid=1,0.9,0.8."
+
+
+@dataclass(frozen=True)
+class EvaluateOptions(StudyOptions, TaskOptions):
+    """What to search, with what, and under which treatments.
+
+    Attributes:
+        task: "pages", "passages", the folder of a collection, "beir:FOLDER" or "mteb:NAME".
+        treatments: what is compared, as in `audit`; the first is what the others are compared with. By default as
+            in `audit`, or "plain" alone with a grid of temperatures.
+        temperature_grid: measure the first treatment also with every pair of these as the temperatures of queries
+            and documents; 1 belongs to every grid.
+        documents_only: measure every treatment also with queries as the plain model embeds them.
+        indexes: what is kept of a document: "whole", "chunk-mean", "chunk-max", "late-max".
+        cross: measure every index under every treatment; otherwise all but "whole" under the first one only.
+        chunk_tokens: length of the longest chunk.
+        metrics: the first one decides the verdicts.
+        too_long: what to do with documents that no treatment reads whole: "leave-out", "shorten", "cut" or
+            "error"; by default "shorten" for passages, "leave-out" if positions are known otherwise, else "cut".
+        margin: a loss of quality below it counts as none.
+        prompt, query_prompt: put before documents and queries; by default the model's own.
+        fit_corpus: what whitening and corrections of languages are fitted on; by default what the corpus of pages has
+            on no page. Collections need one.
+    """
+
+    verb: ClassVar[str] = "evaluate"
+    task: str = source(PAGES)
+    _: KW_ONLY
+    treatments: Sequence[AnyTreatment] | None = None
+    temperature_grid: Sequence[float] | None = None
+    documents_only: bool = True
+    indexes: Sequence[str] = ("whole",)
+    cross: bool = False
+    chunk_tokens: int = 128
+    metrics: Sequence[str] = ("ndcg@10", "mrr", "recall@1", "recall@10")
+    too_long: str | None = None
+    margin: float = 0.01
+    prompt: str | None = None
+    query_prompt: str | None = None
+    fit_corpus: str | None = source()
+
+    def __post_init__(self) -> None:
+        StudyOptions.__post_init__(self)
+        TaskOptions.__post_init__(self)
+        _ = self.searched
+        _require_some("indexes", self.indexes, tuple(INDEXES))
+        _require_some("metrics", self.metrics)
+        for metric in self.metrics:
+            parse_metric(metric)
+        if self.too_long is not None:
+            _require_some("too_long", [self.too_long], TOO_LONG)
+        require_whole("chunk_tokens", self.chunk_tokens, kind=CorpusError)
+        if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < 1:
+            raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
+        if self.temperature_grid is not None:
+            object.__setattr__(self, "temperature_grid", _temperatures(self.temperature_grid))
+            first = self.compared[0]
+            if first.calibration.temperature != 1.0 or first.calibration.sides != "both":
+                raise CorpusError(
+                    f"the first treatment, {first.name}, has a temperature or a side of its own, so no grid of "
+                    "temperatures can be set on it: put another one first, such as plain."
+                )
+        require_use_of_fit(self.fit_corpus, self.compared)
+
+    @cached_property
+    def searched(self) -> TaskSource:
+        """What is searched."""
+        return self.source_of(self.task, fitted=self.fit_corpus is not None)
+
+    @cached_property
+    def compared(self) -> tuple[Treatment, ...]:
+        """The treatments that were named."""
+        usual = (PLAIN,) if self.temperature_grid is not None else default_treatments(self.model)
+        return as_treatments(usual if self.treatments is None else self.treatments, error=CorpusError)
+
+    @property
+    def grid(self) -> tuple[Treatment, ...]:
+        """The first treatment under every pair of temperatures but (1, 1), which it has itself."""
+        first = self.compared[0]
+        return tuple(
+            replace(
+                first,
+                name=at_temperatures(first.name, *pair),
+                calibration=first.calibration.but(temperature=PerSide(*pair)),
+            )
+            for pair in product(self.temperature_grid or (), repeat=2)
+            if pair != (1.0, 1.0)
+        )
+
+    @cached_property
+    def measured(self) -> tuple[Treatment, ...]:
+        """The treatments with those of them that do not change queries, and the grid of temperatures."""
+        found = []
+        for treatment in self.compared:
+            found.append(treatment)
+            both = treatment.for_queries.acts and treatment.for_documents.acts
+            if self.documents_only and both:
+                calibration = treatment.for_documents.but(sides="document")
+                found.append(replace(treatment, name=treatment.name + DOCUMENTS_ONLY, calibration=calibration))
+        named: dict[str, Treatment] = {}
+        for treatment in (*found, *self.grid):
+            named.setdefault(treatment.name, treatment)
+        return tuple(named.values())
+
+    def twin_of(self, treatment: Treatment) -> Treatment | None:
+        """The treatment of both sides that this is the documents-only form of, if it was added for that."""
+        if treatment in (*self.compared, *self.grid):
+            return None
+        return next((one for one in self.compared if one.name + DOCUMENTS_ONLY == treatment.name), None)
+
+    def indexes_of(self, treatment: Treatment) -> tuple[str, ...]:
+        """What is kept of a document under a treatment; late chunks first, whose pass gives whole vectors as well."""
+        alone = treatment.name == self.compared[0].name or "whole" not in self.indexes
+        kept = self.indexes if self.cross or alone else ("whole",)
+        return tuple(sorted(kept, key=lambda name: not name.startswith("late")))
+
+    @property
+    def fit_languages(self) -> tuple[str, ...] | None:
+        """Those to read of `fit_corpus` for a collection; None for all that it has."""
+        one = self.language is not None and not any(treatment.correction for treatment in self.compared)
+        return tuple(self.languages or ()) or ((str(self.language),) if one else None)
+
+    def check(self) -> None:
+        languages = self.fit_languages
+        if self.searched.is_built:
+            languages = languages_of(self.searched.read_corpus()[0])
+        elif not self.task.startswith(MTEB):
+            self.searched.read_collections()
+        if self.fit_corpus is not None:
+            Corpus.read(self.fit_corpus, languages, partial=True)
+
+
+def at_temperatures(treatment: str, query: float, document: float) -> str:
+    """The name of a treatment with a temperature for each side."""
+    written = json.dumps(dump_temperature(PerSide(query, document)), separators=(",", ":"))
+    return f"{treatment}+temperature={written}"
+
+
+def _temperatures(given: Sequence[float]) -> tuple[float, ...]:
+    """From 1 downwards."""
+    require_list("temperature_grid", given, "[1.0, 0.9]", CorpusError)
+    found = tuple(sorted({1.0, *(check_temperature(value) for value in given)}, reverse=True))
+    if len(found) < 2:
+        raise CorpusError(_NO_GRID)
+    return found
+
+
+def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:
+    require_list(name, given, f"[{(choices or ('mrr',))[0]!r}]", CorpusError)
+    if not given:
+        raise CorpusError(f"{name} must name at least one{'' if choices is None else ' of ' + ', '.join(choices)}.")
+    for number, value in enumerate(given):
+        if choices is not None and value not in choices:
+            raise CorpusError(f"{name} must be among {', '.join(choices)}, got {value!r}.")
+        if value in given[:number]:
+            raise CorpusError(f"{name} names {value!r} twice.")

@@ -1,0 +1,54 @@
+"""The function of a verb takes the fields of its options, each listed once."""
+
+import inspect
+from dataclasses import dataclass, field
+
+import pytest
+
+from fairspan.encoding.calling import call_of
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked.
+
+    Attributes:
+        left: the first.
+        right: the second.
+    """
+
+    left: int
+    right: int = 1
+    others: tuple[int, ...] = field(default=(), kw_only=True)
+
+
+def run(asked: Asked) -> int:
+    """Add them up."""
+    return asked.left + asked.right + sum(asked.others)
+
+
+add = call_of(Asked, run, "add", __name__)
+
+
+def test_values_pass_by_place_and_by_keyword() -> None:
+    assert add(1) == 2
+    assert add(1, 2) == add(right=2, left=1) == 3
+    assert add(1, 2, others=(3, 4)) == 10
+
+
+def test_the_signature_and_the_text_are_those_of_the_fields() -> None:
+    parameters = inspect.signature(add).parameters
+    assert list(parameters) == ["left", "right", "others"]
+    assert parameters["left"].annotation is int
+    assert parameters["right"].default == 1
+    assert parameters["others"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert inspect.signature(add).return_annotation is int
+    assert (add.__name__, add.__module__) == ("add", __name__)
+    assert add.__doc__ == "Add them up.\n\nArgs:\n    left: the first.\n    right: the second."
+
+
+def test_wrong_keywords_are_refused_in_the_name_of_the_function() -> None:
+    with pytest.raises(TypeError, match=r"^add\(\): got an unexpected keyword argument 'rigth'"):
+        add(1, rigth=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^add\(\): missing a required argument: 'left'"):
+        add()  # type: ignore[call-arg]

@@ -1,0 +1,256 @@
+"""The identity of a model and of its vectors, and what a model is loaded from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize
+
+import fairspan
+from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.encoding.encoder import ModelEncoder, Text
+from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.store import Store
+from fairspan.errors import UnsupportedModel
+from fairspan.model.build import copy_sharing_weights
+from fairspan.model.fingerprint import fingerprint
+from fairspan.model.loading import Loading, load_model
+from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, tiny_model, words
+
+Make = Callable[..., SentenceTransformer]
+
+# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings (6e-8 each) of
+# numbers of order 1 through four layers.
+BY_PADDING = 2e-5
+
+
+# The identity of a model.
+
+
+def changed(model: SentenceTransformer, change: Callable[[SentenceTransformer], Any]) -> SentenceTransformer:
+    """The model with memory of its own, changed."""
+    other = copy_sharing_weights(model)
+    for parameter in other.parameters():
+        parameter.data = parameter.data.clone()
+    result = change(other)
+    return result if isinstance(result, SentenceTransformer) else other
+
+
+def test_the_fingerprint_knows_every_weight(make_tiny: Make) -> None:
+    """The least change of one number of any tensor, float32's next one."""
+    model = make_tiny("bert", "cls")
+    seen = {fingerprint(model)}
+    other = changed(model, lambda copy: None)
+    weights = [weight.data.view(-1) for weight in other.parameters()]
+    for flat in weights:
+        kept = flat[-1].clone()
+        flat[-1] = torch.nextafter(kept, torch.tensor(math.inf))
+        seen.add(fingerprint(other))
+        flat[-1] = kept
+    assert len(seen) == len(weights) + 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.to(torch.bfloat16),
+        lambda model: model.to(torch.float64),
+        lambda model: setattr(model[1], "pooling_mode", "cls"),
+        lambda model: setattr(model[1], "include_prompt", False),
+        lambda model: setattr(model, "truncate_dim", 8),
+        lambda model: SentenceTransformer(modules=[*model.children(), Normalize()], device="cpu"),
+        lambda model: SentenceTransformer(modules=[*model.children(), Dense(HIDDEN, HIDDEN)], device="cpu"),
+    ],
+    ids=["bfloat16", "float64", "pooling", "include_prompt", "truncate_dim", "normalize", "dense"],
+)
+def test_the_fingerprint_knows_what_changes_vectors(
+    make_tiny: Make, change: Callable[[SentenceTransformer], Any]
+) -> None:
+    model = make_tiny("bert", "mean")
+    assert fingerprint(changed(model, change)) != fingerprint(model)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes"),
+    [
+        ("bert", {"num_attention_heads": 8}),
+        ("bert", {"hidden_act": "relu"}),
+        ("bert", {"layer_norm_eps": 0.1}),
+        ("qwen3", {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}),
+        ("mistral", {"sliding_window": 4}),
+        ("modernbert", {"local_attention": 4}),
+    ],
+    ids=["heads", "activation", "epsilon", "rope", "window", "local"],
+)
+def test_the_fingerprint_knows_how_the_weights_are_used(
+    make_tiny: Make, architecture: str, changes: dict[str, Any]
+) -> None:
+    """The same numbers in the same tensors, other vectors: they must not share keys in the store."""
+    model = make_tiny(architecture, "mean")
+    other = changed(model, lambda copy: None)
+    config = {**other[0].model.config.to_dict(), **changes}
+    other[0].model = type(other[0].model)(type(other[0].model.config)(**config)).eval()
+    other[0].model.load_state_dict(model[0].model.state_dict())
+    text = words(40)
+    assert not np.allclose(model.encode(text), other.encode(text), atol=1e-4), "the premise: other vectors"
+    assert fingerprint(other) != fingerprint(model)
+
+
+def test_the_fingerprint_knows_the_tokenizer(make_tiny: Make, tmp_path: Path) -> None:
+    """The same weights behind a tokenizer that gives other ids, such as one that lowercases."""
+    model = tiny_model(tmp_path, "bert", "mean")
+    model.save_pretrained(str(tmp_path))
+    file = tmp_path / "tokenizer.json"
+    written = json.loads(file.read_text(encoding="utf-8"))
+    vocabulary = written["model"]["vocab"]
+    vocabulary["w1"], vocabulary["w2"] = vocabulary["w2"], vocabulary["w1"]
+    file.write_text(json.dumps(written), encoding="utf-8")
+    other = load_model(str(tmp_path))
+    assert not np.allclose(model.encode("w1 w3"), other.encode("w1 w3"), atol=1e-4), "the premise: other vectors"
+    assert fingerprint(other) != fingerprint(model)
+
+
+@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
+def test_the_fingerprint_stays(make_tiny: Make, tmp_path: Path, architecture: str) -> None:
+    """Under another window, a calibration, use, and saving and loading: otherwise nothing stored is found again."""
+    model = make_tiny(architecture, "mean")
+    first = fingerprint(model)
+    assert fingerprint(changed(model, lambda copy: setattr(copy, "max_seq_length", 77))) == first
+    assert fingerprint(fairspan.calibrate(model, "paper", temperature=0.9)) == first
+    model.encode("w1")
+    assert fingerprint(model) == first
+    model.save_pretrained(str(tmp_path))
+    assert fingerprint(load_model(str(tmp_path))) == first
+
+
+def encoder_of(model: SentenceTransformer, calibration: Any = "plain", prompt: str = "") -> ModelEncoder:
+    wanted = PRESETS[calibration] if isinstance(calibration, str) else calibration
+    return ModelEncoder(model, wanted, prompt=prompt, fingerprint=fingerprint(model))
+
+
+def test_keys_differ_where_vectors_may(make_tiny: Make) -> None:
+    model, other = make_tiny("bert", "cls"), make_tiny("roberta", "cls")
+    encoders = [
+        encoder_of(model),
+        encoder_of(other),
+        encoder_of(model, "paper"),
+        encoder_of(model, "retrieval"),
+        encoder_of(model, Calibration(basket_size=64)),
+        encoder_of(model, Calibration(temperature=0.9)),
+        encoder_of(model, prompt="w1 "),
+        encoder_of(model, prompt="w1"),
+        encoder_of(fairspan.calibrate(model, "paper", basket_size=16)),
+    ]
+    one, spanned = Text("w2 w3", 4), Text("w2 w3", 4, ((0, 2), (3, 5)))
+    keys = [encoder.key(one) for encoder in encoders]
+    keys += [encoder.key(Text(" w2 w3", 4)) for encoder in encoders]
+    keys += [encoder.span_key(spanned) for encoder in encoders]
+    keys += [encoder.span_key(Text("w2 w3", 4, ((0, 5),))) for encoder in encoders]
+    assert len(set(keys)) == len(keys)
+    assert all(encoder.key(one) == encoder.key(spanned) for encoder in encoders)
+
+
+def test_a_calibrated_model_stays_so_under_none_and_can_be_calibrated_anew(make_tiny: Make) -> None:
+    model = make_tiny("bert", "cls")
+    calibrated, text = fairspan.calibrate(model, "paper", basket_size=8), Text(words(40), 42)
+    [as_it_comes], [anew] = (
+        encoder_of(calibrated).vectors([text]),
+        encoder_of(calibrated, "retrieval").vectors([text]),
+    )
+    assert np.array_equal(as_it_comes, calibrated.encode_document(text.text))
+    assert not np.allclose(as_it_comes, model.encode_document(text.text), atol=1e-3)
+    assert np.array_equal(anew, fairspan.calibrate(model, "retrieval").encode_document(text.text))
+
+
+# Loading.
+
+
+def test_the_default_model_is_the_package_at_its_full_window(minilm: SentenceTransformer) -> None:
+    for name in (None, "all-MiniLM-L6-v2"):
+        model = load_model(name, Loading(device="cpu"))
+        assert model.max_seq_length == 512
+        assert np.array_equal(model.encode("hello world"), minilm.encode("hello world"))
+    assert load_model(None, Loading(device="cpu", max_seq_length=100)).max_seq_length == 100
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "cls").save_pretrained(str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("saved", [torch.bfloat16, torch.float16])
+def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
+    folder: Path, tmp_path: Path, saved: torch.dtype
+) -> None:
+    SentenceTransformer(str(folder), device="cpu").to(saved).save_pretrained(str(tmp_path))
+    dtypes = {parameter.dtype for parameter in load_model(str(tmp_path), Loading(device="cpu")).parameters()}
+    assert dtypes == {torch.float32}
+    kept = load_model(str(tmp_path), Loading(device="cpu", dtype="bfloat16"))
+    assert {parameter.dtype for parameter in kept.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("name", ["nowhere", "no/where", "/no/such/folder", "not a name!", "../up"])
+def test_a_bad_name_is_one_line(name: str) -> None:
+    with pytest.raises(UnsupportedModel, match="could not be loaded") as error:
+        load_model(name, Loading(device="cpu"))
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(name)
+
+
+def _empty(folder: Path) -> None:
+    for file in folder.iterdir():
+        if file.is_file():
+            file.unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(_empty, id="empty"),
+        pytest.param(lambda folder: (folder / "config.json").write_text("{"), id="config"),
+        pytest.param(lambda folder: (folder / "modules.json").write_text("[{"), id="modules"),
+        pytest.param(lambda folder: (folder / "modules.json").write_text('["x"]'), id="modules-of-another-kind"),
+        pytest.param(lambda folder: (folder / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{"), id="weights"),
+        pytest.param(
+            lambda folder: (folder / "tokenizer.json").write_text('{"version": "1.0"}'),
+            id="tokenizer",
+        ),
+    ],
+)
+def test_a_damaged_folder_is_one_line(folder: Path, tmp_path: Path, damage: Callable[[Path], Any]) -> None:
+    SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path))
+    damage(tmp_path)
+    with pytest.raises(UnsupportedModel, match="could not be loaded") as error:
+        load_model(str(tmp_path), Loading(device="cpu"))
+    assert "\n" not in str(error.value)
+
+
+def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=r"^there is no device 'gpu': use cpu, cuda, cuda:1 or mps\.$"):
+        Loading(device="gpu")
+    with pytest.raises(UnsupportedModel, match="could not be loaded") as error:
+        load_model(str(folder), Loading(device="cuda:99"))
+    assert "\n" not in str(error.value)
+
+
+def test_texts_with_and_without_spans_share_a_batch(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path, "bert", "mean")
+    encoder = ModelEncoder(model, Calibration.preset("plain"), prompt="", fingerprint="f")
+    spanned, plain = Text("one two three four", 6, spans=((0, 7), (8, 18))), Text("five six seven", 5)
+    with Store(tmp_path / "store.sqlite") as store:
+        fill(encoder, [spanned, plain], store, budget=100, tally=Tally(), progress=lambda _: None)
+        found = store.get([encoder.key(spanned), encoder.span_key(spanned), encoder.key(plain)])
+        assert store.missing([encoder.span_key(plain)])
+    assert len(found[encoder.span_key(spanned)]) == 2 * len(found[encoder.key(spanned)])
+    alone = model.encode(plain.text)
+    np.testing.assert_allclose(found[encoder.key(plain)], alone, rtol=0, atol=BY_PADDING * np.abs(alone).max())

@@ -1,0 +1,139 @@
+"""The key of a run: a complete log answers without a model as long as nothing that it was made from has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from fairspan import RunLog
+from fairspan.runs.key import key_of
+from fairspan.studies.collapse.options import CollapseOptions
+from tests.commands import ROOT
+from tests.verbs import TUNE, VERBS, Verb, write_articles
+
+
+@pytest.fixture(scope="module")
+def place(make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("place")
+    make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
+    write_articles(place / "corpus")
+    return place
+
+
+@pytest.fixture
+def here(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of model and corpus, with its own runs and store."""
+    shutil.copytree(place, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "store.sqlite"))
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The models that are loaded from now on."""
+    from fairspan.runs import subject
+
+    found, plain = list[str](), subject.load_with_limit
+
+    def load(name: str | None, loading: Any) -> tuple[SentenceTransformer, int | None]:
+        found.append(str(name))
+        return plain(name, loading)
+
+    monkeypatch.setattr(subject, "load_with_limit", load)
+    return found
+
+
+def measured(verb: Verb, **changes: Any) -> RunLog:
+    return verb.measure("model", **{"corpus": "corpus", **verb.asked, "progress": False, **changes})
+
+
+@pytest.mark.parametrize("verb", [*VERBS, TUNE], ids=lambda verb: verb.name)
+def test_the_same_call_loads_nothing(verb: Verb, here: Path, loads: list[str]) -> None:
+    first = measured(verb)
+    again = measured(verb)
+    assert loads == ["model"]
+    assert (again.folder, again.header) == (first.folder, json.loads(json.dumps(first.header)))
+    assert again.rows.equals(first.rows)
+    # A touched file is looked into once: its content is the same, so that the run is. Then the log answers again.
+    os.utime(here / "corpus" / "en.jsonl", ns=(1, 1))
+    assert measured(verb).header["started"] == first.header["started"]
+    assert measured(verb).folder == first.folder
+    assert loads == ["model"] * 2
+
+
+def test_changed_weights_texts_settings_and_fresh_are_measured(here: Path, loads: list[str]) -> None:
+    verb = VERBS[-1]
+    runs = [measured(verb).run, measured(verb, seed=1).run, measured(verb, fresh=True).run]
+    corpus = here / "corpus" / "en.jsonl"
+    corpus.write_text(corpus.read_text("utf-8").replace('"text": "', '"text": "w1 ', 1), "utf-8")
+    runs.append(measured(verb).run)
+    model = SentenceTransformer(str(here / "model"), device="cpu")
+    next(model.parameters()).data.mul_(1.5)
+    model.save_pretrained(str(here / "model"), create_model_card=False)
+    runs.append(measured(verb).run)
+    assert len(set(runs)) == 4, "the fresh one is the first"
+    assert loads == ["model"] * 5
+
+
+def test_what_decides_a_key_and_what_cannot_be_known(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = CollapseOptions("model", corpus="corpus")
+    same = [options, replace(options, out="elsewhere", store="s", batch_tokens=8, progress=False)]
+    others = [
+        replace(options, **one) for one in ({"max_seq_length": 64}, {"seed": 1}, {"name": "m"}, {"dtype": "float16"})
+    ]
+    assert len({key_of(one) for one in same}) == 1
+    assert len({key_of(one) for one in [options, *others]}) == 5
+    unknown = [{"trust_remote_code": True}, {"model": object()}, {"corpus": "somebody/dataset"}, {"model": "a/model"}]
+    assert [key_of(replace(options, **one)) for one in unknown] == [None] * 4
+    before = key_of(options)
+    monkeypatch.setattr("fairspan.runs.key.__version__", "9.9.9")
+    assert key_of(options) not in (None, before)
+    (here / "model" / "adapter_config.json").write_text("{}", "utf-8")
+    assert key_of(options) is None
+
+
+def test_a_model_of_the_hub_is_known_by_its_snapshot(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(here / "hub"))
+    repository, found = here / "hub" / "models--sentence-transformers--some", []
+    (repository / "refs").mkdir(parents=True)
+    for commit in ("a" * 40, "b" * 40):
+        (repository / "snapshots" / commit).mkdir(parents=True)
+        (repository / "snapshots" / commit / "config.json").write_text("{}", "utf-8")
+        (repository / "refs" / "main").write_text(commit, "utf-8")
+        found.append(key_of(CollapseOptions("some", corpus="corpus")))
+    assert None not in found
+    assert found[0] != found[1]
+
+
+_COMMAND = """
+import sys
+from fairspan.cli import main
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+heavy = {"torch", "transformers", "sentence_transformers"} & set(sys.modules)
+print("heavy:", sorted(heavy), file=sys.stderr)
+"""
+
+
+def test_a_command_answers_without_torch(here: Path) -> None:
+    """In a process of its own, after the same call in this one."""
+    verb = VERBS[0]
+    log = measured(verb)
+    command = [sys.executable, "-c", _COMMAND, *verb.typed(), "--json"]
+    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True)
+    assert ended.stderr.decode().splitlines()[-1] == "heavy: []"
+    told = json.loads(ended.stdout)
+    assert (told["run"], told["status"]) == (log.run, "complete")

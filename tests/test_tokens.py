@@ -1,0 +1,195 @@
+"""Lengths, offsets, windows and cuts in a model's own tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+import fairspan
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.treatment import as_treatment
+from fairspan.encoding.encoder import ModelEncoder, Text
+from fairspan.encoding.tokens import ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
+from fairspan.model.build import copy_sharing_weights
+from tests.test_identity import changed
+from tests.tiny import HIDDEN, save_tiny, tiny_model, words
+
+Make = Callable[..., SentenceTransformer]
+
+# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings (6e-8 each) of
+# numbers of order 1 through four layers.
+BY_PADDING = 2e-5
+
+
+def direct(model: SentenceTransformer, text: str) -> dict[str, Any]:
+    return model.tokenizer(text, return_offsets_mapping=True)
+
+
+def byte_level(folder: Path) -> SentenceTransformer:
+    """Byte-level BPE without merges, as GPT-2's and RoBERTa's on a script they were not trained on: several tokens to
+    one character, and the space belongs to the word after it."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", *alphabet, "Ġw"])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges=[("Ġ", "w")], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    save_tiny(folder, "bert", vocab_size=len(vocabulary))
+    special = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    own = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, pad_token="<pad>", unk_token="<unk>")
+    own.model_max_length = 512
+    own.save_pretrained(folder)
+    transformer = Transformer(str(folder))
+    return SentenceTransformer(modules=[transformer, Pooling(HIDDEN, "mean")], device="cpu").eval()
+
+
+@pytest.fixture(scope="module")
+def bytewise(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
+    return byte_level(tmp_path_factory.mktemp("bytewise"))
+
+
+@pytest.mark.parametrize(("side", "prompt"), [("right", ""), ("right", "w5"), ("left", "w1 w2 ")])
+def test_counts_and_offsets_are_the_tokenizers(make_tiny: Make, side: str, prompt: str) -> None:
+    model = make_tiny("bert", "mean", padding_side=side)
+    texts = [words(count, count) for count in (1, 7, 40, 3)]
+    tokens = ModelTokens(model, prompt)
+    assert tokens.count(texts) == [1, 7, 40, 3]
+    assert tokens.count_whole(texts) == [len(direct(model, prompt + text)["input_ids"]) for text in texts]
+    for text, offsets in zip(texts, tokens.offsets(texts), strict=True):
+        whole = direct(model, prompt + text)["offset_mapping"]
+        assert len(offsets) == len(whole)
+        for (begin, end), (first, last) in zip(offsets, whole, strict=True):
+            if first == last:  # <s> and </s>
+                assert begin == end
+            else:
+                assert (begin, end) == (first - len(prompt), last - len(prompt))
+
+
+def test_counts_are_what_the_model_reads(make_tiny: Make, bytewise: SentenceTransformer) -> None:
+    """The attention mask of the model's own preprocessing, with and without a prompt, blank edges included."""
+    for model, prompt in ((make_tiny(), ""), (make_tiny(), "w3 "), (bytewise, ""), (bytewise, "w ")):
+        texts = [words(5), "  w4 w5\n", "w1", " w2"]
+        mask = model.preprocess(texts, prompt=prompt or None)["attention_mask"]
+        assert ModelTokens(model, prompt).count_whole(texts) == mask.sum(dim=1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("architecture", "positions", "window"),
+    [("bert", 600, 512), ("bert", 100, 100), ("roberta", 100, 98), ("xlm-roberta", 100, 98), ("qwen3", 100, 100)],
+)
+def test_the_window_is_what_the_weights_allow(tmp_path: Path, architecture: str, positions: int, window: int) -> None:
+    """Even where max_seq_length was raised beyond them. RoBERTa loses its padding index and the number before it."""
+    model = tiny_model(tmp_path, architecture, "mean", max_position_embeddings=positions)
+    model.max_seq_length = 512
+    assert ModelTokens(model).window == window
+    text = words(window - 2)
+    assert ModelTokens(model).count_whole([text]) == [window]
+    assert np.isfinite(model.encode(text)).all()
+    model.max_seq_length = 20
+    assert ModelTokens(model).window == 20
+
+
+def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
+    """As far as it is set to, on the sides in tiles; under a calibration without tiles it is a plain model again."""
+    plain = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=50)
+    plain.max_seq_length = 200
+    tiles, paper = Calibration(strength=0, tile_size=8), Calibration.preset("paper")
+    assert (window_of(plain), window_of(plain, tiles), window_of(plain, paper)) == (48, 200, 48)
+    assert window_of(plain, tiles.but(sides="document"), "query") == 48
+    tiled = fairspan.calibrate(plain, tiles)
+    assert ModelTokens(tiled).window == window_of(tiled, Calibration.preset("plain")) == 200
+    assert window_of(tiled, paper) == 48
+    only = fairspan.calibrate(plain, tiles.but(sides="document"))
+    assert (ModelTokens(only).window, ModelTokens(only, side="query").window) == (200, 48)
+    plain.max_seq_length = 20
+    raised = fairspan.calibrate(plain, tiles, max_seq_length=200)
+    assert (window_of(raised), window_of(raised, paper)) == (200, 20), "as the plain model was set"
+    assert fairspan.calibrate(raised, paper).max_seq_length == 20
+    plain.max_seq_length = None
+    assert window_of(plain, tiles) == 48, "nobody has asked for more"
+
+
+def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
+    """Set to 200 tokens, the plain model reads its 50 positions, under the keys that it has at 50; tiles read on."""
+    model = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
+    short = changed(model, lambda copy: setattr(copy, "max_seq_length", 50))
+    model.max_seq_length = 200
+    text, read = words(120), " ".join(words(120).split()[:48])
+    long, beginning = Text(text, 122), Text(read, 50)
+
+    def encoder(model: SentenceTransformer, name: str) -> ModelEncoder:
+        return ModelEncoder(model, as_treatment(name).for_documents, prompt="", fingerprint="f")
+
+    for name in ("plain", "paper+basket_size=8"):
+        made = encoder(model, name)
+        assert made.window == 50
+        cut, expected = made.vectors([long])[0], made.vectors([beginning])[0]
+        assert np.allclose(cut, expected, atol=1e-6)
+        assert made.key(long) == encoder(short, name).key(long) != made.key(beginning)
+    tiled = encoder(model, "tiles+tile_size=8")
+    assert tiled.window == 200
+    assert not np.allclose(tiled.vectors([long])[0], tiled.vectors([beginning])[0], atol=1e-3)
+    by_hand = fairspan.calibrate(short, tile_size=8, temperature=0.8, max_seq_length=200).encode(text)
+    assert np.allclose(tiled.vectors([long])[0], by_hand, atol=1e-6)
+    assert tiled.key(long) != encoder(short, "tiles+tile_size=8").key(long), "which cuts it"
+    assert model.max_seq_length == 200
+
+
+def test_a_bare_tokenizer_counts_as_its_wrapper_does(make_tiny: Make) -> None:
+    """As static embeddings carry it, here with a limit of its own, which holds though no module shows it."""
+    wrapped = make_tiny().tokenizer
+    bare = Tokenizer.from_str(wrapped.backend_tokenizer.to_str())
+    bare.enable_truncation(10)
+
+    class Static:
+        tokenizer = bare
+        max_seq_length = None
+
+    tokens = counter_of(Static())  # type: ignore[arg-type]
+    assert isinstance(tokens, ModelTokens)
+    assert tokens.window == 10
+    text = words(30)
+    assert tokens.count_whole([text]) == [len(wrapped(text)["input_ids"])] == [32]
+    assert tokens.cut([text], 5) == [" ".join(text.split()[:5])]
+    assert len(bare.encode(text).ids) == 10, "the model's own tokenizer still cuts"
+
+
+def test_tokens_of_spans_by_hand() -> None:
+    """ "ab cd ef": three spans, whose tokens are marked by their characters.
+
+    <s>   "a"   "b"   " c"  "d"   " "   "ef"  </s>
+    """
+    offsets = np.array([(0, 0), (0, 1), (1, 2), (2, 4), (4, 5), (5, 6), (6, 8), (0, 0)])
+    found = tokens_of_spans(offsets, [(0, 2), (3, 5), (6, 8)])
+    # " c" begins with the joining space and goes with "cd"; " " alone goes with none; special tokens with none.
+    assert [list(numbers) for numbers in found] == [[1, 2], [3, 4], [6]]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "default"),
+    [
+        ({"document": "w1 ", "query": "w2 "}, None),
+        ({"passage": "w3 ", "query": "w2 "}, None),
+        ({"corpus": "w4 ", "passage": "w3 "}, None),
+        ({"query": "w2 ", "other": "w5 "}, "other"),
+        ({"document": "", "other": "w5 "}, "other"),
+    ],
+)
+def test_document_prompt_is_what_encode_document_uses(
+    make_tiny: Make, prompts: dict[str, str], default: str | None
+) -> None:
+    """Both ways of saying it give the same bits, as one text alone is never padded."""
+    model = copy_sharing_weights(make_tiny("bert", "mean"))
+    model.prompts, model.default_prompt_name = prompts, default
+    text = words(9)
+    assert np.array_equal(model.encode_document(text), model.encode(prompt_of(model, "document") + text, prompt=""))
