@@ -130,7 +130,7 @@ def test_records_in_python(model: SentenceTransformer, tmp_path: Path) -> None:
     check_all(embed(model, iter(_rows()), tmp_path / "once"), model)
     result = embed(model, [{"text": "w1"}, "w2"], tmp_path / "bad")  # type: ignore[list-item]
     assert result.scan().collect()["id"].to_list() == ["records#1"]
-    assert rejected(tmp_path / "bad") == [("records", 2, None, "not an object but the text 'w2'.")]
+    assert rejected(tmp_path / "bad") == [("records", 2, None, 'not an object but "w2".')]
 
 
 def _begin_again(out: Path) -> None:

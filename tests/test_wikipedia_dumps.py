@@ -111,7 +111,7 @@ def test_files_are_found_by_their_names(tmp_path: Path) -> None:
     """The newest, clean text before XML, whole before parts, and no index, table or unfinished download."""
     found = {
         "de": ["dewiki-20260101-cirrussearch-content.json.gz"],
-        "en": [f"enwiki-20260101-pages-articles{number}.xml-p{number}p9.bz2" for number in (1, 2, 10)],
+        "en": [f"enwiki-20260101-pages-articles{number}.xml-p{number}p9.bz2" for number in (1, 10, 2)],
         "fr": ["frwiki-20260101-pages-articles-multistream.xml.bz2"],
         "it": ["itwiki_content-20260101-00000.json.bz2", "itwiki_content-20260101-00001.json.bz2"],
         "hi": ["train-00000.parquet", "train-00001.parquet"],

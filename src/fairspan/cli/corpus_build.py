@@ -29,7 +29,6 @@ def build(
     length_ratio: float | None = option("How far the lengths of other languages may be from it, such as 0.7."),
     limit: int | None = option("Number of articles to draw. Default: all."),
     seed: int = option("Seed of that draw.", default=0),
-    fresh: bool = option("Begin again, whatever was begun or built in OUT.", "--fresh", default=False),
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus of articles that exist in several languages, from downloaded Wikipedia dumps.
@@ -61,7 +60,7 @@ def build(
         lengths = (min_tokens, max_tokens, length_language, length_ratio)
         request = BuildRequest(wanted, files, sitelinks, *lengths, limit, seed)
         progress.stage(f"loading the tokenizer of {model}")
-        made = build(out, request, load_tokenizer(model), progress.reach, fresh=fresh)
+        made = build(out, request, load_tokenizer(model), progress.reach)
         progress.stop()
     if as_json:
         print_json({"folder": str(out), **made})

@@ -23,8 +23,11 @@ NAMES = {
     "parts": "in parts of about equal length",
 }
 SEPARATOR = " "
-_RULE = re.compile(r"[ \t]*(?:(?:[-*_=][ \t]*){3,}|\f)[ \t]*")
-_RULE_MARKS = re.compile(r"[-*_=]")
+# A line of three or more of the same sign, or a page break.
+_RULE = r"[ \t]*(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:=[ \t]*){3,}|\f[ \t]*)"
+_RULES = re.compile(rf"^{_RULE}$", re.MULTILINE)
+# Between blank lines or at an end of the text: others may underline a title.
+_RULES_ALONE = re.compile(rf"(?:\A|(?:\A|\n)[^\S\n]*\n){_RULE}(?=\n[^\S\n]*(?:\n|\Z)|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,14 @@ def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedT
         case "heading":
             return MarkedText(text, tuple(_sections(text)), "heading")
         case "rule":
-            return _without_rules(text, alone=False)
+            return _without_rules(_RULES.split(text))
         case "blank":
             return MarkedText(text, tuple(Piece(*span) for span in paragraphs(text)), "blank")
         case "line":
             spans = [stripped(text, start, start + len(line)) for start, line in _lines(text) if line.strip()]
             return MarkedText(text, tuple(Piece(*span) for span in spans), "line")
         case "auto":
-            found = mark(text, "heading") if markdown else _without_rules(text, alone=True)
+            found = mark(text, "heading") if markdown else _without_rules(_RULES_ALONE.split(text))
             if len(found.pieces) > 1:
                 return found
     return MarkedText(text)
@@ -129,29 +132,12 @@ def _segment(number: int, given: object) -> Segment:
     return replace(segment, text=segment.text.strip())
 
 
-def _without_rules(text: str, *, alone: bool) -> MarkedText:
-    """The runs between rules, joined: a rule is a mark that somebody set, and no part of the text.
-
-    Args:
-        alone: count only rules between blank lines or at an end, since others may underline a title.
-    """
-    lines = _lines(text)
-    blank = [not line.strip() for _, line in lines]
-    runs, begin = [], 0
-    for number, (start, line) in enumerate(lines):
-        is_alone = (number == 0 or blank[number - 1]) and (number + 1 == len(lines) or blank[number + 1])
-        if _is_rule(line) and (is_alone or not alone):
-            runs.append(text[begin:start])
-            begin = start + len(line)
-    runs.append(text[begin:])
+def _without_rules(runs: Sequence[str]) -> MarkedText:
+    """The runs between rules, joined: a rule is a mark that somebody set, and no part of the text."""
     kept = [run.strip() for run in runs if run.strip()]
     if not kept:
         raise CorpusError("the text is empty: it has nothing but rules.")
     return replace(join_segments(kept), borders="rule")
-
-
-def _is_rule(line: str) -> bool:
-    return _RULE.fullmatch(line) is not None and len(set(_RULE_MARKS.findall(line))) <= 1
 
 
 def _sections(text: str) -> Iterator[Piece]:

@@ -39,30 +39,21 @@ def build(
     request: BuildRequest,
     tokenizer: Tokenizer,
     progress: BuildProgress = lambda file, done, found: None,
-    *,
-    fresh: bool = False,
-    processes: int | None = None,
 ) -> dict[str, Any]:
     """Build a corpus in the folder `out`, or go on with one that was begun there.
 
     The same request and the same files give the same bytes, however often the build was interrupted.
 
-    Args:
-        fresh: begin again, whatever was begun or built there.
-        processes: that clean wikitext. By default as many as there are cores.
-
     Returns:
         What `corpus.json` holds.
     """
-    asked = request.asked(tokenizer)
+    asked, work = request.asked(tokenizer), out / WORK
     built = _read_manifest(out)
-    if built is not None and not fresh:
+    if built is not None:
         other = [name for name, value in asked.items() if built["asked"].get(name) != value]
         if other:
-            raise CorpusError(
-                f"{out} holds a corpus with another {other[0]}: choose another folder, or begin again with fresh."
-            )
-        shutil.rmtree(out / WORK, ignore_errors=True)
+            raise CorpusError(f"{out} holds a corpus with another {other[0]}: choose another folder, or delete it.")
+        shutil.rmtree(work, ignore_errors=True)
         return built
     formats = {language: recognise(request.dumps[language][0]) for language in request.languages}
     nameless = [f"{language} ({name})" for language, name in formats.items() if name != CIRRUS]
@@ -71,13 +62,15 @@ def build(
     links_of = () if request.sitelinks is None else (request.sitelinks,)
     key = _digest([value for name, value in asked.items() if name != "dumps"], stamps(links_of))
     try:
-        work = _begin(out, built, fresh)
+        work.mkdir(parents=True, exist_ok=True)
         with _aligned(work, key, request, progress) as links:
             found: dict[str, Articles] = {}
+            common = None
             for language in request.order:
                 key = _digest(key, language, stamps(request.dumps[language]))
-                reader = LanguageReader(request, tokenizer, language, dict(found), links)
-                found[language] = _read(reader, work, key, progress, processes)
+                reader = LanguageReader(request, tokenizer, language, common, links)
+                found[language] = _read(reader, work, key, progress)
+                common = found[language].by_item
             manifest = _write_corpus(out, request, asked, links, found, formats)
         shutil.rmtree(work)
     except (sqlite3.Error, OSError) as error:
@@ -106,16 +99,6 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
     return None
 
 
-def _begin(out: Path, built: Mapping[str, Any] | None, fresh: bool) -> Path:
-    """The folder of work in progress; what a `fresh` build replaces is removed."""
-    if fresh:
-        for name in (MANIFEST, *built["files"]) if built else ():
-            (out / name).unlink(missing_ok=True)
-        shutil.rmtree(out / WORK, ignore_errors=True)
-    (out / WORK).mkdir(parents=True, exist_ok=True)
-    return out / WORK
-
-
 @contextmanager
 def _aligned(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> Iterator[Sitelinks | None]:
     """The items that have a page in every language; None if the dumps name them."""
@@ -131,13 +114,13 @@ def _aligned(work: Path, key: str, request: BuildRequest, progress: BuildProgres
         yield links
 
 
-def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress, processes: int | None) -> Articles:
+def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress) -> Articles:
     """The articles of a language, file by file; a file that was read to its end before is not read again."""
     articles = Articles()
     for number, path in enumerate(reader.request.dumps[reader.language]):
         file = work / f"{reader.language}-{key}-{number}.jsonl"
         if not file.exists():
-            _write(work, file, reader.lines(path, processes, partial(progress, path)))
+            _write(work, file, reader.lines(path, partial(progress, path)))
         articles.add(file)
     if not articles.by_item:
         counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(articles.counts.items()))
@@ -154,7 +137,14 @@ def _write_corpus(
     formats: Mapping[str, str],
 ) -> dict[str, Any]:
     """One file per language, then `corpus.json`, which makes the corpus complete."""
-    common = sorted(found[request.order[-1]].by_item)
+    items = sorted(found[request.order[-1]].by_item)
+    common = [
+        item for item in items if request.similar({one: own.by_item[item].tokens for one, own in found.items()})
+    ]
+    if not common:
+        raise CorpusError(
+            f"none of {len(items):,} articles has similar lengths in all languages: widen length_ratio."
+        )
     chosen = draw(common, request.limit, request.seed)
     work, names = out / WORK, {one: f"{one}.jsonl" for one in request.languages}
     files = {name: _write(work, out / name, found[one].lines(chosen)) for one, name in names.items()}

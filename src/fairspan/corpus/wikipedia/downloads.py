@@ -47,7 +47,7 @@ def prefix_of(language: str) -> str:
 
 
 def dump_files(path: Path, language: str) -> tuple[Path, ...]:
-    """The files of a dump in natural order, part 2 before part 10: a file, or those of the language in a folder.
+    """The files of a dump: a file, or those of the language in a folder.
 
     Of several dates the newest is taken, and of several formats the first: CirrusSearch, XML, Parquet. An empty
     folder gives nothing.
@@ -87,9 +87,6 @@ def _whole_or_parts(names: list[str]) -> list[str]:
 
 def _names(folder: Path) -> list[str]:
     try:
-        names = [one.name for one in folder.iterdir() if not one.name.startswith(".")]
+        return sorted(one.name for one in folder.iterdir() if not one.name.startswith("."))
     except OSError as error:
         raise CorpusError(f"the folder {folder} cannot be read: {error.strerror or error}.") from None
-    return sorted(
-        names, key=lambda name: [(int(run) if run.isdecimal() else 0, run) for run in re.split(r"(\d+)", name)]
-    )

@@ -65,18 +65,20 @@ class BuildRequest:
         if self.length_ratio is not None and not (self.length_language and 0 < self.length_ratio < float("inf")):
             raise CorpusError(f"length_ratio={self.length_ratio!r} must be above 0, and needs length_language.")
 
-    def bounds(self, language: str, base: int | None) -> tuple[float, float]:
-        """The least and the most tokens in a language.
-
-        Args:
-            base: the tokens of the same article in `length_language`, if they are known.
-        """
+    def bounds(self, language: str) -> tuple[float, float]:
+        """The least and the most tokens in a language."""
         if self.length_language in (None, language):
             return self.min_tokens, self.max_tokens
         if self.length_ratio is None:
             return 1, float("inf")
-        least, most = (self.min_tokens, self.max_tokens) if base is None else (base, base)
-        return (1 - self.length_ratio) * least, (1 + self.length_ratio) * most
+        return (1 - self.length_ratio) * self.min_tokens, (1 + self.length_ratio) * self.max_tokens
+
+    def similar(self, tokens: Mapping[str, int]) -> bool:
+        """Whether an article's tokens by language are near enough to those in `length_language`."""
+        if self.length_language is None or self.length_ratio is None:
+            return True
+        base, ratio = tokens[self.length_language], self.length_ratio
+        return all((1 - ratio) * base <= length <= (1 + ratio) * base for length in tokens.values())
 
     @property
     def order(self) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from fairspan.corpus.rows import damaged, opened
 from fairspan.corpus.wikipedia.downloads import database
-from fairspan.corpus.wikipedia.dump import damaged, opened
 from fairspan.errors import CorpusError
 
 # The first columns are numbers, and quotes inside texts are escaped, so no text can be taken for a row.
