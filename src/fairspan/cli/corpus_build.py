@@ -74,13 +74,12 @@ def _show(out: Path, made: Mapping[str, Any]) -> None:
 
     reasons = sorted({reason for one in made["dumps"].values() for reason in one["left_out"]})
     table = Table("language", "dump", title="Items by language, in the order of reading", title_justify="left")
-    for heading in ("pages", "items", *reasons, "accepted"):
+    for heading in ("pages", *reasons, "accepted"):
         table.add_column(heading, justify="right")
     for language, one in made["dumps"].items():
         left_out = (one["left_out"].get(reason, 0) for reason in reasons)
-        counts = (one["pages"], one["items"], *left_out, one["accepted"])
-        dump = " ".join(filter(None, [one["format"], one["date"]]))
-        table.add_row(language, dump, *("" if count is None else f"{count:,}" for count in counts))
+        counts = (one["pages"], *left_out, one["accepted"])
+        table.add_row(language, one["format"], *(f"{count:,}" for count in counts))
     console = Console()
     console.print(table)
     languages = ", ".join(made["asked"]["languages"])

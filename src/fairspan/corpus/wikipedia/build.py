@@ -9,13 +9,12 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.wikipedia.downloads import date_of
 from fairspan.corpus.wikipedia.dump import CIRRUS, recognise
 from fairspan.corpus.wikipedia.reading import Articles, LanguageReader
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer, stamps
@@ -59,11 +58,12 @@ def build(
     nameless = [f"{language} ({name})" for language, name in formats.items() if name != CIRRUS]
     if request.sitelinks is None and nameless:
         raise CorpusError(f"the dump of {nameless[0]} does not name Wikidata items: give sitelinks.")
-    links_of = () if request.sitelinks is None else (request.sitelinks,)
-    key = _digest([value for name, value in asked.items() if name != "dumps"], stamps(links_of))
+    links_of = stamps(() if request.sitelinks is None else (request.sitelinks,))
+    key = _digest([value for name, value in asked.items() if name != "dumps"], links_of)
     try:
         work.mkdir(parents=True, exist_ok=True)
-        with _aligned(work, key, request, progress) as links:
+        links = _open_links(work, key, request, progress)
+        with closing(links) if links else nullcontext():
             found: dict[str, Articles] = {}
             common = None
             for language in request.order:
@@ -71,7 +71,7 @@ def build(
                 reader = LanguageReader(request, tokenizer, language, common, links)
                 found[language] = _read(reader, work, key, progress)
                 common = found[language].by_item
-            manifest = _write_corpus(out, request, asked, links, found, formats)
+            manifest = _write_corpus(out, request, asked, found, formats)
         shutil.rmtree(work)
     except (sqlite3.Error, OSError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -99,19 +99,16 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
     return None
 
 
-@contextmanager
-def _aligned(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> Iterator[Sitelinks | None]:
+def _open_links(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> Sitelinks | None:
     """The items that have a page in every language; None if the dumps name them."""
     path, file = request.sitelinks, work / f"links-{key}.sqlite"
     if path is None:
-        yield None
-        return
+        return None
     if not file.exists():
         unfinished = _unfinished(work)
         write_sitelinks(path, request.languages, unfinished, partial(progress, path))
         unfinished.replace(file)
-    with closing(Sitelinks(file)) as links:
-        yield links
+    return Sitelinks(file)
 
 
 def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress) -> Articles:
@@ -132,7 +129,6 @@ def _write_corpus(
     out: Path,
     request: BuildRequest,
     asked: Mapping[str, Any],
-    links: Sitelinks | None,
     found: Mapping[str, Articles],
     formats: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -148,20 +144,15 @@ def _write_corpus(
     chosen = draw(common, request.limit, request.seed)
     work, names = out / WORK, {one: f"{one}.jsonl" for one in request.languages}
     files = {name: _write(work, out / name, found[one].lines(chosen)) for one, name in names.items()}
-    dumps, entered = {}, links.items if links else None
+    dumps = {}
     for language, articles in found.items():
-        left_out, accepted = dict(sorted(articles.counts.items())), len(articles.by_item)
-        pages = left_out.pop("pages", 0)
-        missing = 0 if entered is None else entered - accepted - sum(left_out.values())
+        left_out = dict(sorted(articles.counts.items()))
         dumps[language] = {
             "format": formats[language],
-            "date": date_of(request.dumps[language][0]),
-            "pages": pages,
-            "items": entered,
-            "left_out": left_out | ({"not in the dump": missing} if missing > 0 else {}),
-            "accepted": accepted,
+            "pages": left_out.pop("pages", 0),
+            "left_out": left_out,
+            "accepted": len(articles.by_item),
         }
-        entered = accepted
     manifest = {
         "articles": len(chosen),
         "found": len(common),

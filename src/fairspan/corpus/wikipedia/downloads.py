@@ -24,7 +24,6 @@ _ARTICLES = (
     r"{wiki}-(?P<date>\d+|latest)-pages-articles\d*\.xml(-p\d+p\d+)?(\.bz2)?",
 )
 _SITELINKS = re.compile(r"wikidatawiki-(\d+|latest)-wb_items_per_site\.sql(\.gz)?")
-_DATE = re.compile(r"(?<!\d)(20[0-3]\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))(?!\d)")
 
 
 def database(language: str) -> str:
@@ -59,8 +58,10 @@ def dump_files(path: Path, language: str) -> tuple[Path, ...]:
         wanted = re.compile(pattern.format(wiki=re.escape(database(language))))
         known = {name: found["date"] for name in names if (found := wanted.fullmatch(name))}
         if known:
-            newest = max(known.values())
-            return tuple(path / name for name in _whole_or_parts([name for name in known if known[name] == newest]))
+            newest = [name for name in known if known[name] == max(known.values())]
+            # Large dumps are published in parts and, for some wikis, also whole.
+            whole = [name for name in newest if not re.search(r"articles(-multistream)?\d", name)]
+            return tuple(path / name for name in whole or newest)
     parquet = [path / name for name in names if name.endswith(".parquet")]
     folders = [name for name in names if re.fullmatch(rf"\d+\.{re.escape(prefix_of(language))}", name)]
     return tuple(parquet) or (dump_files(path / folders[-1], language) if folders else ())
@@ -70,19 +71,6 @@ def find_sitelinks(folder: Path) -> Path | None:
     """The newest file of Wikidata's links in a folder."""
     found = [name for name in _names(folder) if _SITELINKS.fullmatch(name)]
     return folder / found[-1] if found else None
-
-
-def date_of(path: Path) -> str | None:
-    """YYYYMMDD in the name of a file, or in that of one of the two folders above it."""
-    whole = path.absolute()
-    found = (_DATE.search(name) for name in (path.name, whole.parent.name, whole.parent.parent.name))
-    return next((match[1] for match in found if match), None)
-
-
-def _whole_or_parts(names: list[str]) -> list[str]:
-    """Large dumps are published in parts and, for some wikis, also whole."""
-    whole = [name for name in names if not re.search(r"articles(-multistream)?\d", name)]
-    return whole if whole and len(whole) < len(names) else names
 
 
 def _names(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
-from fairspan.corpus.rows import START, Fields, Row, damaged, opened, read_parquet
+from fairspan.corpus.rows import START, Fields, Row, opened, read_parquet
 from fairspan.corpus.wikipedia.downloads import database
 from fairspan.corpus.wikipedia.plain_text import from_extract, from_index, from_wikitext, need_parser
 from fairspan.errors import CorpusError
@@ -118,8 +118,6 @@ def _read_cirrus(path: Path, language: str) -> Pages:
     with opened(path) as (raw, file):
         for line in file:
             record = json.loads(line)
-            if not isinstance(record, dict):
-                raise damaged(path)
             if "title" in record and record.get("namespace", 0) == 0:
                 _require_wiki(path, record.get("wiki") or "", language)
                 yield _cirrus_page(record), raw.tell()

@@ -27,7 +27,6 @@ _TEXTS, _PAGES = 64, 1_000
 _SMALL = 20_000_000
 """Bytes of an XML dump that one process cleans in less time than others need to start."""
 
-
 Wanted = list[tuple[int, Page]]
 """Pages with their items."""
 

@@ -1,6 +1,5 @@
 """`BuildRequest`: everything that was asked of a corpus, as one frozen value."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,8 +7,6 @@ from typing import Any, Protocol
 
 from fairspan.corpus.corpus import parse_languages
 from fairspan.errors import CorpusError, require_whole
-
-_CODE = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 
 
 class Tokenizer(Protocol):
@@ -50,8 +47,6 @@ class BuildRequest:
     def __post_init__(self) -> None:
         parse_languages(self.languages)
         for language in self.languages:
-            if not _CODE.fullmatch(language):
-                raise CorpusError(f"{language!r} is no language code of a Wikipedia, such as en, de or zh-yue.")
             if not self.dumps.get(language):
                 raise CorpusError(f"there is no dump of {language!r}: give dump={language}=… or a folder with it.")
         given = [*(("dump", one) for one in self.dumps), ("length_language", self.length_language)]
