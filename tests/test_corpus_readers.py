@@ -164,4 +164,5 @@ def test_a_folder_without_a_corpus(tmp_path: Path) -> None:
 def test_two_files_for_one_language(tmp_path: Path) -> None:
     for ending in (".jsonl", ".parquet"):
         write_folder(tmp_path, TEXTS, ending)
-    assert said(tmp_path) == f"{tmp_path} has two files for 'de', de.jsonl and de.parquet: remove one."
+    message = "de.parquet, row 1: the id 'a' was already used at de.jsonl, line 1. (and 5 more)"
+    assert said(tmp_path) == message

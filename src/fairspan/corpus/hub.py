@@ -46,7 +46,8 @@ class Repository:
         return () if {*splits} & {*PURPOSES} else splits
 
     def open_language(self, language: str, fields: Fields) -> Dataset:
-        return self.open(*((language, None) if len(self._configurations) > 1 else (None, language)), fields)
+        several = len(self._configurations) > 1
+        return self.open(language if several else None, None if several else language, fields)
 
     def open(self, configuration: str | None, split: str | None, fields: Fields) -> Dataset:
         """A split; what is not named is the only one that there is."""

@@ -86,13 +86,10 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
     named = all(_LANGUAGE.fullmatch(one) or one in (languages or ()) for one in spoken.values())
     if not named or any(label.endswith(TEXTS) for label in found):
         return Reading(name, [Files(str(path), found, fields)])
-    twice = [label for label, one in spoken.items() if list(spoken.values()).count(one) > 1]
-    if twice:
-        raise CorpusError(f"{path} has two files for {spoken[twice[0]]!r}, {' and '.join(twice[:2])}: remove one.")
     if len(found) == 1:  # its records may name other languages
         return Reading(name, [Files(str(path), found, fields)], spoken)
     wanted = {label: file for label, file in found.items() if languages is None or spoken[label] in languages}
-    return Reading(name, [Files(str(path), wanted, fields)], spoken, [*spoken.values()])
+    return Reading(name, [Files(str(path), wanted, fields)], spoken, [*dict.fromkeys(spoken.values())])
 
 
 def _stem(name: str) -> str:

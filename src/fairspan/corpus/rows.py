@@ -22,8 +22,6 @@ JSON = (".json", ".json.gz")
 PARQUET = (".parquet",)
 TEXTS = (".txt", ".md")
 ENDINGS = (*LINES, *JSON, *PARQUET, *TEXTS)
-# A line that is longer is passed over without being held in memory.
-_LONGEST_LINE = 64 << 20
 # Rows of a Parquet file that are decoded at once; polars decodes their row groups whole.
 _SLICE = 16384
 
@@ -157,15 +155,11 @@ def damaged(path: Path) -> CorpusError:
 def lines(path: Path, start: Place = START) -> Iterator[tuple[int, bytes, Place]]:
     """The lines of a file, counted from 1, without a byte order mark, each with the place after it.
 
-    Of a line beyond `_LONGEST_LINE` only the beginning is returned. `done` counts the file's bytes.
+    `done` counts the file's bytes.
     """
-    number = start.row
     with opened(path) as (raw, file):
         file.seek(start.offset)
-        while line := file.readline(_LONGEST_LINE + 1):
-            number, rest = number + 1, line
-            while len(rest) > _LONGEST_LINE and not rest.endswith(b"\n"):
-                rest = file.readline(_LONGEST_LINE + 1)
+        for number, line in enumerate(iter(file.readline, b""), start=start.row + 1):
             content = line.removeprefix(BOM_UTF8) if number == 1 else line
             yield number, content, Place(start.file, number, file.tell(), raw.tell())
 
@@ -173,9 +167,7 @@ def lines(path: Path, start: Place = START) -> Iterator[tuple[int, bytes, Place]
 def read_lines(label: str, path: Path, start: Place = START) -> Iterator[Found]:
     """The objects of a file in JSON Lines from a place on; blank lines are passed over but counted."""
     for number, line, after in lines(path, start):
-        if len(line) > _LONGEST_LINE:
-            yield Fault(label, number, None, f"the line is longer than {_LONGEST_LINE >> 20} MiB."), after
-        elif line.strip():
+        if line.strip():
             yield parse_line(label, number, line.rstrip()), after
 
 
