@@ -158,10 +158,11 @@ def lines(path: Path, start: Place = START) -> Iterator[tuple[int, bytes, Place]
     `done` counts the file's bytes.
     """
     with opened(path) as (raw, file):
-        file.seek(start.offset)
-        for number, line in enumerate(iter(file.readline, b""), start=start.row + 1):
+        offset = file.seek(start.offset)
+        for number, line in enumerate(file, start=start.row + 1):
+            offset += len(line)
             content = line.removeprefix(BOM_UTF8) if number == 1 else line
-            yield number, content, Place(start.file, number, file.tell(), raw.tell())
+            yield number, content, Place(start.file, number, offset, raw.tell())
 
 
 def read_lines(label: str, path: Path, start: Place = START) -> Iterator[Found]:
