@@ -82,10 +82,10 @@ def _counted(value: float | str | None) -> str:
 
 
 def say_unfinished(logs: Sequence[RunLog]) -> None:
-    """Warn on stderr of runs that are not complete, or were measured again and that is not complete."""
+    """Warn on stderr of runs that are not complete."""
     for log in logs:
-        for words in log.caveats:
-            typer.echo(f"note: {log.run}: {words}", err=True)
+        if log.unfinished:
+            typer.echo(f"note: {log.run}: {log.unfinished}", err=True)
 
 
 class TerminalProgress:

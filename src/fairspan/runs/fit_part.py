@@ -43,23 +43,11 @@ class FitPart:
     notes: tuple[str, ...] = ()
     parallel: tuple[Text, ...] = ()
 
-    def tokens(self, treatments: Sequence[Treatment], own: Sequence[int]) -> list[int]:
-        """What each treatment embeds beyond those before it: `own` tokens, and those that it is fitted on.
-
-        Corrected vectors are made of stored ones, so that a further correction embeds nothing.
-        """
-        whitened, parallel = (sum(text.length for text in texts) for texts in (self.texts, self.parallel))
-        embedded: set[Treatment] = set()
-        corrected: set[Treatment] = set()
-        found = []
-        for treatment, tokens in zip(treatments, own, strict=True):
-            base = treatment.base
-            fresh = 0 if base in embedded else tokens + (whitened if treatment.whitens else 0)
-            found.append(fresh + (parallel if treatment.correction and base not in corrected else 0))
-            embedded.add(base)
-            if treatment.correction:
-                corrected.add(base)
-        return found
+    def tokens(self, treatment: Treatment) -> int:
+        """Those of the texts that a treatment is fitted on."""
+        texts = self.texts if treatment.whitens else ()
+        parallel = self.parallel if treatment.correction else ()
+        return sum(text.length for text in (*texts, *parallel))
 
     @property
     def decisive(self) -> list[str]:
@@ -157,12 +145,6 @@ def choose_parallel(
     spoken = [language for language in languages for _ in places]
     texts = [pieces[id, language][number] for language in languages for id, number in places]
     return _measured(texts, counter, spoken)
-
-
-def by_language(texts: Sequence[Text], vectors: np.ndarray) -> dict[str, np.ndarray]:
-    """The rows of [texts, dimension] of every language."""
-    spoken = [text.language for text in texts]
-    return {language: vectors[[one == language for one in spoken]] for language in dict.fromkeys(spoken)}
 
 
 def _choose_texts(
