@@ -1,25 +1,21 @@
 """What is refused before a model is loaded, which takes many seconds: its name, what is read, what is written."""
 
 import os
-from dataclasses import asdict
 from pathlib import Path
 
-from fairspan.errors import DesignError, FairspanError
-from fairspan.model.source import Loading, find_model
+from fairspan.errors import FairspanError
+from fairspan.model.source import find_model
 from fairspan.runs.options import StudyOptions
 
 
 def check_model(options: StudyOptions) -> None:
-    """Raise if there is no such model, or an option of how it is loaded or run cannot be; no request is sent."""
-    loading = options.loading
+    """Raise if there is no such model, or nothing can be written where the run goes; no request is sent."""
+    _ = options.loading
     require_folder(None if options.out is None else Path(options.out))
     if options.store is not None and not Path(options.store).exists():
         require_file(Path(options.store))
     if isinstance(options.model, str | None):
         find_model(options.model)
-    elif loading != Loading():
-        changed = next(name for name, value in asdict(loading).items() if value)
-        raise DesignError(f"{changed} is for a model that is loaded here: omit it for an endpoint.")
 
 
 def require_folder(folder: Path | None) -> None:

@@ -91,7 +91,9 @@ def choose_fit_part(
             "spare: name a corpus of other texts with fit_corpus."
         )
     corpus = Corpus.read(source, languages, partial=True)
-    left = untested(corpus, tested)
+    seen = overlaps([segment.text for segment in corpus.segments], tested)
+    gone = {segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested}
+    left = [segment for segment in corpus.segments if segment.id not in gone]
     texts: tuple[Text, ...] = ()
     parallel: tuple[Text, ...] = ()
     notes = []
@@ -109,13 +111,6 @@ def choose_fit_part(
 
 def _names(treatments: Sequence[Treatment]) -> str:
     return ", ".join(one.name for one in treatments)
-
-
-def untested(corpus: Corpus, tested: Iterable[str]) -> list[Segment]:
-    """The segments of a corpus that share no text with what is tested, in any of their languages."""
-    seen = overlaps([segment.text for segment in corpus.segments], tested)
-    gone = {segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested}
-    return [segment for segment in corpus.segments if segment.id not in gone]
 
 
 def choose_parallel(
@@ -142,9 +137,10 @@ def choose_parallel(
             f"{len(places)} that are not tested: add texts, test fewer, or name another corpus to fit on."
         )
     places = _drawn(places, MOST_PARALLEL, seed)
-    spoken = [language for language in languages for _ in places]
     texts = [pieces[id, language][number] for language in languages for id, number in places]
-    return _measured(texts, counter, spoken)
+    spoken = [language for language in languages for _ in places]
+    told = zip(texts, counter.count_whole(texts), spoken, strict=True)
+    return tuple(Text(text, length, language=language) for text, length, language in told)
 
 
 def _choose_texts(
@@ -160,8 +156,17 @@ def _choose_texts(
     ordered = sorted(segments, key=lambda segment: (segment.id, segment.language))
     texts = list(dict.fromkeys(text for own in _pieces(ordered, counter) for text in own))
     for treatment in fitted:
-        _refuse_few(treatment, width, len(texts), corpus)
-    return _measured(_drawn(texts, _MOST * width, seed), counter)
+        kept = treatment.dimensions or width
+        if kept > width:
+            raise CorpusError(f"{treatment.name} keeps {kept} dimensions, and the model's vectors have {width}.")
+        if len(texts) < _LEAST * kept:
+            raise CorpusError(
+                f"{treatment.name} needs {_LEAST * kept} texts of up to {_TOKENS} tokens to be fitted on, {_LEAST} "
+                f"for each of {kept} dimensions, and {corpus} has {len(texts)} that are not tested: keep at most "
+                f"{len(texts) // _LEAST} dimensions, test fewer, or name another corpus with fit_corpus."
+            )
+    drawn = _drawn(texts, _MOST * width, seed)
+    return tuple(Text(*one) for one in zip(drawn, counter.count_whole(drawn), strict=True))
 
 
 def _drawn(found: list[Drawn], most: int, seed: int) -> list[Drawn]:
@@ -169,13 +174,6 @@ def _drawn(found: list[Drawn], most: int, seed: int) -> list[Drawn]:
     if len(found) <= most:
         return found
     return [found[number] for number in sorted(np.random.default_rng(seed).choice(len(found), most, replace=False))]
-
-
-def _measured(texts: Sequence[str], counter: TokenCounter, spoken: Sequence[str] = ()) -> tuple[Text, ...]:
-    """Texts with their lengths, and with their languages where these matter."""
-    languages = spoken or [""] * len(texts)
-    told = zip(texts, counter.count_whole(texts), languages, strict=True)
-    return tuple(Text(text, length, language=language) for text, length, language in told)
 
 
 def overlaps(texts: Sequence[str], tested: Iterable[str]) -> list[bool]:
@@ -208,16 +206,3 @@ def _pieces(segments: Sequence[Segment], counter: TokenCounter) -> list[list[str
     room, most = room_of(counter), _TOKENS if counter.unit == "tokens" else _CHARACTERS
     chunks = chunk_documents(passages, counter, most if room is None else min(most, room))
     return [[one.text[slice(*span)] for span in spans] for one, spans in zip(passages, chunks, strict=True)]
-
-
-def _refuse_few(treatment: Treatment, width: int, count: int, corpus: str) -> None:
-    kept = treatment.dimensions or width
-    if kept > width:
-        raise CorpusError(f"{treatment.name} keeps {kept} dimensions, and the model's vectors have {width}.")
-    if count < _LEAST * kept:
-        fewer = f"keep at most {count // _LEAST} dimensions, as in whitening-{count // _LEAST}, " if count > 1 else ""
-        raise CorpusError(
-            f"{treatment.name} needs {_LEAST * kept} texts of up to {_TOKENS} tokens to be fitted on, {_LEAST} for "
-            f"each of {kept} dimensions, and {corpus} has {count} that are not tested: add {_LEAST * kept - count}, "
-            f"{fewer}test fewer, or name another corpus with fit_corpus."
-        )

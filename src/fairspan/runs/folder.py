@@ -1,6 +1,5 @@
 """The folder of a run: files that are there as a whole or not at all, and the lock of whoever writes them."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -66,7 +65,7 @@ def locked(
             lock.acquire()
         except Timeout:
             raise FairspanError(
-                f"another process is writing {folder}{_who(folder)}: wait until it has finished, {advice}."
+                f"another process is writing {folder}: wait until it has finished, {advice}."
             ) from None
         except NotImplementedError:
             warn(f"the file system of {folder} has no locks: let no other process write this folder.", stacklevel=2)
@@ -74,12 +73,3 @@ def locked(
         yield
     finally:
         lock.release()
-
-
-def _who(folder: Path) -> str:
-    """Such as " (process 1234, since 2026-01-31 12:00 UTC)"; empty if the log does not say."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-        if header["status"] == "running":
-            return f" (process {header['process']}, since {header['started'][:16].replace('T', ' ')} UTC)"
-    return ""

@@ -215,7 +215,6 @@ class LogWriter:
             "format": FORMAT,
             "status": "running",
             "started": _now(),
-            "process": os.getpid(),
             "finished": None,
             "error": None,
             "versions": {"python": platform.python_version(), **library_versions()},
@@ -242,7 +241,6 @@ class LogWriter:
 
     def finish(self, status: str, *, error: str | None = None, **entries: Any) -> None:
         """Write how the run ended."""
-        self.header.pop("process", None)
         self.header |= {"status": status, "finished": _now(), "error": error, **entries}
         if self._waits and status == "complete":
             self._write(ROWS, self.rows.write_parquet)

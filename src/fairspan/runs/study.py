@@ -88,8 +88,8 @@ class Study(Generic[Options, Ready]):
 
     def _measured(self, prepared: Ready, name: str, folder: Path, progress: Progress) -> RunLog:
         subject, options = prepared.subject, prepared.options
-        writer = LogWriter(folder, _header(prepared, name))
         tally, started, budget = Tally(), time.monotonic(), subject.budget(options.batch_tokens)
+        writer = LogWriter(folder, _header(prepared, name))
         try:
             with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
                 run = Run(prepared, writer, store, budget, tally, progress)
@@ -104,7 +104,9 @@ class Study(Generic[Options, Ready]):
         finally:
             progress.stop()
         if tally.halved:
-            run.note(f"memory ran out and {tally.halved} batches were halved: fewer tokens in a batch would be faster")
+            run.note(
+                f"memory ran out and {tally.halved} batches were halved: fewer tokens in a batch would be faster"
+            )
         writer.finish("complete", timings=_timings(tally, started))
         return RunLog(folder, writer.header, writer.rows, self.view)
 
