@@ -18,27 +18,21 @@ def check_model(options: StudyOptions) -> None:
         find_model(options.model)
 
 
-def require_folder(folder: Path | None) -> None:
-    """Raise if no folder can be made there, or nothing written into the one that is there."""
-    if folder is not None:
-        _require_place(folder, folder)
+def require_folder(folder: Path | None, target: Path | None = None) -> None:
+    """Raise if no folder can be made there, or nothing written into the one that is there: neither the target."""
+    if folder is None:
+        return
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    except OSError as error:
+        raise FairspanError(f"{target or folder} cannot be written: {error.strerror}.") from None
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise FairspanError(f"{target or folder} cannot be written: {there} is no folder that you may write into.")
 
 
 def require_file(file: Path | None) -> None:
     """Raise if no file can be written there."""
-    if file is None:
-        return
-    if file.is_dir():
+    if file is not None and file.is_dir():
         raise FairspanError(f"{file} cannot be written: it is a folder.")
-    _require_place(file, file.parent)
-
-
-def _require_place(target: Path, folder: Path) -> None:
-    try:
-        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    except OSError as error:
-        raise FairspanError(f"{target} cannot be written: {error.strerror}.") from None
-    if not there.is_dir():
-        raise FairspanError(f"{target} cannot be written: {'it' if there == target else there} is not a folder.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise FairspanError(f"{target} cannot be written: no permission to write into {there}: choose another place.")
+    if file is not None:
+        require_folder(file.parent, file)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from fairspan.calibration.calibration import PRESETS, Calibration, read_calibration
+from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.cli.plain import takes_any_text
 from fairspan.errors import DesignError, require_whole
 
@@ -93,7 +94,11 @@ class LoadingOptions:
 class CalibrationOptions:
     """How the model is calibrated, and how far it reads."""
 
-    preset: str | None = option(f"Preset to apply: {', '.join(PRESETS)}. Default: the model as it is.", group=MODEL)
+    preset: str | None = option(
+        f"Preset to apply: {', '.join(PRESETS)}; change fields as in paper+basket_size=64. Default: the model as it "
+        "is.",
+        group=MODEL,
+    )
     calibration: Path | None = option(
         "JSON file of a calibration to start from, or a folder with a calibration.json, in place of a preset.",
         group=MODEL,
@@ -192,4 +197,9 @@ def chosen_calibration(given: Mapping[str, Any]) -> Calibration | None:
         require_whole("max_seq_length", given["max_seq_length"], kind=DesignError)
     if file is not None:
         return read_calibration(file)
-    return None if preset is None else Calibration.preset(preset)
+    if preset is None:
+        return None
+    treatment = as_treatment(preset)
+    if treatment != Treatment(treatment.name, treatment.calibration):
+        raise DesignError(f"preset takes a calibration, such as {', '.join(PRESETS)}, got {preset!r}.")
+    return treatment.calibration

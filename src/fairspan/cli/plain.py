@@ -6,19 +6,11 @@ import unicodedata
 from io import TextIOWrapper
 
 _HANDLER = "fairspan.plain"
-# One sign for many, then words for single ones; of everything else the base without its accent is taken.
-_PLAIN = str.maketrans(
-    {
-        **dict.fromkeys("−‐‑–—─━", "-"),
-        **dict.fromkeys("‘’‚", "'"),
-        **dict.fromkeys("“”„", '"'),
-        **dict.fromkeys("█▉▊▋▌▐", "#"),
-        **dict.fromkeys("▍▎▏", " "),
-        **dict.fromkeys("│┊", "|"),
-        **dict.fromkeys("•·□◇", "*"),
-        **{"×": "x", "±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "→": "->", "√": "sqrt"},
-        **{"α": "alpha", "β": "b", "δ": "delta", "σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum "},
-    }
+# Of everything else the base without its accent is taken.
+_SIGNS = str.maketrans("−‐‑–—─━‘’‚“”„█▉▊▋▌▐▍▎▏│┊•·□◇×≈", "-------'''\"\"\"######   ||****x~")
+_WORDS = str.maketrans(
+    {"±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "√": "sqrt", "α": "alpha", "β": "b", "δ": "delta"}
+    | {"σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum "}
 )
 
 
@@ -28,7 +20,7 @@ def plain(text: str) -> str:
     >>> plain("β2 = −0.04 … ±0.01")
     'b2 = -0.04 ... +-0.01'
     """
-    parts = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+    parts = unicodedata.normalize("NFKD", text.translate(_SIGNS).translate(_WORDS))
     return "".join(part for part in parts if not unicodedata.combining(part)).encode("ascii", "replace").decode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,9 +34,11 @@ def asked(context: typer.Context) -> dict[str, Any]:
     return given if endpoint is None else {**given, "model": endpoint}
 
 
-def run_study(options: type[Options], context: typer.Context) -> RunLog | Forecast:
-    """Carry out one study as it was typed, show what it found, and end with exit code 1 if --fail-if asks for it."""
-    given, typed = asked(context), context.params
+def run_study(
+    options: type[Options], context: typer.Context, given: Mapping[str, Any] | None = None
+) -> RunLog | Forecast:
+    """Carry out one study as it was typed or `given`, show it, and end with exit code 1 if --fail-if asks for it."""
+    given, typed = asked(context) if given is None else given, context.params
     conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
     with running(typed["picture"]) as progress:
         found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
