@@ -152,7 +152,7 @@ def test_audits_end_with_exit_code_one(run: Run, tmp_path: Path, monkeypatch: py
     }
 
     def exit_code(log: RunLog, condition: str) -> int:
-        monkeypatch.setattr(sys.modules["fairspan.cli.audit"], "outcome", lambda *_, **__: log)
+        monkeypatch.setattr(sys.modules["fairspan.cli.studies"], "outcome", lambda *_, **__: log)
         return run("audit", "--fail-if", condition).code
 
     assert [exit_code(audits[name], "biased") for name in audits] == [0, 1, 1]
@@ -163,7 +163,7 @@ def test_a_run_without_verdicts_does_not_pass(run: Run, tmp_path: Path, monkeypa
     """One set has means and no intervals: that the bias was not found must not look like that there is none."""
     rows = simulated_rows(lambda p, s: 0.7, sets=1)
     log = simulated_log(tmp_path / "one", [rows], ("plain",))
-    monkeypatch.setattr(sys.modules["fairspan.cli.audit"], "outcome", lambda *_, **__: log)
+    monkeypatch.setattr(sys.modules["fairspan.cli.studies"], "outcome", lambda *_, **__: log)
     done = run("audit", "--fail-if", "biased")
     assert done.code == 2
     assert "has no verdicts, which fail_if needs" in done.last
