@@ -7,7 +7,16 @@ import typer
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import CORRECTIONS, read_correction
-from fairspan.cli.options import AsJson, CalibrationOptions, chosen_calibration, option, print_json, shared, typed
+from fairspan.cli.options import (
+    AsJson,
+    CalibrationOptions,
+    chosen_calibration,
+    option,
+    print_json,
+    require_folder,
+    shared,
+    typed,
+)
 from fairspan.errors import DesignError, UnsupportedModel
 
 if TYPE_CHECKING:
@@ -39,7 +48,6 @@ def calibrate(
 
         fairspan calibrate BAAI/bge-m3 bge-m3-fair --correction subspace --fit-corpus my_translations/
     """
-    from fairspan.cli.checking import require_folder
     from fairspan.model.source import Loading, find_model
 
     given = typed(context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -15,7 +16,7 @@ import typer
 from fairspan.calibration.calibration import PRESETS, Calibration, read_calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.cli.plain import takes_any_text
-from fairspan.errors import DesignError, require_whole
+from fairspan.errors import DesignError, FairspanError, require_whole
 
 if TYPE_CHECKING:
     from fairspan.encoding.endpoint import Endpoint
@@ -172,6 +173,23 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
         if source is not None and source.name != "DEFAULT" and name not in (*but, "as_json"):
             given[name] = value
     return given
+
+
+def require_folder(folder: Path, target: Path | None = None) -> None:
+    """Raise before a model is loaded if no folder can be made there, or nothing be written into it."""
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    except OSError as error:
+        raise FairspanError(f"{target or folder} cannot be written: {error.strerror}.") from None
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise FairspanError(f"{target or folder} cannot be written: {there} is no folder that you may write into.")
+
+
+def require_file(file: Path) -> None:
+    """Raise if no file can be written there."""
+    if file.is_dir():
+        raise FairspanError(f"{file} cannot be written: it is a folder.")
+    require_folder(file.parent, file)
 
 
 def take_endpoint(given: dict[str, Any]) -> Endpoint | None:

@@ -21,8 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from fairspan.cli.checking import require_file
-from fairspan.cli.options import print_json
+from fairspan.cli.options import print_json, require_file
 from fairspan.model.source import DEFAULT_MODEL
 from fairspan.report.result import Result
 from fairspan.report.text import duration

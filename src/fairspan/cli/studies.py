@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from fairspan.cli.checking import check_model
 from fairspan.cli.gate import fail_on_runs, read_conditions
-from fairspan.cli.options import print_json, take_endpoint, typed
+from fairspan.cli.options import print_json, require_file, require_folder, take_endpoint, typed
 from fairspan.cli.showing import print_forecast, running, say_loading, show
+from fairspan.model.source import find_model
 from fairspan.runs.options import StudyOptions
 
 if TYPE_CHECKING:
@@ -60,7 +60,13 @@ def outcome(options: StudyOptions, progress: TerminalProgress, *, dry_run: bool)
             getattr(view, "write_results", lambda log: None)(known)
             return known
     options.check()
-    check_model(options)
+    _ = options.loading
+    if options.out is not None:
+        require_folder(Path(options.out))
+    if options.store is not None and not Path(options.store).exists():
+        require_file(Path(options.store))
+    if isinstance(options.model, str | None):
+        find_model(options.model)
     say_loading(progress, options.model)
     study = import_module(f"fairspan.studies.{options.verb}.run").STUDY
     found: RunLog | Forecast = study.forecast(options) if dry_run else study(options)
