@@ -175,7 +175,7 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
     done = run("compare", runs.audit.folder, runs.stopped.folder)
     assert done.code == 0, done.err
     assert done.err.strip() == "note: m-stopped: this run was interrupted: 2 of 3 treatments were measured"
-    said = "the run m-stopped has not measured 'retrieval', only plain, paper"
+    said = "the run m-stopped has no treatment 'retrieval', only plain, paper"
     run("compare", runs.stopped.folder, "--treatments", "none,retrieval").is_one_line(said)
 
 
@@ -186,7 +186,7 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
         (["audit", "evaluation"], "m-audit is a run of audit, m-evaluation of evaluate: compare runs of one kind"),
         (["evaluation", "length"], "m-evaluation is a run of evaluate, m-length of collapse"),
         (["length"], "the run m-length is a run of collapse, and those are not compared in pairs"),
-        (["alone"], "the run m-alone has one treatment, plain: name a second run to compare with"),
+        (["alone"], "of the run m-alone only plain was measured: name a second run to compare with"),
         (["audit", "elsewhere"], "have no document in common"),
         (["audit", "--treatments", "plain"], "treatments names two treatments, such as plain and paper"),
         (["audit", "--treatments", ""], "--treatments is empty"),

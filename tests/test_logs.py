@@ -396,7 +396,7 @@ def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(tmp_path: Pa
     )
     other = audited(tmp_path / "b", ("paper", "retrieval"), run="other")
     line = said_by(lambda: compare(stopped, other))
-    assert line.startswith("the runs share no treatment, and of stopped some were not measured: this run has not")
+    assert line.startswith("the runs share no treatment (plain; paper, retrieval): this run has not finished")
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(tmp_path: Pa
         (("three", "two"), ["plain"] * 3, "got ['plain', 'plain', 'plain']"),
         (("three",), ["plain", "best"], "the run three has no treatment 'best', only plain, paper, retrieval"),
         (("three", "two"), ["plain", "retrieval"], "the run two has no treatment 'retrieval', only paper, plain"),
-        (("plain",), None, "the run plain has one treatment, plain: name a second run to compare with"),
+        (("plain",), None, "of the run plain only plain was measured: name a second run to compare with"),
         (("three", "others"), None, "the runs share no treatment (plain, paper, retrieval; 64-last, 128-last)"),
         (("plain", "others"), None, "name one of each with treatments"),
     ],
