@@ -145,7 +145,7 @@ def _tokens_per_second(encoder: Encoder, texts: Sequence[Text]) -> float:
     middle = _middle(texts)
     _seconds(encoder, middle[:1])
     done, took = 0, 0.0
-    while took < _TRIAL_SECONDS:
+    while done == 0 or took < _TRIAL_SECONDS:
         took += _seconds(encoder, middle)
         done += sum(_tokens_read(encoder, text) for text in middle)
     return done / took
