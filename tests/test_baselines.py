@@ -375,7 +375,7 @@ def test_another_corpus_is_fitted_on_without_what_is_tested(make_tiny: Make, cor
         STUDY.ready(AuditOptions(model, **options), Silent())
     assert str(caught.value) == (
         "whitening-16 needs 32 texts of up to 128 tokens to be fitted on, 2 for each of 16 dimensions, and spare has "
-        "2 that are not tested: add 30, keep at most 1 dimensions, as in whitening-1, test fewer, or name another "
+        "2 that are not tested: keep at most 1 dimensions, test fewer, or name another "
         "corpus with fit_corpus."
     )
 
@@ -448,7 +448,7 @@ class Plain:
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"corpus": "sample"}, CorpusError, "and sample has 0 that are not tested: add 64, test fewer, or name"),
+        ({"corpus": "sample"}, CorpusError, "and sample has 0 that are not tested: keep at most 0 dimensions, test"),
         ({"treatments": ["whitening-33"]}, CorpusError, "keeps 33 dimensions, and the model's vectors have 32"),
         ({"fit_corpus": "nowhere.jsonl"}, CorpusError, "there is no file or folder 'nowhere.jsonl'"),
         ({"fit_corpus": 3}, FairspanError, "fit_corpus must be a name or a path, got 3"),

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_path: Path) -> None:
     """The same vectors as `fairspan.calibrate` with the same fields; results on stdout, progress on stderr."""
-    options = ["--preset", "retrieval", "--basket-size", "7", "--layers", "1,3", "--temperature", "0.9"]
+    options = ["--preset", "retrieval+basket_size=7+layers=[1,3]+temperature=0.9"]
     done = run("calibrate", folder, tmp_path / "fair", *options, "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out)
@@ -39,11 +39,11 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--preset", "papre"], "there is no preset 'papre'. Presets: paper"),
-        (["--basket-size", "0"], "basket_size must be a whole number of at least 1, got 0"),
-        (["--layers", "9"], "the last 9 layers, but the model has 4"),
-        (["--temperature", "warm"], "temperature must be a number or JSON such as [[400, 0.9]], got 'warm'"),
-        (["--sides", "middle"], "got 'middle'"),
+        (["--preset", "papre"], "there is no treatment 'papre': begin with paper"),
+        (["--preset", "paper+basket_size=0"], "basket_size must be a whole number of at least 1, got 0"),
+        (["--preset", "paper+layers=9"], "the last 9 layers, but the model has 4"),
+        (["--preset", "tempscale+temperature=warm"], "got 'warm'"),
+        (["--preset", "whitening"], "preset takes a calibration, such as paper"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

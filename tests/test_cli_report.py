@@ -91,7 +91,7 @@ def test_the_page_of_one_run_lies_in_its_folder(run: Run, tmp_path: Path) -> Non
 def test_files_of_several_runs_stay_in_the_folder(run: Run, runs: Runs, tmp_path: Path) -> None:
     """A run's name comes from its run.json: it becomes the name of a folder, and never a path out of it."""
     inside = tmp_path / "a" / "b" / "c"
-    options = ["--figures", inside / "f", "--tables", inside / "t", "--table-formats", "csv", "--json"]
+    options = ["--figures", inside / "f", "--tables", inside / "t", "--json"]
     done = run("report", runs.audit.folder, runs.twin.folder, "--out", inside / "page.html", *options)
     assert done.code == 0, done.err
     written = json.loads(done.out)
@@ -120,11 +120,9 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
         (["AUDIT", "AUDIT"], "the run m-audit is named twice: name each run once"),
         (["AUDIT", "--out", "page.pdf"], "a page is an .html file, got 'page.pdf'"),
         (["nowhere", "--out", "page"], "a page is an .html file, got 'page'"),
-        (["AUDIT", "--tables", "t", "--table-formats", "md,docx"], "tables are written as md, tex, csv, not as docx"),
         (["AUDIT", "--figures", "f", "--figure-formats", "gif"], "gif"),
-        (["AUDIT", "--tables", "t", "--table-formats", ","], "table_formats takes words such as"),
         (["AUDIT", "--figures", "f", "--figure-formats", ","], "figure_formats takes words such as"),
-        (["AUDIT", "--table-formats", "md"], "table_formats would do nothing without tables"),
+        (["AUDIT", "--figure-formats", "svg"], "figure_formats would do nothing without figures"),
         (["nowhere"], "nowhere is not the folder of a run: it has no run.json"),
         (["AUDIT", "nowhere"], "nowhere is not the folder of a run"),
     ],
@@ -177,7 +175,7 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
     done = run("compare", runs.audit.folder, runs.stopped.folder)
     assert done.code == 0, done.err
     assert done.err.strip() == "note: m-stopped: this run was interrupted: 2 of 3 treatments were measured"
-    said = "the run m-stopped has not measured 'retrieval', only plain, paper"
+    said = "the run m-stopped has no treatment 'retrieval', only plain, paper"
     run("compare", runs.stopped.folder, "--treatments", "none,retrieval").is_one_line(said)
 
 
@@ -188,7 +186,7 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
         (["audit", "evaluation"], "m-audit is a run of audit, m-evaluation of evaluate: compare runs of one kind"),
         (["evaluation", "length"], "m-evaluation is a run of evaluate, m-length of collapse"),
         (["length"], "the run m-length is a run of collapse, and those are not compared in pairs"),
-        (["alone"], "the run m-alone has one treatment, plain: name a second run to compare with"),
+        (["alone"], "of the run m-alone only plain was measured: name a second run to compare with"),
         (["audit", "elsewhere"], "have no document in common"),
         (["audit", "--treatments", "plain"], "treatments names two treatments, such as plain and paper"),
         (["audit", "--treatments", ""], "--treatments is empty"),

@@ -199,7 +199,7 @@ def test_what_was_stopped_goes_on_and_ends_the_same(
         ("--guard nowhere", "there is no task 'nowhere'"),
         ("--guard pages:nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
         ("--languages xx", "has no language 'xx'"),
-        ("--out PLACE/articles/en.jsonl", "en.jsonl cannot be written: it is not a folder"),
+        ("--out PLACE/articles/en.jsonl", "en.jsonl is no folder that you may write into"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

@@ -298,7 +298,7 @@ def test_a_missing_package_is_named(make_tiny: Make, tmp_path: Path, monkeypatch
         (["file/x.onnx"], "file/x.onnx cannot be written: "),
         (["there.onnx"], "there.json exists: choose another name, or remove it."),
         (["x.onnx", "--side", "both"], "side must be document or query, got 'both'"),
-        (["x.onnx", "--preset", "papre"], "there is no preset 'papre'"),
+        (["x.onnx", "--preset", "papre"], "there is no treatment 'papre'"),
         (["x.onnx", "--preset", "tiles", "--calibration", "c.json"], "preset and calibration both say"),
         (["x.onnx", "--max-seq-length", "9999"], "is more than the model's 600 positions"),
         (["x.onnx", "--max-seq-length", "0"], "max_seq_length"),

@@ -12,7 +12,6 @@ import pytest
 
 from fairspan.calibration.treatment import Treatment, as_treatments
 from fairspan.encoding.calling import call_of
-from fairspan.errors import DesignError
 from fairspan.runs.key import key_of
 from fairspan.runs.options import StudyOptions, as_json, default_treatments, named, source
 
@@ -88,9 +87,3 @@ def test_names_and_defaults_of_models() -> None:
 
 def test_values_as_json() -> None:
     assert as_json({3: (Path("a"), 1.5, None)}) == {"3": ["a", 1.5, None]}
-
-
-@pytest.mark.parametrize("wrong", [0, True, "8"])
-def test_a_batch_has_tokens(wrong: int) -> None:
-    with pytest.raises(DesignError, match="batch_tokens must be a whole number"):
-        Options(batch_tokens=wrong)

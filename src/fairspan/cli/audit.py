@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import typer
 
 from fairspan.cli.gate import FailIf, fail_on_runs, read_conditions
@@ -18,6 +21,7 @@ from fairspan.cli.options import (
     print_json,
     shared,
 )
+from fairspan.cli.showing import running, save_picture
 from fairspan.cli.studies import asked, outcome, run_study, show_outcome
 from fairspan.errors import FairspanError
 from fairspan.runs.options import named
@@ -72,41 +76,34 @@ def audit(
 
         fairspan audit --endpoint http://localhost:8000/v1 --model BAAI/bge-m3 --dry-run
     """
-    if config is None:
-        run_study(AuditOptions, context)
+    planned = [asked(context)] if config is None else changed_audits(config, asked(context))
+    if len(planned) == 1:
+        run_study(AuditOptions, context, planned[0])
     else:
-        _run_all(config, context)
+        _run_all(planned, context)
 
 
-def _run_all(config: str, context: typer.Context) -> None:
-    """Run the audits of a file one after another. A failed one is reported in one line, and the others go on."""
-    from fairspan.cli.showing import running, save_picture
-
-    given, typed = asked(context), context.params
-    picture, dry_run, as_json = typed["picture"], typed["dry_run"], typed["as_json"]
-    conditions = read_conditions("audit", typed["fail_if"], given.get("treatments"))
-    planned = changed_audits(config, given)
-    found, failed, count = [], 0, len(planned)
+def _run_all(planned: Sequence[Mapping[str, Any]], context: typer.Context) -> None:
+    """Run several audits one after another. A failed one is reported in one line, and the others go on."""
+    picture, dry_run, as_json = (context.params[name] for name in ("picture", "dry_run", "as_json"))
+    conditions = read_conditions("audit", context.params["fail_if"], planned[0].get("treatments"))
+    found: list[Any] = []
     with running(picture) as progress:
         for number, one in enumerate(planned, start=1):
-            if count > 1:
-                typer.echo(f"audit {number} of {count}: {named(one.get('model'))}", err=True)
+            typer.echo(f"audit {number} of {len(planned)}: {named(one.get('model'))}", err=True)
             try:
                 found.append(outcome(AuditOptions(**one, progress=progress), progress, dry_run=dry_run))
             except FairspanError as error:
-                if count == 1:
-                    raise
-                failed += 1
                 typer.echo(f"fairspan: {error}", err=True)
                 continue
-            drawn = picture if picture is None or count == 1 else picture.with_stem(f"{picture.stem}-{number}")
-            if count == 1 or not as_json:
-                show_outcome(found[-1], picture=drawn, as_json=as_json)
-            elif drawn is not None and not dry_run:
-                save_picture(found[-1], drawn, as_json=True)  # type: ignore[arg-type]
-    if count > 1 and as_json:
+            if not as_json:
+                show_outcome(found[-1], picture=None, as_json=False)
+            if picture is not None and not dry_run:
+                save_picture(found[-1], picture.with_stem(f"{picture.stem}-{number}"), as_json=as_json)
+    if as_json:
         print_json([one.to_dict() for one in found])
-    if failed:
-        raise FairspanError(f"{failed} of {count} audits failed; the others are complete.")
+    if len(found) < len(planned):
+        failed = len(planned) - len(found)
+        raise FairspanError(f"{failed} of {len(planned)} audits failed; the others are complete.")
     if not dry_run:
-        fail_on_runs(found, conditions)  # type: ignore[arg-type]
+        fail_on_runs(found, conditions)

@@ -1,12 +1,11 @@
 """`fairspan calibrate MODEL OUT`."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairspan.calibration.calibration import Calibration, as_calibration
+from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import CORRECTIONS, read_correction
 from fairspan.cli.options import (
     AsJson,
@@ -14,16 +13,14 @@ from fairspan.cli.options import (
     chosen_calibration,
     option,
     print_json,
+    require_folder,
     shared,
     typed,
-    words,
 )
 from fairspan.errors import DesignError, UnsupportedModel
 
 if TYPE_CHECKING:
     from fairspan.model.correction import LanguageCorrection
-
-_OF_BASKETS = {"basket_size", "layers", "strength"}
 
 
 @shared(CalibrationOptions)
@@ -31,16 +28,6 @@ def calibrate(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
     out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")],
-    tile_size: int | None = option("Number of tokens per tile."),
-    basket_size: int | None = option("Number of tokens per basket."),
-    layers: str | None = option(
-        "Layers whose baskets are calibrated: last_half, last, all, how many of the last, or numbers such as 3,5."
-    ),
-    strength: float | None = option("Of baskets, from 0 (unmodified) to 1 (equal)."),
-    temperature: str | None = option(
-        'Softmax temperature: a number, or JSON: [[400, 0.9]], {"query": 1, "document": 0.8}.'
-    ),
-    sides: str | None = option("Texts that are calibrated: both, document or query."),
     correction: str | None = option(
         f"Remove what vectors say about their language: {', '.join(CORRECTIONS)}, subspace-3, lir-2, …"
     ),
@@ -51,25 +38,20 @@ def calibrate(
 
     The copy is a SentenceTransformer folder: `fairspan.load(OUT)` reads it, and so does
     `SentenceTransformer(OUT, trust_remote_code=True)` wherever fairspan is installed. Without a preset or a file, it
-    reads in tiles, or in baskets if an option of baskets is given. Further fields are set in a --calibration file.
+    reads in tiles.
 
     Examples:
 
         fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset tiles --max-seq-length 32768
 
-        fairspan calibrate my-model my-model-fair --basket-size 64 --layers 3,4,5 --temperature 0.9
+        fairspan calibrate my-model my-model-fair --preset paper+basket_size=64+temperature=0.9
 
         fairspan calibrate BAAI/bge-m3 bge-m3-fair --correction subspace --fit-corpus my_translations/
     """
-    from fairspan.cli.checking import require_folder
     from fairspan.model.source import Loading, find_model
 
-    given = typed(context, "model", "out", "preset", "calibration", "max_seq_length", "correction", "fit_corpus")
-    given |= {
-        name: read(given[name]) for name, read in (("layers", _layers), ("temperature", _json)) if name in given
-    }
-    default = "paper" if _OF_BASKETS & set(given) else "tiles"
-    wanted = as_calibration(chosen_calibration(typed(context)) or default, **given)
+    given = typed(context)
+    wanted = chosen_calibration(given) or Calibration.preset("tiles")
     if correction is not None:
         read_correction(correction)
     if (correction is None) != (fit_corpus is None):
@@ -85,7 +67,7 @@ def calibrate(
 
     loaded = load_model(model, Loading(device="cpu", dtype="auto"))
     fit = _fitted(model, loaded, wanted, correction, fit_corpus) if correction and fit_corpus else None
-    save_whole(calibrate(loaded, wanted, max_seq_length=typed(context).get("max_seq_length"), correction=fit), out)
+    save_whole(calibrate(loaded, wanted, max_seq_length=given.get("max_seq_length"), correction=fit), out)
     if as_json:
         made: dict[str, Any] = {"model": model, "out": str(out), "calibration": wanted.to_dict()}
         print_json(made if fit is None else {**made, "correction": {"method": fit.method, **fit.fitted_on}})
@@ -102,17 +84,3 @@ def _fitted(model: str, loaded: Any, wanted: Calibration, method: str, corpus: s
     fit = fit_correction(load_model(model), corpus, method, calibration=wanted)
     fit.fitted_on |= {"model": model, "fingerprint": fingerprint(loaded)}
     return fit
-
-
-def _layers(text: str) -> str | int | list[int]:
-    try:
-        return [int(word) for word in words(text)] if "," in text else int(text)
-    except ValueError:
-        return text
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise DesignError(f"temperature must be a number or JSON such as [[400, 0.9]], got {text!r}.") from None

@@ -44,13 +44,8 @@ def check(
 
         fairspan corpus check articles.jsonl --languages en --json
     """
-    from rich.console import Console
-
     from fairspan.corpus.check import check
     from fairspan.corpus.corpus import Corpus
-    from fairspan.report.frames import frame_of
-    from fairspan.report.table import Column, Table
-    from fairspan.report.terminal import print_line, print_table
 
     corpus, counting = Corpus.read(path, languages, partial, id_field=id_field), {}
     if model is not None:
@@ -62,17 +57,12 @@ def check(
     if as_json:
         print_json(found)
         return
-    console = Console()
-    print_line(console, f"{found['corpus']}: {found['aligned']} segments in {', '.join(found['languages'])}")
-    frame = frame_of({"language": language, **own} for language, own in found["languages"].items())
-    shares = {"0": "least", "50": "median", "100": "most"}
-    columns = {name: Column(shares.get(name, f"{name} %"), form=",d") for name in frame.columns[2:]}
-    columns = {"segments": Column("segments", form=",d"), **columns}
-    print_table(
-        console,
-        Table.from_frame("lengths", f"Lengths in {found['unit']}", frame, heads=["language"], columns=columns),
-    )
+    typer.echo(f"{found['corpus']}: {found['aligned']} segments in {', '.join(found['languages'])}")
+    for language, own in found["languages"].items():
+        least, median, most = own["0"], own["50"], own["100"]
+        lengths = f"{least:,} to {most:,} {found['unit']}, median {median:,}"
+        typer.echo(f"{language}: {own['segments']:,} segments of {lengths}")
     documents = ", ".join(f"{count:,} of {size} segments" for size, count in found["sets"].items())
-    print_line(console, f"documents that share no segment: {documents}")
+    typer.echo(f"documents that share no segment: {documents}")
     for note in found["notes"]:
-        print_line(console, f"note: {note}", style="yellow")
+        typer.echo(f"note: {note}")

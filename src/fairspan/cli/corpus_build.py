@@ -69,22 +69,11 @@ def build(
 
 
 def _show(out: Path, made: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    reasons = sorted({reason for one in made["dumps"].values() for reason in one["left_out"]})
-    table = Table("language", "dump", title="Items by language, in the order of reading", title_justify="left")
-    for heading in ("pages", *reasons, "accepted"):
-        table.add_column(heading, justify="right")
+    """One line for each dump, in the order of reading, and what the corpus has."""
     for language, one in made["dumps"].items():
-        left_out = (one["left_out"].get(reason, 0) for reason in reasons)
-        counts = (one["pages"], *left_out, one["accepted"])
-        table.add_row(language, one["format"], *(f"{count:,}" for count in counts))
-    console = Console()
-    console.print(table)
+        counts = {"pages": one["pages"], **one["left_out"], "accepted": one["accepted"]}
+        counted = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+        typer.echo(f"{language} {one['format']}: {counted}")
     languages = ", ".join(made["asked"]["languages"])
-    for line in (
-        f"{out}: {made['articles']:,} articles in each of {languages}, of {made['found']:,} found.",
-        f"Licence: {made['licence']}. {made['attribution']}",
-    ):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    typer.echo(f"{out}: {made['articles']:,} articles in each of {languages}, of {made['found']:,} found.")
+    typer.echo(f"Licence: {made['licence']}. {made['attribution']}")

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.checking import require_folder
 from fairspan.cli.options import (
     AsJson,
     CalibrationOptions,
@@ -13,6 +12,7 @@ from fairspan.cli.options import (
     chosen_calibration,
     option,
     print_json,
+    require_folder,
     shared,
     typed,
 )

@@ -31,7 +31,7 @@ def export(
 
         fairspan export intfloat/multilingual-e5-small queries.onnx --side query --json
     """
-    from fairspan.cli.checking import require_file
+    from fairspan.cli.options import require_file
     from fairspan.cli.showing import running, say_loading
     from fairspan.model.saving import require_exportable
     from fairspan.model.source import Loading, find_model

@@ -41,7 +41,7 @@ def read_conditions(verb: str, text: str | None, treatments: Sequence[str] | Non
     if treatments is not None and len(treatments) < 2 and (verb != "audit" or {*_WORSE} & {*given}):
         raise DesignError(
             f"fail_if={','.join(given)} compares treatments with the first, and only "
-            f"{', '.join(treatments) or 'none'} is named: name two."
+            f"{', '.join(map(str, treatments)) or 'none'} is named: name two."
         )
     return given
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from fairspan.calibration.calibration import PRESETS, Calibration, read_calibration
+from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.cli.plain import takes_any_text
-from fairspan.errors import DesignError, require_whole
+from fairspan.errors import DesignError, FairspanError, require_whole
 
 if TYPE_CHECKING:
     from fairspan.encoding.endpoint import Endpoint
@@ -93,7 +95,11 @@ class LoadingOptions:
 class CalibrationOptions:
     """How the model is calibrated, and how far it reads."""
 
-    preset: str | None = option(f"Preset to apply: {', '.join(PRESETS)}. Default: the model as it is.", group=MODEL)
+    preset: str | None = option(
+        f"Preset to apply: {', '.join(PRESETS)}; change fields as in paper+basket_size=64. Default: the model as it "
+        "is.",
+        group=MODEL,
+    )
     calibration: Path | None = option(
         "JSON file of a calibration to start from, or a folder with a calibration.json, in place of a preset.",
         group=MODEL,
@@ -169,6 +175,23 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
     return given
 
 
+def require_folder(folder: Path, target: Path | None = None) -> None:
+    """Raise before a model is loaded if no folder can be made there, or nothing be written into it."""
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    except OSError as error:
+        raise FairspanError(f"{target or folder} cannot be written: {error.strerror}.") from None
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise FairspanError(f"{target or folder} cannot be written: {there} is no folder that you may write into.")
+
+
+def require_file(file: Path) -> None:
+    """Raise if no file can be written there."""
+    if file.is_dir():
+        raise FairspanError(f"{file} cannot be written: it is a folder.")
+    require_folder(file.parent, file)
+
+
 def take_endpoint(given: dict[str, Any]) -> Endpoint | None:
     """The endpoint that was typed, its options taken out of what was given; None if there is none."""
     url, name = given.pop("endpoint", None), given.pop("endpoint_model", None)
@@ -192,4 +215,9 @@ def chosen_calibration(given: Mapping[str, Any]) -> Calibration | None:
         require_whole("max_seq_length", given["max_seq_length"], kind=DesignError)
     if file is not None:
         return read_calibration(file)
-    return None if preset is None else Calibration.preset(preset)
+    if preset is None:
+        return None
+    treatment = as_treatment(preset)
+    if treatment != Treatment(treatment.name, treatment.calibration):
+        raise DesignError(f"preset takes a calibration, such as {', '.join(PRESETS)}, got {preset!r}.")
+    return treatment.calibration

@@ -5,23 +5,13 @@ import sys
 import unicodedata
 from io import TextIOWrapper
 
-_HANDLER, _CODEC = "fairspan.plain", "plain_ascii"
-# One sign for many, then words for single ones; of everything else the base without its accent is taken.
-_ALIKE = {
-    "-": "−‐‑‒–—―⁻₋─━┄┈═",
-    "'": "‘’‚",
-    '"': "“”„",
-    "#": "█▉▊▋▌▐",
-    " ": "▍▎▏",
-    "|": "┊│┃┆",
-    "+": "┌┐└┘├┤┬┴┼╭╮╯╰╞╡╪┏┓┗┛┣┫┳┻╋┡┩╇╺╸",
-    "*": "•·∙□",
-}
-_WORDS = {
-    "…": "...", "×": "x", "±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "≈": "~", "→": "->", "√": "sqrt", "◇": "**",
-    "⁄": "/", "α": "alpha", "β": "b", "δ": "delta", "σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum ",
-}  # fmt: skip
-_PLAIN = {**{sign: plain for plain, signs in _ALIKE.items() for sign in signs}, **_WORDS}
+_HANDLER = "fairspan.plain"
+# Of everything else the base without its accent is taken.
+_SIGNS = str.maketrans("−‐‑–—─━‘’‚“”„█▉▊▋▌▐▍▎▏│┊•·□◇×≈", "-------'''\"\"\"######   ||****x~")
+_WORDS = str.maketrans(
+    {"±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "√": "sqrt", "α": "alpha", "β": "b", "δ": "delta"}
+    | {"σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum "}
+)
 
 
 def plain(text: str) -> str:
@@ -30,16 +20,8 @@ def plain(text: str) -> str:
     >>> plain("β2 = −0.04 … ±0.01")
     'b2 = -0.04 ... +-0.01'
     """
-    return "".join(character if character.isascii() else _plain(character) for character in text)
-
-
-def _plain(character: str) -> str:
-    if character in _PLAIN:
-        return _PLAIN[character]
-    # The spinner of a progress bar is made of dots.
-    base = "*" if "\u2800" <= character <= "\u28ff" else unicodedata.normalize("NFKD", character)
-    letters = [part for part in base if not unicodedata.combining(part)]
-    return "".join(part if part.isascii() else _PLAIN.get(part, "?") for part in letters)
+    parts = unicodedata.normalize("NFKD", text.translate(_SIGNS).translate(_WORDS))
+    return "".join(part for part in parts if not unicodedata.combining(part)).encode("ascii", "replace").decode()
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
@@ -48,23 +30,12 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     return plain(error.object[error.start : error.end]), error.end
 
 
-def _find_codec(name: str) -> codecs.CodecInfo | None:
-    """ASCII under another name: into what is called ascii, click would write UTF-8 instead."""
-    if name.replace("-", "_") != _CODEC:
-        return None
-    known = codecs.lookup("ascii")
-    inside = known.streamreader, known.streamwriter, known.incrementalencoder, known.incrementaldecoder
-    return codecs.CodecInfo(known.encode, known.decode, *inside, name=_CODEC)
-
-
 def write_plainly() -> None:
     """Let stdout and stderr take any text, whatever their encoding."""
     codecs.register_error(_HANDLER, _replace)
-    codecs.register(_find_codec)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
-            stream.reconfigure(encoding=_CODEC if is_ascii else None, errors=_HANDLER)
+            stream.reconfigure(errors=_HANDLER)
 
 
 def takes_any_text() -> bool:

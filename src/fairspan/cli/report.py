@@ -15,8 +15,7 @@ def report(
     title: str | None = option("The title of the page."),
     figures: Path | None = option("Folder to write all figures of the runs to."),
     figure_formats: str | None = list_option("Formats of the figures: svg, png, pdf. Default: svg."),
-    tables: Path | None = option("Folder to write all tables of the runs to."),
-    table_formats: str | None = list_option("Formats of the tables: md, tex, csv. Default: all."),
+    tables: Path | None = option("Folder to write all tables of the runs to, as Markdown, LaTeX and CSV."),
     as_json: bool = option("Print the names of the written files as JSON.", "--json", default=False),
 ) -> None:
     """Write one HTML page about runs: verdicts, charts before and after, tables, methods and the raw rows.
@@ -35,27 +34,17 @@ def report(
     from rich.console import Console
 
     from fairspan.cli.showing import say_unfinished
-    from fairspan.report.files import (
-        TABLE_FORMATS,
-        file_names,
-        require_figures,
-        require_tables,
-        write_figures,
-        write_tables,
-    )
+    from fairspan.report.files import file_names, require_figures, write_figures, write_tables
     from fairspan.report.render import require_page
     from fairspan.studies.logs import read_log, save_page
 
-    for name, formats, folder in (("figure", figure_formats, figures), ("table", table_formats, tables)):
-        if formats is not None and folder is None:
-            raise DesignError(f"{name}_formats would do nothing without {name}s: name a folder there.")
-    figure_kinds, table_kinds = figure_formats or ("svg",), table_formats or tuple(TABLE_FORMATS)
+    if figure_formats is not None and figures is None:
+        raise DesignError("figure_formats would do nothing without figures: name a folder there.")
+    kinds = figure_formats or ("svg",)
     if out is not None:
         require_page(out)
     if figures is not None:
-        require_figures(figure_kinds)
-    if tables is not None:
-        require_tables(table_kinds)
+        require_figures(kinds)
     with Console(stderr=True).status("reading") as status:
         logs = [read_log(run) for run in runs]
         page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
@@ -66,10 +55,10 @@ def report(
         for log, inner in zip(logs, folders, strict=True):
             if figures is not None:
                 status.update(f"figures of {log.run}")
-                written["figures"] += write_figures(log.view, figures / inner, figure_kinds)
+                written["figures"] += write_figures(log.view, figures / inner, kinds)
             if tables is not None:
                 status.update(f"tables of {log.run}")
-                written["tables"] += write_tables(list(log.view.tables()), tables / inner, table_kinds)
+                written["tables"] += write_tables(list(log.view.tables()), tables / inner)
     say_unfinished(logs)
     if as_json:
         print_json({kind: [str(file) for file in files] for kind, files in written.items()})

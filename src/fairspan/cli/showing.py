@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +14,14 @@ from rich.progress import (
     BarColumn,
     Progress,
     SpinnerColumn,
-    TaskID,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
 
-from fairspan.cli.checking import require_file
-from fairspan.cli.options import print_json
+from fairspan.cli.options import print_json, require_file
 from fairspan.model.source import DEFAULT_MODEL
 from fairspan.report.result import Result
 from fairspan.report.text import duration
@@ -82,10 +79,10 @@ def _counted(value: float | str | None) -> str:
 
 
 def say_unfinished(logs: Sequence[RunLog]) -> None:
-    """Warn on stderr of runs that are not complete, or were measured again and that is not complete."""
+    """Warn on stderr of runs that are not complete."""
     for log in logs:
-        for words in log.caveats:
-            typer.echo(f"note: {log.run}: {words}", err=True)
+        if log.unfinished:
+            typer.echo(f"note: {log.run}: {log.unfinished}", err=True)
 
 
 class TerminalProgress:
@@ -93,9 +90,6 @@ class TerminalProgress:
 
     def __init__(self) -> None:
         self._stage, self._found = "", ""
-        self._total, self._done, self._began = 0, 0, 0.0
-        # When a line was printed, and how much was done by then: the last two minutes give the speed.
-        self._lines: deque[tuple[float, int]] = deque(maxlen=1 + 120 // LINE_SECONDS)
         self._over = Event()
         self._console = Console(stderr=True)
         self._bar = Progress(
@@ -107,43 +101,43 @@ class TerminalProgress:
             TextColumn("left"),
             TimeRemainingColumn(),
             console=self._console,
+            speed_estimate_period=120,
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._task: TaskID | None = None
 
     @property
     def is_terminal(self) -> bool:
         return self._console.is_terminal
+
+    @property
+    def _task(self) -> Task | None:
+        """The counted work that is under way."""
+        return next(iter(self._bar.tasks), None)
 
     def stage(self, name: str) -> None:
         if name == self._stage:
             return
         self._stage = name
         if self._task is not None and self.is_terminal:
-            self._bar.update(self._task, description=name)
+            self._task.description = name
         else:
             self._console.print(f"{name} …", style="dim", highlight=False)
 
     def start(self, total: int) -> None:
         """Counted work begins; a total of 0 is not known."""
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(self._stage or "encoding", total=total or None)
+        self._clear()
+        self._bar.add_task(self._stage or "encoding", total=total or None)
         self._bar.start()
-        self._total, self._done, self._began = total, 0, time.monotonic()
-        self._lines.clear()
-        self._lines.append((self._began, 0))
 
     def advance(self, amount: int) -> None:
-        self._done += amount
         if self._task is not None:
-            self._bar.advance(self._task, amount)
+            self._bar.advance(self._task.id, amount)
 
     def count(self, rows: int, tokens: int) -> None:
         """Rows of an input that are embedded, where `advance` counts the input's bytes."""
-        speed = tokens / max(1e-9, time.monotonic() - self._began)
-        self._say(f"{rows:,} rows, {speed:,.0f} tokens/s")
+        elapsed = self._task.elapsed if self._task else None
+        self._say(f"{rows:,} rows, {tokens / max(1e-9, elapsed or 0):,.0f} tokens/s")
 
     def reach(self, file: Path, done: int, found: str) -> None:
         """So many bytes of a file are read, and what was found in them."""
@@ -151,36 +145,37 @@ class TerminalProgress:
             self.stop()
             self.stage(f"reading {file.name}")
             self.start(file.stat().st_size)
-        self.advance(done - self._done)
+        self.advance(done - int(self._task.completed if self._task else 0))
         self._say(found)
 
     def _say(self, found: str) -> None:
         self._found = found
-        if self._task is not None and self.is_terminal:
-            self._bar.update(self._task, description=f"{self._stage}: {found}")
+        if self._task is not None:
+            self._task.description = f"{self._stage}: {found}"
 
     def stop(self) -> None:
         self._bar.stop()
-        self._task = None
+        self._clear()
+
+    def _clear(self) -> None:
+        for task in self._bar.task_ids:
+            self._bar.remove_task(task)
 
     def print_lines(self) -> None:
         """Until `end`, print every 30 s what is done and what remains. Not for a terminal, which has its bar."""
         while not self._over.wait(LINE_SECONDS):
-            self._console.print(self.line(time.monotonic()), style="dim", highlight=False, soft_wrap=True)
+            self._console.print(self.line, style="dim", highlight=False, soft_wrap=True)
 
-    def line(self, now: float) -> str:
+    @property
+    def line(self) -> str:
         """Such as "paper: 1,200 of 3,600 tokens, about 4 min left …" or "embedding: 81,920 rows, 31 % done …"."""
-        if self._task is None:
+        task = self._task
+        if task is None:
             return f"{self._stage} …"
-        share = f", {100 * self._done / self._total:.0f} % done" if self._total else ""
-        tokens = f"{self._done:,} of {self._total:,} tokens"
-        done = f"{self._stage}: {f'{self._found}{share}' if self._found else tokens}"
-        begun, before = self._lines[0]
-        self._lines.append((now, self._done))
-        if self._done == before or not self._total:
-            return f"{done} …"
-        left = (self._total - self._done) * (now - begun) / (self._done - before)
-        return f"{done}, about {duration(left)} left …"
+        share = f", {task.percentage:.0f} % done" if task.total else ""
+        tokens = f"{task.completed:,.0f} of {task.total or 0:,.0f} tokens"
+        left = "" if task.time_remaining is None else f", about {duration(task.time_remaining)} left"
+        return f"{self._stage}: {f'{self._found}{share}' if self._found else tokens}{left} …"
 
     def end(self) -> None:
         self._over.set()

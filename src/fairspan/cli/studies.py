@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from fairspan.cli.checking import check_model
 from fairspan.cli.gate import fail_on_runs, read_conditions
-from fairspan.cli.options import print_json, take_endpoint, typed
+from fairspan.cli.options import print_json, require_file, require_folder, take_endpoint, typed
 from fairspan.cli.showing import print_forecast, running, say_loading, show
+from fairspan.model.source import find_model
 from fairspan.runs.options import StudyOptions
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ def asked(context: typer.Context) -> dict[str, Any]:
     return given if endpoint is None else {**given, "model": endpoint}
 
 
-def run_study(options: type[Options], context: typer.Context) -> RunLog | Forecast:
-    """Carry out one study as it was typed, show what it found, and end with exit code 1 if --fail-if asks for it."""
-    given, typed = asked(context), context.params
+def run_study(
+    options: type[Options], context: typer.Context, given: Mapping[str, Any] | None = None
+) -> RunLog | Forecast:
+    """Carry out one study as it was typed or `given`, show it, and end with exit code 1 if --fail-if asks for it."""
+    given, typed = asked(context) if given is None else given, context.params
     conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
     with running(typed["picture"]) as progress:
         found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
@@ -57,7 +60,13 @@ def outcome(options: StudyOptions, progress: TerminalProgress, *, dry_run: bool)
             getattr(view, "write_results", lambda log: None)(known)
             return known
     options.check()
-    check_model(options)
+    _ = options.loading
+    if options.out is not None:
+        require_folder(Path(options.out))
+    if options.store is not None and not Path(options.store).exists():
+        require_file(Path(options.store))
+    if isinstance(options.model, str | None):
+        find_model(options.model)
     say_loading(progress, options.model)
     study = import_module(f"fairspan.studies.{options.verb}.run").STUDY
     found: RunLog | Forecast = study.forecast(options) if dry_run else study(options)

@@ -18,8 +18,10 @@ from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of
 from fairspan.model.baselines import fit_whitening, last_two, whiten
 from fairspan.model.correction import LanguageCorrection
-from fairspan.runs.fit_part import FitPart, by_language
+from fairspan.runs.fit_part import FitPart
 
+Pair = tuple[Encoder, Sequence[Text]]
+"""Texts with what embeds them."""
 Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
 """[texts, dimension], the vectors of texts to fit on."""
 
@@ -72,51 +74,53 @@ class Treated:
         return self._encoder(self.treatment.for_queries, side="query")
 
     def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
-        found = self._uncorrected(calibration, side)
-        return found if self.correction is None else CorrectedEncoder(found, self.correction)
-
-    def _uncorrected(self, calibration: Calibration, side: Side) -> Encoder:
-        whole = self._whole(calibration, side)
-        if side == "query" or not self.treatment.chunks:
-            return whole
-        prompt = self.prompts[side]
+        prompt, chunked = self.prompts[side], self.treatment.chunks and side == "document"
+        found: Encoder
         if isinstance(self.model, SentenceTransformer):
+            by_segments = side == "document" and self.treatment.by_segments and calibration.acts and not chunked
+            found = ModelEncoder(
+                self.model,
+                calibration,
+                prompt=prompt,
+                fingerprint=self.fingerprint,
+                side=side,
+                by_segments=by_segments,
+            )
             counter, size = counter_of(self.model, prompt), self.treatment.chunk_size()
         else:
+            found = ObjectEncoder(self.model, prompt, side)
             counter, size = Characters(prompt), self.treatment.chunk_size(CHUNK_CHARACTERS)
-        by_segments = self.treatment.by_segments
-        return ChunkEncoder(whole, counter, size, normalise=self.normalise, by_segments=by_segments)
-
-    def _whole(self, calibration: Calibration, side: Side) -> ModelEncoder | ObjectEncoder:
-        if not isinstance(self.model, SentenceTransformer):
-            return ObjectEncoder(self.model, self.prompts[side], side)
-        by_segments = side == "document" and self.treatment.by_segments and calibration.acts
-        by_segments = by_segments and not self.treatment.chunks
-        known = {"prompt": self.prompts[side], "fingerprint": self.fingerprint}
-        return ModelEncoder(self.model, calibration, **known, side=side, by_segments=by_segments)
+        if chunked:
+            by_segments = self.treatment.by_segments
+            found = ChunkEncoder(found, counter, size, normalise=self.normalise, by_segments=by_segments)
+        return found if self.correction is None else CorrectedEncoder(found, self.correction)
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
-    """The model under its treatment: a whitening and a correction of languages are fitted on `fit`."""
-    base = _baseline(plain, fit, embed)
-    if plain.treatment.correction is None:
-        return base
-    vectors = embed(base.documents, fit.parallel)
-    method, found = plain.treatment.correction, by_language(fit.parallel, vectors)
-    made = LanguageCorrection.fit(method, found, normalise=plain.normalise)
-    return replace(base, correction=made)
-
-
-def _baseline(plain: Treated, fit: FitPart, embed: Embed) -> Treated:
-    """The plain model, or the treatment's baseline; a whitening is fitted on `fit`, embedded as documents are.
+    """The model under its treatment: a whitening and a correction of languages are fitted on `fit`.
 
     Chunks are embedded by the plain model, so that their vectors are those of an index of chunks.
     """
-    treatment, fingerprint = plain.treatment, f"{plain.fingerprint} {plain.treatment.baseline}"
+    treatment, base, named = plain.treatment, plain, f"{plain.fingerprint} {plain.treatment.baseline}"
     if treatment.whitens:
         whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.dimensions)
         made = whiten(plain.model, whitening)
-        return replace(plain, model=made, fingerprint=f"{fingerprint} {whitening.fingerprint}")
-    if treatment.baseline == "last2avg":
-        return replace(plain, model=last_two(plain.model), fingerprint=fingerprint)
-    return plain
+        base = replace(plain, model=made, fingerprint=f"{named} {whitening.fingerprint}")
+    elif treatment.baseline == "last2avg":
+        base = replace(plain, model=last_two(plain.model), fingerprint=named)
+    if treatment.correction is None:
+        return base
+    vectors, spoken = embed(base.documents, fit.parallel), np.array([text.language for text in fit.parallel])
+    by_language = {language: vectors[spoken == language] for language in dict.fromkeys(spoken.tolist())}
+    correction = LanguageCorrection.fit(treatment.correction, by_language, normalise=plain.normalise)
+    return replace(base, correction=correction)
+
+
+def fit_pairs(treatment: Treatment, fit: FitPart, under: Callable[[Treatment], Treated]) -> list[Pair]:
+    """What a treatment is fitted on, with what embeds it."""
+    uncorrected, found = treatment.uncorrected, list[Pair]()
+    if treatment.whitens:
+        found.append((under(replace(uncorrected, baseline=None)).documents, fit.texts))
+    if treatment.correction is not None:
+        found.append((under(uncorrected).documents, fit.parallel))
+    return found

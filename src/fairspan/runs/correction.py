@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.calibration.calibration import Calibration, as_calibration
-from fairspan.calibration.treatment import Treatment, read_correction
+from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.encoder import AnyModel
 from fairspan.encoding.fill import Tally
@@ -14,7 +14,7 @@ from fairspan.errors import UnsupportedModel
 from fairspan.model.correction import LanguageCorrection, corrections_of
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.runs.bases import embed_through
-from fairspan.runs.fit_part import by_language, choose_parallel
+from fairspan.runs.fit_part import FitPart, choose_parallel
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import open_subject
 
@@ -50,33 +50,33 @@ def fit_correction(
     Raises:
         CorpusError: if the corpus has one language only, or too few texts.
     """
-    read_correction(method)
+    treatment = Treatment(
+        f"correction={method}", as_calibration("plain" if calibration is None else calibration), correction=method
+    )
     read = corpus if isinstance(corpus, Corpus) else Corpus.read(corpus, languages, partial=True)
     read = read if languages is None else read.select(languages)
     shown = as_progress(progress)
     subject = open_subject(model, progress=shown)
-    transformer = subject.transformer("a correction of languages")
-    if next(corrections_of(transformer), None) is not None:
+    if next(corrections_of(subject.transformer("a correction of languages")), None) is not None:
         raise UnsupportedModel("the model has a correction of languages already: fit it on the model without it.")
-    wanted = as_calibration("plain" if calibration is None else calibration)
-    subject = subject.reading([treatment := Treatment(f"correction={method}", wanted)])
-    parallel = choose_parallel(method, read.segments, read, subject.counter, seed=seed)
+    subject = subject.reading([treatment])
+    fit = FitPart(parallel=choose_parallel(method, read.segments, read, subject.counter, seed=seed))
     try:
         with Store(":memory:") as store:
             embed = embed_through(store, budget=subject.budget(batch_tokens), tally=Tally(), progress=shown.advance)
-            encoder = subject.under(treatment, embed=embed).documents
-            shown.start(sum(text.length for text in parallel))
-            vectors = embed(encoder, parallel)
+            shown.start(fit.tokens(treatment))
+            treated = subject.under(treatment, fit=fit, embed=embed)
     finally:
         shown.stop()
-    acting = next((module.calibration for module in calibrated_transformers(encoder.model)), None)
-    fitted_on = {
+    made = treated.correction
+    assert made is not None
+    acting = next((module.calibration for module in calibrated_transformers(treated.documents.model)), None)
+    made.fitted_on |= {
         "model": subject.name,
         "fingerprint": subject.fingerprint,
         "calibration": None if acting is None else acting.on("document").to_dict(),
         "corpus": {"name": read.name, "fingerprint": read.fingerprint},
-        "texts": len(parallel) // len(read.languages),
+        "texts": len(fit.parallel) // len(read.languages),
         "seed": seed,
     }
-    normalise = subject.similarity == "cosine"
-    return LanguageCorrection.fit(method, by_language(parallel, vectors), normalise=normalise, fitted_on=fitted_on)
+    return made

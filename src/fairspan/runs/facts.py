@@ -7,15 +7,6 @@ from typing import Any
 from fairspan.report.page import Pairs
 from fairspan.report.text import model_name
 
-INFERENCES = {
-    "auto": "chosen by the number of sets and whether they share segments",
-    "cr1": "CR1 clustered errors, t with G − 1 degrees of freedom",
-    "z": "CR1 clustered errors, normal quantiles as in the published tables",
-    "cr2": "CR2 clustered errors with Satterthwaite's degrees of freedom",
-    "cr3": "CR3 clustered errors (jackknife)",
-    "wild": "wild cluster bootstrap",
-    "two-way": "two-way clusters, sets and segments",
-}
 Header = Mapping[str, Any]
 
 
@@ -47,7 +38,6 @@ def settings_of(header: Header) -> Pairs:
     window = f"{model['window']:,} {unit}" if model.get("window") else "no limit"
     if len(windows) > 1:
         window += "; shorter under some treatments: see the notes"
-    inference = spec.get("inference")
     found = [
         ("run", header["run"]),
         ("model", model_name(model["name"])),
@@ -55,7 +45,7 @@ def settings_of(header: Header) -> Pairs:
         ("max_seq_length", window),
         ("precision", ", ".join(str(model[name]) for name in ("dtype", "device") if model.get(name))),
         ("seed", str(header.get("seed", ""))),
-        ("inference", f"{inference}: {INFERENCES.get(str(inference), '')}" if inference else ""),
+        ("inference", str(spec.get("inference", ""))),
         ("margin", f"±{spec['margin']:g}" if spec.get("margin") is not None else ""),
         ("started", str(header.get("started"))),
         ("finished", str(header.get("finished") or "not yet")),

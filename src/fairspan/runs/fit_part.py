@@ -43,23 +43,11 @@ class FitPart:
     notes: tuple[str, ...] = ()
     parallel: tuple[Text, ...] = ()
 
-    def tokens(self, treatments: Sequence[Treatment], own: Sequence[int]) -> list[int]:
-        """What each treatment embeds beyond those before it: `own` tokens, and those that it is fitted on.
-
-        Corrected vectors are made of stored ones, so that a further correction embeds nothing.
-        """
-        whitened, parallel = (sum(text.length for text in texts) for texts in (self.texts, self.parallel))
-        embedded: set[Treatment] = set()
-        corrected: set[Treatment] = set()
-        found = []
-        for treatment, tokens in zip(treatments, own, strict=True):
-            base = treatment.base
-            fresh = 0 if base in embedded else tokens + (whitened if treatment.whitens else 0)
-            found.append(fresh + (parallel if treatment.correction and base not in corrected else 0))
-            embedded.add(base)
-            if treatment.correction:
-                corrected.add(base)
-        return found
+    def tokens(self, treatment: Treatment) -> int:
+        """Those of the texts that a treatment is fitted on."""
+        texts = self.texts if treatment.whitens else ()
+        parallel = self.parallel if treatment.correction else ()
+        return sum(text.length for text in (*texts, *parallel))
 
     @property
     def decisive(self) -> list[str]:
@@ -103,7 +91,9 @@ def choose_fit_part(
             "spare: name a corpus of other texts with fit_corpus."
         )
     corpus = Corpus.read(source, languages, partial=True)
-    left = untested(corpus, tested)
+    seen = overlaps([segment.text for segment in corpus.segments], tested)
+    gone = {segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested}
+    left = [segment for segment in corpus.segments if segment.id not in gone]
     texts: tuple[Text, ...] = ()
     parallel: tuple[Text, ...] = ()
     notes = []
@@ -121,13 +111,6 @@ def choose_fit_part(
 
 def _names(treatments: Sequence[Treatment]) -> str:
     return ", ".join(one.name for one in treatments)
-
-
-def untested(corpus: Corpus, tested: Iterable[str]) -> list[Segment]:
-    """The segments of a corpus that share no text with what is tested, in any of their languages."""
-    seen = overlaps([segment.text for segment in corpus.segments], tested)
-    gone = {segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested}
-    return [segment for segment in corpus.segments if segment.id not in gone]
 
 
 def choose_parallel(
@@ -154,15 +137,10 @@ def choose_parallel(
             f"{len(places)} that are not tested: add texts, test fewer, or name another corpus to fit on."
         )
     places = _drawn(places, MOST_PARALLEL, seed)
-    spoken = [language for language in languages for _ in places]
     texts = [pieces[id, language][number] for language in languages for id, number in places]
-    return _measured(texts, counter, spoken)
-
-
-def by_language(texts: Sequence[Text], vectors: np.ndarray) -> dict[str, np.ndarray]:
-    """The rows of [texts, dimension] of every language."""
-    spoken = [text.language for text in texts]
-    return {language: vectors[[one == language for one in spoken]] for language in dict.fromkeys(spoken)}
+    spoken = [language for language in languages for _ in places]
+    told = zip(texts, counter.count_whole(texts), spoken, strict=True)
+    return tuple(Text(text, length, language=language) for text, length, language in told)
 
 
 def _choose_texts(
@@ -178,8 +156,17 @@ def _choose_texts(
     ordered = sorted(segments, key=lambda segment: (segment.id, segment.language))
     texts = list(dict.fromkeys(text for own in _pieces(ordered, counter) for text in own))
     for treatment in fitted:
-        _refuse_few(treatment, width, len(texts), corpus)
-    return _measured(_drawn(texts, _MOST * width, seed), counter)
+        kept = treatment.dimensions or width
+        if kept > width:
+            raise CorpusError(f"{treatment.name} keeps {kept} dimensions, and the model's vectors have {width}.")
+        if len(texts) < _LEAST * kept:
+            raise CorpusError(
+                f"{treatment.name} needs {_LEAST * kept} texts of up to {_TOKENS} tokens to be fitted on, {_LEAST} "
+                f"for each of {kept} dimensions, and {corpus} has {len(texts)} that are not tested: keep at most "
+                f"{len(texts) // _LEAST} dimensions, test fewer, or name another corpus with fit_corpus."
+            )
+    drawn = _drawn(texts, _MOST * width, seed)
+    return tuple(Text(*one) for one in zip(drawn, counter.count_whole(drawn), strict=True))
 
 
 def _drawn(found: list[Drawn], most: int, seed: int) -> list[Drawn]:
@@ -187,13 +174,6 @@ def _drawn(found: list[Drawn], most: int, seed: int) -> list[Drawn]:
     if len(found) <= most:
         return found
     return [found[number] for number in sorted(np.random.default_rng(seed).choice(len(found), most, replace=False))]
-
-
-def _measured(texts: Sequence[str], counter: TokenCounter, spoken: Sequence[str] = ()) -> tuple[Text, ...]:
-    """Texts with their lengths, and with their languages where these matter."""
-    languages = spoken or [""] * len(texts)
-    told = zip(texts, counter.count_whole(texts), languages, strict=True)
-    return tuple(Text(text, length, language=language) for text, length, language in told)
 
 
 def overlaps(texts: Sequence[str], tested: Iterable[str]) -> list[bool]:
@@ -226,16 +206,3 @@ def _pieces(segments: Sequence[Segment], counter: TokenCounter) -> list[list[str
     room, most = room_of(counter), _TOKENS if counter.unit == "tokens" else _CHARACTERS
     chunks = chunk_documents(passages, counter, most if room is None else min(most, room))
     return [[one.text[slice(*span)] for span in spans] for one, spans in zip(passages, chunks, strict=True)]
-
-
-def _refuse_few(treatment: Treatment, width: int, count: int, corpus: str) -> None:
-    kept = treatment.dimensions or width
-    if kept > width:
-        raise CorpusError(f"{treatment.name} keeps {kept} dimensions, and the model's vectors have {width}.")
-    if count < _LEAST * kept:
-        fewer = f"keep at most {count // _LEAST} dimensions, as in whitening-{count // _LEAST}, " if count > 1 else ""
-        raise CorpusError(
-            f"{treatment.name} needs {_LEAST * kept} texts of up to {_TOKENS} tokens to be fitted on, {_LEAST} for "
-            f"each of {kept} dimensions, and {corpus} has {count} that are not tested: add {_LEAST * kept - count}, "
-            f"{fewer}test fewer, or name another corpus with fit_corpus."
-        )

@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill
-from fairspan.encoding.store import Store
+from fairspan.encoding.store import Store, default_store
 from fairspan.report.text import duration
-from fairspan.runs.bases import Treated
+from fairspan.runs.bases import Pair, Treated
 from fairspan.runs.fit_part import FitPart
-from fairspan.runs.sending import Pair, Sending, forecast_sending
+from fairspan.runs.options import StudyOptions
+from fairspan.runs.sending import Sending, plan_sending
 from fairspan.runs.subject import Subject
 
 _TRIAL_SECONDS = 1.5
@@ -30,7 +31,6 @@ class Work:
     Attributes:
         name: of the treatment or the stage.
         pairs: texts with what embeds them. Speed is measured with the last pair that has texts.
-        fitted: tokens of what a treatment is fitted on.
         times: how often it is done, for stages of which only a part is known.
         seconds: of what is done beside embedding.
         facts: further columns, such as the number of documents.
@@ -38,21 +38,28 @@ class Work:
 
     name: str
     pairs: tuple[Pair, ...]
-    fitted: int = 0
     times: float = 1.0
     seconds: float = 0.0
     facts: Mapping[str, int | str | None] = field(default_factory=dict)
 
 
-class Workload(Protocol):
-    """A prepared study, as far as a forecast needs it."""
+class Prepared(Protocol):
+    """A study with everything read and built, and nothing embedded yet."""
 
     @property
     def subject(self) -> Subject: ...
     @property
+    def options(self) -> StudyOptions: ...
+    @property
     def fit(self) -> FitPart: ...
     @property
-    def header(self) -> dict[str, Any]: ...
+    def decisive(self) -> list[Any]:
+        """What else decides the result: fingerprints of what was read."""
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """What the log says of this kind of study, with its notes."""
+
     @property
     def scope(self) -> str:
         """What is embedded, in a few words, such as "160 documents + 40 segments alone"."""
@@ -89,19 +96,22 @@ class Forecast:
         return asdict(self)
 
 
-def forecast(prepared: Workload, store: Path | str | None = None) -> Forecast:
+def forecast(prepared: Prepared) -> Forecast:
     """Count what a run would embed, and time a small part of it; or send a few texts to an endpoint and keep them."""
-    subject = prepared.subject
+    subject, sending = prepared.subject, None
     work = prepared.work(lambda treatment: on_trial(subject, treatment, prepared.fit))
-    sending = forecast_sending(subject, [pair for one in work for pair in one.pairs], store)
+    if isinstance(subject.model, Endpoint):
+        with Store(prepared.options.store or default_store()) as store:
+            pairs = [pair for one in work for pair in one.pairs]
+            sending = plan_sending(subject.model, pairs, store, budget=subject.budget(None), tally=Tally())
     done: set[bytes] = set()
     rows = []
     for one in work:
-        tokens = round(one.times * (one.fitted + sum(_count(*pair, done) for pair in one.pairs)))
+        tokens = round(one.times * sum(_count(*pair, done) for pair in one.pairs))
         row: dict[str, Any] = {"name": one.name, **one.facts, "tokens": tokens, "seconds": None}
         timed = next((pair for pair in reversed(one.pairs) if pair[1]), None)
         if sending is None and timed is not None:
-            row["seconds"] = one.seconds + (tokens / tokens_per_second(*timed) if tokens else 0.0)
+            row["seconds"] = one.seconds + (tokens / _tokens_per_second(*timed) if tokens else 0.0)
         rows.append(row)
     seconds = None if sending else sum(row["seconds"] or 0.0 for row in rows)
     tokens, notes = sum(row["tokens"] for row in rows), (*prepared.header["notes"], *prepared.fit.notes)
@@ -114,7 +124,7 @@ def _count(encoder: Encoder, texts: Iterable[Text], done: set[bytes]) -> int:
     tokens = 0
     for text in texts:
         keys = {encoder.key(text), *([encoder.span_key(text)] if text.spans else [])}
-        tokens += 0 if keys <= done else tokens_read(encoder, text)
+        tokens += 0 if keys <= done else _tokens_read(encoder, text)
         done |= keys
     return tokens
 
@@ -124,50 +134,46 @@ def on_trial(subject: Subject, treatment: Treatment, fit: FitPart) -> Treated:
     return subject.under(treatment, fit=fit, embed=_stand_in, lasting=False)
 
 
-def tokens_per_second(encoder: Encoder, texts: Sequence[Text], most: float = float("inf")) -> float:
-    """From texts of medium length, of which at least four and at most so many tokens are embedded."""
+def _stand_in(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+    """Vectors to fit on that need no embedding."""
+    (one,) = encoder.vectors(texts[:1])
+    return np.random.default_rng(0).standard_normal((len(texts), len(one)))
+
+
+def _tokens_per_second(encoder: Encoder, texts: Sequence[Text]) -> float:
+    """From a few texts of medium length."""
     middle = _middle(texts)
-    _embed(encoder, middle[:1])
-    done, started = 0, time.perf_counter()
-    while done == 0 or (done < most and time.perf_counter() - started < _TRIAL_SECONDS):
-        _embed(encoder, middle)
-        done += sum(tokens_read(encoder, text) for text in middle)
-    return done / (time.perf_counter() - started)
+    _seconds(encoder, middle[:1])
+    done, took = 0, 0.0
+    while done == 0 or took < _TRIAL_SECONDS:
+        took += _seconds(encoder, middle)
+        done += sum(_tokens_read(encoder, text) for text in middle)
+    return done / took
 
 
 def relative_time(first: Encoder, second: Encoder, texts: Sequence[Text], rounds: int = 3) -> float:
     """How long the second takes for texts of medium length, in times of the first; the median of a few turns."""
-    middle, found = _middle(texts), []
+    middle = _middle(texts)
     for encoder in (first, second):
-        _embed(encoder, middle)
-    for _ in range(rounds):
-        took = []
-        for encoder in (first, second):
-            started = time.perf_counter()
-            _embed(encoder, middle)
-            took.append(time.perf_counter() - started)
-        found.append(took[1] / took[0])
-    return float(np.median(found))
+        _seconds(encoder, middle)
+    took = [[_seconds(encoder, middle) for encoder in (first, second)] for _ in range(rounds)]
+    return float(np.median([two / one for one, two in took]))
 
 
-def tokens_read(encoder: Encoder, text: Text) -> int:
+def _tokens_read(encoder: Encoder, text: Text) -> int:
     """The tokens of a text, up to the limit of what reads it."""
     return text.length if encoder.window is None else min(text.length, encoder.window)
 
 
-def _embed(encoder: Encoder, texts: Sequence[Text]) -> None:
-    """As a run does it, with its batches halved where memory is short and its errors in one line; nothing is kept."""
+def _seconds(encoder: Encoder, texts: Sequence[Text]) -> float:
+    """How long texts take as a run embeds them, with its batches halved where memory is short; nothing is kept."""
+    started = time.perf_counter()
     with Store(":memory:") as store:
         together = len(texts) * max(text.length for text in texts)
         fill(encoder, texts, store, budget=together, tally=Tally(), progress=lambda tokens: None)
+    return time.perf_counter() - started
 
 
 def _middle(texts: Sequence[Text]) -> list[Text]:
     ordered = sorted(texts, key=lambda text: text.length)
     return ordered[len(ordered) // 2 :][:4]
-
-
-def _stand_in(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
-    """Vectors to fit on that need no embedding."""
-    (one,) = encoder.vectors(texts[:1])
-    return np.random.default_rng(0).standard_normal((len(texts), len(one)))

@@ -8,17 +8,16 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fairspan import __version__
 from fairspan.errors import FairspanError
-from fairspan.model.source import DEFAULT_MODEL, PACKAGE
+from fairspan.model.source import find_model
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog, library_versions, read_header, read_log
 from fairspan.runs.options import StudyOptions
@@ -37,9 +36,9 @@ def key_of(options: StudyOptions) -> str | None:
     if not (isinstance(model, str | None) or isinstance(identity, str)) or options.trust_remote_code:
         return None
     try:
-        known = identity or _model_state(str(model or DEFAULT_MODEL))
+        known = identity or _model_state(model)  # type: ignore[arg-type]
         states = [known, *(_source_state(source) for source in options.sources)]
-    except OSError:
+    except (OSError, PackageNotFoundError, FairspanError):
         return None
     if None in states:
         return None
@@ -55,8 +54,8 @@ def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog |
     key = None if options.fresh else key_of(options)
     if key is None:
         return None
-    places = [Path(options.out)] if options.out is not None else _folders(options.model_name)
-    for folder in places:
+    named = sorted(DEFAULT_RUNS.glob(f"{slug(options.model_name)}-????????"))
+    for folder in named if options.out is None else [Path(options.out)]:
         # What cannot be read is for the run itself to report.
         with suppress(FairspanError):
             header = read_header(folder)
@@ -65,56 +64,26 @@ def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog |
     return None
 
 
-def _folders(model: str) -> list[Path]:
-    return sorted(DEFAULT_RUNS.glob(f"{slug(model)}-????????"))
-
-
 def slug(name: str) -> str:
     """What the folders of a model's runs begin with."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rstrip("/").split("/")[-1]).strip("-.") or "model"
 
 
-def _model_state(name: str) -> Any:
-    """The files of a model; None where they are not known, or refer to weights elsewhere."""
-    if Path(name).is_dir():
-        folders = [Path(name)]
-    elif name == DEFAULT_MODEL:
-        package = find_spec(PACKAGE)
-        folders = [Path(place) for place in (package and package.submodule_search_locations) or ()]
-    else:
-        folders = list(_snapshots(name))
-    states = [_folder_state(folder) for folder in folders]
-    if not states or None in states or any((folder / "adapter_config.json").exists() for folder in folders):
-        return None
-    return states
-
-
-def _snapshots(name: str) -> Iterator[Path]:
-    """A model's snapshots in the cache of the hub. A name without an owner may be sentence-transformers' own."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    cache = Path(os.environ.get("SENTENCE_TRANSFORMERS_HOME") or HF_HUB_CACHE)
-    for repository in {name, name if "/" in name else f"sentence-transformers/{name}"}:
-        place = cache / f"models--{repository.replace('/', '--')}"
-        with suppress(OSError, UnicodeDecodeError):
-            commit = (place / "refs" / "main").read_text(encoding="utf-8").strip()
-            if (place / "snapshots" / commit).is_dir():
-                yield place / "snapshots" / commit
+def _model_state(name: str | None) -> Any:
+    """The files of a model on this machine; None where they refer to weights elsewhere."""
+    folder = Path(find_model(name, local_files_only=True).place)
+    return None if (folder / "adapter_config.json").exists() else _folder_state(folder)
 
 
 def _source_state(source: str) -> Any:
     """The files of a corpus or a task; None if it is not on this machine."""
     kind, colon, place = source.partition(":")
     if kind == "mteb" and colon:
-        with suppress(PackageNotFoundError):
-            return version("mteb")
-        return None
+        return version("mteb")
     if source in ("pages", "passages"):
         return []
     named = place if kind in ("beir", "pages", "passages") and colon else source
-    if named == "sample":
-        return _folder_state(Path(__file__).parents[1] / "corpus" / "data" / named)
-    path = Path(named).expanduser()
+    path = Path(__file__).parents[1] / "corpus" / "data" / named if named == "sample" else Path(named).expanduser()
     if path.is_file():
         return [_file_state(path)]
     return _folder_state(path) if path.is_dir() else None

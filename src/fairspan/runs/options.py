@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairspan.calibration.treatment import CLOSED_TREATMENTS, DEFAULT_TREATMENTS, Treatment
-from fairspan.errors import require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading
 
 if TYPE_CHECKING:
@@ -60,10 +59,6 @@ class StudyOptions:
     batch_tokens: int | None = None
     fresh: bool = False
     progress: bool | Progress = True
-
-    def __post_init__(self) -> None:
-        if self.batch_tokens is not None:
-            require_whole("batch_tokens", self.batch_tokens)
 
     def check(self) -> None:
         """Read what the study reads, and raise if that fails: it is called before a model is loaded."""

@@ -35,43 +35,9 @@ SCHEMA: dict[str, pl.DataType] = {
 }
 
 
-# Without these a row says nothing. All other columns are empty where a study has no use for them,
-_FILLED = ("run", "model", "treatment", "measure", "value")
-# and those after `value` came later: logs that were written before lack them.
-_FIRST = tuple(SCHEMA)[: list(SCHEMA).index("value") + 1]
-
-
-def checked(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows that somebody else may have written, as a table of the schema.
-
-    Raises:
-        ValueError: if they do not hold what the schema asks for.
-    """
-    missing = [name for name in _FIRST if name not in rows.columns]
-    if missing:
-        raise ValueError(f"it lacks the column {missing[0]}")
-    for name, kind in SCHEMA.items():
-        found = rows.schema.get(name, pl.Null())
-        alike = (found.is_integer() and kind.is_integer()) or (found.is_float() and kind.is_float())
-        if found not in (kind, pl.Null()) and not alike:
-            raise ValueError(f"the column {name} holds {found}, not {kind}")
-    empty = next((name for name in _FILLED if rows[name].null_count()), None)
-    if empty:
-        raise ValueError(f"the column {empty} has gaps")
-    later = [pl.lit(None, kind).alias(name) for name, kind in SCHEMA.items() if name not in rows.columns]
-    others = [name for name in rows.columns if name not in SCHEMA]
-    kinds = [pl.col(name).cast(kind) for name, kind in SCHEMA.items()]
-    return rows.with_columns(later).select(*kinds, *others)
-
-
 def as_rows(columns: Mapping[str, Any]) -> pl.DataFrame:
     """A table of the schema. A column is a list, or one value for all rows; what is not given is empty."""
-    length = max(len(column) for column in columns.values() if isinstance(column, list))
-    filled = {
-        name: column if isinstance(column, list) else [column] * length
-        for name, column in {**dict.fromkeys(SCHEMA), **columns}.items()
-    }
-    return pl.DataFrame(filled, schema=SCHEMA)
+    return pl.DataFrame({**dict.fromkeys(SCHEMA), **columns}, schema=SCHEMA)
 
 
 def position_rows(documents: Sequence[Document], values: Sequence[np.ndarray], **label: str) -> pl.DataFrame:

@@ -1,6 +1,8 @@
-"""Rows of a search: every metric of every query, with the position of its evidence."""
+"""`Ranking`: what a search found for every query of a task, and the rows that are made of it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,93 +11,124 @@ import polars as pl
 from fairspan.retrieval.languages import MIXED
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import gains_of, parse_metric
-from fairspan.runs.rows import SCHEMA, as_rows
+from fairspan.runs.rows import as_rows
+from fairspan.stats.language_grid import peer
 
 DEPTH = 1000
 """Ranks that a metric without a cutoff looks at."""
+TOP = 10
+SHARE, PEER, TRANSLATION_RANK = f"share@{TOP}", "PEER", "translation rank"
+"""The share of a document language in the first ranks, PEER, and the rank of the translation in that language."""
 
 
-def search_rows(
-    measured: MeasuredTask,
-    numbers: np.ndarray,
-    documents: Sequence[str],
-    metrics: Sequence[str],
-    clusters: Mapping[str, int],
-    label: Mapping[str, str],
-) -> pl.DataFrame:
-    """One row for each query and metric, with the columns of `label` in all of them.
+@dataclass(frozen=True)
+class Ranking:
+    """What was found.
 
-    Numbers [Q, k] say what was found for each query, best first, among the ids `documents`.
+    Attributes:
+        documents: the ids of everything that was searched.
+        numbers: [Q, k], the documents that were found for each query, best first.
+        clusters: the number of every cluster of queries.
+        label: columns that are the same in all rows.
     """
-    task, queries = measured.task, measured.task.queries
-    number_of = {name: number for number, name in enumerate(documents)}
-    relevant = [
-        {number_of[document]: gain for document, gain in task.relevant[query.id].items() if gain > 0}
-        for query in queries
-    ]
-    gains = gains_of(numbers, relevant)
-    ideal = [list(found.values()) for found in relevant]
-    constant = query_columns(measured, clusters, label)
-    tables = []
-    for name in metrics:
-        metric = parse_metric(name)
-        values = metric(gains if metric.at is not None else gains[:, :DEPTH], ideal)
-        tables.append(as_rows({**constant, "measure": name, "value": values.tolist()}))
-    return pl.concat(tables)
+
+    measured: MeasuredTask
+    documents: Sequence[str]
+    numbers: np.ndarray
+    clusters: Mapping[str, int]
+    label: Mapping[str, str]
+
+    @cached_property
+    def _relevant(self) -> list[dict[int, float]]:
+        """The gain of every document that answers a query, by its number."""
+        task, number_of = self.measured.task, {name: number for number, name in enumerate(self.documents)}
+        return [
+            {number_of[name]: gain for name, gain in sorted(task.relevant[query.id].items()) if gain > 0}
+            for query in task.queries
+        ]
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        """[P, 2], the number of each query with that of every document that answers it."""
+        found = [(query, number) for query, own in enumerate(self._relevant) for number in own]
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        """The columns of every query that do not depend on what was found."""
+        measured, task, queries = self.measured, self.measured.task, self.measured.task.queries
+        wanted = [_best(task.relevant[query.id]) for query in queries]
+        positions = [measured.positions.get(query.id) for query in queries]
+        numbered = bool(task.lead or task.across)
+        spoken = {document.id: document.language for document in task.documents} if task.across == MIXED else {}
+        return {
+            **self.label,
+            "set": [self.clusters[query.cluster or query.id] for query in queries],
+            "order": task.edition,
+            "document": wanted,
+            "position": [None if one is None else one.group for one in positions],
+            "segment": [query.id.rsplit("/", 1)[0] if numbered else None for query in queries],
+            "language": [query.language or None for query in queries],
+            "lead": task.lead or None,
+            "later": task.later or None,
+            "n": [None if one is None else one.groups for one in positions],
+            "tokens": [measured.lengths[document] for document in wanted],
+            "query": [query.id for query in queries],
+            "query_tokens": [measured.query_lengths[query.id] for query in queries],
+            "document_language": [spoken.get(document) for document in wanted],
+        }
+
+    def metric_rows(self, metrics: Sequence[str]) -> pl.DataFrame:
+        """One row for each query and metric."""
+        gains, ideal = gains_of(self.numbers, self._relevant), [list(own.values()) for own in self._relevant]
+        tables = []
+        for name in metrics:
+            metric = parse_metric(name)
+            values = metric(gains if metric.at is not None else gains[:, :DEPTH], ideal)
+            tables.append(as_rows({**self._columns, "measure": name, "value": values.tolist()}))
+        return pl.concat(tables)
+
+    def rank_rows(self, ranks: np.ndarray, **columns: Any) -> pl.DataFrame:
+        """One row for each of `pairs`: the rank of the document, and what the row of its query has."""
+        names = [self.documents[number] for number in self.pairs[:, 1]]
+        of_query = {
+            name: [column[query] for query in self.pairs[:, 0]] if isinstance(column, list) else column
+            for name, column in self._columns.items()
+        }
+        own = {"measure": "rank", "document": names, "tokens": [self.measured.lengths[name] for name in names]}
+        return as_rows({**of_query, **own, "value": ranks.astype(np.float64), **columns})
+
+    def language_rows(self, ranks: np.ndarray) -> pl.DataFrame:
+        """Which languages are in the first ranks of a search among all translations, and where each translation is.
+
+        One row per query for PEER, and one for each query and document language for the others.
+        """
+        task = self.measured.task
+        spoken = list(dict.fromkeys(query.language for query in task.queries))
+        language_of = {one.id: one.language for one in task.documents}
+        codes = np.array([spoken.index(language_of[name]) for name in self.documents])
+        shares = (codes[self.numbers][:, :TOP, None] == np.arange(len(spoken))).mean(1)
+        tables = [as_rows({**self._columns, "measure": PEER, "value": self._peer(codes)})]
+        for number, language in enumerate(spoken):
+            own = {"measure": SHARE, "document_language": language, "value": shares[:, number]}
+            tables.append(as_rows({**self._columns, **own}))
+        found = [language_of[self.documents[number]] for number in self.pairs[:, 1]]
+        tables.append(self.rank_rows(ranks, measure=TRANSLATION_RANK, document_language=found))
+        return pl.concat(tables)
+
+    def _peer(self, codes: np.ndarray) -> list[float]:
+        """PEER of the documents that do not answer a query, which are there in all languages as well.
+
+        The few that do answer it, one per language, have the same p value in whatever order they are.
+        """
+        values = []
+        for found, relevant in zip(self.numbers, self._relevant, strict=True):
+            levels = np.zeros(len(self.documents), np.int64)
+            levels[list(relevant)] = 1
+            values.append(float(peer(found, levels, codes, {0: 1.0})))
+        return values
 
 
-def query_columns(measured: MeasuredTask, clusters: Mapping[str, int], label: Mapping[str, str]) -> dict[str, Any]:
-    """The columns of every query that do not depend on what was found."""
-    task, queries = measured.task, measured.task.queries
-    wanted = [_wanted(task.relevant[query.id]) for query in queries]
-    positions = [measured.positions.get(query.id) for query in queries]
-    numbered = bool(task.lead or task.across)
-    spoken = {document.id: document.language for document in task.documents} if task.across == MIXED else {}
-    return {
-        **label,
-        "set": [clusters[query.cluster or query.id] for query in queries],
-        "order": task.edition,
-        "document": wanted,
-        "position": [None if one is None else one.group for one in positions],
-        "segment": [query.id.rsplit("/", 1)[0] if numbered else None for query in queries],
-        "language": [query.language or None for query in queries],
-        "lead": task.lead or None,
-        "later": task.later or None,
-        "n": [None if one is None else one.groups for one in positions],
-        "tokens": [measured.lengths[document] for document in wanted],
-        "query": [query.id for query in queries],
-        "query_tokens": [measured.query_lengths[query.id] for query in queries],
-        "document_language": [spoken.get(document) for document in wanted],
-    }
-
-
-def relevant_pairs(measured: MeasuredTask, documents: Sequence[str]) -> np.ndarray:
-    """[P, 2], the number of each query with that of every document that answers it."""
-    number_of = {name: number for number, name in enumerate(documents)}
-    pairs = [
-        (number, number_of[document])
-        for number, query in enumerate(measured.task.queries)
-        for document, gain in sorted(measured.task.relevant[query.id].items())
-        if gain > 0
-    ]
-    return np.array(pairs, dtype=np.int64)
-
-
-def rank_rows(
-    measured: MeasuredTask, pairs: np.ndarray, ranks: np.ndarray, documents: Sequence[str], of_queries: pl.DataFrame
-) -> pl.DataFrame:
-    """One row for each of `relevant_pairs`: the rank of the document, and what the row of its query has."""
-    names = [documents[number] for number in pairs[:, 1]]
-    found: dict[str, Any] = {
-        "measure": ["rank"] * len(names),
-        "document": names,
-        "tokens": [measured.lengths[name] for name in names],
-        "value": ranks.astype(np.float64),
-    }
-    own = of_queries[pairs[:, 0]].with_columns([pl.Series(name, values) for name, values in found.items()])
-    return own.select([pl.col(column).cast(kind) for column, kind in SCHEMA.items()])
-
-
-def _wanted(gains: Mapping[str, float]) -> str:
+def _best(gains: Mapping[str, float]) -> str:
     """The document that answers a query best; the first by name of several."""
     return min(gains, key=lambda document: (-gains[document], document))

@@ -17,8 +17,7 @@ from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.search import ranks, search
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
 from fairspan.runs.bases import Treated
-from fairspan.runs.language_rows import language_rows
-from fairspan.runs.search_rows import DEPTH, rank_rows, relevant_pairs, search_rows
+from fairspan.runs.search_rows import DEPTH, Ranking
 from fairspan.runs.study import Run
 from fairspan.runs.subject import Subject
 
@@ -109,15 +108,14 @@ class Searching:
         depth = max([DEPTH, *(parse_metric(metric).at or 0 for metric in self.metrics)])
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
         label = {**run.label, "treatment": treated.treatment.name, "part": plan.kind}
-        size, pairs = (len(index.vectors), index.vectors.nbytes), relevant_pairs(measured, names)
-        ranked = self.with_ranks or task.across == PARALLEL
-        found = ranks(queries.vectors, index.vectors, pairs, owners=index.owners) if ranked else None
-        if task.across == PARALLEL and found is not None:
-            return language_rows(measured, hits, names, pairs, found, self.clusters, label), size
-        rows = search_rows(measured, hits, names, self.metrics, self.clusters, label)
-        if found is not None:
-            rows = pl.concat([rows, rank_rows(measured, pairs, found, names, rows[: len(texts)])])
-        return rows, size
+        ranking = Ranking(measured, names, hits, self.clusters, label)
+        size, parallel = (len(index.vectors), index.vectors.nbytes), task.across == PARALLEL
+        if not (self.with_ranks or parallel):
+            return ranking.metric_rows(self.metrics), size
+        found = ranks(queries.vectors, index.vectors, ranking.pairs, owners=index.owners)
+        if parallel:
+            return ranking.language_rows(found), size
+        return pl.concat([ranking.metric_rows(self.metrics), ranking.rank_rows(found)]), size
 
 
 def measure_tasks(

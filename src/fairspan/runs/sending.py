@@ -1,21 +1,17 @@
 """`Sending`: what a run has to send to an endpoint, counted before it starts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill
-from fairspan.encoding.store import Store, default_store
+from fairspan.encoding.store import Store
 from fairspan.encoding.text import innermost
 from fairspan.errors import FairspanError
-from fairspan.runs.subject import Subject
-
-Pair = tuple[Encoder, Sequence[Text]]
-"""Texts with what embeds them."""
+from fairspan.runs.bases import Pair
 
 # The first request has a few texts from everywhere in the run.
 _SAMPLE = 8
@@ -81,11 +77,3 @@ def _refuse_changed(encoder: Encoder, text: Text, store: Store) -> None:
             f"{encoder.model!r} gives another vector than before for the text that begins {text.text[:40]!r}: the "
             "model behind it has changed. Measure it with another store."
         )
-
-
-def forecast_sending(subject: Subject, prepared: Iterable[Pair], store: Path | str | None) -> Sending | None:
-    """The same without a run; None if the model is not behind an endpoint."""
-    if not isinstance(subject.model, Endpoint):
-        return None
-    with Store(store or default_store()) as opened:
-        return plan_sending(subject.model, prepared, opened, budget=subject.budget(None), tally=Tally())

@@ -17,12 +17,10 @@ class Side:
     treatment: str
 
     def __post_init__(self) -> None:
-        log, asked, measured = self.log, self.log.treatments, self.log.measured
-        if self.treatment not in asked:
-            raise FairspanError(f"the run {log.run} has no treatment {self.treatment!r}, only {', '.join(asked)}.")
+        measured = self.log.measured
         if self.treatment not in measured:
-            only = f"the run {log.run} has not measured {self.treatment!r}, only {', '.join(measured)}"
-            raise FairspanError(f"{only}{_remedy(log)}")
+            only = f"the run {self.log.run} has no treatment {self.treatment!r}, only {', '.join(measured)}"
+            raise FairspanError(f"{only}{_remedy(self.log)}")
 
     def __str__(self) -> str:
         return f"{self.log.run}: {self.treatment}"
@@ -85,29 +83,22 @@ def pairs_to_compare(
             raise FairspanError(f"treatments names two treatments, such as plain and paper, got {list(treatments)}.")
         one, other = map(shown_name, treatments)
         return [(Side(first, one), Side(second or first, other))]
+    stopped = next((log for log in (first, second) if log is not None and log.unfinished), None)
     if second is None:
         baseline, *others = first.measured
-        if not others and len(first.treatments) > 1:
-            raise FairspanError(f"of the run {first.run} only {baseline} was measured{_remedy(first)}")
-        if not others:
-            raise FairspanError(
-                f"the run {first.run} has one treatment, {baseline}: name a second run to compare with."
-            )
-        return [(Side(first, baseline), Side(first, other)) for other in others]
-    both = [name for name in first.measured if name in second.measured]
-    if both:
-        return [(Side(first, name), Side(second, name)) for name in both]
-    if len(first.measured) == len(second.measured) == 1:
-        return [(Side(first, first.measured[0]), Side(second, second.measured[0]))]
-    stopped = next((log for log in (first, second) if log.unfinished), None)
-    if stopped is not None:
-        raise FairspanError(
-            f"the runs share no treatment, and of {stopped.run} some were not measured{_remedy(stopped)}"
-        )
-    raise FairspanError(
-        f"the runs share no treatment ({', '.join(first.measured)}; {', '.join(second.measured)}): name one of each "
-        "with treatments."
-    )
+        found = [(Side(first, baseline), Side(first, other)) for other in others]
+        fault = f"of the run {first.run} only {baseline} was measured"
+        advice = ": name a second run to compare with."
+    else:
+        both = [name for name in first.measured if name in second.measured]
+        found = [(Side(first, name), Side(second, name)) for name in both]
+        if not both and len(first.measured) == len(second.measured) == 1:
+            found = [(Side(first, first.measured[0]), Side(second, second.measured[0]))]
+        fault = f"the runs share no treatment ({', '.join(first.measured)}; {', '.join(second.measured)})"
+        advice = ": name one of each with treatments."
+    if not found:
+        raise FairspanError(f"{fault}{advice if stopped is None else _remedy(stopped)}")
+    return found
 
 
 def _remedy(log: RunLog) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -21,30 +21,15 @@ from fairspan.encoding.store import Store, default_store
 from fairspan.encoding.text import innermost
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.view import View
-from fairspan.runs.bases import Treated, embed_through
-from fairspan.runs.folder import header_file, locked
-from fairspan.runs.forecast import Forecast, Workload, forecast
+from fairspan.runs.bases import Pair, Treated, embed_through
+from fairspan.runs.folder import HEADER, locked
+from fairspan.runs.forecast import Forecast, Prepared, forecast
 from fairspan.runs.key import DEFAULT_RUNS, key_of, known_log, slug
-from fairspan.runs.log import LogWriter, RunLog, read_header, read_log, rewrite_header
+from fairspan.runs.log import LogWriter, RunLog, read_header, read_log
 from fairspan.runs.options import StudyOptions
 from fairspan.runs.progress import Progress, as_progress
-from fairspan.runs.sending import Pair, plan_sending
+from fairspan.runs.sending import plan_sending
 from fairspan.runs.subject import open_subject
-
-
-class Prepared(Workload, Protocol):
-    """A study with everything read and built, and nothing embedded yet."""
-
-    @property
-    def options(self) -> StudyOptions: ...
-    @property
-    def decisive(self) -> list[Any]:
-        """What else decides the result: fingerprints of what was read."""
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """What the log says of this kind of study, with its notes."""
-
 
 Options = TypeVar("Options", bound=StudyOptions)
 Ready = TypeVar("Ready", bound=Prepared)
@@ -77,7 +62,7 @@ class Study(Generic[Options, Ready]):
         progress = as_progress(options.progress)
         prepared = self.ready(options, progress)
         progress.stage("timing a few texts")
-        return forecast(prepared, options.store)
+        return forecast(prepared)
 
     def ready(self, options: Options, progress: Progress) -> Ready:
         """Everything read and built, and nothing embedded yet."""
@@ -91,22 +76,20 @@ class Study(Generic[Options, Ready]):
         subject = prepared.subject
         if subject.is_open:
             progress.stage("hashing the weights")
-        name, key = run_name(prepared), key_of(options)
+        name = run_name(prepared)
         folder = Path(options.out) if options.out is not None else DEFAULT_RUNS / name
         fresh = options.fresh or subject.fingerprint is None
         done = self._finished(folder, name, fresh=fresh)
-        if done is not None:
-            _renew(done, key)
-            return done
-        with locked(folder):
-            # Whoever held the lock before may just have finished it.
-            done = self._finished(folder, name, fresh=fresh)
-            return done or self._measured(prepared, {"run": name, "key": key}, folder, progress)
+        if done is None:
+            with locked(folder):
+                # Whoever held the lock before may just have finished it.
+                done = self._finished(folder, name, fresh=fresh) or self._measured(prepared, name, folder, progress)
+        return done
 
-    def _measured(self, prepared: Ready, named: Mapping[str, Any], folder: Path, progress: Progress) -> RunLog:
+    def _measured(self, prepared: Ready, name: str, folder: Path, progress: Progress) -> RunLog:
         subject, options = prepared.subject, prepared.options
-        writer = LogWriter(folder, {"verb": options.verb, **named, **_header(prepared)})
         tally, started, budget = Tally(), time.monotonic(), subject.budget(options.batch_tokens)
+        writer = LogWriter(folder, _header(prepared, name))
         try:
             with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
                 run = Run(prepared, writer, store, budget, tally, progress)
@@ -121,14 +104,15 @@ class Study(Generic[Options, Ready]):
         finally:
             progress.stop()
         if tally.halved:
-            note = f"memory ran out and {tally.halved} batches were halved: fewer tokens in a batch would be faster"
-            writer.header["notes"].append(note)
-        writer.finish("partial" if run.partial else "complete", timings=_timings(tally, started))
+            run.note(
+                f"memory ran out and {tally.halved} batches were halved: fewer tokens in a batch would be faster"
+            )
+        writer.finish("complete", timings=_timings(tally, started))
         return RunLog(folder, writer.header, writer.rows, self.view)
 
     def _finished(self, folder: Path, name: str, *, fresh: bool) -> RunLog | None:
         """The complete log of this very run, if the folder holds it and it is wanted."""
-        if not header_file(folder).exists():
+        if not (folder / HEADER).exists():
             return None
         header = read_header(folder)
         if header.get("run") != name:
@@ -153,10 +137,7 @@ def run_name(prepared: Prepared) -> str:
 
 
 class Run:
-    """One study while it runs: where its texts are embedded and its rows and notes go.
-
-    A study that sets `partial` had to leave something out, and goes on with it when it is asked for again.
-    """
+    """One study while it runs: where its texts are embedded and its rows and notes go."""
 
     def __init__(
         self, prepared: Prepared, writer: LogWriter, store: Store, budget: int, tally: Tally, progress: Progress
@@ -164,13 +145,7 @@ class Run:
         self.prepared, self.subject = prepared, prepared.subject
         self.writer, self.store, self.budget, self.tally, self.progress = writer, store, budget, tally, progress
         self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
-        self._again = embed_through(store, budget=budget, tally=tally, progress=_unreported)
-        self._bases: set[Treatment] = set()
-        self._fitted: set[Treatment] = set()
-        self.advance: Callable[[int], None] = progress.advance
-        self.header = writer.header
-        self.add = writer.add
-        self.partial = False
+        self.header, self.add = writer.header, writer.add
         self.label = {"run": self.header["run"], "model": prepared.subject.name}
 
     def note(self, text: str) -> None:
@@ -179,21 +154,13 @@ class Run:
             self.header["notes"].append(text)
 
     def under(self, treatment: Treatment) -> Treated:
-        again = treatment.correction is not None and treatment.base in self._fitted
-        if treatment.correction is not None:
-            self._fitted.add(treatment.base)
-        return self.subject.under(treatment, fit=self.prepared.fit, embed=self._again if again else self.embed)
-
-    def begin(self, treatment: Treatment) -> None:
-        """From here on texts are embedded under this treatment. Vectors of the same base have been reported."""
-        self.advance = _unreported if treatment.base in self._bases else self.progress.advance
-        self._bases.add(treatment.base)
+        return self.subject.under(treatment, fit=self.prepared.fit, embed=self.embed)
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed what the store does not have."""
         if isinstance(encoder, CorrectedEncoder) and (untouched := encoder.untouched(texts)):
             self.note(f"{encoder.correction.method}: texts left as they are, wholly or in part: {untouched}")
-        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.advance)
+        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
         found = self.store.get(keys)
@@ -228,10 +195,6 @@ class Run:
             )
 
 
-def _unreported(tokens: int) -> None:
-    """Takes the place of a progress for what was reported before."""
-
-
 def _note_answers(run: Run, *, fresh: bool) -> None:
     """What became known of an endpoint while it was measured."""
     if not isinstance(run.subject.model, Endpoint):
@@ -244,25 +207,20 @@ def _note_answers(run: Run, *, fresh: bool) -> None:
         run.note("all vectors came from the store: name another store to ask the endpoint again")
 
 
-def _header(prepared: Prepared) -> Mapping[str, Any]:
-    asked, own = prepared.options.asked, prepared.header
+def _header(prepared: Prepared, name: str) -> Mapping[str, Any]:
+    options, asked, own = prepared.options, prepared.options.asked, prepared.header
     return {
+        "verb": options.verb,
+        "run": name,
+        "key": key_of(options),
         "model": prepared.subject.description,
         "token_unit": prepared.subject.counter.unit,
         "seed": asked.get("seed"),
         "spec": asked,
-        "sources": prepared.options.sources,
+        "sources": options.sources,
         **own,
         "notes": [*own["notes"], *prepared.fit.notes],
     }
-
-
-def _renew(log: RunLog, key: str | None) -> None:
-    """Note that a log answers this key too: its files were touched, and are found to be the same."""
-    if key is None or log.header.get("key") == key:
-        return
-    with suppress(FairspanError), locked(log.folder):
-        rewrite_header(log.folder, {"key": key})
 
 
 def _timings(tally: Tally, started: float) -> dict[str, Any]:

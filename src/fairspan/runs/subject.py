@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
@@ -28,8 +28,7 @@ from fairspan.runs.fit_part import FitPart
 from fairspan.runs.options import named
 from fairspan.runs.progress import Progress, Silent
 
-Texts = Literal["documents", "segments", "queries"]
-_SIDES: dict[Side, Texts] = {"document": "documents", "query": "queries"}
+_SIDES: dict[Side, str] = {"document": "documents", "query": "queries"}
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,8 @@ class Subject:
         given = {side: text for side, text in (("document", document), ("query", query)) if text is not None}
         return replace(self, prompts={**self.prompts, **given}) if given else self
 
-    def window(self, treatment: Treatment, texts: Texts = "documents") -> int | None:
-        """How many tokens of a text are read under a treatment; None if nothing is known of a limit."""
+    def window(self, treatment: Treatment, texts: str = "documents") -> int | None:
+        """How many tokens of "documents", "segments" or "queries" are read under a treatment; None for no limit."""
         if not self.is_open or (treatment.chunks and texts != "queries"):
             return None
         calibration: Calibration = getattr(treatment, f"for_{texts}")
@@ -176,41 +175,36 @@ class Subject:
         Under those `on_tokens` tokens are compared with whole vectors; `beyond` names what else was asked for that
         only a SentenceTransformer can do.
         """
-        if self.is_open:
-            for treatment in treatments:
-                if treatment.baseline == "last2avg":
-                    last_two(self.model)
-                if treatment.whitens:
-                    refuse_truncated(self.model)
-                if (treatment.fitted or treatment.chunks) and treatment in on_tokens:
-                    raise UnsupportedModel(
-                        f"vectors of {treatment.name} are not comparable with token vectors: omit it, or omit "
-                        "retention and late chunks."
-                    )
-                if treatment.chunks:
-                    self._refuse_chunks(treatment, beyond)
+        if not self.is_open:
+            inside = [one.name for one in treatments if one.calibration.acts or (one.baseline and not one.chunks)]
+            if left := [*inside, *beyond]:
+                raise UnsupportedModel(
+                    f"{type(self.model).__name__} is not a SentenceTransformer: it gives vectors and no access to "
+                    f"its attention and tokens, so that only {' and '.join(CLOSED_TREATMENTS)} can be measured: "
+                    f"omit {', '.join(left)}."
+                )
             return
-        inside = [one.name for one in treatments if one.calibration.acts or not (one.chunks or one.baseline is None)]
-        left = [*inside, *beyond]
-        if left:
-            raise UnsupportedModel(
-                f"{type(self.model).__name__} is not a SentenceTransformer: it gives vectors and no access to its "
-                f"attention and tokens, so that only {' and '.join(CLOSED_TREATMENTS)} can be measured: omit "
-                f"{', '.join(left)}."
-            )
-
-    def _refuse_chunks(self, treatment: Treatment, beyond: Sequence[str]) -> None:
-        if "attention" in beyond:
-            raise UnsupportedModel(
-                f"{treatment.name} reads a document in several passes, which have no attention in common: omit it, "
-                "or omit attention."
-            )
         room = room_of(counter_of(self.model, self.prompts["document"]))
-        if room is not None and treatment.chunk_size() > room:
-            raise DesignError(
-                f"{treatment.name} has chunks of {treatment.chunk_size()} tokens, and the model reads {room} of a "
-                f"text: use chunk-mean-{room} or shorter chunks."
-            )
+        for one in treatments:
+            if one.baseline == "last2avg":
+                last_two(self.model)
+            if one.whitens:
+                refuse_truncated(self.model)
+            if (one.fitted or one.chunks) and one in on_tokens:
+                raise UnsupportedModel(
+                    f"vectors of {one.name} are not comparable with token vectors: omit it, or omit retention and "
+                    "late chunks."
+                )
+            if one.chunks and "attention" in beyond:
+                raise UnsupportedModel(
+                    f"{one.name} reads a document in several passes, which have no attention in common: omit it, or "
+                    "omit attention."
+                )
+            if one.chunks and room is not None and one.chunk_size() > room:
+                raise DesignError(
+                    f"{one.name} has chunks of {one.chunk_size()} tokens, and the model reads {room} of a text: use "
+                    f"chunk-mean-{room} or shorter chunks."
+                )
 
     def under(
         self, treatment: Treatment, *, embed: Embed, fit: FitPart | None = None, lasting: bool = True

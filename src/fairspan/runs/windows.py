@@ -8,33 +8,26 @@ from typing import TYPE_CHECKING, Any
 from fairspan.calibration.treatment import Treatment
 
 if TYPE_CHECKING:  # reports read these words and need no model
-    from fairspan.runs.subject import Subject, Texts
+    from fairspan.runs.subject import Subject
 
 Record = dict[str, Any]
-_KINDS: dict[str, Texts] = {
-    "documents": "documents",
-    "segments": "segments",
-    "queries": "queries",
-    "evidence": "documents",
-}
 
 
 def windows_of(
-    subject: Subject, treatments: Sequence[Treatment], lengths: Mapping[str, Sequence[int] | None]
+    subject: Subject, treatments: Sequence[Treatment], lengths: Mapping[str, Sequence[int]]
 ) -> list[Record]:
-    """One record for each treatment and kind of text, given the lengths of these texts; None if they are not known.
+    """One record for each treatment and kind of text, given the lengths of these texts.
 
     Kinds are "documents", "segments" and "queries", and "evidence" for how far documents have to be read for it to be
-    seen. `window` is None where nothing is known of a limit, `count` and `cut` where the lengths are not known.
+    seen. `window` is None where nothing is known of a limit.
     """
     found = []
     for treatment in treatments:
         for texts, own in lengths.items():
-            count = cut = None
-            window = subject.window(treatment, _KINDS[texts])
-            if own is not None:
-                count, cut = len(own), sum(window is not None and length > window for length in own)
-            found.append({"treatment": treatment.name, "texts": texts, "window": window, "count": count, "cut": cut})
+            window = subject.window(treatment, "documents" if texts == "evidence" else texts)
+            cut = sum(window is not None and length > window for length in own)
+            record = {"treatment": treatment.name, "texts": texts, "window": window, "count": len(own), "cut": cut}
+            found.append(record)
     return found
 
 
@@ -45,9 +38,11 @@ def window_notes(records: Sequence[Record], unit: str, more: Mapping[str, str] |
     said: dict[str, list[str]] = {}
     for name in dict.fromkeys(one["treatment"] for one in records):
         own = [one for one in records if one["treatment"] == name]
-        limit = "whole" if own[0]["window"] is None else f"up to {own[0]['window']:,} {unit}"
-        words = "; ".join([f"texts are read {limit}", *_cuts(own, unit), *filter(None, [(more or {}).get(name)])])
-        said.setdefault(words, []).append(name)
+        window = own[0]["window"]
+        limit = "whole" if window is None else f"up to {window:,} {unit}"
+        cut = [_counted(one) if one["window"] == window else cut_words(one, unit) for one in own if one["cut"]]
+        words = [f"texts are read {limit}", *(cut or ["no text was cut"]), (more or {}).get(name, "")]
+        said.setdefault("; ".join(filter(None, words)), []).append(name)
     return [f"{', '.join(names)}: {words}" for words, names in said.items()]
 
 
@@ -66,13 +61,6 @@ def limit_note(subject: Subject, lengths: Sequence[int], texts: str = "documents
 def cut_words(record: Record, unit: str) -> str:
     """Such as "40 of 160 documents were cut at 512 tokens"; empty if none was."""
     return f"{_counted(record)} at {record['window']:,} {unit}" if record["cut"] else ""
-
-
-def _cuts(records: Sequence[Record], unit: str) -> list[str]:
-    if any(one["cut"] is None for one in records):
-        return ["longer texts were cut, and how many is not known"]
-    said, cut = records[0]["window"], [one for one in records if one["cut"]]
-    return [_counted(one) if one["window"] == said else cut_words(one, unit) for one in cut] or ["no text was cut"]
 
 
 def _counted(record: Record) -> str:

@@ -93,7 +93,7 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
     if len(audits) > 1:
         switch, drawn = _module("audit", "view").together(audits)
         sections += drawn
-    unfinished = [f"{labels[log.run]}: {words}" for log in runs for words in log.caveats]
+    unfinished = [f"{labels[log.run]}: {log.unfinished}" for log in runs if log.unfinished]
     tables, notes = _paired(runs)
     if tables:
         intro = "Differences are taken on the same documents or queries, so they are more precise than either side."

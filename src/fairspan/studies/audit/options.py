@@ -73,7 +73,6 @@ class AuditOptions(StudyOptions):
     inference: str = "auto"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         # A TOML file may hold anything.
         for name, kind, words in (
             ("corpus", str, "a name or a path"),

@@ -15,11 +15,10 @@ from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.encoding.text import shares
 from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
-from fairspan.runs.bases import Treated
+from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.forecast import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.sending import Pair
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.audit.measures import Record
@@ -113,17 +112,12 @@ class PreparedAudit:
         """Everything that is embedded under a treatment, with what embeds it."""
         # A correction is of the vectors of the same treatment without it.
         treated = under(treatment.uncorrected)
-        fitted = [(treated.documents, self.fit.parallel)] if treatment.correction else []
-        return (*fitted, (treated.segments, self.segments), (treated.documents, self.texts))
+        own = (treated.segments, self.segments), (treated.documents, self.texts)
+        return (*fit_pairs(treatment, self.fit, under), *own)
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment."""
-        treatments = self.options.measured
-        whitened = FitPart(self.fit.texts).tokens(treatments, [0] * len(treatments))
-        return [
-            Work(one.name, self.pairs(one, under), fitted=more)
-            for one, more in zip(treatments, whitened, strict=True)
-        ]
+        return [Work(one.name, self.pairs(one, under)) for one in self.options.measured]
 
 
 def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -> PreparedAudit:

@@ -27,10 +27,9 @@ def _measure(prepared: PreparedAudit, run: Run) -> None:
     segments, documents, treatments = prepared.segments, prepared.texts, prepared.options.measured
     own = sum(text.length for text in segments + documents)
     run.announce(pair for treatment in treatments for pair in prepared.pairs(treatment, run.under))
-    run.progress.start(sum(prepared.fit.tokens(treatments, [own] * len(treatments))))
+    run.progress.start(sum(own + prepared.fit.tokens(treatment) for treatment in treatments))
     for treatment in treatments:
         run.progress.stage(treatment.name)
-        run.begin(treatment)
         treated = run.under(treatment)
         run.prove_whole(treated.documents, documents)
         run.fill(treated.segments, segments)

@@ -67,7 +67,6 @@ class CollapseOptions(StudyOptions):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for name, value in (("temperatures", self.temperatures), ("treatments", self.treatments)):
             require_list(name, value, "[1.0, 0.8]" if name == "temperatures" else "['paper']")
         if not 0 < self.margin < 1:

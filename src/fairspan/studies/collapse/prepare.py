@@ -19,7 +19,7 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Text
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, UnsupportedModel
-from fairspan.runs.bases import Treated
+from fairspan.runs.bases import Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.forecast import Work
 from fairspan.runs.progress import Progress
@@ -106,14 +106,14 @@ class PreparedCollapse:
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment. Spectra take about as long under each, so they are timed once."""
-        treatments, found = self.options.measured, []
-        inside = None
-        for one, fitted in zip(treatments, self.fit.tokens(treatments, [0] * len(treatments)), strict=True):
+        found, inside = [], None
+        for one in self.options.measured:
             encoder = under(one).documents
             if inside is None and one.baseline is None:
                 inside = self._spectra_seconds(encoder.model)
             seconds = 0.0 if one.baseline else inside or 0.0
-            found.append(Work(one.name, ((encoder, self.texts),), fitted=fitted, seconds=seconds))
+            pairs = (*fit_pairs(one, self.fit, under), (encoder, self.texts))
+            found.append(Work(one.name, pairs, seconds=seconds))
         return found
 
     def _spectra_seconds(self, model: SentenceTransformer) -> float:

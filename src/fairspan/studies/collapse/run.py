@@ -31,8 +31,8 @@ class _Study:
         run, cuts, treatments = self.run, self.prepared.cuts, self.options.measured
         own = sum(text.length for text in self.prepared.texts)
         inside = sum(one.tokens for one in self.chosen)
-        each = [own + (0 if one.baseline else inside) for one in treatments]
-        run.progress.start(sum(self.prepared.fit.tokens(treatments, each)))
+        each = (own + (0 if one.baseline else inside) + self.prepared.fit.tokens(one) for one in treatments)
+        run.progress.start(sum(each))
         for treatment in treatments:
             run.add(self._under(treatment))
         run.progress.stage("raw word embeddings")

@@ -10,8 +10,8 @@ from fairspan.errors import FairspanError
 from fairspan.report.frames import columns_of, frame_of
 from fairspan.report.table import Column, Table
 from fairspan.report.text import with_bounds
-from fairspan.runs.language_rows import SHARE, TRANSLATION_RANK
 from fairspan.runs.log import RunLog
+from fairspan.runs.search_rows import SHARE, TRANSLATION_RANK
 from fairspan.runs.sides import Change, pairs_to_compare
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import judge_loss

@@ -7,7 +7,7 @@ from fairspan.report.frames import interval
 from fairspan.report.table import Column, Table
 from fairspan.report.text import number, with_bounds
 from fairspan.report.view import Section
-from fairspan.runs.language_rows import PEER, SHARE, TOP
+from fairspan.runs.search_rows import PEER, SHARE, TOP
 from fairspan.studies.evaluate.charts import Shown
 from fairspan.studies.evaluate.languages import DISTANCE, ENGLISH_RATIO, OWN_RATIO
 from fairspan.studies.evaluate.measures import languages_of

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from fairspan.report.frames import columns_of
-from fairspan.runs.language_rows import PEER, SHARE, TRANSLATION_RANK
 from fairspan.runs.log import RunLog
+from fairspan.runs.search_rows import PEER, SHARE, TRANSLATION_RANK
 from fairspan.stats import language_grid as grid
 from fairspan.stats.distributions import holm
 from fairspan.stats.intervals import Interval

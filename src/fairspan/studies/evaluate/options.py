@@ -64,7 +64,6 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     fit_corpus: str | None = source()
 
     def __post_init__(self) -> None:
-        StudyOptions.__post_init__(self)
         TaskOptions.__post_init__(self)
         _ = self.searched
         _require_some("indexes", self.indexes, tuple(INDEXES))

@@ -12,12 +12,11 @@ from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES
 from fairspan.retrieval.task import RetrievalTask
-from fairspan.runs.bases import Treated
+from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.forecast import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity, usual_way
-from fairspan.runs.sending import Pair
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.options import EvaluateOptions
@@ -49,23 +48,20 @@ class PreparedEvaluation:
         """Everything that is embedded for a treatment, with what embeds it."""
         # A correction is of the vectors of the same treatment without it.
         treated = under(treatment.uncorrected)
-        fitted = [(treated.documents, self.fit.parallel)] if treatment.correction else []
+        fitted = fit_pairs(treatment, self.fit, under)
         indexes = [(treated.documents, self.plans[index].flat) for index in self.options.indexes_of(treatment)]
         return (*fitted, (treated.queries, self.searching.queries()), *indexes)
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment, with how far it reads and how many documents it cuts."""
         windows = {one["treatment"]: one for one in self._windows if one["texts"] == "documents"}
-        treatments = self.options.measured
-        fitted = self.fit.tokens([one.uncorrected for one in treatments], [0] * len(treatments))
         return [
             Work(
                 one.name,
                 self.embedded(one, under),
-                fitted=tokens,
                 facts={"reads": windows[one.name]["window"], "cut": windows[one.name]["cut"]},
             )
-            for one, tokens in zip(treatments, fitted, strict=True)
+            for one in self.options.measured
         ]
 
     @property

@@ -32,16 +32,15 @@ class _Search:
         tokens = {one.name: sum(plans[index].tokens for index in options.indexes_of(one)) for one in measured}
         asked = sum(text.length for text in queries)
         run.announce(pair for one in measured for pair in self.prepared.embedded(one, self._under))
-        run.progress.start(sum(self.prepared.fit.tokens(measured, [asked + tokens[one.name] for one in measured])))
+        run.progress.start(sum(asked + tokens[one.name] + self.prepared.fit.tokens(one) for one in measured))
         for treatment in measured:
             run.progress.stage(f"{treatment.name}: queries")
-            run.begin(treatment)
             treated = self._under(treatment)
             run.fill(treated.queries, queries)
             twin = options.twin_of(treatment)
             if twin is not None and self._same_queries(queries, treated, self._under(twin)):
                 run.note(f"{twin.name} does not change these queries, so it is the same on documents only")
-                run.advance(tokens[treatment.name])
+                run.progress.advance(tokens[treatment.name])
                 continue
             for index in options.indexes_of(treatment):
                 run.progress.stage(f"{treatment.name}: {index}")

@@ -69,7 +69,6 @@ class TuneOptions(StudyOptions, TaskOptions):
     sets: int = SETS
 
     def __post_init__(self) -> None:
-        StudyOptions.__post_init__(self)
         TaskOptions.__post_init__(self)
         for name, usual in (("tasks", (PAGES,)), ("guards", ())):
             given = getattr(self, name)

@@ -13,12 +13,11 @@ from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import TaskSource
 from fairspan.retrieval.splitting import split_tasks
 from fairspan.retrieval.task import RetrievalTask
-from fairspan.runs.bases import Treated
+from fairspan.runs.bases import Pair, Treated
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.forecast import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity
-from fairspan.runs.sending import Pair
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.tune.options import REFERENCE, TuneOptions
