@@ -400,17 +400,22 @@ def test_verdicts_and_unevenness(view: View) -> None:
 
 def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
     table = named(view, "representation-changes")
-    found = [one for name in ("paper", "retrieval") for one in compare_sides(Side(log, "plain"), Side(log, name))]
-    found = [one for one in found if one.measure == "representation" and one.comparisons]
-    found.sort(key=lambda one: (one.sides[1].treatment, NAMES.index(one.plan), one.n))
+    found = [one for name in ("paper", "retrieval") for one in compare_sides(Side(log, "plain"), Side(log, name))[0]]
+    found = [one for one in found if one["measure"] == "representation"]
+    found.sort(key=lambda one: (one["second_treatment"], NAMES.index(one["plan"]), one["n"]))
     for record, row, one in zip(table.frame.iter_rows(named=True), table.rows, found, strict=True):
-        assert (record["first_spread"], record["second_spread"]) == one.spreads
-        assert (record["change_low"], record["change_high"]) == (one.paired.spread.low, one.paired.spread.high)
-        assert record["p_value"] == one.paired.joint.p_value
-        assert row.heads == (f"plain → {one.sides[1].treatment}", one.plan, str(one.n))
-        change = one.spreads[1] - one.spreads[0]
-        ends = f"[{one.paired.spread.low:+.3f}, {one.paired.spread.high:+.3f}]"
-        assert row.cells[3].text == f"{change:+.3f} {ends}".replace("-", "−")
+        assert record == one
+        means = view.frame("means").filter(measure="representation", plan=one["plan"], n=one["n"])
+        means = means.filter(pl.col("position") >= (2 if ":" in one["plan"] else 1))
+        first, second = (
+            means.filter(treatment=name)["estimate"] for name in (one["first_treatment"], one["second_treatment"])
+        )
+        spreads = [float(np.ptp(side.to_numpy())) for side in (first, second)]
+        assert (one["first_spread"], one["second_spread"]) == pytest.approx(spreads)
+        assert one["change_estimate"] == pytest.approx(spreads[1] - spreads[0])
+        assert row.heads == (f"plain → {one['second_treatment']}", one["plan"], str(one["n"]))
+        ends = f"[{one['change_low']:+.3f}, {one['change_high']:+.3f}]"
+        assert row.cells[3].text == f"{one['change_estimate']:+.3f} {ends}".replace("-", "−")
 
 
 @pytest.mark.slow
@@ -591,17 +596,20 @@ def test_attention_charts_hold_the_shares(looked: RunLog, measure: str, what: st
 
 
 def test_changes_of_every_coefficient(log: RunLog) -> None:
-    found = {(one.measure, one.plan, one.n): one for one in compare_sides(Side(log, "plain"), Side(log, "paper"))}
     tables = {table.name: table for table in compare(log, None, ["plain", "paper"])}
     frame = tables["representation-coefficient-changes"].frame
     assert len(frame) == 4 * (2 + 3)
     for row in frame.iter_rows(named=True):
-        paired = found["representation", row["plan"], row["n"]].paired
-        place = row["position"] - 1
-        before, after = paired.first.estimate[place], paired.second.estimate[place]
-        assert (row["first_estimate"], row["second_estimate"]) == (before, after)
+        place = {name: row[name] for name in ("measure", "plan", "n", "position")}
+        before, after = (
+            log.frame("coefficients").filter(treatment=name, **place)["estimate"][0] for name in ("plain", "paper")
+        )
+        assert (row["first_estimate"], row["second_estimate"]) == pytest.approx((before, after))
         assert row["change_estimate"] == pytest.approx(after - before)
-        assert row["mean_change_estimate"] == paired.change.means.estimate[place]
+        first, second = (
+            log.frame("means").filter(treatment=name, **place)["estimate"][0] for name in ("plain", "paper")
+        )
+        assert row["mean_change_estimate"] == pytest.approx(second - first)
 
 
 def test_runs_without_a_common_document_are_refused(tmp_path: Path, single: RunLog) -> None:

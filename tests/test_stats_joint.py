@@ -79,8 +79,7 @@ def test_averages_are_averages_of_cells(model: JointModel) -> None:
     assert effect.over == (tuple((language, "") for language in LANGUAGES),) * 2
     by_hand = [np.mean([contrast(model, (p, k, ""), (1, k, "")).estimate for k in LANGUAGES]) for p in (2, 3)]
     np.testing.assert_allclose(effect.contrasts.estimate, by_hand, rtol=1e-10)
-    assert effect.test.df1 == 2
-    assert effect.test.p_value < 1e-6
+    assert effect.p_value < 1e-6
     spoken = model.language_effect()
     assert (spoken.names, spoken.baseline) == (("en", "fr"), "de")
     assert spoken.over == (((1, ""), (2, ""), (3, "")),) * 2

@@ -87,8 +87,8 @@ class Spoken:
                 found = self.plain.role(language, role)
                 if found is None:
                     continue
-                about = {"language": language, "role": role, "beside": ", ".join(found.beside)}
-                means = {"own": found.own, "others": found.others, "gap": found.gap}
+                beside, means = found
+                about = {"language": language, "role": role, "beside": ", ".join(beside)}
                 ends = {key: end for name, one in means.items() for key, end in columns_of(one, f"{name}_").items()}
                 yield {**self.names, **about, **ends, "inference": self.plain.model.inference}
 
@@ -231,7 +231,7 @@ def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
         against = str(effect.baseline)
         for place, label in enumerate(effect.names):
             over = ", ".join(f"{level}{' (mixed)' if company else ''}" for level, company in effect.over[place])
-            told = {name: label, "against": against, "averaged_over": over, "joint_p": effect.test.p_value}
+            told = {name: label, "against": against, "averaged_over": over, "joint_p": effect.p_value}
             yield _joint(name, effect.contrasts[place], **told)
         for label in effect.refused:
             reason = f"{label} is never in the same place and company as {against}"

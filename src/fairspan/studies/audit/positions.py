@@ -2,21 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass, field, replace
+from math import inf, nan
 from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
 from fairspan.report.frames import columns_of
-from fairspan.stats.equivalence import Verdict, verdicts
+from fairspan.stats.equivalence import Verdict, decide
+from fairspan.stats.intervals import Interval
 from fairspan.stats.positions import (
     PositionEffects,
-    SecondaryEffects,
     difference_weights,
+    gini_test,
     marker,
     position_effects,
-    secondary_effects,
+    unevenness,
 )
 from fairspan.studies.audit.measures import (
     FAMILY,
@@ -30,7 +31,6 @@ from fairspan.studies.audit.measures import (
 )
 
 _WORST = ("biased", "inconclusive", "fair")
-_SECONDARY = ("spread", "gini", "psi", "first_second", "first_last")
 
 
 class Judged(Protocol):
@@ -71,13 +71,15 @@ class Cell(Family):
 
     Attributes:
         tokens: mean length of the segments at each position.
-        secondary, verdict: of the positions that are compared; None where there is only one of them.
+        uneven, gini_p, verdict: of the positions that are compared; none where there is only one of them.
     """
 
     treatment: str
     effects: PositionEffects
+    documents: int
     tokens: tuple[float, ...]
-    secondary: SecondaryEffects | None = None
+    uneven: dict[str, Interval] = field(default_factory=dict)
+    gini_p: float = nan
     verdict: Verdict | None = None
 
     @property
@@ -87,7 +89,7 @@ class Cell(Family):
     @property
     def names(self) -> Record:
         """The columns that all frames of cells begin with."""
-        sizes = {"sets": self.effects.clusters, "documents": self.effects.observations // self.n}
+        sizes = {"sets": self.effects.sets, "documents": self.documents}
         return {"measure": self.measure, "treatment": self.treatment, **self.labels, **sizes}
 
     @property
@@ -115,14 +117,13 @@ class Cell(Family):
     @property
     def unevenness(self) -> Iterator[Record]:
         """Of the positions that are compared; nothing where there is only one of them."""
-        if self.secondary is None:
+        if not self.uneven:
             return
         first, ends = self.first_compared, dict[str, float | None]()
-        for name in _SECONDARY:
-            known = first == 1 or not name.startswith("first_")
-            ends |= columns_of(getattr(self.secondary, name) if known else None, f"{name}_")
+        for name, found in self.uneven.items():
+            ends |= columns_of(None if first > 1 and name.startswith("first_") else found, f"{name}_")
         joint = self.effects.robust.joint(difference_weights(self.n, first))
-        tests = {"gini_p": self.secondary.gini_p, "joint_p": joint.p_value}
+        tests = {"gini_p": self.gini_p, "joint_p": joint}
         yield {**self.names, "from_position": first, **ends, **tests, "verdict": self.kind}
 
 
@@ -135,10 +136,10 @@ def cells_of(rows: pl.DataFrame, settings: Settings) -> list[Cell]:
         comparisons[measure, treatment] += Family(measure, *family).comparisons
     cells = [_cell(by.pop(one), one, settings, draws_for(comparisons[one[:2]])) for one in families]
 
-    def decide(own: Sequence[Cell], done: str) -> list[Verdict]:
-        return verdicts([(cell.effects, cell.first_compared) for cell in own], settings.margin, measure=done)
+    def judge(own: Sequence[Cell], done: str) -> list[Verdict]:
+        return decide([cell.effects.compared(cell.first_compared) for cell in own], settings.margin, measure=done)
 
-    return judged_together(cells, decide)
+    return judged_together(cells, judge)
 
 
 def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings, draws: int) -> Cell:
@@ -149,12 +150,13 @@ def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings, draws
     how: dict[str, Any] = {"inference": settings.inference, "rng": settings.rng, "draws": draws}
     effects = position_effects(values, positions, sets, segments, **how)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"].to_list()
-    cell = Cell(measure, n, lead, later, treatment, effects, tuple(lengths))
+    cell = Cell(measure, n, lead, later, treatment, effects, rows.height // n, tuple(lengths))
     if not cell.comparisons:
         return cell
-    kept = positions >= cell.first_compared
-    compared = (values, positions - cell.first_compared + 1, sets, documents)
-    return replace(cell, secondary=secondary_effects(*(one[kept] for one in compared), rng=settings.rng))
+    kept, rng = positions >= cell.first_compared, settings.rng
+    compared = (values[kept], positions[kept] - cell.first_compared + 1)
+    uneven = unevenness(*compared, sets[kept], rng=rng)
+    return replace(cell, uneven=uneven, gini_p=gini_test(*compared, documents[kept], rng=rng))
 
 
 def worst_of(found: Sequence[AnyJudged]) -> AnyJudged | None:

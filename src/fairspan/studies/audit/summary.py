@@ -52,9 +52,7 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "roles": frame(record for one in spoken for record in one.roles),
         "joint": frame(joint),
         "attention": attention_frame(log),
-        "changes": frame_of(
-            one for side in sides[1:] for pair in compare_sides(sides[0], side) for one in pair.change
-        ),
+        "changes": frame_of(one for side in sides[1:] for one in compare_sides(sides[0], side)[0]),
         "windows": frame(log.header.get("windows", ())),
         "unseen": frame(log.header.get("unseen", ())),
     }
