@@ -92,41 +92,29 @@ class JointModel:
         """The change of value with one unit of log(tokens), of a model that has it."""
         return self.robust.contrasts(np.eye(len(self.cells) + 1)[-1:])[0]
 
-    def position_effect(self) -> AveragedEffect:
-        """Positions 2…n against position 1, each averaged over the languages that occur at both."""
-        others = [(language, company) for company in self._companies for language in self.languages]
-        cells: dict[int | str, list[Cell]]
-        cells = {p: [(p, *other) for other in others] for p in range(1, self.positions + 1)}
-        return self._averaged(cells, others, "no language is at position 1 and at a later one")
-
-    def language_effect(self) -> AveragedEffect:
-        """Every language against the first, averaged over the positions at which both occur."""
-        others = [(p, company) for company in self._companies for p in range(1, self.positions + 1)]
-        cells: dict[int | str, list[Cell]]
-        cells = {one: [(p, one, company) for p, company in others] for one in self.languages}
-        return self._averaged(cells, others, f"no other language is where {self.languages[0]} is")
-
-    def _averaged(self, cells: dict[int | str, list[Cell]], others: Sequence[Level], why: str) -> AveragedEffect:
-        """Each name against the first, over those others for which both have an occupied cell."""
-        (baseline, first), *rest = cells.items()
-        weights, over, there = {}, [], set(self.cells)
-        for name, row in rest:
-            pairs = zip(row, first, others, strict=True)
-            found = [(one, base, other) for one, base, other in pairs if {one, base} <= there]
-            if found:
-                weights[name] = np.mean([self.weights(one) - self.weights(base) for one, base, _ in found], axis=0)
-                over.append(tuple(other for *_, other in found))
+    def effect(self, factor: Literal["position", "language"]) -> AveragedEffect:
+        """Positions 2…n against position 1, or languages against the first, each averaged over what both share."""
+        place = 0 if factor == "position" else 1
+        companies = list(dict.fromkeys(company for _, _, company in self.cells))
+        rows: dict[int | str, dict[Level, Cell]] = {name: {} for name in sorted({cell[place] for cell in self.cells})}
+        for cell in self.cells:
+            rows[cell[place]][cell[1 - place], cell[2]] = cell
+        (baseline, first), *rest = rows.items()
+        weights, over = {}, []
+        for name, own in rest:
+            both = sorted(own.keys() & first.keys(), key=lambda level: (companies.index(level[1]), level[0]))
+            if both:
+                pairs = [self.weights(own[level]) - self.weights(first[level]) for level in both]
+                weights[name] = np.mean(pairs, axis=0)
+                over.append(tuple(both))
         if not weights:
-            raise DesignError(f"not estimable: {why}{' in the same company' if len(self._companies) > 1 else ''}.")
-        rows = np.stack([*weights.values()])
+            why = "no language is at position 1 and at a later one"
+            why = why if factor == "position" else f"no other language is where {baseline} is"
+            raise DesignError(f"not estimable: {why}{' in the same company' if len(companies) > 1 else ''}.")
+        table = np.stack([*weights.values()])
         refused = tuple(name for name, _ in rest if name not in weights)
-        return AveragedEffect(
-            tuple(weights), baseline, tuple(over), self.robust.contrasts(rows), self.robust.joint(rows), refused
-        )
-
-    @property
-    def _companies(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(company for _, _, company in self.cells))
+        numbers = self.robust.contrasts(table), self.robust.joint(table)
+        return AveragedEffect(tuple(weights), baseline, tuple(over), *numbers, refused)
 
     def weights(self, cell: Cell) -> Floats:
         """The weights [K] of the mean of one cell on the coefficients."""

@@ -222,9 +222,9 @@ def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
     companies = rows.select(COMPANY).to_series().to_numpy()
     columns = [rows[name].to_numpy() for name in names]
     model = joint_model(*columns, companies=(companies, COMPANIES), inference=settings.inference, rng=settings.rng)
-    for name, estimate in (("position", model.position_effect), ("language", model.language_effect)):
+    for name in ("position", "language"):
         try:
-            effect = estimate()
+            effect = model.effect(name)
         except DesignError as error:
             yield _joint(name, reason=str(error))
             continue
