@@ -41,7 +41,7 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
     [
         (["--preset", "papre"], "there is no preset 'papre'. Presets: paper"),
         (["--basket-size", "0"], "basket_size must be a whole number of at least 1, got 0"),
-        (["--layers", "9"], "the last 9 layers, but the model has 4"),
+        (["--layers", "9"], "layers=9 asks for more than the model's 4 layers"),
         (["--temperature", "warm"], "temperature must be a number or JSON such as [[400, 0.9]], got 'warm'"),
         (["--sides", "middle"], "got 'middle'"),
     ],
