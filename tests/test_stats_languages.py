@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairspan.stats.languages import LanguageEffects, Plan, language_effects, language_verdicts
+from fairspan.stats.equivalence import Verdict, decide
+from fairspan.stats.languages import LanguageEffects, Plan, language_effects
 
 BOTH: list[Plan] = [("en", "de"), ("de", "en")]
 ALL: list[Plan] = [(lead, later) for lead in ("en", "de", "hi") for later in ("en", "de", "hi") if lead != later]
@@ -43,6 +44,10 @@ def mixed_rows(
 def effects_of(rows: dict[str, np.ndarray], plans: list[Plan] = BOTH, *, lengths: bool = True) -> LanguageEffects:
     tokens = rows["tokens"] if lengths else None
     return language_effects(rows["values"], rows["positions"], (rows["plans"], plans), rows["sets"], tokens)
+
+
+def language_verdicts(families: list[LanguageEffects]) -> list[Verdict]:
+    return decide([one.compared() for one in families])
 
 
 @pytest.mark.parametrize("n", [2, 3])

@@ -30,6 +30,7 @@ class Compared:
         names: of each difference, what is compared with what.
         sets: how many the fit has seen.
         scope: what a verdict is limited to, if it is.
+        either_way: whether a verdict names the larger of two first, whichever that is.
     """
 
     robust: Robust
@@ -37,6 +38,7 @@ class Compared:
     names: Sequence[tuple[str, str]]
     sets: int
     scope: str = ""
+    either_way: bool = False
 
     @property
     def estimate(self) -> Floats:
@@ -140,8 +142,10 @@ def decide(families: Sequence[Compared], margin: float = 0.02, *, measure: str =
         worst = int(np.where(outside | (kind != "biased"), np.abs(one.estimate), -1.0).argmax())
         shown = one.robust.contrasts(one.weights, LEVEL)[worst]
         needed = further_sets(one, margin, comparisons=left) if kind == "inconclusive" else None
-        ends = (shown.estimate, shown.low, shown.high)
-        found.append(Verdict(kind, tuple(kinds), margin, worst, *one.names[worst], *ends, needed, measure, one.scope))
+        names, ends = one.names[worst], (shown.estimate, shown.low, shown.high)
+        if one.either_way and shown.estimate < 0:
+            names, ends = names[::-1], (-shown.estimate, -shown.high, -shown.low)
+        found.append(Verdict(kind, tuple(kinds), margin, worst, *names, *ends, needed, measure, one.scope))
     return found
 
 

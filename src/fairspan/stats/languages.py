@@ -4,7 +4,7 @@ And two languages inside the same mixed documents, in both orders, with the verd
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fairspan.errors import DesignError
 from fairspan.stats.arrays import Codes, Floats, Groups
 from fairspan.stats.contrasts import Robust, regress
-from fairspan.stats.equivalence import Compared, Verdict, decide
+from fairspan.stats.equivalence import Compared
 from fairspan.stats.intervals import Interval, Intervals
 
 Cell = tuple[int, str, str]
@@ -201,9 +201,9 @@ class LanguageEffects:
         """One for each pair."""
         return self.model.robust.contrasts(self._differences(role), level)
 
-    @property
     def compared(self) -> Compared:
-        return Compared(self.model.robust, self._differences(""), self.pairs, self.model.sets)
+        """Every pair over all positions. The verdict names the favoured language of the worst pair first."""
+        return Compared(self.model.robust, self._differences(""), self.pairs, self.model.sets, either_way=True)
 
     def role(self, language: str, role: Role) -> tuple[tuple[str, ...], dict[str, Interval]] | None:
         """A language where it leads others or follows them; None where it never does.
@@ -256,19 +256,3 @@ def language_effects(
     languages, beside = np.array(spoken)[np.where(first, lead, later)], (np.where(first, later, lead), spoken)
     model = joint_model(values, positions, languages, sets, tokens, segments, companies=beside, **how)
     return LanguageEffects(tuple(named), model)
-
-
-def language_verdicts(
-    families: Sequence[LanguageEffects], margin: float = 0.02, *, measure: str = "represented"
-) -> list[Verdict]:
-    """Verdicts on all pairs of languages, of documents of several sizes that are judged together (`decide`).
-
-    The favoured language of the worst pair comes first.
-    """
-    found = decide([one.compared for one in families], margin, measure=measure)
-    return [_turned(one) if one.estimate < 0 else one for one in found]
-
-
-def _turned(one: Verdict) -> Verdict:
-    turned = replace(one, subject=one.against, against=one.subject)
-    return replace(turned, estimate=-one.estimate, low=-one.high, high=-one.low)

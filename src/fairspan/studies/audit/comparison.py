@@ -131,8 +131,8 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
                     "coefficient": symbol(place + 1),
                     "first_estimate": float(before.estimate[place]),
                     "second_estimate": float(after.estimate[place]),
-                    **contrast(change, place, "change_"),
-                    **contrast(change.means, place, "mean_change_"),
+                    **contrast(change[place], "change_"),
+                    **contrast(change.means[place], "mean_change_"),
                     "inference": after.inference,
                 }
             )
@@ -187,8 +187,8 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
                     "against": against,
                     "first_estimate": float(estimates[0][place]),
                     "second_estimate": float(estimates[1][place]),
-                    **contrast(change, place, "change_"),
-                    **contrast(absolute, place, "absolute_change_"),
+                    **contrast(change[place], "change_"),
+                    **contrast(absolute[place], "absolute_change_"),
                     "inference": after.model.inference,
                 }
             )

@@ -1,7 +1,7 @@
 """`Cell`: how the positions of one family of documents differ under one treatment; and the verdict on treatments."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, nan
 from typing import Any, Protocol, TypeVar
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import polars as pl
 
 from fairspan.report.frames import columns_of
-from fairspan.stats.equivalence import Verdict, decide
+from fairspan.stats.equivalence import Compared, Verdict, decide
 from fairspan.stats.intervals import Interval
 from fairspan.stats.positions import (
     PositionEffects,
@@ -34,14 +34,14 @@ _WORST = ("biased", "inconclusive", "fair")
 
 
 class Judged(Protocol):
-    """What a verdict is about; it is None where nothing could be compared."""
+    """What a verdict is about; `compared` and `verdict` are None where nothing could be compared."""
 
     @property
     def measure(self) -> str: ...
     @property
     def treatment(self) -> str: ...
     @property
-    def comparisons(self) -> int: ...
+    def compared(self) -> Compared | None: ...
     @property
     def verdict(self) -> Verdict | None: ...
 
@@ -49,18 +49,16 @@ class Judged(Protocol):
 AnyJudged = TypeVar("AnyJudged", bound=Judged)
 
 
-def judged_together(
-    found: Sequence[AnyJudged], decide: Callable[[Sequence[AnyJudged], str], Sequence[Verdict]]
-) -> list[AnyJudged]:
-    """The same with verdicts: those of one measure and treatment are judged together, by `decide`."""
-    groups: dict[tuple[str, str], list[int]] = {}
+def judged_together(found: Sequence[AnyJudged], margin: float) -> list[AnyJudged]:
+    """The same with verdicts: those of one measure and treatment are judged together."""
+    groups: dict[tuple[str, str], dict[int, Compared]] = {}
     for place, one in enumerate(found):
-        if one.comparisons:
-            groups.setdefault((one.measure, one.treatment), []).append(place)
+        if one.compared is not None:
+            groups.setdefault((one.measure, one.treatment), {})[place] = one.compared
     judged = list(found)
-    for (measure, _), places in groups.items():
-        decided = decide([found[place] for place in places], POSITION_MEASURES[measure].done)
-        for place, verdict in zip(places, decided, strict=True):
+    for (measure, _), own in groups.items():
+        decided = decide(list(own.values()), margin, measure=POSITION_MEASURES[measure].done)
+        for place, verdict in zip(own, decided, strict=True):
             judged[place] = replace(found[place], verdict=verdict)  # type: ignore[type-var]
     return judged
 
@@ -81,6 +79,10 @@ class Cell(Family):
     uneven: dict[str, Interval] = field(default_factory=dict)
     gini_p: float = nan
     verdict: Verdict | None = None
+
+    @property
+    def compared(self) -> Compared | None:
+        return self.effects.compared(self.first_compared) if self.comparisons else None
 
     @property
     def kind(self) -> str:
@@ -105,7 +107,7 @@ class Cell(Family):
     @property
     def coefficients(self) -> Iterator[Record]:
         for position in range(1, self.n + 1):
-            found = contrast(self.effects, position - 1)
+            found = contrast(self.effects[position - 1])
             tested = {"marker": marker(found["p_value"]), "inference": self.effects.inference}
             yield {**self.names, "position": position, "coefficient": symbol(position), **found, **tested}
 
@@ -135,11 +137,7 @@ def cells_of(rows: pl.DataFrame, settings: Settings) -> list[Cell]:
     for measure, treatment, *family in families:
         comparisons[measure, treatment] += Family(measure, *family).comparisons
     cells = [_cell(by.pop(one), one, settings, draws_for(comparisons[one[:2]])) for one in families]
-
-    def judge(own: Sequence[Cell], done: str) -> list[Verdict]:
-        return decide([cell.effects.compared(cell.first_compared) for cell in own], settings.margin, measure=done)
-
-    return judged_together(cells, judge)
+    return judged_together(cells, settings.margin)
 
 
 def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings, draws: int) -> Cell:
