@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fairspan.studies.evaluate.spec import make_evaluation
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
     Dense,
