@@ -34,7 +34,7 @@ import polars as pl
 
 import fairspan
 from benchmarks.blocks import OTHERS, PRONOUNS, Block, Pair, pair_up
-from benchmarks.quality import NamedModel, open_model, say
+from benchmarks.quality import NamedModel, open_model, say, short
 from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.retrieval.indexes import assemble, plan_index
@@ -151,11 +151,6 @@ def choice_records(rows: pl.DataFrame) -> list[dict[str, Any]]:
                     record |= {f"{name} change low": least, f"{name} change high": most}
             records.append(record)
     return records
-
-
-def short(value: float | None, form: str = ".3f") -> str:
-    """A number without the 0 before its point, as in our tables."""
-    return "" if value is None else f"{value:{form}}".replace("-", "−").replace("0.", ".", 1)
 
 
 def interval(record: dict[str, Any], name: str, form: str = "+.3f") -> str:

@@ -21,8 +21,7 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from benchmarks.cpu import commit, processor
 from benchmarks.measure import time_side_by_side
-from fairspan.model.loading import load_model
-from fairspan.model.source import Loading
+from fairspan.model.loading import Loading, load_model
 
 # (preset, longest text, tokens of the texts that are timed).
 CASES = [("none", 512, [256, 512]), ("tiles", 2048, [32, 256, 2048])]

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import fairspan
 from benchmarks.cpu import RESULTS, commit
+from benchmarks.measure import time_side_by_side
 from benchmarks.models import BASE, random_batch, random_model
 from fairspan.attention.baskets import fixed_baskets
 from fairspan.attention.kernels import all_rows_kernel
@@ -165,14 +166,8 @@ def throughput() -> None:
     models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in ("paper", "tiles")}}
     ordered = np.sort(lengths)[::-1] + 2
     padded = sum(len(batch) * batch.max() for batch in np.array_split(ordered, len(ordered) // 16))
-    seconds: dict[str, list[float]] = {name: [] for name in models}
-    for turn in range(-1, 3):
-        for name, model in models.items():
-            start = time.perf_counter()
-            model.encode(texts, batch_size=16, show_progress_bar=False)
-            if turn >= 0:
-                seconds[name].append(time.perf_counter() - start)
-    rate = {name: ordered.sum() / statistics.median(spent) for name, spent in seconds.items()}
+    calls = {name: partial(one.encode, texts, batch_size=16, show_progress_bar=False) for name, one in models.items()}
+    rate = {name: ordered.sum() / one.median for name, one in time_side_by_side(calls, "plain", 3).items()}
     for name in ("paper", "tiles"):
         of_plain = rate[name] / rate["plain"]
         say(f"- {name}: {rate[name]:,.0f} tokens/s, plain {rate['plain']:,.0f}: ratio {of_plain:.3f}.")

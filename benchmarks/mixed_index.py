@@ -72,7 +72,7 @@ def row(subject: Subject, tasks: Sequence[RetrievalTask], name: str, embed: Embe
         scores["cosine"].append(float((kinds[0] * kinds[1]).sum(axis=1).mean()))
 
         def measured(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            numbers = search(asked, index, DEPTH).numbers  # noqa: B023 - called within the loop
+            numbers = search(asked, index, DEPTH)  # noqa: B023 - called within the loop
             gains = gains_of(numbers, relevant)  # noqa: B023
             return numbers, ndcg(gains, [list(one.values()) for one in relevant], DEPTH)  # noqa: B023
 

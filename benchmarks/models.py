@@ -26,7 +26,6 @@ class Shape:
 
 
 SMALL = Shape("small (6 layers, 384 wide, 12 heads; the shape of all-MiniLM-L6-v2)", 6, 384, 12)
-NARROW = Shape("narrow (12 layers, 384 wide, 12 heads)", 12, 384, 12)
 BASE = Shape("base (12 layers, 768 wide, 12 heads; the shape of XLM-R base)", 12, 768, 12)
 
 

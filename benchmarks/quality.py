@@ -105,14 +105,14 @@ def measure(subject: NamedModel, task: str, asked: dict[str, Any], work: Path) -
         one = quality.filter(treatment=treatment, index=index).row(0, named=True)
         psi = one["psi_estimate"]
         known = psi is not None and psi == psi
-        cells[row] = _short(one["estimate"], ".3f") + (f" ({_short(psi, '.2f')})" if known else "")
+        cells[row] = short(one["estimate"]) + (f" ({short(psi, '.2f')})" if known else "")
         say(f"{subject.name}, {task}, {row}: {cells[row]}, {one['queries']} queries in {one['clusters']} clusters")
     return cells
 
 
-def _short(value: float, form: str) -> str:
+def short(value: float | None, form: str = ".3f") -> str:
     """A number without the 0 before its point, as in our tables."""
-    return f"{value:{form}}".replace("0.", ".", 1)
+    return "" if value is None else f"{value:{form}}".replace("-", "−").replace("0.", ".", 1)
 
 
 def main() -> None:

@@ -15,12 +15,12 @@ CORPORA = {
     "news": "corpora/ntrex/en.jsonl",
     "Wikipedia": "corpora/wikipedia_en.jsonl",
 }
-# Characters: a page and its query are within the first 3,000; a piece of an article holds one segment and its query.
-HEAD, PIECE, PIECES = 3000, 1600, 4
+# Characters: a page and its query are within the first 3,000.
+HEAD = 3000
 
 
 def split_corpora(data: Path, into: Path, limit: int | None, seed: int) -> None:
-    """Write `{corpus}-tune.jsonl`, `{corpus}-report.jsonl`, and `{corpus}-pieces.jsonl` of the report half."""
+    """Write `{corpus}-tune.jsonl` and `{corpus}-report.jsonl`."""
     into.mkdir(parents=True, exist_ok=True)
     for name, file in CORPORA.items():
         records = [json.loads(line) for line in (data / file).read_text("utf-8").splitlines()]
@@ -29,13 +29,10 @@ def split_corpora(data: Path, into: Path, limit: int | None, seed: int) -> None:
         for half, numbers in halves.items():
             heads = [(records[number]["id"], records[number]["text"][:HEAD]) for number in sorted(numbers)]
             _write(into / f"{name}-{half}.jsonl", heads)
-        found = [(records[number]["id"], records[number]["text"]) for number in sorted(halves["report"])]
-        pieces = [(f"{id}.{place}", part) for id, text in found for place, part in enumerate(_pieces(text))]
-        _write(into / f"{name}-pieces.jsonl", pieces)
 
 
-def write_pieces(file: Path, into: Path, size: int = PIECE, most: int = PIECES) -> None:
-    """The first pieces of every article of a corpus, as segments of their own."""
+def write_pieces(file: Path, into: Path, size: int, most: int) -> None:
+    """The first pieces of every article of a corpus, as segments of their own: each holds one and its query."""
     records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     pieces = [
         (f"{one['id']}.{place}", part)
@@ -45,7 +42,7 @@ def write_pieces(file: Path, into: Path, size: int = PIECE, most: int = PIECES) 
     _write(into, pieces)
 
 
-def _pieces(text: str, size: int = PIECE, most: int = PIECES) -> Iterator[str]:
+def _pieces(text: str, size: int, most: int) -> Iterator[str]:
     """The first pieces of an article, each of whole sentences."""
     start = made = 0
     for _, end in sentences(text[: 2 * size * most], "en"):

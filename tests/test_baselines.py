@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fairspan.studies.evaluate.spec import make_evaluation
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
     Dense,
@@ -534,9 +533,9 @@ def test_a_collection_is_fitted_on_another_corpus(
     log = evaluate(model, collection, **asked, out=tmp_path / "run", store=tmp_path / "s.sqlite")
     assert log.treatments == names
     assert evaluate(model, collection, treatments=["last2avg"], out=tmp_path / "alone", store=tmp_path / "s.sqlite")
-    both = prepare_evaluation(open_subject(model), replace(spec, languages=None))
+    both = prepare_evaluation(open_subject(model), replace(spec, languages=None), Silent())
     assert len(both.fit.texts) == 2 * len(fitted), "all languages where none is named"
-    one = prepare_evaluation(open_subject(model), replace(spec, languages=None, language="de"))
+    one = prepare_evaluation(open_subject(model), replace(spec, languages=None, language="de"), Silent())
     assert len(one.fit.texts) == SEGMENTS, "the collection's own language where it is named"
 
 

@@ -142,7 +142,7 @@ def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> Non
         fairspan.audit(model, **common, measures=["attention"])
     with pytest.raises(UnsupportedModel, match="not comparable with token vectors"):
         fairspan.evaluate(model, **common, indexes=["late-max"], cross=True)
-    with pytest.raises(DesignError, match="chunk-mean has no single pass over a document to inspect"):
+    with pytest.raises(DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"):
         fairspan.inspect(model, "w1 w2. w3 w4.", treatments=treatments, progress=False)
     with pytest.raises(DesignError, match=r"chunk-mean-600 has chunks of 600 tokens, and the model reads 510 of a"):
         fairspan.audit(model, corpus=corpus, treatments=["chunk-mean-600"], progress=False)

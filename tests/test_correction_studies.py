@@ -152,8 +152,6 @@ def test_keys_are_of_the_vector_and_the_fit() -> None:
             found = store.get([encoder.key(text) for text in texts])
             for text in texts:
                 np.testing.assert_array_equal(found[encoder.key(text)], encoder.vectors([text])[0])
-        with pytest.raises(UnsupportedModel, match="have no token embeddings"):
-            encoder.span_key(texts[0])
 
 
 def test_the_mean_of_chunks_is_corrected_as_a_whole() -> None:
@@ -276,7 +274,7 @@ def test_what_studies_refuse(make_tiny: Make, spoken: str, tmp_path: Path) -> No
         assert "\n" not in str(caught.value)
     with pytest.raises(DesignError, match="corrects languages, and these texts are in one: omit it"):
         collapse(model, corpus=spoken, treatments=[name], out=tmp_path / "c")
-    with pytest.raises(DesignError, match="is fitted on a corpus, and this is one document: run an audit"):
+    with pytest.raises(DesignError, match="is fitted on a corpus and cannot be inspected: run an audit"):
         inspect(model, "w1 w2. w3 w4.", treatments=[name])
     with pytest.raises(DesignError, match="is more than a calibration, and cannot be written to"):
         TuneOptions(candidates=["tiles+correction=subspace"])

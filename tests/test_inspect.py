@@ -347,8 +347,6 @@ def test_every_kind_of_file_gives_the_same_document(tmp_path: Path) -> None:
         found = read_document(tmp_path / name)
         assert found.text == "one a two b"
         assert [(p.title, p.language) for p in found.pieces] == [("A", "en"), ("B", None)]
-    (tmp_path / "d.json").write_text(json.dumps({"text": "one a two b", "borders": [6]}))
-    assert [(p.start, p.end) for p in read_document(tmp_path / "d.json").pieces] == [(0, 5), (6, 11)]
     (tmp_path / "e.txt").write_bytes(b"\xef\xbb\xbfone\r\n\r\n---\r\n\r\ntwo")
     assert read_document(tmp_path / "e.txt").text == "one two"
     (tmp_path / "f.MD").write_text("# A\none\n# B\ntwo")
@@ -360,7 +358,6 @@ def test_every_kind_of_file_gives_the_same_document(tmp_path: Path) -> None:
     [
         ("a.txt", b" \n\t\n", "a.txt: the text is empty"),
         ("a.txt", b"one\ntw\xff", "a.txt: byte 7 of the file (0xff) is not UTF-8"),
-        ("a.txt", b"PK\x03\0", "a.txt is no UTF-8 text"),
         ("a.txt", b"---\n\n---\n", "nothing but rules"),
         ("a.json", b'{"segments": [\n{"text": "a"} {}]}', "a.json, line 2: not JSON"),
         ("a.json", b"3", "a.json: a document is an object or a list"),
@@ -369,10 +366,9 @@ def test_every_kind_of_file_gives_the_same_document(tmp_path: Path) -> None:
         ("a.json", b'{"body": "x"}', "no field 'segments' or 'text'. Fields there: body"),
         ("a.json", b'[{"title": "x"}]', "a.json, segment 1: there is no field 'text'. Fields there: title"),
         ("a.json", b'["a", {"text": "  "}]', "a.json, segment 2: 'text' is empty"),
-        ("a.json", b'["a", 7]', "a.json, segment 2: a text or an object with 'text' is expected, got the number 7"),
+        ("a.json", b'["a", 7]', "a.json, segment 2: a text or an object with 'text' is expected, got 7"),
         ("a.json", b'["a", {"text": "b", "title": 7}]', "a.json, segment 2: 'title' must be text"),
         ("a.json", b'["a", "\\ud800"]', "a.json, segment 2: 'text' has a lone surrogate"),
-        ("a.json", b'{"text": "abc", "borders": [2, 1]}', "a.json: 'borders' are growing numbers"),
         ("a.jsonl", b'{"text": "a"}\nno', "a.jsonl, line 2: not JSON"),
     ],
 )

@@ -359,7 +359,7 @@ def test_pages_that_do_not_fit_are_not_made() -> None:
     places = Counter((query.id, position_of(task, query.id)) for task in tasks for query in task.queries)
     assert set(places.values()) == {1}
     assert len(places) == 9 * len(tasks[0].documents)
-    with pytest.raises(DesignError, match="no 3 segments fit into the model's 20 tokens"):
+    with pytest.raises(DesignError, match="the 3 shortest segments have 60 tokens, and the model reads 20"):
         pages(corpus, window=20)
 
 
@@ -392,7 +392,7 @@ def test_queries_that_cannot_be(values: dict[str, Any], said: str) -> None:
             "4 editions were asked for, and sets of 3 segments have 3 latin",
         ),
         ({"corpus": make_corpus(5)}, "only one page of 3 can be made without using a segment twice"),
-        ({"corpus": make_corpus(3)}, "only one"),
+        ({"corpus": make_corpus(3)}, "only 1 set"),
         ({"corpus": make_corpus(2)}, "the corpus has 2 segments in en, and a document of 3 needs 3"),
         ({"min_tokens": 500}, "0 of 26 segments keep the length limits"),
         ({"queries": PageQueries(language="de")}, "'de'"),

@@ -312,7 +312,7 @@ def test_text_of_an_svg_stays_text() -> None:
 
 
 def test_other_formats_are_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FairspanError, match=r"^a picture is one of .png, .svg, .pdf, got 'gif'.$"):
+    with pytest.raises(FairspanError, match=r"^a picture is one of .png, .svg, .pdf, got 'figure.gif'.$"):
         write_figures(view(), tmp_path / "out", ["svg", "gif"])
     monkeypatch.setattr("fairspan.report.style.find_spec", lambda name: None)
     for call in (lambda: write_figures(view(), tmp_path / "out"), lambda: draw(lines())):

@@ -26,9 +26,9 @@ from fairspan.report.frames import to_csv, to_records
 from fairspan.report.latex import LONGEST, PACKAGES, escape, to_latex
 from fairspan.report.markdown import escape as escape_cell
 from fairspan.report.markdown import escape_line, to_markdown
-from fairspan.report.table import Cell, Column, Row, Table, row
+from fairspan.report.table import Cell, Column, Row, Table
 from fairspan.report.text import bounds, cleaned, finite, model_name, number, p_value, with_bounds
-from tests.report_example import EVIL, FRAME, HOSTILE, Estimate, hostile_table, table, view
+from tests.report_example import EVIL, FRAME, HOSTILE, Estimate, hostile_table, row, table, view
 
 NASTY = "50% of A_B & C#1 {x} ~^\\ $"
 LATIN = "Ä é ß Å ł ç ž ő æ Ø œ ı ñ £ § ¶ © ® € ™ ¡ ¿ – — … ‘a’ “b” † ‡ a‐b a‑b"

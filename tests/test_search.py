@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairspan.errors import CorpusError
 from fairspan.retrieval import search as module
-from fairspan.retrieval.search import MEMORY, Hits, ranks, search
+from fairspan.retrieval.search import MEMORY, ranks, search
 
 Rng = np.random.Generator
 Kind = Callable[[Rng, int, int], np.ndarray]
@@ -33,10 +33,9 @@ def whole_order(scores: np.ndarray) -> np.ndarray:
     return np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores))
 
 
-def assert_found(hits: Hits, scores: np.ndarray, k: int) -> None:
+def assert_found(hits: np.ndarray, scores: np.ndarray, k: int) -> None:
     order = whole_order(scores)[:, :k]
-    np.testing.assert_array_equal(hits.numbers, order)
-    np.testing.assert_array_equal(hits.scores, np.take_along_axis(scores, order, 1))
+    np.testing.assert_array_equal(hits, order)
 
 
 def all_ranks(scores: np.ndarray) -> np.ndarray:
@@ -116,9 +115,9 @@ def test_any_shape(
     hits = search(queries, vectors, k, owners=owners, memory=memory)
     scores = all_scores(queries, vectors, owners)
     assert_found(hits, scores, k)
-    pairs = np.stack([np.repeat(np.arange(count), hits.numbers.shape[1]), hits.numbers.ravel()], 1)
-    found = ranks(queries, vectors, pairs, owners=owners, memory=memory).reshape(hits.numbers.shape)
-    np.testing.assert_array_equal(found, np.arange(1, min(k, scores.shape[1]) + 1) + 0 * hits.numbers)
+    pairs = np.stack([np.repeat(np.arange(count), hits.shape[1]), hits.ravel()], 1)
+    found = ranks(queries, vectors, pairs, owners=owners, memory=memory).reshape(hits.shape)
+    np.testing.assert_array_equal(found, np.arange(1, min(k, scores.shape[1]) + 1) + 0 * hits)
 
 
 def test_ties_go_to_the_lower_number_by_hand() -> None:
@@ -128,8 +127,7 @@ def test_ties_go_to_the_lower_number_by_hand() -> None:
     pairs = np.array([[1, 4], [0, 4], [0, 3], [1, 3]])
     for memory in (4, MEMORY):
         hits = search(queries, vectors, 4, memory=memory)
-        assert hits.numbers.tolist() == [[1, 2, 4, 0], [3, 0, 1, 2]]
-        assert hits.scores.tolist() == [[2, 2, 2, 1], [0, -1, -2, -2]]
+        assert hits.tolist() == [[1, 2, 4, 0], [3, 0, 1, 2]]
         assert ranks(queries, vectors, pairs, memory=memory).tolist() == [5, 3, 5, 1]
 
 
@@ -139,8 +137,7 @@ def test_a_document_has_the_score_of_its_best_vector_by_hand() -> None:
     owners, queries = np.array([0, 0, 1, 2, 2, 2]), np.ones((1, 1), np.float32)
     for memory in (4, MEMORY):
         hits = search(queries, vectors, 3, owners=owners, memory=memory)
-        assert hits.numbers.tolist() == [[2, 0, 1]]
-        assert hits.scores.tolist() == [[4, 3, 3]]
+        assert hits.tolist() == [[2, 0, 1]]
         pairs = np.array([[0, 0], [0, 1], [0, 2]])
         assert ranks(queries, vectors, pairs, owners=owners, memory=memory).tolist() == [2, 3, 1]
 
@@ -153,8 +150,7 @@ def test_copies_of_a_vector_have_one_score_wherever_they_lie() -> None:
         copies = np.sort(rng.choice(700, 100, replace=False))
         vectors[copies] = query
         hits = search(query[None], vectors, 100, memory=30_000)
-        assert hits.numbers[0].tolist() == copies.tolist()
-        assert len(np.unique(hits.scores)) == 1
+        assert hits[0].tolist() == copies.tolist()
 
 
 def test_a_map_on_disk_is_searched_like_an_array(tmp_path: Path) -> None:

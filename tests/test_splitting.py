@@ -18,7 +18,7 @@ from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
 from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import MeasuredTask, Position
-from fairspan.retrieval.splitting import Tasks, first_clusters, split_tasks
+from fairspan.retrieval.splitting import Tasks, split_tasks
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.progress import Silent
@@ -223,25 +223,6 @@ def test_an_edition_without_queries_in_a_part_is_not_in_it() -> None:
     parts = split_tasks([one, two], HALVES, 0)
     assert sorted(len(part) for part in parts.values()) in ([1, 1, 2], [1, 2, 2])
     assert all(own.task.queries for part in parts.values() for own in part)
-
-
-def test_rounds_are_nested_and_in_the_order_of_the_seed() -> None:
-    tuned = split_tasks([simple(80, others=40, each=2), simple(80, others=40, edition=1)], HALVES, 2)["tune"]
-    names = clusters_of(tuned)
-    before = first_clusters(tuned, 10)
-    for count in (11, 20, 25, 40):
-        now = first_clusters(tuned, count)
-        assert clusters_of(now) == names[:count]
-        for earlier, later in zip(before, now, strict=True):
-            assert set(earlier.task.documents) < set(later.task.documents)
-            assert set(earlier.task.queries) < set(later.task.queries)
-        asked = {document for one in now for gains in one.task.relevant.values() for document in gains}
-        assert len(now[0].task.documents) - len(asked) == 20 * count // 40
-        before = now
-    assert first_clusters(tuned, 40) == tuned
-
-
-# --- a part is a task like any other
 
 
 def test_searching_a_part_is_searching_a_task_of_that_part_alone(

@@ -220,7 +220,7 @@ def test_every_option_is_a_keyword(verb: str) -> None:
     command: Any = typer.main.get_command(app)
     options = {one.name for one in command.commands[verb].params} - TERMINAL
     assert options <= set(keywords)
-    assert {"window", "device", "dtype", "trust_remote_code", "batch_tokens"} <= options
+    assert {"max_seq_length", "device", "dtype", "trust_remote_code"} <= options
     documented = str(getattr(fairspan, verb).__doc__)
     assert all(name in documented for name in keywords)
 

@@ -228,4 +228,4 @@ def test_the_picture_is_the_grid(log: RunLog) -> None:
 def test_what_is_typed_wrong(run: Run, given: str) -> None:
     done = run("evaluate", "all-MiniLM-L6-v2", "pages", "--temperature-grid", given)
     assert done.code == 2
-    assert "takes numbers such as 1.0,0.9,0.8" in done.err
+    assert "takes numbers such as 1.0,0.9, got" in done.err

@@ -60,19 +60,19 @@ def check(
         counting = {"count": load_tokenizer(model).count, "unit": "tokens"}
     found = check(corpus, sizes or [3, 4, 5], **counting)  # type: ignore[arg-type]
     if as_json:
-        print_json(found.to_dict())
+        print_json(found)
         return
     console = Console()
-    print_line(console, f"{found.corpus}: {found.aligned} segments in {', '.join(found.languages)}")
-    frame = frame_of({"language": language, **own} for language, own in found.languages.items())
+    print_line(console, f"{found['corpus']}: {found['aligned']} segments in {', '.join(found['languages'])}")
+    frame = frame_of({"language": language, **own} for language, own in found["languages"].items())
     shares = {"0": "least", "50": "median", "100": "most"}
     columns = {name: Column(shares.get(name, f"{name} %"), form=",d") for name in frame.columns[2:]}
     columns = {"segments": Column("segments", form=",d"), **columns}
     print_table(
         console,
-        Table.from_frame("lengths", f"Lengths in {found.unit}", frame, heads=["language"], columns=columns),
+        Table.from_frame("lengths", f"Lengths in {found['unit']}", frame, heads=["language"], columns=columns),
     )
-    documents = ", ".join(f"{count:,} of {size} segments" for size, count in found.sets.items())
+    documents = ", ".join(f"{count:,} of {size} segments" for size, count in found["sets"].items())
     print_line(console, f"documents that share no segment: {documents}")
-    for note in found.notes:
+    for note in found["notes"]:
         print_line(console, f"note: {note}", style="yellow")

@@ -29,7 +29,6 @@ def build(
     length_ratio: float | None = option("How far the lengths of other languages may be from it, such as 0.7."),
     limit: int | None = option("Number of articles to draw. Default: all."),
     seed: int = option("Seed of that draw.", default=0),
-    fresh: bool = option("Begin again, whatever was begun or built in OUT.", "--fresh", default=False),
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus of articles that exist in several languages, from downloaded Wikipedia dumps.
@@ -61,7 +60,7 @@ def build(
         lengths = (min_tokens, max_tokens, length_language, length_ratio)
         request = BuildRequest(wanted, files, sitelinks, *lengths, limit, seed)
         progress.stage(f"loading the tokenizer of {model}")
-        made = build(out, request, load_tokenizer(model), progress.reach, fresh=fresh)
+        made = build(out, request, load_tokenizer(model), progress.reach)
         progress.stop()
     if as_json:
         print_json({"folder": str(out), **made})
@@ -75,13 +74,12 @@ def _show(out: Path, made: Mapping[str, Any]) -> None:
 
     reasons = sorted({reason for one in made["dumps"].values() for reason in one["left_out"]})
     table = Table("language", "dump", title="Items by language, in the order of reading", title_justify="left")
-    for heading in ("pages", "items", *reasons, "accepted"):
+    for heading in ("pages", *reasons, "accepted"):
         table.add_column(heading, justify="right")
     for language, one in made["dumps"].items():
         left_out = (one["left_out"].get(reason, 0) for reason in reasons)
-        counts = (one["pages"], one["items"], *left_out, one["accepted"])
-        dump = " ".join(filter(None, [one["format"], one["date"]]))
-        table.add_row(language, dump, *("" if count is None else f"{count:,}" for count in counts))
+        counts = (one["pages"], *left_out, one["accepted"])
+        table.add_row(language, one["format"], *(f"{count:,}" for count in counts))
     console = Console()
     console.print(table)
     languages = ", ".join(made["asked"]["languages"])

@@ -1,7 +1,6 @@
 """What a corpus holds: how many segments there are in each language, and how long they are."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,36 +11,19 @@ from fairspan.errors import require_whole
 PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusCheck:
-    """What `check` found.
-
-    Attributes:
-        aligned: segments that are there in every language.
-        unit: what lengths are counted in.
-        languages: for each language the number of its segments, and their lengths by percentile.
-        sets: by number of segments per document, how many documents share no segment.
-    """
-
-    corpus: str
-    fingerprint: str
-    aligned: int
-    unit: str
-    languages: dict[str, dict[str, int]]
-    sets: dict[int, int]
-    notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def check(
     corpus: Corpus,
     sizes: Sequence[int],
     count: Callable[[Sequence[str]], Sequence[int]] | None = None,
     unit: str = "characters",
-) -> CorpusCheck:
-    """Lengths in each language as `count` counts them (default: characters), and the disjoint sets of each size."""
+) -> dict[str, Any]:
+    """What there is, with lengths as `count` counts them (default: characters).
+
+    Returns:
+        `aligned`, the segments that are there in every language; `languages`, for each one the number of its
+        segments, and their lengths by percentile; `sets`, by number of segments per document, how many documents
+        share no segment.
+    """
     for size in sizes:
         require_whole("sizes", size)
     languages = {}
@@ -52,5 +34,12 @@ def check(
         found = {str(share): int(length) for share, length in zip(PERCENTILES, shares, strict=True)}
         languages[language] = {"segments": len(lengths), **found}
     aligned = len(corpus.ids())
-    sets = {size: aligned // size for size in sizes}
-    return CorpusCheck(corpus.name, corpus.fingerprint, aligned, unit, languages, sets, corpus.notes)
+    return {
+        "corpus": corpus.name,
+        "fingerprint": corpus.fingerprint,
+        "aligned": aligned,
+        "unit": unit,
+        "languages": languages,
+        "sets": {size: aligned // size for size in sizes},
+        "notes": corpus.notes,
+    }

@@ -69,8 +69,8 @@ class Corpus:
         """
         wanted = parse_languages(languages)
         reading = read_segments(source, wanted, id_field)
-        chosen = wanted or tuple(reading.labels)
-        _require_there(reading.name, chosen, tuple(reading.labels))
+        chosen = wanted or tuple(reading.languages)
+        _require_there(reading.name, chosen, reading.languages)
         if not partial:
             _require_aligned(reading, chosen)
         corpus = cls(reading.name, tuple(reading.segments), reading.notes).select(chosen)
@@ -153,16 +153,15 @@ def _require_aligned(reading: Reading, languages: Sequence[str]) -> None:
     """An error unless every id is there in all of the languages."""
     ids = {language: {s.id for s in reading.segments if s.language == language} for language in languages}
     union = dict.fromkeys(s.id for s in reading.segments if s.language in ids)
-    lacking = {language: [id for id in union if id not in ids[language]] for language in languages}
-    if not any(lacking.values()):
-        return
-    counts = ", ".join(f"{reading.labels[language]} {len(ids[language])}" for language in languages)
     gaps = []
-    for language, gone in lacking.items():
-        if gone:
-            more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
-            gaps.append(f"{reading.labels[language]} lacks {', '.join(map(repr, gone[:3]))}{more}")
-    raise CorpusError(
-        f"the languages of {reading.name} do not have the same segments ({counts}): {'; '.join(gaps)}. Complete "
-        "them, or take only the ids that all of them share: partial."
-    )
+    for language in languages:
+        lacking = [id for id in union if id not in ids[language]]
+        if lacking:
+            more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+            gaps.append(f"{language} lacks {', '.join(map(repr, lacking[:3]))}{more}")
+    if gaps:
+        counts = ", ".join(f"{language} {len(own)}" for language, own in ids.items())
+        raise CorpusError(
+            f"the languages of {reading.name} do not have the same segments ({counts}): {'; '.join(gaps)}. Complete "
+            "them, or take only the ids that all of them share: partial."
+        )

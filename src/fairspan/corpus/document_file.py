@@ -3,14 +3,12 @@
 import json
 import sys
 from codecs import BOM_UTF8
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.marked_text import MarkedText, Piece, join_segments, mark
+from fairspan.corpus.marked_text import MarkedText, join_segments, mark
 from fairspan.corpus.rows import decode, missing_field, text_of
 from fairspan.corpus.segment import describe
-from fairspan.corpus.sentences import stripped
 from fairspan.errors import CorpusError
 
 STDIN = "-"
@@ -37,8 +35,6 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
     except OSError as error:
         raise CorpusError(f"{source} cannot be read: {error.strerror or error}.") from None
     label = "stdin" if piped else Path(source).name
-    if b"\0" in content:
-        raise CorpusError(f"{label} is no UTF-8 text (it has a zero byte at {content.index(0)}): save it as UTF-8.")
     try:
         text = decode(content.removeprefix(BOM_UTF8), "file")
     except CorpusError as error:
@@ -78,7 +74,7 @@ def _json(text: str, first_line: int = 1) -> Any:
 
 
 def _from_json(found: Any, borders: str) -> MarkedText:
-    """A list of segments, `{"segments": […]}`, `{"text": …}`, or that with the `borders` where segments begin."""
+    """A list of segments, `{"segments": […]}` or `{"text": …}`."""
     if isinstance(found, list):
         return _given(found, borders)
     if not isinstance(found, dict):
@@ -87,31 +83,10 @@ def _from_json(found: Any, borders: str) -> MarkedText:
         return _given(found["segments"], borders)
     if "text" not in found:
         raise CorpusError(missing_field("segments' or 'text", found))
-    text = text_of(found, "text")
-    if "borders" not in found:
-        return mark(text, borders)
-    _refuse_other(borders)
-    return _cut(text, found["borders"])
+    return mark(text_of(found, "text"), borders)
 
 
 def _given(segments: Any, borders: str) -> MarkedText:
-    _refuse_other(borders)
-    return join_segments(segments)
-
-
-def _refuse_other(borders: str) -> None:
     if borders != "auto":
         raise CorpusError(f"the segments are given in the file, so borders={borders} cannot be used: omit it.")
-
-
-def _cut(text: str, borders: Any) -> MarkedText:
-    """A text in segments that begin at the given characters; what is before the first is a segment as well."""
-    whole = isinstance(borders, list) and all(type(border) is int for border in borders)
-    if not whole or sorted(set(borders)) != borders or (borders and not 0 <= borders[0] <= borders[-1] < len(text)):
-        raise CorpusError(
-            f"'borders' are growing numbers of characters below {len(text)}, the length of the text, got "
-            f"{json.dumps(borders)[:60]}."
-        )
-    spans = pairwise([*sorted({0, *borders}), len(text)])
-    pieces = tuple(Piece(*stripped(text, start, end)) for start, end in spans if text[start:end].strip())
-    return MarkedText(text, pieces, "segment")
+    return join_segments(segments)

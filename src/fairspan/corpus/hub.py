@@ -1,4 +1,6 @@
-"""`Dataset`: one split of a dataset on the Hugging Face hub, and which of a dataset's splits are languages."""
+"""`Repository`: a dataset on the Hugging Face hub, whose splits are sources of records."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -32,19 +34,44 @@ class Repository:
                 f"there is no file or folder {name!r}, and looking for a Hugging Face dataset of that name needs a "
                 "library that is not installed: pip install 'fairspan[datasets]'."
             ) from None
-        self.revision: str | None = _revision(name)
-        self.configurations: list[str] = self._call("get_dataset_config_names")
+        self._revision = _revision(name)
+        self._configurations: list[str] = self._call("get_dataset_config_names")
 
-    def splits(self, configuration: str) -> list[str]:
+    @property
+    def languages(self) -> Sequence[str]:
+        """Its configurations, or its splits if it has one configuration; none where splits have other names."""
+        if len(self._configurations) > 1:
+            return self._configurations
+        splits = self._splits(self._configurations[0])
+        return () if {*splits} & {*PURPOSES} else splits
+
+    def open_language(self, language: str, fields: Fields) -> Dataset:
+        several = len(self._configurations) > 1
+        return self.open(language if several else None, None if several else language, fields)
+
+    def open(self, configuration: str | None, split: str | None, fields: Fields) -> Dataset:
+        """A split; what is not named is the only one that there is."""
+        configuration = self._chosen("configuration", configuration, self._configurations)
+        split = self._chosen("split", split, self._splits(configuration))
+        table = self._call("load_dataset", configuration, split=split, streaming=True)
+        named = {"dataset": self.name, "configuration": configuration, "split": split}
+        return Dataset(named, self._revision, table, fields)
+
+    def _splits(self, configuration: str) -> list[str]:
         return list(self._call("get_dataset_split_names", configuration))
 
-    def table(self, configuration: str, split: str) -> Any:
-        return self._call("load_dataset", configuration, split=split, streaming=True)
+    def _chosen(self, what: str, given: str | None, there: Sequence[str]) -> str:
+        if given in there or (given is None and len(there) == 1):
+            return given or there[0]
+        wrong = f"has no {what} {given!r}" if given is not None else f"has several {what}s"
+        shown = ", ".join(there[:8])
+        forms = f"{self.name}:split or {self.name}:configuration:split"
+        raise CorpusError(f"{self.name} {wrong}: name one of {shown}, as {forms}.")
 
     def _call(self, function: str, *arguments: str, **options: Any) -> Any:
         """What a function of the library returns; whatever it raises in one line."""
-        if self.revision is not None:
-            options["revision"] = self.revision
+        if self._revision is not None:
+            options["revision"] = self._revision
         try:
             return getattr(self._library, function)(self.name, *arguments, **options)
         except ConnectionError:
@@ -59,61 +86,20 @@ class Repository:
 class Dataset:
     """The rows of one split; `done` counts them. It is a `fairspan.corpus.source.Source`."""
 
-    def __init__(self, repository: Repository, configuration: str, split: str, fields: Fields) -> None:
-        place = repository.name
-        self.name = f"{place}:{configuration}:{split}"
-        table = repository.table(configuration, split)
-        counted = (table.info.splits or {}).get(split)
+    def __init__(self, named: dict[str, str], revision: str | None, table: Any, fields: Fields) -> None:
+        self.name = ":".join(named.values())
+        counted = (table.info.splits or {}).get(named["split"])
         self.total = int(getattr(counted, "num_examples", 0) or 0)
-        named = {"dataset": place, "configuration": configuration, "split": split}
-        self.identity: dict[str, Any] = {**named, "rows": self.total or None, "revision": repository.revision}
+        self.identity: dict[str, Any] = {**named, "rows": self.total or None, "revision": revision}
         columns = None if table.column_names is None else fields.columns(self.name, table.column_names)
         self._rows = table if columns is None else table.select_columns(columns)
 
     def rows(self, start: Place = START) -> Iterator[Found]:
-        rows = self._rows.skip(start.row) if start.row else self._rows
         try:
-            for number, fields in enumerate(rows, start=start.row + 1):
+            for number, fields in enumerate(self._rows.skip(start.row), start=start.row + 1):
                 yield Row(self.name, number, fields), Place(0, number, 0, number)
         except Exception as error:  # as above
             raise CorpusError(f"the dataset {self.name} could not be read: {_first_line(error)}.") from None
-
-
-def open_dataset(name: str, fields: Fields) -> Dataset:
-    """One split, as `name`, `name:split` or `name:configuration:split`."""
-    place, *rest = name.split(":")
-    repository = Repository(place)
-    configuration = _chosen(place, "configuration", rest[0] if len(rest) == 2 else None, repository.configurations)
-    split = _chosen(place, "split", rest[-1] if rest else None, repository.splits(configuration))
-    return Dataset(repository, configuration, split, fields)
-
-
-def _chosen(place: str, what: str, given: str | None, there: Sequence[str]) -> str:
-    if given in there or (given is None and len(there) == 1):
-        return given or there[0]
-    wrong = f"has no {what} {given!r}" if given is not None else f"has several {what}s"
-    shown = ", ".join(there[:8])
-    raise CorpusError(f"{place} {wrong}: name one of {shown}, as {place}:split or {place}:configuration:split.")
-
-
-def open_languages(name: str, languages: Sequence[str] | None, fields: Fields) -> dict[str | None, Dataset | None]:
-    """A dataset with one split or one configuration per language: its languages, with those opened that are wanted.
-
-    Where rows name their language, or nothing says which it is, there is one split under None.
-    """
-    repository = Repository(name)
-    configurations = repository.configurations
-    several = len(configurations) > 1
-    available = configurations if several else repository.splits(configurations[0])
-    if not several and {*available} & {*PURPOSES}:
-        return {None: open_dataset(name, fields)}
-    opened: dict[str | None, Dataset | None] = dict.fromkeys(available)
-    for one in available:
-        if languages is None or one in languages:
-            configuration = one if several else configurations[0]
-            split = _chosen(name, "split", None, repository.splits(one)) if several else one
-            opened[one] = Dataset(repository, configuration, split, fields)
-    return opened
 
 
 def _revision(name: str) -> str | None:

@@ -1,6 +1,7 @@
 """`MarkedText`: one document with its segments marked, and how their borders are found."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -23,8 +24,12 @@ NAMES = {
     "parts": "in parts of about equal length",
 }
 SEPARATOR = " "
-_RULE = re.compile(r"[ \t]*(?:(?:[-*_=][ \t]*){3,}|\f)[ \t]*")
-_RULE_MARKS = re.compile(r"[-*_=]")
+_PARAGRAPH = re.compile(r"\S.*(?:\n[^\S\n]*\S.*)*")
+# A line of three or more of the same sign, or a page break.
+_RULE = r"[ \t]*(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|(?:=[ \t]*){3,}|\f[ \t]*)"
+_RULES = re.compile(rf"^{_RULE}$", re.MULTILINE)
+# Between blank lines or at an end of the text: others may underline a title.
+_RULES_ALONE = re.compile(rf"(?:\A|(?:\A|\n)[^\S\n]*\n){_RULE}(?=\n[^\S\n]*(?:\n|\Z)|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +91,14 @@ def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedT
         case "heading":
             return MarkedText(text, tuple(_sections(text)), "heading")
         case "rule":
-            return _without_rules(text, alone=False)
+            return _without_rules(_RULES.split(text))
         case "blank":
             return MarkedText(text, tuple(Piece(*span) for span in paragraphs(text)), "blank")
         case "line":
-            spans = [stripped(text, start, start + len(line)) for start, line in _lines(text) if line.strip()]
+            spans = [stripped(text, *line.span()) for line in re.finditer(r"\S.*", text)]
             return MarkedText(text, tuple(Piece(*span) for span in spans), "line")
         case "auto":
-            found = mark(text, "heading") if markdown else _without_rules(text, alone=True)
+            found = mark(text, "heading") if markdown else _without_rules(_RULES_ALONE.split(text))
             if len(found.pieces) > 1:
                 return found
     return MarkedText(text)
@@ -105,16 +110,7 @@ def paragraphs(text: str) -> list[tuple[int, int]]:
     >>> paragraphs("One.\\nStill one.\\n\\n  Two.")
     [(0, 15), (19, 23)]
     """
-    spans: list[tuple[int, int]] = []
-    begin, end = None, 0
-    for start, line in [*_lines(text), (len(text), "")]:
-        if line.strip():
-            begin = start if begin is None else begin
-            end = start + len(line)
-        elif begin is not None:
-            spans.append(stripped(text, begin, end))
-            begin = None
-    return spans
+    return [stripped(text, *found.span()) for found in _PARAGRAPH.finditer(text)]
 
 
 def _segment(number: int, given: object) -> Segment:
@@ -129,29 +125,12 @@ def _segment(number: int, given: object) -> Segment:
     return replace(segment, text=segment.text.strip())
 
 
-def _without_rules(text: str, *, alone: bool) -> MarkedText:
-    """The runs between rules, joined: a rule is a mark that somebody set, and no part of the text.
-
-    Args:
-        alone: count only rules between blank lines or at an end, since others may underline a title.
-    """
-    lines = _lines(text)
-    blank = [not line.strip() for _, line in lines]
-    runs, begin = [], 0
-    for number, (start, line) in enumerate(lines):
-        is_alone = (number == 0 or blank[number - 1]) and (number + 1 == len(lines) or blank[number + 1])
-        if _is_rule(line) and (is_alone or not alone):
-            runs.append(text[begin:start])
-            begin = start + len(line)
-    runs.append(text[begin:])
+def _without_rules(runs: Sequence[str]) -> MarkedText:
+    """The runs between rules, joined: a rule is a mark that somebody set, and no part of the text."""
     kept = [run.strip() for run in runs if run.strip()]
     if not kept:
         raise CorpusError("the text is empty: it has nothing but rules.")
     return replace(join_segments(kept), borders="rule")
-
-
-def _is_rule(line: str) -> bool:
-    return _RULE.fullmatch(line) is not None and len(set(_RULE_MARKS.findall(line))) <= 1
 
 
 def _sections(text: str) -> Iterator[Piece]:
@@ -161,28 +140,26 @@ def _sections(text: str) -> Iterator[Piece]:
     first border is a section if it has text of its own, and goes with the first otherwise.
     """
     found = list(_headings(text))
-    levels = [level for _, level, _, _ in found]
-    repeated = sorted(level for level in set(levels) if levels.count(level) > 1)
-    borders = [heading for heading in found if not repeated or heading[1] == repeated[0]]
-    if not borders:
-        yield Piece(*stripped(text, 0, len(text)))
-        return
-    first = borders[0][0]
-    before = [heading for heading in found if heading[0] < first]
-    rest, place = "", 0
-    for start, _, _, body in before:
-        rest, place = rest + text[place:start], body
-    rest += text[place:first]
-    if rest.strip():
-        title = before[0][2] if before and not text[: before[0][0]].strip() else None
-        yield Piece(*stripped(text, 0, first), title)
-    starts = [first if rest.strip() else 0, *(start for start, *_ in borders[1:])]
-    for (start, end), (_, _, title, _) in zip(pairwise([*starts, len(text)]), borders, strict=True):
+    levels = Counter(level for _, _, level, _ in found)
+    top = min((level for level, times in levels.items() if times > 1), default=None)
+    borders = [heading for heading in found if top in (None, heading[2])]
+    starts, titles = [start for start, *_ in borders], [title for *_, title in borders]
+    before = found[: found.index(borders[0])] if borders else []
+    opening = text[: starts[0]] if borders else text
+    own = opening
+    for start, end, *_ in reversed(before):
+        own = own[:start] + own[end:]
+    if own.strip():
+        is_titled = before and not opening[: before[0][0]].strip()
+        starts, titles = [0, *starts], [before[0][3] if is_titled else "", *titles]
+    else:
+        starts[0] = 0
+    for start, end, title in zip(starts, [*starts[1:], len(text)], titles, strict=True):
         yield Piece(*stripped(text, start, end), title or None)
 
 
-def _headings(text: str) -> Iterator[tuple[int, int, str, int]]:
-    """Where each heading begins, its level, its words, and where it ends. Code blocks and front matter have none."""
+def _headings(text: str) -> Iterator[tuple[int, int, int, str]]:
+    """Where each heading begins and ends, its level, and its words. Code blocks and front matter have none."""
     lines = _lines(text)
     skipped = _front_matter([line for _, line in lines])
     body = "\n".join(line.replace("\r", " ") for _, line in lines[skipped:])  # "\r" would begin a line of its own
@@ -191,7 +168,8 @@ def _headings(text: str) -> Iterator[tuple[int, int, str, int]]:
         if opening.type == "heading_open" and opening.level == 0 and opening.map is not None:
             first, last = (skipped + number for number in opening.map)
             start, last_line = lines[last - 1]
-            yield lines[first][0], int(opening.tag[1]), " ".join(words.content.split()), start + len(last_line)
+            end, title = start + len(last_line), " ".join(words.content.split())
+            yield lines[first][0], end, int(opening.tag[1]), title
 
 
 def _front_matter(lines: Sequence[str]) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
-from fairspan.corpus.segment import describe, require_text
+from fairspan.corpus.segment import describe, require_string, require_text
 from fairspan.errors import CorpusError
 
 LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -20,8 +22,6 @@ JSON = (".json", ".json.gz")
 PARQUET = (".parquet",)
 TEXTS = (".txt", ".md")
 ENDINGS = (*LINES, *JSON, *PARQUET, *TEXTS)
-# A line that is longer is passed over without being held in memory.
-_LONGEST_LINE = 64 << 20
 # Rows of a Parquet file that are decoded at once; polars decodes their row groups whole.
 _SLICE = 16384
 
@@ -110,15 +110,14 @@ def id_of(fields: Mapping[str, Any], name: str) -> str:
     given = fields[name]
     if isinstance(given, bool) or not isinstance(given, int | str):
         raise CorpusError(f"'{name}' must be text or a whole number, got {describe(given)}.")
-    require_text(name, str(given))
-    return str(given)
+    return require_text(name, str(given))
 
 
-def text_of(fields: Mapping[str, Any], name: str) -> str:
+def text_of(fields: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
+    """The text of a record; one of white space only if `empty`."""
     if name not in fields:
         raise CorpusError(missing_field(name, fields))
-    require_text(name, fields[name])
-    return str(fields[name])
+    return require_string(name, fields[name]) if empty else require_text(name, fields[name])
 
 
 def decode(content: bytes, what: str = "line") -> str:
@@ -130,41 +129,46 @@ def decode(content: bytes, what: str = "line") -> str:
         raise CorpusError(f"{bad} is not UTF-8. Save the file as UTF-8.") from None
 
 
-def lines(path: Path, label: str = "", start: Place = START) -> Iterator[tuple[int, bytes, Place]]:
-    """The lines of a file, plain or gzipped, counted from 1, without a byte order mark, each with the place after it.
-
-    Of a line beyond `_LONGEST_LINE` only the beginning is returned.
-    """
-    number, offset = start.row, start.offset
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """A file, and its content in gzip, in bz2 of one or many streams, or plain; what fails in one line."""
     try:
         with path.open("rb") as raw:
-            packed = path.suffix == ".gz"
-            file: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
-            file.seek(offset)
-            while line := file.readline(_LONGEST_LINE + 1):
-                number, offset, rest = number + 1, offset + len(line), line
-                while len(rest) > _LONGEST_LINE and not rest.endswith(b"\n"):
-                    rest = file.readline(_LONGEST_LINE + 1)
-                    offset += len(rest)
-                content = line.removeprefix(BOM_UTF8) if number == 1 else line
-                yield number, content, Place(start.file, number, offset, raw.tell() if packed else offset)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise CorpusError(f"{label or path.name}: the gzip file is damaged or cut off after line {number}.") from None
+            start = raw.read(3)
+            raw.seek(0)
+            packed = gzip.open if start.startswith(b"\x1f\x8b") else bz2.open if start == b"BZh" else None
+            yield raw, cast(IO[bytes], packed(raw) if packed else raw)
+    except CorpusError:
+        raise
     except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
+        if error.errno is not None:
+            raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
+        raise damaged(path) from None  # gzip and bz2: not what it should be
+    except (EOFError, zlib.error, SyntaxError, ValueError, RecursionError):
+        raise damaged(path) from None
 
 
-def jsonl(path: Path) -> Iterator[Row | Fault]:
-    """The objects of a file in JSON Lines; blank lines are passed over but counted."""
-    return (found for found, _ in read_lines(path.name, path, START))
+def damaged(path: Path) -> CorpusError:
+    return CorpusError(f"{path.name} is damaged or cut off. Download it again, and run the same command.")
 
 
-def read_lines(label: str, path: Path, start: Place) -> Iterator[Found]:
-    """The same from a place on; `done` counts the file's bytes."""
-    for number, line, after in lines(path, label, start):
-        if len(line) > _LONGEST_LINE:
-            yield Fault(label, number, None, f"the line is longer than {_LONGEST_LINE >> 20} MiB."), after
-        elif line.strip():
+def lines(path: Path, start: Place = START) -> Iterator[tuple[int, bytes, Place]]:
+    """The lines of a file, counted from 1, without a byte order mark, each with the place after it.
+
+    `done` counts the file's bytes.
+    """
+    with opened(path) as (raw, file):
+        offset = file.seek(start.offset)
+        for number, line in enumerate(file, start=start.row + 1):
+            offset += len(line)
+            content = line.removeprefix(BOM_UTF8) if number == 1 else line
+            yield number, content, Place(start.file, number, offset, raw.tell())
+
+
+def read_lines(label: str, path: Path, start: Place = START) -> Iterator[Found]:
+    """The objects of a file in JSON Lines from a place on; blank lines are passed over but counted."""
+    for number, line, after in lines(path, start):
+        if line.strip():
             yield parse_line(label, number, line.rstrip()), after
 
 

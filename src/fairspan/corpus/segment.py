@@ -1,5 +1,6 @@
 """`Segment`: one coherent text, the unit that documents are built from."""
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -28,26 +29,15 @@ class Segment:
 
 
 def describe(value: object) -> str:
-    """A value as a reader of JSON would name it."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return f"the number {value!r:.30}"
-        case str():
-            return f"the text {value!r:.40}"
-        case list() | tuple():
-            return "a list"
-        case dict():
-            return "an object"
-    return f"a {type(value).__name__}"
+    """The beginning of a value as JSON."""
+    return json.dumps(value, default=repr)[:40]
 
 
-def require_text(field: str, value: object) -> None:
-    if not require_string(field, value).strip():
+def require_text(field: str, value: object) -> str:
+    text = require_string(field, value)
+    if not text.strip():
         raise CorpusError(f"'{field}' is empty.")
+    return text
 
 
 def require_string(field: str, value: object) -> str:

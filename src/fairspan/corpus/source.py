@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+from fairspan.corpus.hub import Repository
 from fairspan.corpus.rows import (
     ENDINGS,
     LINES,
@@ -75,11 +76,10 @@ class Files:
             before += self._sizes[number]
 
     def _read(self, label: str, path: Path, start: Place) -> Iterator[Found]:
-        if label.endswith(PARQUET):
-            return read_parquet(label, path, start, self._fields)
-        return (
-            read_text(label, path, start, self._fields) if label.endswith(TEXTS) else read_lines(label, path, start)
-        )
+        if label.endswith((*PARQUET, *TEXTS)):
+            read = read_parquet if label.endswith(PARQUET) else read_text
+            return read(label, path, start, self._fields)
+        return read_lines(label, path, start)
 
 
 class Records:
@@ -116,20 +116,21 @@ def open_source(given: Given, fields: Fields) -> Source:
     path = Path(given).expanduser()
     if path.exists():
         return Files(str(given), files_of(path), fields)
-    from fairspan.corpus.hub import open_dataset
+    repository, named = find_dataset(given)
+    return repository.open(*named, fields)
 
-    return open_dataset(require_hub_name(given), fields)
 
-
-def require_hub_name(given: str | Path) -> str:
-    """A name that a dataset may have, where no file or folder has it."""
-    is_clone = isinstance(given, str) and Path(given.partition(":")[0]).is_dir()
-    if is_clone or (isinstance(given, str) and not given.endswith(ENDINGS) and _ON_HUB.fullmatch(given)):
-        return str(given)
-    raise CorpusError(
-        f"there is no file or folder {str(given)!r}. Texts are read from files that end in {', '.join(ENDINGS)}, "
-        "from folders of them, and from datasets on the Hugging Face hub, named as owner/name or owner/name:split."
-    )
+def find_dataset(given: str | Path) -> tuple[Repository, tuple[str | None, str | None]]:
+    """A dataset, and the configuration and the split that are named behind it; only where no file has the name."""
+    place, *named = str(given).split(":")
+    may_be = _ON_HUB.fullmatch(str(given)) and not str(given).endswith(ENDINGS)
+    if not isinstance(given, str) or not (may_be or Path(place).is_dir()):
+        raise CorpusError(
+            f"there is no file or folder {str(given)!r}. Texts are read from files that end in {', '.join(ENDINGS)}, "
+            "from folders of them, and from datasets on the Hugging Face hub, named as owner/name or "
+            "owner/name:split."
+        )
+    return Repository(place), (named[0] if len(named) == 2 else None, named[-1] if named else None)
 
 
 def files_of(path: Path) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from fairspan.report.figure import draw
 from fairspan.report.frames import to_csv
 from fairspan.report.latex import to_latex
 from fairspan.report.markdown import to_markdown
-from fairspan.report.style import figure_bytes, require_format, require_matplotlib
+from fairspan.report.style import figure_bytes, require_drawing
 from fairspan.report.table import Table
 from fairspan.report.view import View
 
@@ -69,8 +69,7 @@ def require_figures(formats: Sequence[str]) -> list[str]:
     """The formats without dots; raise at once if figures could not be drawn in them later on."""
     kinds = [kind.removeprefix(".").lower() for kind in formats]
     for kind in kinds:
-        require_format(f".{kind}", kind)
-    require_matplotlib()
+        require_drawing(Path(f"figure.{kind}"))
     return kinds
 
 

@@ -128,15 +128,10 @@ def _installed() -> list[str]:
     return [*(family for family in FAMILIES if family in there), "sans-serif"]
 
 
-def require_format(suffix: str, name: str) -> None:
-    """Raise if figures are not drawn in that format."""
-    if suffix.lower() not in FORMATS:
-        raise FairspanError(f"a picture is one of {', '.join(FORMATS)}, got {name!r}.")
-
-
 def require_drawing(file: Path) -> None:
     """Raise at once if a picture could not be drawn into that file later on."""
-    require_format(file.suffix, file.name)
+    if file.suffix.lower() not in FORMATS:
+        raise FairspanError(f"a picture is one of {', '.join(FORMATS)}, got {file.name!r}.")
     require_matplotlib()
 
 

@@ -81,11 +81,6 @@ class Row:
     cells: tuple[Cell, ...]
 
 
-def row(*heads: str, cells: list[Cell | str | None]) -> Row:
-    """A row whose plain text needs no `Cell`; None is an empty place."""
-    return Row(heads, tuple(one if isinstance(one, Cell) else Cell(one or "") for one in cells))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
     """A table of one run.

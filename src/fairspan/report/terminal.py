@@ -40,7 +40,7 @@ def print_view(console: Console, view: View, *, ending: str = "") -> None:
         for heat in section.heats:
             if heat.brief:
                 console.print()
-                console.print(heat_map(heat, console.width))
+                console.print(heat_map(heat))
         for table in (*section.tables, *section.folded):
             if table.brief:
                 print_table(console, table)
@@ -103,7 +103,7 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
     return Group(*lines)
 
 
-def heat_map(heat: HeatMap, width: int = 80) -> RenderableType:
+def heat_map(heat: HeatMap) -> RenderableType:
     """Numbers by row and column, darker where they are high, for one entry after the other where there is room."""
     maps: list[RenderableType] = []
     for place, entry in enumerate(heat.entries or ("",)):

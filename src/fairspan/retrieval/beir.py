@@ -186,7 +186,7 @@ def _judgement(place: str, line: str) -> tuple[str, str, float]:
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """The lines that are not empty, after a header if there is one, each with its place."""
     label = f"qrels/{path.name}"
-    for number, content, _ in lines(path, label):
+    for number, content, _ in lines(path):
         place = f"{label}, line {number}"
         try:
             line = decode(content)

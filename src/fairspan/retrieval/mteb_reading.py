@@ -1,8 +1,6 @@
 """Search tasks of mteb, read query by query."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -26,19 +24,17 @@ def read_mteb(name: str, *, language: str | None = None, split: str | None = Non
     """
     task = find_task(name, language=language, split=split)
     _require_search(task)
-    with _loaded(task):
-        subsets = list(task.hf_subsets)
-        if len(subsets) > 1:
-            raise CorpusError(
-                f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language with language."
-            )
-        chosen, subset, data = task.eval_splits[0], subsets[0], task.dataset
-        own = data[chosen] if subset == "default" and subset not in data else data[subset][chosen]
-        titled = {
-            str(one["id"]): f"{one.get('title') or ''} {one.get('text') or ''}".strip() for one in own["corpus"]
-        }
-        texts = {str(one["id"]): str(one["text"]) for one in own["queries"]}
-        judged = {str(query): dict(gains) for query, gains in own["relevant_docs"].items()}
+    _load(task)
+    subsets = list(task.hf_subsets)
+    if len(subsets) > 1:
+        raise CorpusError(
+            f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language with language."
+        )
+    chosen, subset, data = task.eval_splits[0], subsets[0], task.dataset
+    own = data[chosen] if subset == "default" and subset not in data else data[subset][chosen]
+    titled = {str(one["id"]): f"{one.get('title') or ''} {one.get('text') or ''}".strip() for one in own["corpus"]}
+    texts = {str(one["id"]): str(one["text"]) for one in own["queries"]}
+    judged = {str(query): dict(gains) for query, gains in own["relevant_docs"].items()}
     kept = tuple(Passage(id, text) for id, text in titled.items() if text)
     relevant = {
         query: {str(id): max(0.0, float(gain)) for id, gain in gains.items() if titled.get(str(id))}
@@ -97,9 +93,7 @@ def _library() -> ModuleType:
             del sys.modules["pytrec_eval"]
 
 
-@contextmanager
-def _loaded(task: Task) -> Iterator[None]:
-    """Its data, for as long as they are needed."""
+def _load(task: Task) -> None:
     try:
         task.load_data()
     except Exception as error:  # tasks load in ways of their own, and let through whatever these raise
@@ -108,7 +102,3 @@ def _loaded(task: Task) -> Iterator[None]:
         if isinstance(error, ConnectionError):
             reason = "the Hugging Face hub could not be reached"
         raise CorpusError(f"the dataset {source} of {task.metadata.name} could not be loaded: {reason}.") from None
-    try:
-        yield
-    finally:
-        task.unload_data()

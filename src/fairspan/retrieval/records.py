@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.rows import Fault, jsonl, missing_field
-from fairspan.corpus.segment import describe, require_string
+from fairspan.corpus.rows import Fault, id_of, read_lines, text_of
+from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 
 
@@ -22,40 +23,23 @@ class Record:
     def fault(self, message: str) -> CorpusError:
         return CorpusError(f"{self.place}: {message}")
 
-    def value(self, field: str) -> Any:
-        if field not in self.fields:
-            raise self.fault(missing_field(field, self.fields))
-        return self.fields[field]
-
     def has(self, field: str) -> bool:
         """Whether a field is there and not null."""
         return self.fields.get(field) is not None
 
     def id(self, field: str) -> str:
-        given = self.value(field)
-        if isinstance(given, str):
-            return self.text(field)
-        if isinstance(given, bool) or not isinstance(given, int):
-            raise self.fault(f"'{field}' must be text or a whole number, got {describe(given)}.")
-        return str(given)
+        return self._checked(id_of, field)
 
     def text(self, field: str, *, empty: bool = False) -> str:
         """A text; one of white space only if `empty`."""
-        given = self.value(field)
-        try:
-            text = require_string(field, given)
-        except CorpusError as error:
-            raise self.fault(str(error)) from None
-        if not empty and not text.strip():
-            raise self.fault(f"'{field}' is empty.")
-        return text
+        return self._checked(partial(text_of, empty=empty), field)
 
     def optional(self, field: str) -> str:
         """A text, empty where it is absent or null."""
         return self.text(field, empty=True) if self.has(field) else ""
 
     def whole(self, field: str) -> int:
-        given = self.value(field)
+        given = self.fields.get(field)
         if isinstance(given, bool) or not isinstance(given, int):
             raise self.fault(f"'{field}' must be a whole number, got {describe(given)}.")
         return given
@@ -66,6 +50,12 @@ class Record:
         if not isinstance(given, dict):
             raise self.fault(f"'{field}' must be an object, got {describe(given)}.")
         return Record(f"{self.place}, {field}", given)
+
+    def _checked(self, check: Callable[[Mapping[str, Any], str], str], field: str) -> str:
+        try:
+            return check(self.fields, field)
+        except CorpusError as error:
+            raise self.fault(str(error)) from None
 
     def require_inside(self, text: str, document: str, start: int, end: int, answer: str = "") -> None:
         if not 0 <= start < end <= len(text):
@@ -82,7 +72,7 @@ class Record:
 
 def records(path: Path) -> Iterator[Record]:
     """The lines of a JSONL file, plain or gzipped."""
-    for row in jsonl(path):
+    for row, _ in read_lines(path.name, path):
         if isinstance(row, Fault):
             raise CorpusError(str(row))
         yield Record(row.place, row.fields)

@@ -21,18 +21,10 @@ MEMORY = 64 * 2**20
 BATCH = 1024
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hits:
-    """Numbers and scores [Q, k] of the documents found for each query, best first."""
-
-    numbers: np.ndarray
-    scores: np.ndarray
-
-
 def search(
     queries: np.ndarray, vectors: np.ndarray, k: int, *, owners: np.ndarray | None = None, memory: int = MEMORY
-) -> Hits:
-    """The k best documents for each of queries[Q, d] among vectors[V, d]; all of them where there are fewer.
+) -> np.ndarray:
+    """Numbers [Q, k] of the best documents for queries[Q, d] among vectors[V, d]; of all where there are fewer.
 
     With owners[V], which count 0, 0, 1, … up, a document has several vectors, and the score of its best. Vectors may
     be a memory map. Products are computed on a GPU where there is one.
@@ -45,9 +37,8 @@ def search(
             own = _best(scores, numbers, k)
             best = own if best is None else _best(torch.cat([best[0], own[0]], 1), torch.cat([best[1], own[1]], 1), k)
         assert best is not None
-        found.append([one.cpu().numpy() for one in best])
-    values, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return Hits(places, values)
+        found.append(best[1].cpu().numpy())
+    return np.concatenate(found)
 
 
 def ranks(

@@ -42,13 +42,6 @@ def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed
     return {part: _taken(tasks, linked, own, spread[part]) for part, own in parts.items()}
 
 
-def first_clusters(tasks: Tasks, count: int) -> Tasks:
-    """The part of divided tasks that belongs to their first clusters, with as large a share of other documents."""
-    linked = _linked([one.task for one in tasks])
-    others = linked.others[: len(linked.others) * count // len(linked.clusters)]
-    return _taken(tasks, linked, linked.clusters[:count], others)
-
-
 @dataclass(frozen=True, slots=True)
 class _Linked:
     """Companies: queries and documents that share a text, by the cluster or document that names them.

@@ -78,9 +78,6 @@ class RetrievalTask:
         for kind, named in (("queries", self.queries), ("documents", self.documents)):
             if not named:
                 raise CorpusError(f"{self.name} has no {kind}.")
-            name, times = Counter(one.id for one in named).most_common(1)[0]
-            if times > 1:
-                raise CorpusError(f"{self.name} has {times} {kind} with the id {name!r}.")
 
     @property
     def fingerprint(self) -> str:

@@ -113,8 +113,8 @@ class Searching:
         ranked = self.with_ranks or task.across == PARALLEL
         found = ranks(queries.vectors, index.vectors, pairs, owners=index.owners) if ranked else None
         if task.across == PARALLEL and found is not None:
-            return language_rows(measured, hits.numbers, names, pairs, found, self.clusters, label), size
-        rows = search_rows(measured, hits.numbers, names, self.metrics, self.clusters, label)
+            return language_rows(measured, hits, names, pairs, found, self.clusters, label), size
+        rows = search_rows(measured, hits, names, self.metrics, self.clusters, label)
         if found is not None:
             rows = pl.concat([rows, rank_rows(measured, pairs, found, names, rows[: len(texts)])])
         return rows, size

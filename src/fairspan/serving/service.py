@@ -147,9 +147,9 @@ class Service:
 
     async def _encoder_of(self, asked: Asked) -> DirectEncoder:
         key = asked.side, None if asked.prompt_name is None else self.model.prompts[asked.prompt_name]
-        # Making one runs the model.
-        made: DirectEncoder = self._encoders.get(key) or await self.batcher.call(lambda: self._encoder(*key))
-        return made
+        if key in self._encoders:
+            return self._encoders[key]
+        return await self.batcher.call(lambda: self._encoder(*key))  # making one runs the model
 
     def _check_dimensions(self, wanted: int | None) -> None:
         has = self._sides["document"].dimension

@@ -9,13 +9,12 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.wikipedia.downloads import date_of
 from fairspan.corpus.wikipedia.dump import CIRRUS, recognise
 from fairspan.corpus.wikipedia.reading import Articles, LanguageReader
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer, stamps
@@ -39,46 +38,40 @@ def build(
     request: BuildRequest,
     tokenizer: Tokenizer,
     progress: BuildProgress = lambda file, done, found: None,
-    *,
-    fresh: bool = False,
-    processes: int | None = None,
 ) -> dict[str, Any]:
     """Build a corpus in the folder `out`, or go on with one that was begun there.
 
     The same request and the same files give the same bytes, however often the build was interrupted.
 
-    Args:
-        fresh: begin again, whatever was begun or built there.
-        processes: that clean wikitext. By default as many as there are cores.
-
     Returns:
         What `corpus.json` holds.
     """
-    asked = request.asked(tokenizer)
+    asked, work = request.asked(tokenizer), out / WORK
     built = _read_manifest(out)
-    if built is not None and not fresh:
+    if built is not None:
         other = [name for name, value in asked.items() if built["asked"].get(name) != value]
         if other:
-            raise CorpusError(
-                f"{out} holds a corpus with another {other[0]}: choose another folder, or begin again with fresh."
-            )
-        shutil.rmtree(out / WORK, ignore_errors=True)
+            raise CorpusError(f"{out} holds a corpus with another {other[0]}: choose another folder, or delete it.")
+        shutil.rmtree(work, ignore_errors=True)
         return built
     formats = {language: recognise(request.dumps[language][0]) for language in request.languages}
     nameless = [f"{language} ({name})" for language, name in formats.items() if name != CIRRUS]
     if request.sitelinks is None and nameless:
         raise CorpusError(f"the dump of {nameless[0]} does not name Wikidata items: give sitelinks.")
-    links_of = () if request.sitelinks is None else (request.sitelinks,)
-    key = _digest([value for name, value in asked.items() if name != "dumps"], stamps(links_of))
+    links_of = stamps(() if request.sitelinks is None else (request.sitelinks,))
+    key = _digest([value for name, value in asked.items() if name != "dumps"], links_of)
     try:
-        work = _begin(out, built, fresh)
-        with _aligned(work, key, request, progress) as links:
+        work.mkdir(parents=True, exist_ok=True)
+        links = _open_links(work, key, request, progress)
+        with closing(links) if links else nullcontext():
             found: dict[str, Articles] = {}
+            common = None
             for language in request.order:
                 key = _digest(key, language, stamps(request.dumps[language]))
-                reader = LanguageReader(request, tokenizer, language, dict(found), links)
-                found[language] = _read(reader, work, key, progress, processes)
-            manifest = _write_corpus(out, request, asked, links, found, formats)
+                reader = LanguageReader(request, tokenizer, language, common, links)
+                found[language] = _read(reader, work, key, progress)
+                common = found[language].by_item
+            manifest = _write_corpus(out, request, asked, found, formats)
         shutil.rmtree(work)
     except (sqlite3.Error, OSError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -106,38 +99,25 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
     return None
 
 
-def _begin(out: Path, built: Mapping[str, Any] | None, fresh: bool) -> Path:
-    """The folder of work in progress; what a `fresh` build replaces is removed."""
-    if fresh:
-        for name in (MANIFEST, *built["files"]) if built else ():
-            (out / name).unlink(missing_ok=True)
-        shutil.rmtree(out / WORK, ignore_errors=True)
-    (out / WORK).mkdir(parents=True, exist_ok=True)
-    return out / WORK
-
-
-@contextmanager
-def _aligned(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> Iterator[Sitelinks | None]:
+def _open_links(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> Sitelinks | None:
     """The items that have a page in every language; None if the dumps name them."""
     path, file = request.sitelinks, work / f"links-{key}.sqlite"
     if path is None:
-        yield None
-        return
+        return None
     if not file.exists():
         unfinished = _unfinished(work)
         write_sitelinks(path, request.languages, unfinished, partial(progress, path))
         unfinished.replace(file)
-    with closing(Sitelinks(file)) as links:
-        yield links
+    return Sitelinks(file)
 
 
-def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress, processes: int | None) -> Articles:
+def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress) -> Articles:
     """The articles of a language, file by file; a file that was read to its end before is not read again."""
     articles = Articles()
     for number, path in enumerate(reader.request.dumps[reader.language]):
         file = work / f"{reader.language}-{key}-{number}.jsonl"
         if not file.exists():
-            _write(work, file, reader.lines(path, processes, partial(progress, path)))
+            _write(work, file, reader.lines(path, partial(progress, path)))
         articles.add(file)
     if not articles.by_item:
         counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(articles.counts.items()))
@@ -149,29 +129,30 @@ def _write_corpus(
     out: Path,
     request: BuildRequest,
     asked: Mapping[str, Any],
-    links: Sitelinks | None,
     found: Mapping[str, Articles],
     formats: Mapping[str, str],
 ) -> dict[str, Any]:
     """One file per language, then `corpus.json`, which makes the corpus complete."""
-    common = sorted(found[request.order[-1]].by_item)
+    items = sorted(found[request.order[-1]].by_item)
+    common = [
+        item for item in items if request.similar({one: own.by_item[item].tokens for one, own in found.items()})
+    ]
+    if not common:
+        raise CorpusError(
+            f"none of {len(items):,} articles has similar lengths in all languages: widen length_ratio."
+        )
     chosen = draw(common, request.limit, request.seed)
     work, names = out / WORK, {one: f"{one}.jsonl" for one in request.languages}
     files = {name: _write(work, out / name, found[one].lines(chosen)) for one, name in names.items()}
-    dumps, entered = {}, links.items if links else None
+    dumps = {}
     for language, articles in found.items():
-        left_out, accepted = dict(sorted(articles.counts.items())), len(articles.by_item)
-        pages = left_out.pop("pages", 0)
-        missing = 0 if entered is None else entered - accepted - sum(left_out.values())
+        left_out = dict(sorted(articles.counts.items()))
         dumps[language] = {
             "format": formats[language],
-            "date": date_of(request.dumps[language][0]),
-            "pages": pages,
-            "items": entered,
-            "left_out": left_out | ({"not in the dump": missing} if missing > 0 else {}),
-            "accepted": accepted,
+            "pages": left_out.pop("pages", 0),
+            "left_out": left_out,
+            "accepted": len(articles.by_item),
         }
-        entered = accepted
     manifest = {
         "articles": len(chosen),
         "found": len(common),

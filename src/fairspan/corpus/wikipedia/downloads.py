@@ -24,7 +24,6 @@ _ARTICLES = (
     r"{wiki}-(?P<date>\d+|latest)-pages-articles\d*\.xml(-p\d+p\d+)?(\.bz2)?",
 )
 _SITELINKS = re.compile(r"wikidatawiki-(\d+|latest)-wb_items_per_site\.sql(\.gz)?")
-_DATE = re.compile(r"(?<!\d)(20[0-3]\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))(?!\d)")
 
 
 def database(language: str) -> str:
@@ -47,7 +46,7 @@ def prefix_of(language: str) -> str:
 
 
 def dump_files(path: Path, language: str) -> tuple[Path, ...]:
-    """The files of a dump in natural order, part 2 before part 10: a file, or those of the language in a folder.
+    """The files of a dump: a file, or those of the language in a folder.
 
     Of several dates the newest is taken, and of several formats the first: CirrusSearch, XML, Parquet. An empty
     folder gives nothing.
@@ -59,8 +58,10 @@ def dump_files(path: Path, language: str) -> tuple[Path, ...]:
         wanted = re.compile(pattern.format(wiki=re.escape(database(language))))
         known = {name: found["date"] for name in names if (found := wanted.fullmatch(name))}
         if known:
-            newest = max(known.values())
-            return tuple(path / name for name in _whole_or_parts([name for name in known if known[name] == newest]))
+            newest = [name for name in known if known[name] == max(known.values())]
+            # Large dumps are published in parts and, for some wikis, also whole.
+            whole = [name for name in newest if not re.search(r"articles(-multistream)?\d", name)]
+            return tuple(path / name for name in whole or newest)
     parquet = [path / name for name in names if name.endswith(".parquet")]
     folders = [name for name in names if re.fullmatch(rf"\d+\.{re.escape(prefix_of(language))}", name)]
     return tuple(parquet) or (dump_files(path / folders[-1], language) if folders else ())
@@ -72,24 +73,8 @@ def find_sitelinks(folder: Path) -> Path | None:
     return folder / found[-1] if found else None
 
 
-def date_of(path: Path) -> str | None:
-    """YYYYMMDD in the name of a file, or in that of one of the two folders above it."""
-    whole = path.absolute()
-    found = (_DATE.search(name) for name in (path.name, whole.parent.name, whole.parent.parent.name))
-    return next((match[1] for match in found if match), None)
-
-
-def _whole_or_parts(names: list[str]) -> list[str]:
-    """Large dumps are published in parts and, for some wikis, also whole."""
-    whole = [name for name in names if not re.search(r"articles(-multistream)?\d", name)]
-    return whole if whole and len(whole) < len(names) else names
-
-
 def _names(folder: Path) -> list[str]:
     try:
-        names = [one.name for one in folder.iterdir() if not one.name.startswith(".")]
+        return sorted(one.name for one in folder.iterdir() if not one.name.startswith("."))
     except OSError as error:
         raise CorpusError(f"the folder {folder} cannot be read: {error.strerror or error}.") from None
-    return sorted(
-        names, key=lambda name: [(int(run) if run.isdecimal() else 0, run) for run in re.split(r"(\d+)", name)]
-    )

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 from xml.etree import ElementTree
 
-from fairspan.corpus.rows import Fields, Place, Row, read_parquet
+from fairspan.corpus.rows import START, Fields, Row, opened, read_parquet
 from fairspan.corpus.wikipedia.downloads import database
 from fairspan.corpus.wikipedia.plain_text import from_extract, from_index, from_wikitext, need_parser
 from fairspan.errors import CorpusError
@@ -74,29 +70,6 @@ def recognise(path: Path) -> str:
     raise CorpusError(f"{path.name} is not a dump that can be read. Formats: {XML}, {CIRRUS} and {PARQUET}.")
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """A file, and its content in gzip, in bz2 of one or many streams, or plain; what fails in one line."""
-    try:
-        with path.open("rb") as raw:
-            start = raw.read(3)
-            raw.seek(0)
-            packed = gzip.open if start.startswith(b"\x1f\x8b") else bz2.open if start == b"BZh" else None
-            yield raw, cast(IO[bytes], packed(raw) if packed else raw)
-    except CorpusError:
-        raise
-    except OSError as error:
-        if error.errno is not None:
-            raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
-        raise damaged(path) from None  # gzip and bz2: not what it should be
-    except (EOFError, zlib.error, ElementTree.ParseError, ValueError, RecursionError):
-        raise damaged(path) from None
-
-
-def damaged(path: Path) -> CorpusError:
-    return CorpusError(f"{path.name} is damaged or cut off. Download it again, and run the same command.")
-
-
 def _require_wiki(path: Path, wiki: str, language: str) -> None:
     """Raise unless `wiki`, the database that a dump names, is the Wikipedia of the language; "" says nothing."""
     wanted = database(language)
@@ -145,8 +118,6 @@ def _read_cirrus(path: Path, language: str) -> Pages:
     with opened(path) as (raw, file):
         for line in file:
             record = json.loads(line)
-            if not isinstance(record, dict):
-                raise damaged(path)
             if "title" in record and record.get("namespace", 0) == 0:
                 _require_wiki(path, record.get("wiki") or "", language)
                 yield _cirrus_page(record), raw.tell()
@@ -168,7 +139,7 @@ def _cirrus_page(record: dict[str, Any]) -> Page:
 
 def _read_parquet(path: Path, language: str) -> Pages:
     """Rows of Hugging Face's dataset."""
-    for row, place in read_parquet(path.name, path, Place(), Fields(id="id", more=("url", "title"))):
+    for row, place in read_parquet(path.name, path, START, Fields(id="id", more=("url", "title"))):
         fields = {name: value or "" for name, value in cast(Row, row).fields.items()}
         text, address = fields["text"], _ADDRESS.match(fields.get("url", ""))
         _require_wiki(path, f"{address[1].replace('-', '_')}wiki" if address else "", language)

@@ -26,8 +26,6 @@ _VARIANTS = re.compile(r"-\{(?:A\|)?(?:(?:[\w-]+:)?\s*([^{}|;]*)(?:;[^{}|]*)?|[^
 _PARENTHESES = re.compile(r" ?[(（]([^()（）]*+)[)）]")
 # Traces of something that is gone: nothing, a separator at an end, or two that follow each other.
 _GONE = re.compile(r"^$|^[\s,;:，；：、/–—-]|[\s,;:，；：、/]$|\s[\s,，]|[,;，；、]\s*[,;，；、]")
-_NESTED = 3
-"""How deep parentheses within parentheses are looked at."""
 _QUOTES = re.compile(r"“\s*”|«\s*»|「\s*」|『\s*』|《\s*》")
 _SPACES = re.compile(r"[\s\u200b]+")
 # French has a space before other punctuation.
@@ -113,7 +111,7 @@ def _close_gaps(text: str) -> str:
     >>> _close_gaps("Ann ( ; born ) , a  poet (1900–1980), wrote «  » .")
     'Ann, a poet (1900–1980), wrote.'
     """
-    for _ in range(_NESTED):
+    for _ in range(3):  # parentheses within parentheses
         text = _PARENTHESES.sub(lambda found: "" if _GONE.search(found[1]) else found[0], text)
     text = _SPACES.sub(" ", _QUOTES.sub("", text))
     return _BEFORE.sub("", _TWICE.sub(r"\1", _BEFORE.sub("", text))).lstrip(" ,;，；、")

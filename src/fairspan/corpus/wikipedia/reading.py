@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -27,7 +27,6 @@ _TEXTS, _PAGES = 64, 1_000
 _SMALL = 20_000_000
 """Bytes of an XML dump that one process cleans in less time than others need to start."""
 
-
 Wanted = list[tuple[int, Page]]
 """Pages with their items."""
 
@@ -35,7 +34,6 @@ Wanted = list[tuple[int, Page]]
 class Article(NamedTuple):
     """An article that was accepted, and where its line is."""
 
-    page_id: int
     tokens: int
     file: Path
     start: int
@@ -49,14 +47,13 @@ class Articles:
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, file: Path) -> None:
-        """Those of a file that `LanguageReader` wrote. Of two pages of one item, that of the lower number stays."""
+        """Those of a file that `LanguageReader` wrote. Of two pages of one item, the first stays."""
         start = 0
         with file.open("rb") as lines:
             for line in lines:
                 row = json.loads(line)
                 if "id" in row:
-                    item, found = int(row["id"][1:]), Article(row["page_id"], row["tokens"], file, start)
-                    self.by_item[item] = min(self.by_item.get(item, found), found)
+                    self.by_item.setdefault(int(row["id"][1:]), Article(row["tokens"], file, start))
                 else:
                     self.counts.update(row)
                 start += len(line)
@@ -75,67 +72,52 @@ class LanguageReader:
     """Reads the dump of one language after those of others.
 
     Attributes:
-        before: of the languages that are read already.
+        common: the items of the languages before; None for the first.
         links: Wikidata's; None where the dump names the items of its pages.
     """
 
     request: BuildRequest
     tokenizer: Tokenizer
     language: str
-    before: Mapping[str, Articles]
+    common: Container[int] | None
     links: Sitelinks | None
 
-    def lines(self, path: Path, processes: int | None, reached: Callable[[int, str], None]) -> Iterator[bytes]:
+    def lines(self, path: Path, reached: Callable[[int, str], None]) -> Iterator[bytes]:
         """A line for every page of a file that is accepted, and one with counts at the end.
 
         Args:
-            processes: that clean wikitext. By default as many as there are cores.
             reached: is told the bytes of the file that are read, and what was found in them.
         """
-        if processes is None:
-            small = path.stat().st_size < _SMALL or recognise(path) != XML
-            processes = 1 if small else os.cpu_count() or 1
+        small = path.stat().st_size < _SMALL or recognise(path) != XML
+        processes = 1 if small else os.cpu_count() or 1
+        least, most = self.request.bounds(self.language)
         counts: Counter[str] = Counter()
         for wanted, texts in _cleaned(self._wanted(path, counts, reached), processes):
             for (item, page), text, tokens in zip(wanted, texts, self.tokenizer.count(texts), strict=True):
-                fault = self._fault(item, tokens)
-                if fault is None:
+                if least <= tokens <= most:
                     yield self._line(item, page, text, tokens)
                 else:
-                    counts[fault] += 1
+                    counts["too short" if tokens < least else "too long"] += 1
         yield json.dumps(counts).encode() + b"\n"
 
     def _wanted(
         self, path: Path, counts: Counter[str], reached: Callable[[int, str], None]
     ) -> Iterator[tuple[int, Page]]:
         """Pages that may be accepted, with their items."""
+        least, _ = self.request.bounds(self.language)
         for page, position in read_pages(path, self.language):
             counts["pages"] += 1
             if counts["pages"] % _PAGES == 0:
                 reached(position, f"{counts['pages']:,} pages")
             item = self.links.item_of(self.language, page.title) if self.links else page.item
-            if item is not None and all(item in one.by_item for one in self.before.values()):
-                # A token is at least one byte.
-                fault = page.fault or ("too short" if page.size < self._bounds(item)[0] else None)
-                if fault is None:
-                    yield item, page
-                else:
-                    counts[fault] += 1
-
-    def _bounds(self, item: int) -> tuple[float, float]:
-        base = self.before.get(self.request.length_language or "")
-        return self.request.bounds(self.language, None if base is None else base.by_item[item].tokens)
-
-    def _fault(self, item: int, tokens: int) -> str | None:
-        least, most = self._bounds(item)
-        if not least <= tokens <= most:
-            return "too short" if tokens < least else "too long"
-        if self.language == self.request.length_language:
-            others = ((one, articles.by_item[item].tokens) for one, articles in self.before.items())
-            ranges = ((self.request.bounds(one, tokens), length) for one, length in others)
-            if not all(least <= length <= most for (least, most), length in ranges):
-                return "other length than in another language"
-        return None
+            if item is None or (self.common is not None and item not in self.common):
+                continue
+            # A token is at least one byte.
+            fault = page.fault or ("too short" if page.size < least else None)
+            if fault is None:
+                yield item, page
+            else:
+                counts[fault] += 1
 
     def _line(self, item: int, page: Page, text: str, tokens: int) -> bytes:
         row = {

@@ -1,6 +1,5 @@
 """`BuildRequest`: everything that was asked of a corpus, as one frozen value."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,8 +7,6 @@ from typing import Any, Protocol
 
 from fairspan.corpus.corpus import parse_languages
 from fairspan.errors import CorpusError, require_whole
-
-_CODE = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 
 
 class Tokenizer(Protocol):
@@ -50,8 +47,6 @@ class BuildRequest:
     def __post_init__(self) -> None:
         parse_languages(self.languages)
         for language in self.languages:
-            if not _CODE.fullmatch(language):
-                raise CorpusError(f"{language!r} is no language code of a Wikipedia, such as en, de or zh-yue.")
             if not self.dumps.get(language):
                 raise CorpusError(f"there is no dump of {language!r}: give dump={language}=… or a folder with it.")
         given = [*(("dump", one) for one in self.dumps), ("length_language", self.length_language)]
@@ -65,18 +60,20 @@ class BuildRequest:
         if self.length_ratio is not None and not (self.length_language and 0 < self.length_ratio < float("inf")):
             raise CorpusError(f"length_ratio={self.length_ratio!r} must be above 0, and needs length_language.")
 
-    def bounds(self, language: str, base: int | None) -> tuple[float, float]:
-        """The least and the most tokens in a language.
-
-        Args:
-            base: the tokens of the same article in `length_language`, if they are known.
-        """
+    def bounds(self, language: str) -> tuple[float, float]:
+        """The least and the most tokens in a language."""
         if self.length_language in (None, language):
             return self.min_tokens, self.max_tokens
         if self.length_ratio is None:
             return 1, float("inf")
-        least, most = (self.min_tokens, self.max_tokens) if base is None else (base, base)
-        return (1 - self.length_ratio) * least, (1 + self.length_ratio) * most
+        return (1 - self.length_ratio) * self.min_tokens, (1 + self.length_ratio) * self.max_tokens
+
+    def similar(self, tokens: Mapping[str, int]) -> bool:
+        """Whether an article's tokens by language are near enough to those in `length_language`."""
+        if self.length_language is None or self.length_ratio is None:
+            return True
+        base, ratio = tokens[self.length_language], self.length_ratio
+        return all((1 - ratio) * base <= length <= (1 + ratio) * base for length in tokens.values())
 
     @property
     def order(self) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from fairspan.corpus.rows import damaged, opened
 from fairspan.corpus.wikipedia.downloads import database
-from fairspan.corpus.wikipedia.dump import damaged, opened
 from fairspan.errors import CorpusError
 
 # The first columns are numbers, and quotes inside texts are escaped, so no text can be taken for a row.
@@ -19,15 +19,10 @@ _BLOCK = 1 << 20
 
 
 class Sitelinks:
-    """The links of items that have a page in every language, in an SQLite file that no memory has to hold.
-
-    Attributes:
-        items: how many items there are.
-    """
+    """The links of items that have a page in every language, in an SQLite file that no memory has to hold."""
 
     def __init__(self, file: Path) -> None:
         self._connection = sqlite3.connect(file)
-        (self.items,) = self._connection.execute("SELECT count(DISTINCT item) FROM link").fetchone()
 
     def item_of(self, language: str, title: str) -> int | None:
         query = "SELECT item FROM link WHERE language = ? AND title = ?"

@@ -60,11 +60,11 @@ class Lens:
 
     def segments(self, window: int | None = None) -> tuple[InspectedSegment, ...]:
         """What there is to say of each segment before anything is embedded; `window` is that of segments alone."""
-        texts, read = self.texts, self.seen
+        texts, seen = self.texts, self.seen
         alone = self.counter.count_whole(texts) if window is not None else []
         spans = [(piece.start, piece.end) for piece in self.pieces]
-        counts = [(n, n) for n in self.counter.count(texts)] if read is None else read.count(spans)
-        first, last = (0, len(self.text)) if read is None or read.whole else read.range
+        counts = [(n, n) for n in self.counter.count(texts)] if seen is None else seen.count(spans)
+        first, last = (0, len(self.text)) if seen is None or seen.whole else seen.range
         found = []
         for number, (piece, (tokens, read)) in enumerate(zip(self.pieces, counts, strict=True)):
             start, end = max(piece.start, first), min(piece.end, last)
