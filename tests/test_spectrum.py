@@ -160,11 +160,10 @@ def test_dtypes(make_tiny: Make, dtype: torch.dtype) -> None:
 def test_blocks_do_not_show(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, architecture: str, pooling: str
 ) -> None:
-    """Blocks of a few rows, recomputed for each pass, give what a kept matrix gives."""
+    """Blocks of a few rows give what all rows at once give."""
     fair = fairspan.calibrate(make_tiny(architecture, pooling), basket_size=16)
     kept = all_layers(fair, TEXTS)
     monkeypatch.setattr(spectrum, "_SCORES_AT_A_TIME", 300)
-    monkeypatch.setattr(spectrum, "_MOST_KEPT", 1)
     for one, other in zip(all_layers(fair, TEXTS), kept, strict=True):
         assert one.sigma_a_of_heads == pytest.approx(other.sigma_a_of_heads, rel=1e-8)
         assert one.sigma_s_of_heads == pytest.approx(other.sigma_s_of_heads, rel=1e-12)

@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from fairspan.attention.plan import Plan
+from fairspan.attention.pooled_row import average_row
 from fairspan.calibration.temperature import Side
 from fairspan.encoding.recording import Recorded, RecordingTransformer, record
 from fairspan.encoding.tokens import tokens_of_spans
@@ -77,8 +78,9 @@ class _RowRecorder(RecordingTransformer):
     """Records [N, layers, L], the attention of each text's pooled row."""
 
     def recording(self, plan: Plan, inputs: dict[str, Any]) -> Callable[[dict[str, Any]], Tensor]:
-        plan.captured_rows = self._pooled_rows(inputs)
-        return lambda features: torch.stack(plan.captured, dim=1)
+        rows, found = self._pooled_rows(inputs), list[Tensor]()
+        plan.watch = lambda layer: found.append(average_row(layer, rows))
+        return lambda features: torch.stack(found, dim=1)
 
     def _pooled_rows(self, inputs: dict[str, Any]) -> Tensor:
         """[N, L] bool."""
