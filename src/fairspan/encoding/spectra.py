@@ -112,7 +112,7 @@ def spectra(
         raise UnsupportedModel(
             "spectra are computed in float64, which MPS lacks: move the model with model.to('cpu')."
         )
-    found = record(model, texts, _SpectrumRecorder, prompt=prompt, side=side, batch_tokens=1, layers=layers)
+    found = record(model, texts, _SpectrumRecorder, prompt=prompt, side=side, layers=layers)
     return (one.result for one in found)
 
 
