@@ -294,7 +294,7 @@ def test_every_answer_is_stored_at_once(server: Server) -> None:
     server.wait = 0.01
     with Store(":memory:") as store:
         settings: dict[str, Any] = {"budget": 1000, "tally": Tally(), "progress": lambda tokens: None}
-        with pytest.raises(FairspanError, match=r"\(400: told to\).* What was answered is in the store"):
+        with pytest.raises(FairspanError, match=r"\(400: told to\).* What was computed is in the store"):
             fill(encoder, texts, store, **settings)
         # The two texts of the failed request, and of those behind it what had not been answered when it came back.
         assert len(store.missing([encoder.key(text) for text in texts])) in (2, 4, 6)

@@ -148,17 +148,10 @@ class Seen:
     Attributes:
         offsets: [tokens, 2] of the whole text, as `ModelTokens.offsets` gives them.
         read: [tokens] bool; special tokens always are.
-        window: how many tokens the model reads, None if nothing is known of a limit.
     """
 
     offsets: np.ndarray
     read: np.ndarray
-    window: int | None
-
-    @property
-    def length(self) -> int:
-        """Tokens of the whole text, prompt and special tokens included."""
-        return len(self.offsets)
 
     @property
     def whole(self) -> bool:
@@ -182,7 +175,7 @@ def read_text(counter: ModelTokens, text: str) -> Seen:
     window = counter.window
     read = np.ones(len(offsets), dtype=bool)
     if window is None or len(offsets) <= window:
-        return Seen(offsets, read, window)
+        return Seen(offsets, read)
     # Not every token without characters is special: a space at the end of a text may be one, too.
     special = len(offsets) - ModelTokens(counter.model).count([counter.prompt + text])[0]
     stands_for_text = offsets[:, 1] > offsets[:, 0]
@@ -193,4 +186,4 @@ def read_text(counter: ModelTokens, text: str) -> Seen:
         read[first : first + unread] = False
     else:
         read[last - unread : last] = False
-    return Seen(offsets, read, window)
+    return Seen(offsets, read)
