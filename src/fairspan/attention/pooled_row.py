@@ -38,7 +38,7 @@ def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
     """
     _, heads, length, _ = inputs.query.shape
     total = accumulate(inputs.key[:0]).new_zeros(length)
-    for block in rows.split(max(1, _WEIGHTS_AT_A_TIME // (heads * length))):
+    for block in torch.split(rows, max(1, _WEIGHTS_AT_A_TIME // (heads * length))):
         total += row_weights(inputs, block[:, None]).mean(dim=1).sum(dim=0)
     return total / len(rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ class CalibratedTransformer(Transformer):
             )
         return _with_text(processing_kwargs, return_offsets_mapping=True)
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
         inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
         # A Router does not always hand the task on to `preprocess`, but leaves it among the features.
         side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
