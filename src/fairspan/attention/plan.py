@@ -91,9 +91,6 @@ class Plan:
         calibrated: those of them that were split into baskets.
         tiled: those of them that were read in tiles.
         path: what computed them: "triton" kernels or plain "torch".
-        captured_rows: [N, L] bool, the query rows whose attention is kept, if any; at least one of each text. In
-            calibrated layers they must be rows that the rule calibrates.
-        captured: what was kept, [N, L] for each layer so far (`average_row`).
         watch: what is shown the inputs of each layer before it is computed, if anything.
     """
 
@@ -109,8 +106,6 @@ class Plan:
     calibrated: list[int] = field(default_factory=list)
     tiled: list[int] = field(default_factory=list)
     path: str | None = None
-    captured_rows: Tensor | None = None
-    captured: list[Tensor] = field(default_factory=list)
     watch: Callable[[LayerInputs], None] | None = None
     _rule: BasketRule | None = None
 
