@@ -9,7 +9,6 @@ import pytest
 
 from fairspan import Calibration, DesignError, PerSide
 from fairspan.calibration.calibration import PRESETS, as_calibration
-from fairspan.calibration.temperature import LengthSchedule
 
 
 def test_presets_are_the_published_variants() -> None:
@@ -84,8 +83,7 @@ def test_wrong_values_are_refused_with_the_choices(fields: dict[str, Any], said:
     [
         *PRESETS.values(),
         Calibration(layers=[5, 3], bos="equal", eos="original", sides="document"),
-        Calibration(layers=2, temperature=LengthSchedule([(0, 1.0), (400, 0.9)])),
-        Calibration(temperature=PerSide(query=1.0, document=LengthSchedule([(100, 0.8)]))),
+        Calibration(layers=2, temperature=PerSide(query=1.0, document=0.8)),
         Calibration(strength=0.0, tile_size=32, tile_layers="first_half"),
     ],
 )
@@ -149,10 +147,3 @@ def test_layers_beyond_the_model_are_refused() -> None:
         Calibration(layers=8).layer_numbers(7)
     with pytest.raises(DesignError, match=f"tile_layers=8 {said}"):
         Calibration(tile_size=64, tile_layers=8).tiled_layers(7)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "wanted"), [(0, 1.0), (399, 1.0), (400, 0.9), (799, 0.9), (800, 0.8), (9999, 0.8)]
-)
-def test_a_schedule_steps_at_its_borders(tokens: int, wanted: float) -> None:
-    assert LengthSchedule([(400, 0.9), (800, 0.8)]).at(tokens) == wanted

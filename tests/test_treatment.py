@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fairspan import Calibration, DesignError, PerSide
 from fairspan.calibration.calibration import PRESETS
-from fairspan.calibration.temperature import LengthSchedule
 from fairspan.calibration.treatment import Treatment, as_treatment
 
 
@@ -32,7 +31,6 @@ from fairspan.calibration.treatment import Treatment, as_treatment
         ),
         ("paper+layers=[1,3]", Calibration(layers=[1, 3])),
         ("plain+temperature=0.9", Calibration(strength=0, temperature=0.9)),
-        ("plain+temperature=[[400,0.9]]", Calibration(strength=0, temperature=LengthSchedule([(400, 0.9)]))),
         ("tempscale+scale_position_bias=true", Calibration(strength=0, temperature=0.8, scale_position_bias=True)),
         ("tiles+tile_size=32", PRESETS["tiles"].but(tile_size=32)),
         ("tiles+tile_layers=first_half", PRESETS["tiles"].but(tile_layers="first_half")),
@@ -166,8 +164,7 @@ CALIBRATIONS = st.builds(
     short_texts=st.sampled_from(["calibrate", "leave"]),
     temperature=st.one_of(
         st.floats(0.01, 1),
-        st.just(LengthSchedule([(400, 0.9), (800, 0.8)])),
-        st.just(PerSide(query=1.0, document=LengthSchedule([(100, 0.8)]))),
+        st.just(PerSide(query=1.0, document=0.8)),
     ),
     scale_position_bias=st.booleans(),
 )

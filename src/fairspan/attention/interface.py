@@ -55,15 +55,9 @@ def attention(
         return _sdpa(module, query, key, value, attention_mask, scaling, position_bias, **kwargs)
     _refuse_unknown_softmax(module, kwargs)
     layer = plan.enter_layer()
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    inverse = plan.inverse_temperature
-    if isinstance(inverse, Tensor):
-        inverse = inverse[:, None, None, None].to(query.dtype)
-        query = query * inverse
-    else:
-        scale = scale * inverse
+    scale = (query.shape[-1] ** -0.5 if scaling is None else scaling) * plan.inverse_temperature
     if position_bias is not None and plan.scale_position_bias:
-        position_bias = position_bias * inverse
+        position_bias = position_bias * plan.inverse_temperature
 
     rule = plan.rule if layer in plan.layers else None
     if plan.tiles is None:

@@ -81,7 +81,6 @@ class Plan:
         layers: the layers that are split into baskets, 0-based; empty if only the temperature acts.
         make_rule: what makes the rule for them. It runs in the first of these layers, while a GPU is still busy with
             the ones before, and not in front of all.
-        inverse_temperature: one number, or [N].
         scale_position_bias: whether the temperature also divides the position bias.
         tiles: the tiles of the batch, if it is read in tiles; positions are those of the tiles in every layer.
         tile_layers: the layers in which a token sees its own tile alone.
@@ -96,7 +95,7 @@ class Plan:
 
     layers: frozenset[int] = frozenset()
     make_rule: Callable[[], BasketRule] | None = None
-    inverse_temperature: float | Tensor = 1.0
+    inverse_temperature: float = 1.0
     scale_position_bias: bool = False
     tiles: Tiles | None = None
     tile_layers: frozenset[int] = frozenset()

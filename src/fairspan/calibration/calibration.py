@@ -52,8 +52,8 @@ class Calibration:
             its "original" mass; content baskets divide the rest. "auto" gives the pooled token and the first token
             an "equal" basket of their own. With mean pooling both lie in content baskets, whatever this says.
         short_texts: what happens to texts that fill no basket: "calibrate" them too, or "leave" them as they are.
-        temperature: divides the attention scores before the softmax, above 0 and at most 1. A number, a
-            `LengthSchedule`, or a `PerSide` of these.
+        temperature: divides the attention scores before the softmax, above 0 and at most 1. A number,
+            or a `PerSide`.
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
         scale_position_bias: whether the temperature also divides an additive position bias (T5, MPNet). The
             published equation does not, the published code does.

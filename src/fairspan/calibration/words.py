@@ -1,7 +1,7 @@
 """A calibration in words, for sentences that people read."""
 
 from fairspan.calibration.calibration import PRESETS, Calibration, Layers
-from fairspan.calibration.temperature import LengthSchedule, PerSide, dump_temperature
+from fairspan.calibration.temperature import PerSide, dump_temperature
 
 _SIDES = {"document": " on documents", "query": " on queries"}
 
@@ -26,7 +26,7 @@ def in_words(calibration: Calibration) -> str:
         where = "" if usual else f" in {_layers(calibration.layers)}"
         said.append(f"baskets of {calibration.basket_size} tokens{strength}{where}")
     words = [" and ".join(said)] if said else []
-    if isinstance(temperature, PerSide | LengthSchedule):
+    if isinstance(temperature, PerSide):
         words.append(f"temperatures {dump_temperature(temperature)}")
     elif temperature != 1:
         words.append(f"temperature {temperature:g}")

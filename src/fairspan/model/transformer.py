@@ -216,8 +216,7 @@ class CalibratedTransformer(Transformer):
     @staticmethod
     def _changes_nothing(plan: Plan) -> bool:
         """Whether the plain model computes the same: texts of one tile each, and nothing else to do."""
-        temperature = plan.inverse_temperature
-        return plan.tiles is None and not plan.layers and isinstance(temperature, float) and temperature == 1.0
+        return plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
 
     def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool) -> Plan:
         how = (self.calibration, self.site, self.depth)
