@@ -58,7 +58,7 @@ def test_plain_models_agree_with_the_svd(make_tiny: Make, architecture: str) -> 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "qwen3", "t5", "mpnet"])
 @pytest.mark.slow
 def test_temperatures(make_tiny: Make, architecture: str) -> None:
-    """Also one that depends on the length, in one batch, and one that divides T5's position bias too."""
+    """Also one that divides T5's position bias too."""
     model = make_tiny(architecture, "mean")
     scaled = fairspan.calibrate(model, "tempscale", temperature=0.5, scale_position_bias=architecture == "t5")
     found = all_layers(scaled, TEXTS)
