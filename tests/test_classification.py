@@ -15,7 +15,6 @@ from fairspan.errors import CorpusError, DesignError, MissingExtra
 from fairspan.studies.collapse.classification import (
     LabelledText,
     classify,
-    entropies,
     read_labelled,
     training_part,
 )
@@ -116,14 +115,6 @@ def test_probabilities_are_those_of_the_penalised_likelihood(classes: int) -> No
     assert 0 < found.correct.mean() < 1
     by_hand = [-sum(share * math.log(share) for share in row) for row in p]
     np.testing.assert_allclose(found.entropy, by_hand, atol=2e-3)
-
-
-def test_entropies_by_hand() -> None:
-    p = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.7, 0.2, 0.1], [1 + 1e-16, 0, 0]])
-    wanted = [0, math.log(2), math.log(3), 0.7 * math.log(1 / 0.7) + 0.2 * math.log(5) + 0.1 * math.log(10), 0]
-    found = entropies(p)
-    np.testing.assert_allclose(found, wanted, atol=1e-15)
-    assert (found >= 0).all()
 
 
 def test_stopping_early_and_unknown_labels_are_notes() -> None:

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.treatment import as_treatment
-from fairspan.errors import CorpusError, DesignError, FairspanError
+from fairspan.errors import CorpusError, FairspanError
 from fairspan.runs.log import RunLog
 from fairspan.runs.searching import Searching
 from fairspan.runs.study import Run

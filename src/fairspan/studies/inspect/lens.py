@@ -18,7 +18,6 @@ from fairspan.studies.inspect.inspection import InspectedSegment
 
 DEFAULT_PARTS = 4
 AnyDocument = str | MarkedText | Sequence[str | Mapping[str, Any]]
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedTex
     return join_segments(document.segments if isinstance(document, SegmentedText) else document)
 
 
-def _parts(text: str, parts: int | None, counter: TokenCounter) -> list[Span]:
+def _parts(text: str, parts: int | None, counter: TokenCounter) -> list[tuple[int, int]]:
     if parts is not None:
         return split_parts(text, parts, counter)
     for count in range(DEFAULT_PARTS, 1, -1):
