@@ -12,7 +12,7 @@ from fairspan.corpus.source import Source
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import Record, explained
 from fairspan.errors import FairspanError
-from fairspan.runs.folder import write_whole
+from fairspan.report.files import write_whole
 from fairspan.runs.log import library_versions
 
 MANIFEST = "fairspan-embed.json"

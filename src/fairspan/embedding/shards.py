@@ -14,7 +14,7 @@ import polars as pl
 
 from fairspan.corpus.rows import Fault, Place
 from fairspan.errors import FairspanError
-from fairspan.runs.folder import write_whole
+from fairspan.report.files import write_whole
 
 VECTORS = {"float32": (np.float32, pl.Float32), "float16": (np.float16, pl.Float16)}
 REJECTED = "rejected.jsonl"

@@ -1,10 +1,8 @@
-"""The folder of a run: files that are there as a whole or not at all, and the lock of whoever writes them."""
+"""The folder of a run: its files, why they cannot be written, and the lock of whoever writes them."""
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 from warnings import warn
 
 import polars as pl
@@ -13,22 +11,6 @@ from filelock import FileLock, Timeout
 from fairspan.errors import FairspanError
 
 HEADER, ROWS, LOCK = "run.json", "rows.parquet", ".lock"
-
-
-def write_whole(file: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file beside and rename it, so that it is there as a whole or not at all."""
-    # The process's number keeps two writers from sharing a half-written file.
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write(partial)
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        partial.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
 
 
 @contextmanager
