@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -54,7 +55,7 @@ def word_means(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
     Rows of the word embedding matrix alone: no positions, no layer, no special tokens, no prompt. What rises with
     length here rises by averaging more words, and not by attention. Texts are taken whole, whatever the window.
     """
-    transformer = getattr(model, "transformers_model", None)
+    transformer: Any = getattr(model, "transformers_model", None)
     try:
         table = transformer.get_input_embeddings()
     except (AttributeError, NotImplementedError):
