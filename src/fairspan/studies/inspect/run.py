@@ -50,8 +50,7 @@ def inspect(
         parts: number of parts of about equal length that a text without borders is split into; by default 4, or
             fewer if it has fewer sentences.
         prompt: put before every text; by default the model's own document prompt.
-        name: what the result calls the document.
-        model_name: what the result calls the model.
+        name, model_name: what the result calls the document and the model.
         max_seq_length, device, dtype, trust_remote_code: as in `audit`.
         batch_tokens: number of tokens in a batch, padding included.
         progress: True for a bar, False for none, or an object that shows it.
