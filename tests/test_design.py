@@ -213,7 +213,7 @@ def test_plans_that_cannot_be_read(mixed: Any) -> None:
 @pytest.mark.parametrize("orders_of", DESIGNS)
 def test_documents_are_their_segments_joined_by_one_space(orders_of: str) -> None:
     corpus = corpus_of({f"s{k:03}": {"en": 2 + k % 5, "de": 3 + k % 4} for k in range(30)})
-    made = build(corpus, Design(orders_of, (2, 3), sets=4), ["en", "de"], "all")
+    made = build(corpus, Design(design=orders_of, sizes=(2, 3), sets=4), ["en", "de"], "all")
     assert len(made.documents) == 4 * 4 * (order_count(orders_of, 2) + order_count(orders_of, 3))
     for document in made.documents:
         texts = [corpus.text(*key) for key in document.keys]
@@ -262,7 +262,7 @@ def test_documents_do_not_depend_on_the_order_of_files_or_languages() -> None:
 def test_the_published_numbers_of_documents() -> None:
     """IRF: all orders of 167, 42, 9 and 14 sets are 1002, 1008, 1080 and 10080 documents."""
     wanted = {3: 1002, 4: 1008, 5: 1080, 6: 10080}
-    design = Design("permutations", (3, 4, 5, 6), documents=wanted)
+    design = Design(design="permutations", sizes=(3, 4, 5, 6), documents=wanted)
     made = build(even_corpus(600), design)
     assert Counter(document.n for document in made.documents) == wanted
     sets = {n: {document.set for document in made.documents if document.n == n} for n in wanted}

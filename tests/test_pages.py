@@ -103,7 +103,7 @@ def segment_of(text: str) -> tuple[str, str]:
 def test_over_all_editions_every_segment_stands_equally_often_at_every_position(n: int, orders: str) -> None:
     """Once in a Latin design, once or (odd n) twice in Williams's, (n−1)! times in all permutations."""
     each = {"latin": 1, "williams": 1 + n % 2, "permutations": factorial(n - 1)}[orders]
-    tasks = pages(sizes=(n,), orders=orders)
+    tasks = pages(sizes=(n,), design=orders)
     assert len(tasks) == n * each
     assert [task.edition for task in tasks] == list(range(n * each))
     places = Counter((query.id, position_of(task, query.id)) for task in tasks for query in task.queries)

@@ -63,9 +63,9 @@ def test_published_models_and_treatments_are_those_of_the_configuration() -> Non
 def test_the_published_sets_are_those_of_the_paper() -> None:
     """IRF: 167, 42, 9 and 14 sets of 3, 4, 5 and 6 segments, all orders."""
     for audit in read_config("irf"):
-        design = AuditOptions(**audit).drawn
+        design = AuditOptions(**audit)
         wanted = {3: 167, 4: 42, 5: 9, 6: 14}
-        assert design.orders == "permutations"
+        assert design.design == "permutations"
         assert {n: design.sets_of(n) for n in design.sizes} == {n: wanted[n] for n in design.sizes}
 
 

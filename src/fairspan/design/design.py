@@ -1,6 +1,6 @@
 """`Design`: which documents an audit builds, and the orders of their segments (METHODS: latin, williams, …)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from math import factorial
@@ -14,18 +14,18 @@ MOST_PERMUTATIONS = 8
 TOO_LONG = ("redraw", "error")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Design:
     """Which documents are built from a corpus.
 
     Attributes:
-        orders: "latin", "permutations" or "williams": the orders of each set.
-        sizes: how many segments a document has; several sizes make several families of documents.
-        sets: sets per size. Their segments are distinct while the corpus lasts; then it is shuffled anew.
-        documents: documents by size, instead of `sets`: {4: 1008} means enough sets for at least 1008 documents.
+        design: how each set is ordered: "latin", "permutations" or "williams".
+        sizes: numbers of segments per document; several sizes make several families of documents.
+        sets: number of sets per size. Their segments are distinct while the corpus lasts; then it is shuffled anew.
+        documents: number of documents by size, in place of `sets`: {4: 1008} makes at least 1008 documents.
         seed: of the draw and of the orders.
-        min_tokens, max_tokens: limits of a segment's length, in the model's own tokens.
-        length_language: the one language that the limits hold for; None holds every language to them.
+        min_tokens, max_tokens: omit segments that are shorter or longer, in the model's own tokens.
+        length_language: apply these limits to this language only.
         length_ratio: with `length_language`, how far the other languages' lengths may be from that one's, as a share
             of it (IRF: 0.7).
         opening: number of tokens to use from the start of every segment; None uses it whole.
@@ -33,8 +33,8 @@ class Design:
             refuses.
     """
 
-    orders: str = "latin"
-    sizes: tuple[int, ...] = (4,)
+    design: str = "latin"
+    sizes: Sequence[int] = (4,)
     sets: int = 40
     documents: Mapping[int, int] = field(default_factory=dict)
     seed: int = 0
@@ -46,8 +46,8 @@ class Design:
     too_long: str = "redraw"
 
     def __post_init__(self) -> None:
-        if self.orders not in DESIGNS:
-            raise DesignError(f"there is no design {self.orders!r}. Designs: {', '.join(DESIGNS)}.")
+        if self.design not in DESIGNS:
+            raise DesignError(f"there is no design {self.design!r}. Designs: {', '.join(DESIGNS)}.")
         if self.too_long not in TOO_LONG:
             raise DesignError(f"too_long must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}.")
         require_list("sizes", self.sizes, "[3, 4]")
@@ -57,7 +57,7 @@ class Design:
         object.__setattr__(self, "documents", {int(n): count for n, count in self.documents.items()})
         for n in self.sizes:
             require_whole("sizes", n, least=2)
-            order_count(self.orders, n)
+            order_count(self.design, n)
         if not self.sizes or len(set(self.sizes)) < len(self.sizes):
             raise DesignError(f"sizes must be different numbers, such as 3 and 4, got {list(self.sizes)}.")
         require_whole("sets", self.sets, least=2)
@@ -80,7 +80,7 @@ class Design:
     def sets_of(self, n: int) -> int:
         """How many sets of n segments are wanted."""
         if n in self.documents:
-            return max(2, -(-self.documents[n] // order_count(self.orders, n)))
+            return max(2, -(-self.documents[n] // order_count(self.design, n)))
         return self.sets
 
 

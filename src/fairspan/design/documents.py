@@ -84,7 +84,7 @@ def build_documents(
         draw = _draw(material, lengths, n, design, counter, rng)
         shared[n], disjoint[n] = draw.shared, draw.disjoint
         notes += _notes(draw, n, design)
-        orders_of = [orders(design.orders, n, rng) for _ in draw.sets]
+        orders_of = [orders(design.design, n, rng) for _ in draw.sets]
         joined += [
             _join(number, place, plan, [members[i] for i in order], material)
             for plan in plans

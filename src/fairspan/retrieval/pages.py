@@ -64,7 +64,7 @@ def build_pages(
     if editions > available:
         raise CorpusError(
             f"{editions} editions were asked for, and sets of {design.sizes[0]} segments have {available} "
-            f"{design.orders} orders: ask for at most editions={available}."
+            f"{design.design} orders: ask for at most editions={available}."
         )
     said = (*corpus.notes, *notes, *few, *made.notes)
     tasks = []

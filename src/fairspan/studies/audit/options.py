@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ MEASURES = ("representation", "retention", "attention")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(StudyOptions):
+class AuditOptions(StudyOptions, Design):
     """What to measure, on which documents, under which treatments.
 
     Attributes:
@@ -29,16 +29,6 @@ class AuditOptions(StudyOptions):
         treatments: what is compared: names of presets such as "plain" and "paper", calibrations, or tables of fields.
             By default "plain" and "tiles", or "plain" and "chunk-mean" for a model that is not a SentenceTransformer.
         measures: of "representation", "retention" and "attention".
-        design: how each set is ordered: "latin", "permutations" or "williams".
-        sizes: numbers of segments per document.
-        sets: number of sets of segments for each size.
-        documents: number of documents by size, in place of `sets`: {4: 1008} makes at least 1008 documents.
-        seed: of the draw and the orders.
-        min_tokens, max_tokens: omit segments that are shorter or longer.
-        length_language: apply these limits to this language only.
-        length_ratio: how far the lengths of other languages may be from that one, as a share of it.
-        opening: number of tokens to use from the start of every segment.
-        too_long: what to do with sets that are longer than any treatment reads: "redraw" or "error".
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: put before every text; by default the model's own document prompt.
         fit_corpus: what whitening and corrections of languages are fitted on; by default what `corpus` has in no
@@ -54,17 +44,6 @@ class AuditOptions(StudyOptions):
     mixed: str | Sequence[str] = ()
     treatments: Sequence[AnyTreatment] | None = None
     measures: Sequence[str] = ("representation",)
-    design: str = "latin"
-    sizes: Sequence[int] = (4,)
-    sets: int = 40
-    documents: Mapping[int, int] = field(default_factory=dict)
-    seed: int = 0
-    min_tokens: int | None = None
-    max_tokens: int | None = None
-    length_language: str | None = None
-    length_ratio: float | None = None
-    opening: int | None = None
-    too_long: str = "redraw"
     partial: bool = False
     prompt: str | None = None
     fit_corpus: str | None = source()
@@ -73,6 +52,7 @@ class AuditOptions(StudyOptions):
     inference: str = "auto"
 
     def __post_init__(self) -> None:
+        Design.__post_init__(self)
         # A TOML file may hold anything.
         for name, kind, words in (
             ("corpus", str, "a name or a path"),
@@ -102,13 +82,6 @@ class AuditOptions(StudyOptions):
         if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
         require_use_of_fit(self.fit_corpus, self.measured)
-        object.__setattr__(self, "documents", self.drawn.documents)
-
-    @cached_property
-    def drawn(self) -> Design:
-        """Which documents are built: the fields that a `Design` has as well."""
-        own = {one.name: getattr(self, one.name) for one in fields(Design) if one.name != "orders"}
-        return Design(orders=self.design, **own)
 
     @cached_property
     def measured(self) -> tuple[Treatment, ...]:

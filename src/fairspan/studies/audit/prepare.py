@@ -133,8 +133,8 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     plans, corpus = options.read_corpus()
     progress.stage("building documents")
     languages, counter = languages_of(plans), subject.counter
-    material = measure_segments(corpus, languages, options.drawn, counter)
-    documents = build_documents(material, plans, options.drawn, counter)
+    material = measure_segments(corpus, languages, options, counter)
+    documents = build_documents(material, plans, options, counter)
     if beyond:
         _refuse_cut(subject, documents, beyond[0])
     tested, read = documents.segments.values(), options.fit_corpus or options.corpus
