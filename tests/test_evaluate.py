@@ -799,7 +799,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     assert name().startswith("Tiny-Model-")
     assert name() == name(copy_sharing_weights(model)) == name(size=3)
     changed: list[dict[str, Any]] = [
-        *({name: 2} for name in ("seed", "size", "sets", "distractors")),
+        *({name: 2} for name in ("seed", "size", "sets")),
         *({name: [one]} for name, one in (("treatments", B8), ("metrics", "mrr"), ("languages", "it"))),
         *({"query": "title"}, {"query_tokens": 9}, {"prompt": "w1 "}, {"margin": 0.03}, {"indexes": ["chunk-max"]}),
         *({"model": make_tiny("bert", "cls")}, {"model": fairspan.calibrate(model, basket_size=8)}),

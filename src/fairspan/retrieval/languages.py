@@ -7,7 +7,7 @@ import numpy as np
 
 from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import MeasuredTask, Position
-from fairspan.retrieval.task import REPEATED, Evidence, RetrievalTask
+from fairspan.retrieval.task import Evidence, RetrievalTask
 
 MIXED, PARALLEL = "mixed", "parallel"
 
@@ -110,8 +110,7 @@ def _notes(
 ) -> tuple[str, ...]:
     said: dict[str, list[str]] = {}
     for language, own in spoken.items():
-        # Positions of answers do not matter here.
-        for note in (one for one in own.task.notes if not one.startswith(REPEATED)):
+        for note in own.task.notes:
             said.setdefault(note, []).append(language)
     notes = [f"{', '.join(languages)}: {note}" for note, languages in said.items()]
     tasks = [own.task for own in spoken.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 from itertools import product
 from typing import ClassVar
@@ -88,7 +88,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     @cached_property
     def searched(self) -> TaskSource:
         """What is searched."""
-        return self.source_of(self.task, fitted=self.fit_corpus is not None)
+        own = {one.name: getattr(self, one.name) for one in fields(TaskOptions)}
+        return TaskSource(self.task, fitted=self.fit_corpus is not None, **own)
 
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
