@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import time
@@ -95,11 +94,7 @@ class Server:
     def vectors(self, body: Body) -> Body:
         read = [text[: self.cut] for text in body["input"]]
         found = embed(read)[:, : body.get("dimensions")]
-        if body.get("encoding_format") == "base64":
-            listed: list[Any] = [base64.b64encode(one.tobytes()).decode() for one in found]
-        else:
-            listed = found.tolist()
-        data = [{"object": "embedding", "index": number, "embedding": one} for number, one in enumerate(listed)]
+        data = [{"object": "embedding", "index": place, "embedding": one.tolist()} for place, one in enumerate(found)]
         usage = {"usage": {"prompt_tokens": sum(len(text.split()) for text in read)}} if self.counts_tokens else {}
         return {"object": "list", "model": body["model"], "data": data, **usage}
 

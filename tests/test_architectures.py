@@ -24,7 +24,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal", "layers": [1, 3]},
     {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "original", "short_texts": "leave"},
     {"basket_size": 16, "bos": "basket", "eos": "equal", "short_texts": "leave", "temperature": 0.8},
-    {"basket_size": 7, "temperature": [(8, 0.9), (40, 0.5)], "scale_position_bias": True},
+    {"basket_size": 7, "temperature": 0.5, "scale_position_bias": True},
     {"strength": 0.0, "temperature": 0.7},
 ]
 

@@ -41,36 +41,34 @@ TEXTS = [words(45, seed=1), words(30, seed=2), words(5, seed=3), words(1, seed=4
 SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 7},
     {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal", "layers": [1, 3], "temperature": 0.8},
-    {"basket_size": 4, "layers": "all", "temperature": [(8, 0.9), (40, 0.5)], "scale_position_bias": True},
+    {"basket_size": 4, "layers": "all", "temperature": 0.5, "scale_position_bias": True},
 ]
 TILED: list[dict[str, Any]] = [
     {"tile_size": 7},
-    {"tile_size": 16, "tile_layers": 2, "temperature": [(8, 0.9), (40, 0.5)]},
+    {"tile_size": 16, "tile_layers": 2, "temperature": 0.5},
 ]
 # Weights are at most 1, and float32's are 6e-8 apart there. Four layers in another order came within 3.3e-7.
 TOLERANCE = 2e-6
 
 
-def pooled(weights: Tensor, valid: Tensor, pooling: str) -> list[np.ndarray]:
-    """By hand, from matrices: weights [N, layers, H, L, L] to [layers, tokens] of each text."""
-    found = []
-    for matrix, real in zip(weights.mean(dim=2), valid.bool(), strict=True):
-        own = matrix[:, real][:, :, real]
-        row = {"cls": own[:, 0], "lasttoken": own[:, -1]}.get(pooling, own.mean(dim=1))
-        found.append(row.double().numpy())
-    return found
+def pooled(weights: list[Tensor], pooling: str) -> list[np.ndarray]:
+    """By hand, from matrices: weights [layers, H, L, L] to [layers, L] of each text."""
+    rows = {"cls": lambda own: own[:, 0], "lasttoken": lambda own: own[:, -1], "mean": lambda own: own.mean(dim=1)}
+    return [rows[pooling](own.mean(dim=1)).double().numpy() for own in weights]
 
 
-def eager(model: SentenceTransformer, texts: list[str], **options: Any) -> tuple[Tensor, Tensor]:
-    """The weights of transformers' own eager attention [N, layers, H, L, L], and the valid tokens."""
+def eager(model: SentenceTransformer, texts: list[str], **options: Any) -> list[Tensor]:
+    """The weights of transformers' own eager attention, [layers, H, L, L] of each text."""
     transformer = copy.deepcopy(model[0].model)
     if transformer.config.model_type != "mpnet":  # which has no other attention
         transformer.set_attn_implementation("eager")
-    features = model.preprocess(texts, **options)
-    inputs = {name: features[name] for name in ("input_ids", "attention_mask")}
-    with torch.inference_mode():
-        weights = transformer(**inputs, output_attentions=True).attentions
-    return torch.stack(weights, dim=1), features["attention_mask"]
+    found = []
+    for text in texts:
+        features = model.preprocess([text], **options)
+        inputs = {name: features[name] for name in ("input_ids", "attention_mask")}
+        with torch.inference_mode():
+            found.append(torch.cat(transformer(**inputs, output_attentions=True).attentions))
+    return found
 
 
 @contextmanager
@@ -93,10 +91,12 @@ def matrices_kept() -> Iterator[list[Tensor]]:
 
 
 def by_matrices(fair: SentenceTransformer, texts: list[Any], pooling: str, **options: Any) -> list[np.ndarray]:
-    with matrices_kept() as kept, torch.inference_mode():
-        features = fair.preprocess(texts, **options)
-        fair[0](features)
-    return pooled(torch.stack(kept, dim=1), features["attention_mask"], pooling)
+    found = []
+    for text in texts:
+        with matrices_kept() as kept, torch.inference_mode():
+            fair[0](fair.preprocess([text], **options))
+        found.append(torch.cat(kept))
+    return pooled(found, pooling)
 
 
 def assert_close(rows: list[AttentionRow], expected: list[np.ndarray]) -> None:
@@ -113,11 +113,11 @@ def assert_close(rows: list[AttentionRow], expected: list[np.ndarray]) -> None:
 def test_plain_models_agree_with_eager_attention(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
-    """Causal, windowed, grouped and biased attention among them, in a batch of unequal lengths."""
+    """Causal, windowed, grouped and biased attention among them."""
     model = make_tiny(architecture, pooling, padding_side=padding_side)
     rows = list(attention_rows(model, TEXTS))
     assert all(len(row.masses) == LAYERS for row in rows)
-    assert_close(rows, pooled(*eager(model, TEXTS), pooling))
+    assert_close(rows, pooled(eager(model, TEXTS), pooling))
 
 
 @pytest.mark.parametrize(("architecture", "pooling", "padding_side"), [*ONE_EACH, *REPRESENTATIVES])
@@ -174,7 +174,7 @@ def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
 def test_without_padding(make_tiny: Make, architecture: str, pooling: str) -> None:
     """One text alone has no mask: a causal model then hides later keys by a flag."""
     model = make_tiny(architecture, pooling)
-    assert_close(list(attention_rows(model, TEXTS[:1])), pooled(*eager(model, TEXTS[:1]), pooling))
+    assert_close(list(attention_rows(model, TEXTS[:1])), pooled(eager(model, TEXTS[:1]), pooling))
     fair = fairspan.calibrate(model, basket_size=7)
     assert_close(list(attention_rows(fair, TEXTS[:1])), by_matrices(fair, TEXTS[:1], pooling))
 
@@ -204,16 +204,15 @@ def test_segments_are_baskets(make_tiny: Make) -> None:
 
 @pytest.mark.parametrize("settings", [None, {"basket_size": 7, "strength": 0.5}])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_batches_and_blocks_do_not_show(
+def test_blocks_do_not_show(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str, settings: dict[str, Any] | None
 ) -> None:
-    """One text at a time and one row at a time give what whole batches give, in the order of the texts."""
+    """One row at a time gives what all rows at once give."""
     model = make_tiny("gte", pooling)
     model = model if settings is None else fairspan.calibrate(model, **settings)
     together = [row.masses for row in attention_rows(model, TEXTS)]
     monkeypatch.setattr(average_row_module, "_WEIGHTS_AT_A_TIME", 1)
-    assert_close(list(attention_rows(model, TEXTS, batch_tokens=40)), together)
-    assert_close(list(attention_rows(model, TEXTS[::-1], batch_tokens=1)), together[::-1])
+    assert_close(list(attention_rows(model, TEXTS)), together)
 
 
 class LargestTensor(TorchDispatchMode):
@@ -256,7 +255,7 @@ def test_real_weights(minilm: SentenceTransformer) -> None:
         "The Danube rises in the Black Forest and flows through ten countries. " * 8,
     ]
     rows = list(attention_rows(minilm, texts))
-    assert_close(rows, pooled(*eager(minilm, texts), "mean"))
+    assert_close(rows, pooled(eager(minilm, texts), "mean"))
     begin, end = rows[0].offsets[rows[0].content][3]
     assert texts[0][begin:end] == "claim"
     fair = fairspan.calibrate(minilm, basket_size=32)
@@ -271,7 +270,7 @@ def test_prompts_are_flagged_and_not_counted_in_offsets(make_tiny: Make, padding
     model = make_tiny("bert", "mean", padding_side=padding_side)
     prompt = "w1 w2: w3 "
     rows = list(attention_rows(model, TEXTS[:3], prompt=prompt))
-    assert_close(rows, pooled(*eager(model, TEXTS[:3], prompt=prompt), "mean"))
+    assert_close(rows, pooled(eager(model, TEXTS[:3], prompt=prompt), "mean"))
     for text, row in zip(TEXTS, rows, strict=False):
         assert row.special.tolist() == [True, *[False] * (len(row.special) - 2), True]
         assert np.flatnonzero(row.prompt).tolist() == [1, 2, 3]
@@ -286,12 +285,8 @@ def test_rows_that_are_not_pooled_do_not_count(make_tiny: Make, pooling: str, pa
     transformer = make_tiny("bert", pooling, padding_side=padding_side)[0]
     model = SentenceTransformer(modules=[transformer, Pooling(HIDDEN, pooling, include_prompt=False)], device="cpu")
     prompt = "w1 w2 "
-    weights, valid = eager(model, TEXTS[:3], prompt=prompt)
-    expected = []
-    for matrix, real in zip(weights.mean(dim=2), valid.bool(), strict=True):
-        own = matrix[:, real][:, :, real][:, 3:]
-        expected.append((own[:, 0] if pooling == "cls" else own.mean(dim=1)).numpy())
-    assert_close(list(attention_rows(model, TEXTS[:3], prompt=prompt)), expected)
+    counted = [own[:, :, 3:] for own in eager(model, TEXTS[:3], prompt=prompt)]
+    assert_close(list(attention_rows(model, TEXTS[:3], prompt=prompt)), pooled(counted, pooling))
 
 
 def test_routes(make_tiny: Make) -> None:

@@ -13,7 +13,6 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan import Calibration, DesignError, PerSide
 from fairspan.calibration.calibration import CALIBRATION_FILE, PRESETS, as_calibration, read_calibration
-from fairspan.calibration.temperature import LengthSchedule
 from tests.commands import Run
 from tests.tiny import tiny_model, words
 
@@ -41,7 +40,7 @@ def refusal(path: str | Path) -> str:
     [
         *PRESETS.values(),
         Calibration(layers=[5, 3], bos="original", sides="document"),
-        Calibration(temperature=PerSide(query=1.0, document=LengthSchedule([(100, 0.8)]))),
+        Calibration(temperature=PerSide(query=1.0, document=0.8)),
         TILES.but(tile_layers="first_half"),
     ],
 )
@@ -98,7 +97,7 @@ BAD = [
     ("null", "a calibration is a JSON object, got NoneType"),
     ('{"colour": 1}', "Calibration has no field 'colour'. Fields: basket_size"),
     ('{"format": 1, "strength": 0.5}', "has layout 1, and this fairspan reads layout 2"),
-    ('{"temperature": {"steps": [[400, NaN]]}}', "at most 1, got nan"),
+    ('{"temperature": {"query": NaN}}', "at most 1, got nan"),
     ('{"bos": NaN}', "bos must be one of"),
 ]
 

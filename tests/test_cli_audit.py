@@ -225,7 +225,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     ("fields", "said"),
     [
         ('too_long = "cut"', "too_long must be one of redraw, error, got 'cut'"),
-        ('max_seq_length = 34\ntoo_long = "error"', "and the model reads 34: use opening=9"),
+        ('max_seq_length = 34\ntoo_long = "error"', "and the model reads 34: use max_tokens=9 or opening=9"),
         ("min_tokens = 50", "0 of 12 segments keep the length limits in en"),
         ("min_tokens = 9\nmax_tokens = 8", "min_tokens=9 is above max_tokens=8"),
         ("length_ratio = 0.7", "give length_language as well"),

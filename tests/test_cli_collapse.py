@@ -64,7 +64,7 @@ def test_a_study_tells_its_verdicts_and_where_the_log_lies(run: Run, usual: list
 
 def test_natural_lengths_and_treatments(run: Run, model: Path, corpus: Path) -> None:
     """Spectra are on by default."""
-    named = "paper+basket_size=4+layers=[1,3],tempscale+temperature=[[20,0.7]]"
+    named = "paper+basket_size=4+layers=[1,3],tempscale+temperature=0.7"
     asked = ["--natural", "--temperatures", "1", "--treatments", named]
     done = run("collapse", model, "--corpus", corpus, *asked, "--json")
     assert done.code == 0, done.err
@@ -73,7 +73,7 @@ def test_natural_lengths_and_treatments(run: Run, model: Path, corpus: Path) -> 
     assert [one["treatment"] for one in said["verdicts"]] == [
         PLAIN,
         "paper+basket_size=4+layers=[1,3]",
-        "tempscale+temperature=[[20,0.7]]",
+        "tempscale+temperature=0.7",
     ]
 
 

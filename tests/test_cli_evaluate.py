@@ -166,7 +166,10 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     [
         (["--metrics", "ndcg"], "there is no metric 'ndcg': choose from ndcg@k, recall@k, mrr"),
         (["--metrics", ","], "metrics takes words such as"),
-        (["--treatments", "paper+baskets=words"], "baskets must be one of tokens, segments, got 'words'"),
+        (
+            ["--treatments", "paper+baskets=words"],
+            "baskets can be segments, as in tiles+tiles=segments, or omitted, got 'words'",
+        ),
         (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
         (["--languages", "fr"], "has no language 'fr'. Languages there: "),
         (

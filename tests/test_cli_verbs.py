@@ -84,7 +84,7 @@ def test_an_interrupt_is_one_line(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--treatments", "paper+layers=9"], "the last 9 layers, but the model has 4"),
+        (["--treatments", "paper+layers=9"], "layers=9 asks for more than the model's 4 layers"),
         (["--corpus", "empty"], "empty"),
         (["--max-seq-length", "99999"], "max_seq_length=99999 is more than the 600 tokens that "),
         (["--picture", "p.jpg"], "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),

@@ -241,8 +241,8 @@ def suggested(log: RunLog) -> list[tuple[int, float | None]]:
 
 
 def test_other_treatments_are_not_suggested(tmp_path: Path) -> None:
-    """A temperature of queries alone, baskets, and a schedule are no temperature to suggest."""
-    others = ["paper", f"{MILD}+sides=query", "tempscale+temperature=[[100,0.5]]"]
+    """Neither a temperature of queries alone nor baskets are a temperature to suggest."""
+    others = ["paper", f"{MILD}+sides=query"]
     log = study_of(tmp_path, {PLAIN: above(0, 0.1, 0.1, 0.1), **{name: above(0, 0, 0, 0) for name in others}})
     assert suggested(log) == [(50, 1), (100, None), (200, None), (400, None)]
 

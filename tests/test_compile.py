@@ -16,8 +16,8 @@ from tests.tiny import words
 
 SIMPLE: list[dict[str, Any]] = [{"basket_size": 7}, {"tile_size": 7}]
 EVERYTHING: list[dict[str, Any]] = [
-    {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": [(10, 0.9)]},
-    {"tile_size": 7, "tile_layers": 1, "temperature": [(10, 0.9)]},
+    {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": 0.9},
+    {"tile_size": 7, "tile_layers": 1, "temperature": 0.9},
 ]
 
 

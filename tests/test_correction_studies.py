@@ -15,8 +15,7 @@ from fairspan.calibration.calibration import PRESETS
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.chunks import ChunkEncoder
-from fairspan.encoding.corrected import CorrectedEncoder
-from fairspan.encoding.encoder import ObjectEncoder, Text
+from fairspan.encoding.encoder import CorrectedEncoder, ObjectEncoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store

@@ -434,7 +434,7 @@ def test_too_long_can_be_an_error() -> None:
     lengths = {"a": {"en": 5}, "b": {"en": 6}, "c": {"en": 13}, "d": {"en": 14}}
     design = Design(sizes=(2,), sets=2, too_long="error")
     said = one_line(lambda: build(corpus_of(lengths), design, counter=Words(window=30)))
-    assert "documents of 2 segments may have 27 tokens, and the model reads 30" in said
+    assert "the 2 longest segments have 27 tokens, and the model reads 30" in said
     assert "use max_tokens=13 or opening=13" in said
     assert build(corpus_of(lengths), design, counter=Words(window=31)).documents
 

@@ -108,7 +108,7 @@ def anchors(page: Path) -> set[str]:
 
 
 MODULES = (
-    *("calibration.calibration", "calibration.temperature", "calibration.treatment", "cli.plain", "corpus.corpus"),
+    *("calibration.calibration", "calibration.treatment", "cli.plain", "corpus.corpus"),
     *("corpus.marked_text", "corpus.sentences", "corpus.wikipedia.downloads"),
     *("corpus.wikipedia.sitelinks", "design.parts", "model.segments", "report.text", "serving.batcher"),
     *("stats.equivalence", "studies.inspect.inspection"),

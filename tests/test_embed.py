@@ -297,15 +297,17 @@ def test_memory_that_runs_out_halves_the_batch(
 ) -> None:
     from fairspan.encoding.direct import DirectEncoder
 
-    computed = DirectEncoder.vectors
+    computed, failed = DirectEncoder.vectors, []
 
     def vectors(self: DirectEncoder, batch: Any) -> np.ndarray:
-        if len(batch) > 3:
+        if len(batch) > 12:
+            failed.append(len(batch))
             raise MemoryError
         return computed(self, batch)
 
     monkeypatch.setattr(DirectEncoder, "vectors", vectors)
     check_all(embed(model, write(tmp_path / "a.jsonl"), tmp_path / "out"), model)
+    assert len(failed) > 1, "halves were halved again"
 
 
 def test_a_full_disk_is_one_line_and_the_same_call_goes_on(

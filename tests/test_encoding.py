@@ -214,7 +214,7 @@ def test_a_batch_that_fails_loses_none_before_it(store: Store) -> None:
     said = str(raised.value)
     assert "\n" not in said
     assert "ValueError: wrong shape" in said
-    assert "2 texts are in the store: the same command continues from there" in said
+    assert "What was computed is in the store: the same command continues from there" in said
     assert_stored(store, encoder, texts[:2])
     failing[0] = False
     tally = run_fill(encoder, texts, store, budget=40)

@@ -124,7 +124,7 @@ ARCHITECTURES: list[tuple[str, str, str, Any]] = [
     ("roberta", "cls", "right", {"basket_size": 16, "strength": 0.5, "bos": "original", "short_texts": "leave"}),
     ("xlm-roberta", "cls", "right", {"tile_size": 16, "basket_size": 16}),
     ("distilbert", "mean", "right", {"strength": 0, "temperature": 0.8}),
-    ("modernbert", "mean", "right", {"basket_size": 16, "temperature": [[20, 0.9], [60, 0.8]]}),
+    ("modernbert", "mean", "right", {"basket_size": 16, "temperature": 0.8}),
     ("modernbert", "cls", "left", {"tile_size": 16, "temperature": {"query": 1, "document": 0.7}}),
     ("qwen3", "lasttoken", "left", None),
     ("qwen3", "lasttoken", "left", {"tile_size": 16, "basket_size": 16, "eos": "original"}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairspan.errors import DesignError
 from fairspan.stats.geometry import (
     MEASURES,
     cosine_without,
@@ -114,8 +112,9 @@ def test_distances_are_the_plain_ones_but_for_the_number_of_documents() -> None:
 
 
 def test_norms_do_not_matter() -> None:
+    """Of any vector that float32 holds."""
     vectors = cloud(7)
-    huge = vectors * np.array([1e-200, 1e200, 1, 1e-30, 3, 1e150, 1e-150])[:, None]
+    huge = vectors * np.array([1e-30, 1e30, 1, 1e-20, 3, 1e25, 1e-25])[:, None]
     for measure in MEASURES:
         assert measured(measure, huge) == pytest.approx(measured(measure, vectors), rel=1e-9)
 
@@ -234,19 +233,3 @@ def test_too_few_documents_leave_no_interval() -> None:
         found = interval(measure, cloud(count))
         assert found.estimate == pytest.approx(measured(measure, cloud(count)))
         assert np.isnan([found.standard_error, found.low, found.high, found.p_value]).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda rows: rows[:1], "at least 2 documents, got 1"),
-        (
-            lambda rows: rows * [[1], [1], [np.nan], [1], [1]],
-            "1 of 5 vectors are zero or not finite, the first in row 2",
-        ),
-        (lambda rows: rows * [[1], [1], [0], [0], [1]], "2 of 5 vectors are zero or not finite, the first in row 2"),
-    ],
-)
-def test_what_has_no_spread_is_refused(change: Callable[[np.ndarray], np.ndarray], message: str) -> None:
-    with pytest.raises(DesignError, match=message):
-        cosines(change(cloud(5)))

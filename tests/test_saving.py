@@ -64,7 +64,7 @@ MODELS: dict[str, tuple[Callable[[Make], SentenceTransformer], dict[str, Any]]] 
     "bert-cls": (lambda make: make("bert", "cls"), {"strength": 0.5, "bos": "original", "eos": "equal"}),
     "bert-mean": (
         lambda make: make("bert", "mean"),
-        {"temperature": {"query": 0.9, "document": [(20, 0.7)]}},
+        {"temperature": {"query": 0.9, "document": 0.7}},
     ),
     "mpnet-mean": (lambda make: make("mpnet", "mean"), {"temperature": 0.8, "scale_position_bias": True}),
     "qwen3-lasttoken-left": (

@@ -184,7 +184,7 @@ def test_token_embeddings_are_those_of_a_pass_that_computes_every_row(
 def test_a_module_after_the_pooling_sees_every_token_however_it_reads_them(
     make_tiny: Make, rebuild: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
-    """The features are a dict to every module that follows, whichever of a dict's methods it uses."""
+    """Whichever of a dict's methods it uses."""
     plain = SentenceTransformer(modules=[*make_tiny("bert", "cls").children(), Rebuild(rebuild)], device="cpu")
     fair = calibrate(plain)
     expected = plain.encode(TEXTS, output_value="token_embeddings")

@@ -12,11 +12,23 @@ import pytest
 
 from fairspan.errors import DesignError
 from fairspan.stats.arrays import Groups, group
-from fairspan.stats.contrasts import robust
+from fairspan.stats.contrasts import Robust, regress, robust
+from fairspan.stats.distributions import f_above
 from fairspan.stats.intervals import mean_half_widths
-from fairspan.stats.least_squares import cluster, cr1, cr2, cr3, fit, hotelling, merge, satterthwaite, two_way
-from fairspan.stats.positions import difference_weights, dummies, mean_weights
-from tests.test_stats_rows import Rows, make_rows, uneven_rows
+from fairspan.stats.least_squares import (
+    Clustered,
+    LeastSquares,
+    cluster,
+    cr1,
+    cr2,
+    cr3,
+    fit,
+    hotelling,
+    satterthwaite,
+    two_way,
+)
+from fairspan.stats.positions import difference_weights
+from tests.test_stats_rows import Rows, dummies, make_rows, uneven_rows
 
 MAKERS: list[Callable[..., Rows]] = [make_rows, uneven_rows]
 # Both sides solve the same well-conditioned least-squares problem in float64.
@@ -30,7 +42,19 @@ def rows(request: pytest.FixtureRequest) -> Rows:
 
 
 def design(rows: Rows) -> np.ndarray:
-    return dummies(rows.positions, rows.positions.max())
+    return dummies(rows.positions)
+
+
+def clustered_by_set(rows: Rows) -> Clustered:
+    return cluster(fit(rows.values, design(rows)), group(rows.sets))
+
+
+def judged(fitted: LeastSquares, rows: Rows, inference: str) -> Robust:
+    return robust(fitted, group(rows.sets), group(rows.segments), inference=inference)
+
+
+# Of β0, β2, β3, β4: the differences from position 1, and the means of positions.
+DIFFERENCES, MEANS = np.eye(4)[1:], np.column_stack([np.ones(4), np.eye(4)[:, 1:]])
 
 
 def statsmodels_fit(rows: Rows, groups: np.ndarray, use_t: bool) -> Any:
@@ -43,16 +67,14 @@ def statsmodels_fit(rows: Rows, groups: np.ndarray, use_t: bool) -> Any:
 @pytest.mark.parametrize(("inference", "use_t"), [("cr1", True), ("z", False)])
 def test_cr1_is_statsmodels(rows: Rows, inference: str, use_t: bool) -> None:
     theirs = statsmodels_fit(rows, rows.sets, use_t)
-    ours = robust(fit(rows.values, design(rows)), rows.sets, inference=inference)
-    judged = ours.contrasts(np.eye(4))
+    ours = judged(fit(rows.values, design(rows)), rows, inference)
+    found = ours.contrasts(np.eye(4))
     np.testing.assert_allclose(ours.covariance, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
-    np.testing.assert_allclose(judged.standard_error, theirs.bse, rtol=CLOSE)
-    np.testing.assert_allclose(judged.p_value, theirs.pvalues, rtol=CLOSE)
-    np.testing.assert_allclose(np.stack([judged.low, judged.high], 1), theirs.conf_int(), rtol=CLOSE)
-    wald = theirs.wald_test(np.eye(4)[1:], use_f=use_t, scalar=True)
-    joint = ours.joint(np.eye(4)[1:])
-    assert joint.statistic * (1 if use_t else 3) == pytest.approx(wald.statistic, rel=CLOSE)
-    assert joint.p_value == pytest.approx(wald.pvalue, rel=CLOSE)
+    np.testing.assert_allclose(found.standard_error, theirs.bse, rtol=CLOSE)
+    np.testing.assert_allclose(found.p_value, theirs.pvalues, rtol=CLOSE)
+    np.testing.assert_allclose(np.stack([found.low, found.high], 1), theirs.conf_int(), rtol=CLOSE)
+    wald = theirs.wald_test(DIFFERENCES, use_f=use_t, scalar=True)
+    assert ours.joint(DIFFERENCES) == pytest.approx(wald.pvalue, rel=CLOSE)
 
 
 def test_two_way_is_statsmodels(rows: Rows) -> None:
@@ -64,17 +86,17 @@ def test_two_way_is_statsmodels(rows: Rows) -> None:
     fitted = fit(rows.values, design(rows))
     found = two_way(fitted, group(rows.sets), group(shared))
     np.testing.assert_allclose(found, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
-    judged = robust(fitted, rows.sets, shared, inference="two-way").contrasts(np.eye(4))
-    np.testing.assert_allclose(judged.p_value, theirs.pvalues, rtol=CLOSE)
-    assert judged.degrees_of_freedom[0] == 8
+    both = robust(fitted, group(rows.sets), group(shared), inference="two-way").contrasts(np.eye(4))
+    np.testing.assert_allclose(both.p_value, theirs.pvalues, rtol=CLOSE)
+    assert both.degrees_of_freedom[0] == 8
 
 
 def test_two_way_that_is_not_positive_takes_the_wide_side() -> None:
     """Residuals that cancel inside both kinds of cluster make V_a = V_b = 0 and leave −V_ab alone."""
-    first, second = np.repeat([0, 1, 2], 3), np.tile([0, 1, 2], 3)
+    first, second = group(np.repeat([0, 1, 2], 3)), group(np.tile([0, 1, 2], 3))
     sign = np.array([1.0, -1, 0, -1, 1, 0, 0, 0, 0])
     fitted = fit(sign, np.ones((9, 1)))
-    found = two_way(fitted, group(first), group(second))
+    found = two_way(fitted, first, second)
     expected = cr1(cluster(fitted, first)) + cr1(cluster(fitted, second))
     np.testing.assert_array_equal(found, expected)
 
@@ -98,7 +120,7 @@ def adjustment(hat: np.ndarray, power: float) -> np.ndarray:
 
 
 def test_cr2_is_its_definition(rows: Rows) -> None:
-    ours = cr2(cluster(fit(rows.values, design(rows)), rows.sets))
+    ours = cr2(clustered_by_set(rows))
     np.testing.assert_allclose(ours, by_definition(rows, 0.5), rtol=CLOSE, atol=1e-14)
 
 
@@ -109,7 +131,7 @@ def test_cr3_is_the_jackknife(rows: Rows) -> None:
         kept = rows.sets != label
         gaps.append(fit(rows.values[kept], x[kept]).coefficients - fitted.coefficients)
     expected = 8 / 9 * np.einsum("gk,gl->kl", gaps, gaps)
-    ours = cr3(cluster(fitted, rows.sets))
+    ours = cr3(clustered_by_set(rows))
     np.testing.assert_allclose(ours, expected, rtol=CLOSE, atol=1e-14)
     np.testing.assert_allclose(ours, 8 / 9 * by_definition(rows, 1.0), rtol=CLOSE, atol=1e-14)
 
@@ -121,7 +143,7 @@ def test_cr1_and_cr3_are_pyfixests(rows: Rows) -> None:
         pandas = pytest.importorskip("pandas")
         table = pandas.DataFrame({"y": rows.values, "p": rows.positions.astype(str), "g": rows.sets})
         theirs = {kind: pyfixest.feols("y ~ p", table, vcov={kind: "g"}).se() for kind in ("CRV1", "CRV3")}
-    clustered = cluster(fit(rows.values, design(rows)), rows.sets)
+    clustered = clustered_by_set(rows)
     np.testing.assert_allclose(np.sqrt(np.diag(cr1(clustered))), theirs["CRV1"], rtol=CLOSE)
     # pyfixest multiplies its jackknife by CR1's factor G/(G−1)·(N−1)/(N−K) instead of (G−1)/G.
     ours = np.sqrt(np.diag(cr3(clustered)) * 9 / 8 * clustered.factor)
@@ -142,37 +164,37 @@ def working_vectors(rows: Rows, weights: np.ndarray) -> np.ndarray:
 
 
 def test_degrees_of_freedom_are_their_definition(rows: Rows) -> None:
-    weights = np.vstack([np.eye(4), mean_weights(4), difference_weights(4)])
+    weights = np.vstack([np.eye(4), MEANS, DIFFERENCES])
     p = working_vectors(rows, weights)
     inner = p @ p.transpose(0, 2, 1)
     expected = np.trace(inner, axis1=1, axis2=2) ** 2 / (inner**2).sum((1, 2))
-    found = satterthwaite(cluster(fit(rows.values, design(rows)), rows.sets), weights)
+    found = satterthwaite(clustered_by_set(rows), weights)
     np.testing.assert_allclose(found, expected, rtol=CLOSE)
 
 
 def test_degrees_of_freedom_of_a_joint_test_are_their_definition(rows: Rows) -> None:
     """AHZ: d = Ω^(-1/2) V Ω^(-1/2) with V = Σ_g (p_sg'e)(p_tg'e), and Var(d_st) for independent normal e."""
-    weights = difference_weights(4)
+    weights = DIFFERENCES
     x = design(rows)
     values, vectors = np.linalg.eigh(weights @ np.linalg.inv(x.T @ x) @ weights.T)
     p = working_vectors(rows, (vectors / np.sqrt(values)) @ vectors.T @ weights)
     # Cov(x'e·y'e, u'e·v'e) = (x'u)(y'v) + (x'v)(y'u), summed over pairs of clusters.
     inner = np.einsum("sgn,thn->stgh", p, p)
     variance = np.einsum("ssgh,ttgh->", inner, inner) + np.einsum("stgh,tsgh->", inner, inner)
-    clustered = cluster(fit(rows.values, x), rows.sets)
+    clustered = clustered_by_set(rows)
     mean = np.einsum("ssgg->", inner) / 3
     assert hotelling(clustered, weights) == pytest.approx(3 * 4 * mean**2 / variance, rel=CLOSE)
-    found = robust(fit(rows.values, x), rows.sets, inference="cr2").joint(weights)
+    found = judged(fit(rows.values, x), rows, "cr2").joint(weights)
     estimate, covariance = weights @ clustered.coefficients, weights @ cr2(clustered) @ weights.T
     eta, wald = hotelling(clustered, weights), estimate @ np.linalg.solve(covariance, estimate)
-    assert (found.statistic, found.df2) == (pytest.approx((eta - 2) / (eta * 3) * wald, rel=CLOSE), eta - 2)
+    assert found == pytest.approx(f_above((eta - 2) / (eta * 3) * wald, 3, eta - 2), rel=1e-6)
     assert eta <= 8 + CLOSE
 
 
 def test_balanced_sets_have_one_less_degrees_of_freedom() -> None:
     """Then CR2 is the paired t-test."""
     rows = make_rows(np.random.default_rng(2), documents=12)
-    clustered = cluster(fit(rows.values, design(rows)), rows.sets)
+    clustered = clustered_by_set(rows)
     np.testing.assert_allclose(satterthwaite(clustered, np.eye(4)), 11, rtol=1e-10)
 
 
@@ -180,39 +202,36 @@ def test_one_cluster_that_decides_a_coefficient() -> None:
     """Only set 0 has position 3: CR2 takes the pseudo-inverse, CR3 cannot do without that set."""
     rows = make_rows(np.random.default_rng(4), n=3)
     kept = rows.keep(np.flatnonzero((rows.sets == 0) | (rows.positions < 3)))
-    clustered = cluster(fit(kept.values, design(kept)), kept.sets)
+    clustered = clustered_by_set(kept)
     assert np.isfinite(cr2(clustered)).all()
     with pytest.raises(DesignError, match="leaves out one cluster at a time"):
         cr3(clustered)
 
 
-def repeated(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, Groups, Groups]:
-    """Six sets of four segments; rows of one segment at one position differ in nothing but their value."""
-    sets = np.repeat(np.arange(6), 40)
-    positions = np.tile(np.repeat(np.arange(4), 10), 6)
-    segments = sets * 4 + rng.integers(0, 4, len(sets))
-    design = np.column_stack([np.ones(len(sets)), *(positions == p for p in (1, 2, 3)), np.log(segments + 2)])
-    values = design @ [0.6, -0.1, -0.05, -0.2, 0.03] + rng.normal(0, 0.05, len(sets)) + 0.04 * (sets % 3)
-    return values, design, group(sets), group(segments)
-
-
 @pytest.mark.parametrize("inference", ["cr1", "z", "cr2", "cr3", "wild", "two-way"])
 def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
-    """Every inference, against the same fit on the rows as they are."""
-    values, design, sets, segments = repeated(np.random.default_rng(1))
-    merged = merge(sets, segments, group(design[:, 1] + 2 * design[:, 2] + 3 * design[:, 3]))
-    assert len(merged.weights) < len(values) / 2
-    short = merged.fit(values, design[merged.first])
-    weights = np.eye(5)
-    found, expected = (
-        robust(one, first, second, inference=inference, rng=np.random.default_rng(5)).contrasts(weights, 0.95)
-        for one, first, second in (
-            (short, merged.labels(sets), merged.labels(segments)),
-            (fit(values, design), sets, segments),
-        )
+    """Six sets of four segments; rows of one segment at one position differ in nothing but their value.
+
+    Every inference, against the same fit on the rows as they are.
+    """
+    rng = np.random.default_rng(1)
+    sets, positions = np.repeat(np.arange(6), 40), np.tile(np.repeat(np.arange(4), 10), 6)
+    segments = sets * 4 + rng.integers(0, 4, len(sets))
+    design = np.column_stack([*(positions == p for p in range(4)), np.log(segments + 2)]).astype(float)
+    values = design @ [0.6, 0.5, 0.55, 0.4, 0.03] + rng.normal(0, 0.05, len(sets)) + 0.04 * (sets % 3)
+    whole = robust(
+        fit(values, design), group(sets), group(segments), inference=inference, rng=np.random.default_rng(5)
     )
+    how = {"inference": inference, "rng": np.random.default_rng(5)}
+    merged = regress(values, group(positions), sets, segments, design[:, -1], **how)
+    found, expected = (one.contrasts(np.eye(5), 0.95) for one in (merged, whole))
     for name in ("estimate", "standard_error", "degrees_of_freedom", "p_value", "low", "high"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6, err_msg=name)
+
+
+def test_later_positions_against_any_other() -> None:
+    np.testing.assert_array_equal(difference_weights(4, 2), [[0, -1, 1, 0], [0, -1, 0, 1]])
+    np.testing.assert_array_equal(difference_weights(3), [[-1, 1, 0], [-1, 0, 1]])
 
 
 def test_each_mean_has_the_interval_of_its_own_fit() -> None:
@@ -224,7 +243,8 @@ def test_each_mean_has_the_interval_of_its_own_fit() -> None:
     squares = (group(clusters).sums(gaps) ** 2).sum(0)
     found = mean_half_widths(squares, [len(table)] * 3, [7] * 3, 0.9)
     for number, values in enumerate(table.T):
-        fitted = robust(fit(values, np.ones((len(values), 1))), clusters, inference="cr1").contrasts(np.eye(1), 0.9)
+        fitted = regress(values, Groups(np.zeros(len(values), np.int64), 1), clusters, inference="cr1")
+        fitted = fitted.contrasts(np.eye(1), 0.9)
         np.testing.assert_allclose(found[number], fitted.high[0] - fitted.estimate[0], rtol=1e-10)
 
 

@@ -11,15 +11,14 @@ from scipy import stats
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import (
     Verdict,
-    compared_positions,
+    decide,
     documents_needed,
     equivalence,
     further_sets,
     growth,
-    verdicts,
 )
 from fairspan.stats.intervals import Interval, t_interval
-from fairspan.stats.positions import PositionEffects, position_effects
+from fairspan.stats.positions import PositionEffects, difference_weights, position_effects
 from tests.test_stats_rows import make_rows
 
 
@@ -29,12 +28,12 @@ def simulated(effects: tuple[float, ...], noise: float, sets: int = 30, seed: in
 
 
 def verdict(effects: PositionEffects, margin: float = 0.02) -> Verdict:
-    [found] = verdicts([(effects, 1)], margin)
+    [found] = decide([effects.compared()], margin)
     return found
 
 
 def p_values(effects: PositionEffects, margin: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
-    return equivalence(compared_positions(effects), margin)
+    return equivalence(effects.compared(), margin)
 
 
 def test_fair() -> None:
@@ -66,8 +65,7 @@ def test_tests_are_those_of_the_intervals() -> None:
     effects = simulated((0.0, 0.012, -0.004, 0.06), noise=0.02)
     for margin in np.linspace(0.002, 0.1, 50):
         within, beyond = p_values(effects, margin)
-        plain = effects.differences()
-        ninety = effects.robust.contrasts(np.eye(4)[1:], 0.9)
+        plain, ninety = (effects.robust.contrasts(difference_weights(4), level) for level in (0.95, 0.9))
         inside = (-margin < ninety.low) & (ninety.high < margin)
         outside = (plain.low > margin) | (plain.high < -margin)
         np.testing.assert_array_equal(within < 0.05, inside)
@@ -85,10 +83,9 @@ def test_errors_of_both_kinds_are_rare_at_the_margin() -> None:
 
 def like(effects: PositionEffects, sets: int, rng: np.random.Generator) -> PositionEffects:
     """A new run of so many sets, from the population that the estimates describe."""
-    n = effects.n
-    root = np.linalg.cholesky(effects.robust.covariance * effects.clusters)
-    drawn = effects.estimate + rng.normal(size=(sets, n)) @ root.T
-    values = np.column_stack([drawn[:, :1], drawn[:, :1] + drawn[:, 1:]])
+    n = len(effects)
+    root = np.linalg.cholesky(effects.robust.covariance * effects.sets)
+    values = effects.means.estimate + rng.normal(size=(sets, n)) @ root.T
     return position_effects(values.ravel(), np.tile(np.arange(1, n + 1), sets), np.repeat(np.arange(sets), n))
 
 
@@ -149,7 +146,7 @@ def test_many_families_at_the_margin_are_rarely_biased(monkeypatch: pytest.Monke
     together = alone = 0
     for _ in range(runs):
         families = [paired(0.02, rng) for _ in range(FAMILIES)]
-        together += any(one.kind == "biased" for one in verdicts([(one, 1) for one in families]))
+        together += any(one.kind == "biased" for one in decide([one.compared() for one in families]))
         alone += any((p_values(one)[1] < 0.05).any() for one in families)
     slack = 3 * np.sqrt(0.05 * 0.95 / runs)
     assert together / runs <= 0.05 + slack
@@ -165,28 +162,28 @@ def test_families_together_are_corrected_by_holm() -> None:
     stepped = np.maximum.accumulate(np.minimum(raw[order] * np.arange(len(raw), 0, -1), 1))
     wanted = np.empty(len(raw), bool)
     wanted[order] = stepped < 0.05
-    found = [one.kind == "biased" for one in verdicts([(one, 1) for one in families])]
+    found = [one.kind == "biased" for one in decide([one.compared() for one in families])]
     assert found == wanted.reshape(6, 2).any(axis=1).tolist()
     assert len(set(found)) == 2
-    [alone] = verdicts([(families[0], 1)])
+    [alone] = decide([families[0].compared()])
     assert alone == verdict(families[0])
 
 
 def test_more_comparisons_need_more_sets() -> None:
     """A family that points to bias has a higher hurdle among many; one that points to fairness has not."""
     biased, fair = simulated((0.0, -0.03, -0.04), noise=0.06), simulated((0.0, 0.001, -0.001), noise=0.06)
-    needs = [further_sets(compared_positions(biased), 0.02, comparisons=count) for count in (2, 20, 200)]
+    needs = [further_sets(biased.compared(), 0.02, comparisons=count) for count in (2, 20, 200)]
     assert needs == sorted(needs, key=lambda need: need or 0)
     assert len(set(needs)) == 3
-    wanted = further_sets(compared_positions(fair), 0.02, comparisons=2)
-    assert further_sets(compared_positions(fair), 0.02, comparisons=200) == wanted
+    wanted = further_sets(fair.compared(), 0.02, comparisons=2)
+    assert further_sets(fair.compared(), 0.02, comparisons=200) == wanted
 
 
 def test_later_positions_against_the_second() -> None:
     """The same numbers as of rows without position 1, up to the small-sample factor of CR2, which both have as 1."""
     rows = make_rows(np.random.default_rng(0), 30, effects=(0.3, 0.0, -0.02, -0.1), noise=0.02)
     values, positions, sets, *_ = (np.asarray(column) for column in rows.columns)
-    [found] = verdicts([(position_effects(values, positions, sets), 2)])
+    [found] = decide([position_effects(values, positions, sets).compared(2)])
     kept = positions > 1
     wanted = verdict(position_effects(values[kept], positions[kept] - 1, sets[kept]))
     assert (found.kind, found.subject, found.against) == ("biased", "position 4", "position 2")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairspan.stats.languages import LanguageEffects, Plan, language_effects, language_verdicts
+from fairspan.stats.equivalence import Verdict, decide
+from fairspan.stats.languages import LanguageEffects, Plan, language_effects
 
 BOTH: list[Plan] = [("en", "de"), ("de", "en")]
 ALL: list[Plan] = [(lead, later) for lead in ("en", "de", "hi") for later in ("en", "de", "hi") if lead != later]
@@ -43,6 +44,10 @@ def mixed_rows(
 def effects_of(rows: dict[str, np.ndarray], plans: list[Plan] = BOTH, *, lengths: bool = True) -> LanguageEffects:
     tokens = rows["tokens"] if lengths else None
     return language_effects(rows["values"], rows["positions"], (rows["plans"], plans), rows["sets"], tokens)
+
+
+def language_verdicts(families: list[LanguageEffects]) -> list[Verdict]:
+    return decide([one.compared() for one in families])
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -103,7 +108,7 @@ def test_a_language_in_each_role_is_a_mean_of_plans() -> None:
     leads, follows = found.role("en", "lead"), found.role("en", "later")
     assert leads is not None
     assert follows is not None
-    assert leads.beside == follows.beside == ("de", "hi")
+    assert leads[0] == follows[0] == ("de", "hi")
     first = rows["positions"] == 1
 
     def mean(plans: list[Plan], where: np.ndarray) -> float:
@@ -111,12 +116,12 @@ def test_a_language_in_each_role_is_a_mean_of_plans() -> None:
 
     lead, later = [("en", "de"), ("en", "hi")], [("de", "en"), ("hi", "en")]
     by_hand = [mean(lead, first), mean(lead, ~first), mean(later, ~first), mean(later, first)]
-    told = [leads.own, leads.others, follows.own, follows.others]
-    np.testing.assert_allclose([one.estimate for one in told], by_hand, rtol=1e-10)
-    assert leads.gap.estimate == pytest.approx(by_hand[0] - by_hand[1])
-    assert follows.gap.estimate == pytest.approx(by_hand[3] - by_hand[2])
+    told = [side[name].estimate for side in (leads[1], follows[1]) for name in ("own", "others")]
+    np.testing.assert_allclose(told, by_hand, rtol=1e-10)
+    gaps = leads[1]["gap"].estimate, follows[1]["gap"].estimate
+    assert gaps == pytest.approx((by_hand[0] - by_hand[1], by_hand[3] - by_hand[2]))
     # English leads: 0.2 + 0.04; follows: 0.2 − 0.04.
-    assert leads.gap.estimate - follows.gap.estimate == pytest.approx(0.08, abs=0.02)
+    assert gaps[0] - gaps[1] == pytest.approx(0.08, abs=0.02)
 
 
 def test_one_order_is_not_compared() -> None:

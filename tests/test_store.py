@@ -214,22 +214,12 @@ Connect = Callable[..., sqlite3.Connection]
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> Callable[[Connect], None]:
-    """Lets the store open its file in another way. This suite may run as root, to whom no file is read-only."""
+    """Lets the store open its file in another way."""
 
     def use(connect: Connect) -> None:
         monkeypatch.setattr(store_module.sqlite3, "connect", connect)
 
     return use
-
-
-def read_only(plain: Connect) -> Connect:
-    """SQLite's own error for a file that may not be written, without asking the file system."""
-
-    def connect(path: Path | str, **options: object) -> sqlite3.Connection:
-        address = path if options.pop("uri", False) else f"file:{path}?mode=ro"
-        return plain(address, uri=True, **options)
-
-    return connect
 
 
 def nearly_full(plain: Connect, pages: int) -> Connect:
@@ -241,22 +231,6 @@ def nearly_full(plain: Connect, pages: int) -> Connect:
         return connection
 
     return connect
-
-
-def test_a_store_that_may_not_be_written(path: Path, connected: Callable[[Connect], None]) -> None:
-    """What it holds is read; what it lacks cannot be put."""
-    with Store(path) as store:
-        store.put(numbered(1))
-    plain = sqlite3.connect
-    connected(read_only(plain))
-    with Store(path) as store:
-        assert np.array_equal(store.get([key(1)])[key(1)], vector(1))
-        assert store.missing([key(1), key(2)]) == {key(2)}
-        with pytest.raises(FairspanError, match="attempt to write a readonly database") as error:
-            store.put(numbered(2))
-    assert str(path) in one_line(error)
-    connected(plain)
-    assert_holds(path, 1)
 
 
 class NoSharedMemory(sqlite3.Connection):
@@ -282,13 +256,10 @@ class KeepsTheJournal(NoSharedMemory):
 def test_a_file_system_without_write_ahead_logging(
     path: Path, connected: Callable[[Connect], None], kind: type[sqlite3.Connection]
 ) -> None:
-    """What SQLite answers is what counts: a rollback journal with synchronous FULL (2), and a warning."""
+    """What SQLite answers is what counts: a rollback journal with synchronous FULL (2)."""
     plain = sqlite3.connect
     connected(lambda path, **options: plain(path, factory=kind, **options))
-    with pytest.warns(UserWarning, match="has no write-ahead logging: a rollback journal .delete. is used") as caught:
-        store = Store(path)
-    assert len(caught) == 1
-    with store:
+    with Store(path) as store:
         store.put(numbered(1, 2))
         assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)

@@ -43,7 +43,7 @@ PLAIN: list[dict[str, Any]] = [
     {
         "tile_size": 7,
         "tile_layers": "first_three_quarters",
-        "temperature": [(8, 0.9), (40, 0.5)],
+        "temperature": 0.5,
         "scale_position_bias": True,
     },
 ]
@@ -534,7 +534,7 @@ def test_gradients_are_those_of_the_matrices(
     In float64, so that they can be compared to the last weight; norms inside some models are in float32 all the same.
     """
     model = copy.deepcopy(make_tiny(architecture, pooling)).double()
-    fair = fairspan.calibrate(model, tile_size=7, tile_layers=tile_layers, temperature=[(10, 0.8)])
+    fair = fairspan.calibrate(model, tile_size=7, tile_layers=tile_layers, temperature=0.8)
 
     def gradients(batches: list[list[str]]) -> dict[str, Tensor]:
         fair.zero_grad()

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fairspan import Calibration, DesignError, PerSide
 from fairspan.calibration.calibration import PRESETS
-from fairspan.calibration.temperature import LengthSchedule
 from fairspan.calibration.treatment import Treatment, as_treatment
 
 
@@ -32,7 +31,6 @@ from fairspan.calibration.treatment import Treatment, as_treatment
         ),
         ("paper+layers=[1,3]", Calibration(layers=[1, 3])),
         ("plain+temperature=0.9", Calibration(strength=0, temperature=0.9)),
-        ("plain+temperature=[[400,0.9]]", Calibration(strength=0, temperature=LengthSchedule([(400, 0.9)]))),
         ("tempscale+scale_position_bias=true", Calibration(strength=0, temperature=0.8, scale_position_bias=True)),
         ("tiles+tile_size=32", PRESETS["tiles"].but(tile_size=32)),
         ("tiles+tile_layers=first_half", PRESETS["tiles"].but(tile_layers="first_half")),
@@ -60,11 +58,9 @@ def test_none_is_read_as_plain(name: str) -> None:
         ("tiles+tiles=segments", True),
         ("tiles+baskets=segments", True),
         ("paper+baskets=segments", True),
-        ("tiles+tiles=tokens", False),
         ("tiles", False),
         ({"name": "mine", "preset": "tiles", "tiles": "segments"}, True),
         ({"name": "tiles+tiles=segments", "tile_size": 32}, True),
-        ({"name": "tiles+tiles=segments", "tiles": "tokens"}, False),
     ],
 )
 def test_segments_as_tiles_or_baskets(given: Any, wanted: bool) -> None:
@@ -106,14 +102,13 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
         ("paper+basket_size=many", "got 'many'"),
         ("paper+strength=2", "strength must be a number from 0 to 1, got 2"),
         ("paper+sides=left", "'both', 'document', 'query', got 'left'"),
-        ("tiles+tiles=words", "tiles must be one of tokens, segments, got 'words'"),
+        ("tiles+tiles=words", "tiles can be segments, as in tiles+tiles=segments, or omitted, got 'words'"),
         ("paper+tiles=segments", "'paper+tiles=segments' has no tiles: give it a tile_size such as 64"),
         ({"name": "mine", "preset": "paper", "tiles": "segments"}, "'mine' has no tiles: give it a tile_size"),
         (
             "tempscale+baskets=segments",
             "has neither baskets nor tiles nor chunks: give it a strength above 0 or a tile_size",
         ),
-        ("tiles+tiles=segments+baskets=tokens", "cut in one way: give baskets and tiles the same value"),
         ("tiles+tile_size=0", "tile_size must be a whole number of at least 1"),
         ("paper+tile_reach=1", "no field 'tile_reach'"),
         ({"preset": "paper"}, "needs a name, got {'preset': 'paper'}"),
@@ -169,8 +164,7 @@ CALIBRATIONS = st.builds(
     short_texts=st.sampled_from(["calibrate", "leave"]),
     temperature=st.one_of(
         st.floats(0.01, 1),
-        st.just(LengthSchedule([(400, 0.9), (800, 0.8)])),
-        st.just(PerSide(query=1.0, document=LengthSchedule([(100, 0.8)]))),
+        st.just(PerSide(query=1.0, document=0.8)),
     ),
     scale_position_bias=st.booleans(),
 )

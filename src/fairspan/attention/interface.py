@@ -14,7 +14,7 @@ from fairspan.attention.all_rows import all_rows
 from fairspan.attention.baskets import is_exporting
 from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
-from fairspan.attention.pooled_row import average_row, pooled_row
+from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import Tiles, TileView, tiles_being_read
 from fairspan.attention.traced import traced_attention
@@ -55,16 +55,9 @@ def attention(
         return _sdpa(module, query, key, value, attention_mask, scaling, position_bias, **kwargs)
     _refuse_unknown_softmax(module, kwargs)
     layer = plan.enter_layer()
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if isinstance(plan.inverse_temperature, Tensor):
-        per_text = plan.inverse_temperature[:, None, None, None].to(query.dtype)
-        query = query * per_text
-        if position_bias is not None and plan.scale_position_bias:
-            position_bias = position_bias * per_text
-    elif plan.inverse_temperature != 1.0:
-        scale = scale * plan.inverse_temperature
-        if position_bias is not None and plan.scale_position_bias:
-            position_bias = position_bias * plan.inverse_temperature
+    scale = (query.shape[-1] ** -0.5 if scaling is None else scaling) * plan.inverse_temperature
+    if position_bias is not None and plan.scale_position_bias:
+        position_bias = position_bias * plan.inverse_temperature
 
     rule = plan.rule if layer in plan.layers else None
     if plan.tiles is None:
@@ -74,8 +67,6 @@ def attention(
     else:
         view = _view(module, plan, plan.tiles, layer in plan.tile_layers, attention_mask, position_bias)
         inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
-    if plan.captured_rows is not None:
-        plan.captured.append(average_row(inputs, plan.captured_rows))
     if plan.watch is not None:
         plan.watch(inputs)
     plan.calibrated += [] if rule is None else [layer]

@@ -81,7 +81,6 @@ class Plan:
         layers: the layers that are split into baskets, 0-based; empty if only the temperature acts.
         make_rule: what makes the rule for them. It runs in the first of these layers, while a GPU is still busy with
             the ones before, and not in front of all.
-        inverse_temperature: one number, or [N].
         scale_position_bias: whether the temperature also divides the position bias.
         tiles: the tiles of the batch, if it is read in tiles; positions are those of the tiles in every layer.
         tile_layers: the layers in which a token sees its own tile alone.
@@ -91,15 +90,12 @@ class Plan:
         calibrated: those of them that were split into baskets.
         tiled: those of them that were read in tiles.
         path: what computed them: "triton" kernels or plain "torch".
-        captured_rows: [N, L] bool, the query rows whose attention is kept, if any; at least one of each text. In
-            calibrated layers they must be rows that the rule calibrates.
-        captured: what was kept, [N, L] for each layer so far (`average_row`).
         watch: what is shown the inputs of each layer before it is computed, if anything.
     """
 
     layers: frozenset[int] = frozenset()
     make_rule: Callable[[], BasketRule] | None = None
-    inverse_temperature: float | Tensor = 1.0
+    inverse_temperature: float = 1.0
     scale_position_bias: bool = False
     tiles: Tiles | None = None
     tile_layers: frozenset[int] = frozenset()
@@ -109,8 +105,6 @@ class Plan:
     calibrated: list[int] = field(default_factory=list)
     tiled: list[int] = field(default_factory=list)
     path: str | None = None
-    captured_rows: Tensor | None = None
-    captured: list[Tensor] = field(default_factory=list)
     watch: Callable[[LayerInputs], None] | None = None
     _rule: BasketRule | None = None
 

@@ -29,38 +29,24 @@ def pooled_row(inputs: LayerInputs, pooled: Tensor) -> Tensor:
 
 
 def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
-    """The attention weights of one layer, averaged over heads and over the chosen rows of each text.
+    """The attention weights [L] of one layer over one text, averaged over heads and over the chosen rows.
 
     They are computed a second time, a block of rows at a time; the layer's own computation is not changed.
 
     Args:
-        rows: [N, L] bool, at least one row of each text. In a calibrated layer these must be calibrated rows, whose
-            weights are p'' of IRF §5.
-
-    Returns:
-        [N, L], summing to 1 over the keys of each text. Keys that none of the rows sees, padding too, have 0.
+        rows: [R], at least one. In a calibrated layer these must be calibrated rows, whose weights are p'' of IRF §5.
     """
-    n, heads, length, _ = inputs.query.shape
-    count = rows.sum(dim=1)
-    index = rows.int().argsort(dim=1, descending=True, stable=True)[:, : int(count.max())]
-    chosen = torch.arange(index.shape[1], device=rows.device) < count[:, None]
-    # Texts with fewer rows repeat their first one at weight 0: a row of padding might see nothing, and be NaN.
-    index = torch.where(chosen, index, index[:, :1])
-    weight = chosen / count[:, None]
-
-    average = accumulate(inputs.key[:0]).new_zeros(n, length)
-    size = max(1, _WEIGHTS_AT_A_TIME // (n * heads * length))
-    for first in range(0, index.shape[1], size):
-        block = index[:, first : first + size].T.contiguous()  # [R, N]
-        p = row_weights(inputs, block).mean(dim=1).view(*block.shape, length)
-        average += (p * weight[:, first : first + size].T[..., None]).sum(dim=0)
-    return average
+    _, heads, length, _ = inputs.query.shape
+    total = accumulate(inputs.key[:0]).new_zeros(length)
+    for block in torch.split(rows, max(1, _WEIGHTS_AT_A_TIME // (heads * length))):
+        total += row_weights(inputs, block[:, None]).mean(dim=1).sum(dim=0)
+    return total / len(rows)
 
 
 def row_weights(inputs: LayerInputs, block: Tensor) -> Tensor:
     """The weights [R·N, H, L] of the rows `block` [R, N], as of R·N texts of one row each."""
     scores, bias, visible = row_scores(inputs, block)
-    rule, many = inputs.rule, len(block)
+    rule, many = inputs.rule, block.shape[0]
     if bias is not None:
         scores = scores + bias
     if rule is None:

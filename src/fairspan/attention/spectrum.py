@@ -7,12 +7,12 @@ All of it is in float64, for the layer of one text without padding, one head at 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 import torch
-from scipy.sparse.linalg import LinearOperator, eigsh  # type: ignore[import-untyped]
+from scipy.sparse.linalg import svds  # type: ignore[import-untyped]
 from torch import Tensor
 
 from fairspan.attention.plan import LayerInputs
@@ -20,10 +20,8 @@ from fairspan.attention.pooled_row import row_scores, row_weights
 
 # Bounds the scores [R, L] of a block of R rows.
 _SCORES_AT_A_TIME = 2**20
-# A matrix A of at most so many entries (8,192 tokens) is kept; a larger one is computed anew each time it is needed.
-_MOST_KEPT = 2**26
-# The relative error that the search for σ_a² ends at.
-_TOLERANCE = 1e-8
+# Its square is the relative error of σ_a² that the search ends at.
+_TOLERANCE = 1e-4
 
 
 def signal_norms(x: Tensor) -> tuple[float, float]:
@@ -41,7 +39,7 @@ def value_norms(value_weight: Tensor) -> Tensor:
 
 def sigma_a(inputs: LayerInputs) -> Tensor:
     """LC Theorem 2: σ_a = ‖(I − 11ᵀ/L) A‖₂ of each head, [H]."""
-    found = [_largest(_blocks_of_a(one), one.query.shape[2]) for one in _heads(inputs)]
+    found = [_largest(_weights(one)) for one in _heads(inputs)]
     return torch.tensor(found, dtype=torch.float64)
 
 
@@ -71,51 +69,27 @@ def _heads(inputs: LayerInputs) -> Iterator[LayerInputs]:
 
 def _rows(one: LayerInputs) -> Iterable[Tensor]:
     length = one.query.shape[2]
-    return torch.split(torch.arange(length, device=one.query.device), _rows_at_a_time(length))
+    return torch.split(torch.arange(length, device=one.query.device), max(1, _SCORES_AT_A_TIME // length))
 
 
-def _rows_at_a_time(length: int) -> int:
-    return max(1, _SCORES_AT_A_TIME // length)
+def _weights(one: LayerInputs) -> Tensor:
+    """A = softmax(Q Kᵀ · scale + position bias), calibrated where the layer is, [L, L]."""
+    pooled = None if one.rule is None else one.rule.pooled
+    every = one if pooled is None else replace(one, rule=None)
+    a = torch.cat([row_weights(every, rows[:, None])[:, 0] for rows in _rows(one)])
+    if pooled is not None:
+        a[pooled] = row_weights(one, pooled[None])[:, 0]
+    return a
 
 
-def _blocks_of_a(one: LayerInputs) -> Callable[[], Iterable[Tensor]]:
-    """A = softmax(Q Kᵀ · scale + position bias), calibrated where the layer is, in blocks of rows [R, L]."""
-
-    def weights(rows: Tensor) -> Tensor:
-        rule = one.rule
-        if rule is None or rule.pooled is None:
-            return row_weights(one, rows[:, None])[:, 0]
-        plain = row_weights(replace(one, rule=None), rows[:, None])[:, 0]
-        return torch.where((rows == rule.pooled)[:, None], row_weights(one, rule.pooled[None])[:, 0], plain)
-
-    if one.query.shape[2] ** 2 > _MOST_KEPT:
-        return lambda: (weights(rows) for rows in _rows(one))
-    kept = [weights(rows) for rows in _rows(one)]
-    return lambda: kept
-
-
-def _largest(blocks: Callable[[], Iterable[Tensor]], length: int) -> float:
-    """‖HC[A]‖₂, the root of the largest eigenvalue of HC[A]ᵀHC[A], by scipy's Lanczos iteration."""
-    device = next(iter(blocks())).device
-
-    def apply(x: np.ndarray) -> np.ndarray:
-        """HC[A]ᵀHC[A] x = Aᵀ(y − mean(y)) with y = Ax."""
-        there = torch.from_numpy(x.reshape(-1)).to(device)
-        y = torch.cat([p @ there for p in blocks()])
-        # Twice: where all rows are similar, the rounding of the first mean is more than what is left.
-        y = y - y.mean()
-        y = y - y.mean()
-        parts = zip(blocks(), torch.split(y, _rows_at_a_time(length)), strict=True)
-        back = sum((part @ p for p, part in parts), start=torch.zeros_like(there))
-        return back.cpu().numpy()
-
-    start = np.random.default_rng(0).standard_normal(length)
+def _largest(a: Tensor) -> float:
+    """‖HC[A]‖₂, by scipy's Lanczos iteration."""
+    hc = (a - a.mean(dim=0)).cpu().numpy()
     # Rows that are alike leave nothing of A but rounding, in which there is nothing to search.
-    if np.linalg.norm(apply(start)) <= length * (16 * np.finfo(np.float64).eps) ** 2 * np.linalg.norm(start):
+    if np.linalg.norm(hc) <= 16 * np.finfo(np.float64).eps * len(hc) ** 0.5:
         return 0.0
-    operator = LinearOperator((length, length), matvec=apply, dtype=np.float64)
-    found = eigsh(operator, k=1, which="LA", v0=start, tol=_TOLERANCE, return_eigenvectors=False)
-    return float(max(found[0], 0.0) ** 0.5)
+    start = np.random.default_rng(0).standard_normal(len(hc))
+    return float(svds(hc, k=1, v0=start, tol=_TOLERANCE, return_singular_vectors=False)[0])
 
 
 def _deviation(one: LayerInputs) -> float:

@@ -169,14 +169,10 @@ class TileView:
                 # In an earlier tile a token may stand further on, and is behind the row all the same.
                 before = torch.minimum(places, at)
             visible = visible & self.mask[at, before]
-        return self.bias_between(text, at, places), visible
-
-    def bias_between(self, text: Tensor, at: Tensor, places: Tensor) -> Tensor | None:
-        """The bias [B, H, L] of rows that stand at `at` [B, 1], and keys that stand at `places` [B, L]."""
         if self.bias is None:
-            return None
+            return None, visible
         rows = self.bias[text % self.bias.shape[0], :, at[:, 0]]  # [B, H, P]
-        return rows.gather(2, places[:, None].expand(-1, rows.shape[1], -1))
+        return rows.gather(2, places[:, None].expand(-1, rows.shape[1], -1)), visible
 
 
 class _Reading(threading.local):

@@ -6,11 +6,9 @@ It gives the same numbers as the fast paths, whose geometry it shares and agains
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import CONTENT, runs
 from fairspan.attention.bias import additive
-from fairspan.attention.plan import BasketRule, LayerInputs
-from fairspan.attention.pooled_row import pooled_row
-from fairspan.attention.shares import basket_shares
+from fairspan.attention.plan import LayerInputs
+from fairspan.attention.pooled_row import pooled_row, row_weights
 from fairspan.attention.tile_rows import all_tiles, group_mask, seen_by_rows, take
 from fairspan.attention.tiles import TileView
 
@@ -19,7 +17,7 @@ def traced_attention(inputs: LayerInputs) -> Tensor:
     """[N, L, H, D], what one layer gives: tiles tile by tile, everything else by whole L×L matrices."""
     query, key, value, rule, view = inputs.query, inputs.key, inputs.value, inputs.rule, inputs.view
     if rule is not None and rule.pooled is None:
-        return _in_baskets(inputs, rule).transpose(1, 2)
+        return _in_baskets(inputs).transpose(1, 2)
     if view is not None and view.tiled:
         out = _in_tiles(query, key, value, inputs.scale, view)
     else:
@@ -84,35 +82,9 @@ def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: Til
     return flat[:-1].view(n, length, heads, -1)
 
 
-def _in_baskets(inputs: LayerInputs, rule: BasketRule) -> Tensor:
-    """IRF §5 for every row, [N, H, L, D]: Σ_b share_b · softmax(q·K_b) V_b, with the keys put in order by basket."""
-    query, baskets, length = inputs.query, rule.baskets, inputs.key.shape[2]
-    assert baskets.size is not None
-    step = torch.arange(baskets.size, device=query.device)
-    # In a form whose number of baskets is one symbol, without the slots of special tokens, which are empty here.
-    offset = torch.arange(runs(length, baskets.size)[0], device=query.device) * baskets.size
-    index = (baskets.start[:, CONTENT : CONTENT + 1] + offset)[..., None] + step
-    index = index.clamp(max=length - 1).flatten(1)  # [N, M·W]
-    there = (step < (baskets.content[:, None] - offset)[..., None]).flatten(1)[:, None, None, :]
-    key, value = (
-        _for_every_head(part.gather(2, index[:, None, :, None].expand(-1, part.shape[1], -1, part.shape[3])), query)
-        for part in (inputs.key, inputs.value)
-    )
-    scores = query * inputs.scale @ key.transpose(-1, -2)
-    mask, floor = _seen_by_all(inputs), torch.finfo(scores.dtype).min
-    if mask is not None:
-        mask = mask.expand(query.shape[0], -1, -1, -1)
-        mask = mask.gather(3, index[:, None, None, :].expand(-1, mask.shape[1], mask.shape[2], -1))
-        there = there & (mask if mask.dtype == torch.bool else mask > floor)
-        scores = scores if mask.dtype == torch.bool else scores + mask
-    split = torch.unflatten(scores.masked_fill(~there, floor), -1, (-1, baskets.size))
-    there = torch.unflatten(there, -1, (-1, baskets.size))
-    peak = split.amax(dim=-1, keepdim=True)
-    inside = (split - peak).exp() * there
-    total, present = inside.sum(dim=-1), there.any(dim=-1)  # [N, H, L, M], [N, 1 or H, 1 or L, M]
-    log_mass = (peak[..., 0] + total.clamp(min=1).log()).masked_fill(~present, floor)
-    mass = log_mass.softmax(dim=-1) * present
-    strength = None if rule.strength is None else rule.strength[:, None, None, None]
-    shares = basket_shares(mass, present, rule.special, strength)
-    weights = inside * torch.where(present, shares / total.clamp(min=1), 0)[..., None]
-    return weights.flatten(-2) @ value
+def _in_baskets(inputs: LayerInputs) -> Tensor:
+    """IRF §5 for every row, [N, H, L, D]."""
+    n, heads, length, _ = inputs.query.shape
+    rows = torch.arange(length, device=inputs.query.device)[:, None].expand(-1, n)
+    p = row_weights(inputs, rows).view(length, n, heads, length).permute(1, 2, 0, 3)
+    return p.to(inputs.value.dtype) @ _for_every_head(inputs.value, inputs.query)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -52,8 +52,8 @@ class Calibration:
             its "original" mass; content baskets divide the rest. "auto" gives the pooled token and the first token
             an "equal" basket of their own. With mean pooling both lie in content baskets, whatever this says.
         short_texts: what happens to texts that fill no basket: "calibrate" them too, or "leave" them as they are.
-        temperature: divides the attention scores before the softmax, above 0 and at most 1. A number, a
-            `LengthSchedule`, or a `PerSide` of these.
+        temperature: divides the attention scores before the softmax, above 0 and at most 1. A number,
+            or a `PerSide`.
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
         scale_position_bias: whether the temperature also divides an additive position bias (T5, MPNet). The
             published equation does not, the published code does.
@@ -146,32 +146,19 @@ class Calibration:
         """The 0-based layers in baskets of a model with `depth` attention layers."""
         match self.layers:
             case tuple(numbers):
-                beyond = [n for n in numbers if n >= depth]
-                if beyond:
-                    raise DesignError(
-                        f"layers={list(numbers)} names layer {beyond[0]}, but the model's {depth} layers are "
-                        f"numbered 0 to {depth - 1}."
-                    )
-                return frozenset(numbers)
+                chosen: Sequence[int] = numbers
             case int(count):
-                if count > depth:
-                    raise DesignError(f"layers={count} asks for the last {count} layers, but the model has {depth}.")
-                return frozenset(range(depth - count, depth))
+                chosen = range(depth - count, depth)
             case name:
-                first = {"all": 0, "last_half": depth // 2, "last": depth - 1}[name]
-                return frozenset(range(first, depth))
+                chosen = range({"all": 0, "last_half": depth // 2, "last": depth - 1}[name], depth)
+        return _layers_within(depth, chosen, f"layers={self.layers}")
 
     def tiled_layers(self, depth: int) -> frozenset[int]:
         """The 0-based tiled layers of a model with `depth` attention layers; none without tiles."""
         if self.tile_size is None:
             return frozenset()
         if isinstance(self.tile_layers, int):
-            if self.tile_layers > depth:
-                raise DesignError(
-                    f"tile_layers={self.tile_layers} asks for the first {self.tile_layers} layers, but the model has "
-                    f"{depth}."
-                )
-            return frozenset(range(self.tile_layers))
+            return _layers_within(depth, range(self.tile_layers), f"tile_layers={self.tile_layers}")
         quarters = {"all": 4, "first_three_quarters": 3, "first_half": 2}[self.tile_layers]
         return frozenset(range(-(-quarters * depth // 4)))
 
@@ -268,6 +255,14 @@ def _refuse_unknown_fields(values: Mapping[str, Any]) -> None:
     unknown = [name for name in values if name not in known]
     if unknown:
         raise DesignError(f"Calibration has no field {unknown[0]!r}. Fields: {', '.join(known)}.")
+
+
+def _layers_within(depth: int, chosen: Sequence[int], named: str) -> frozenset[int]:
+    if min(chosen) < 0 or max(chosen) >= depth:
+        raise DesignError(
+            f"{named} asks for more than the model's {depth} layers, which are numbered 0 to {depth - 1}."
+        )
+    return frozenset(chosen)
 
 
 def _is_whole(value: Any, least: int) -> bool:

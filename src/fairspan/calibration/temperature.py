@@ -1,10 +1,10 @@
-"""Softmax temperatures: one for all texts, one for each side, or one that depends on a text's length."""
+"""Softmax temperatures: one for all texts, or one for each side."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from fairspan.errors import DesignError, require_whole
+from fairspan.errors import DesignError
 
 Side = Literal["query", "document"]
 
@@ -20,83 +20,38 @@ def check_temperature(value: Any) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class LengthSchedule:
-    """A temperature that falls in steps as texts get longer.
-
-    `steps` are pairs (tokens, temperature): a text takes the temperature of the last step whose token count it
-    reaches, special tokens counted. Texts shorter than the first step keep temperature 1.
-
-    >>> LengthSchedule([(400, 0.9), (800, 0.8)]).at(500)
-    0.9
-    """
-
-    steps: Sequence[tuple[int, float]]
-
-    def __post_init__(self) -> None:
-        try:
-            pairs = tuple((tokens, value) for tokens, value in self.steps)
-        except (TypeError, ValueError):
-            raise DesignError(
-                f"a length schedule is a list of (tokens, temperature) pairs, [(400, 0.9)], got {self.steps!r}."
-            ) from None
-        borders = [tokens for tokens, _ in pairs]
-        for border in borders:
-            require_whole("a token count of a length schedule", border, least=0)
-        if not pairs or borders != sorted(set(borders)):
-            raise DesignError(f"a length schedule needs at least one step, and rising token counts, got {borders}.")
-        object.__setattr__(self, "steps", tuple((tokens, check_temperature(value)) for tokens, value in pairs))
-
-    def at(self, tokens: int) -> float:
-        """The temperature of a text of that many tokens."""
-        reached = [value for border, value in self.steps if tokens >= border]
-        return reached[-1] if reached else 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class PerSide:
     """One temperature for queries and another for documents."""
 
-    query: float | LengthSchedule = 1.0
-    document: float | LengthSchedule = 1.0
+    query: float = 1.0
+    document: float = 1.0
 
     def __post_init__(self) -> None:
         for side in ("query", "document"):
-            own = parse_temperature(getattr(self, side))
-            if isinstance(own, PerSide):
-                raise DesignError("temperature by side cannot be nested: give each side a number or a schedule.")
-            object.__setattr__(self, side, own)
+            object.__setattr__(self, side, check_temperature(getattr(self, side)))
 
 
-Temperature = float | LengthSchedule | PerSide
+Temperature = float | PerSide
 
 
 def parse_temperature(value: Any) -> Temperature:
-    """Read any form a caller or a JSON file may use: a number, steps, or a mapping by side."""
-    if isinstance(value, (LengthSchedule, PerSide)):
+    """Read any form a caller or a JSON file may use: a number, or a mapping by side."""
+    if isinstance(value, PerSide):
         return value
-    if isinstance(value, (list, tuple)):
-        return LengthSchedule(value)
     if isinstance(value, Mapping):
-        if set(value) == {"steps"}:
-            return LengthSchedule(value["steps"])
         if value and set(value) <= {"query", "document"}:
             return PerSide(**value)
         raise DesignError(
-            "temperature by side takes the keys 'query' and 'document', and a schedule the key 'steps', "
-            f"got {sorted(map(str, value))}."
+            f"temperature by side takes the keys 'query' and 'document', got {sorted(map(str, value))}."
         )
     return check_temperature(value)
 
 
-def temperature_of(temperature: Temperature, side: Side) -> float | LengthSchedule:
+def temperature_of(temperature: Temperature, side: Side) -> float:
     """The part of `temperature` that acts on one side."""
     return getattr(temperature, side) if isinstance(temperature, PerSide) else temperature
 
 
 def dump_temperature(temperature: Temperature) -> Any:
     """The JSON form that `parse_temperature` reads back."""
-    if isinstance(temperature, LengthSchedule):
-        return {"steps": [list(step) for step in temperature.steps]}
-    if isinstance(temperature, PerSide):
-        return {side: dump_temperature(getattr(temperature, side)) for side in ("query", "document")}
-    return temperature
+    return asdict(temperature) if isinstance(temperature, PerSide) else temperature

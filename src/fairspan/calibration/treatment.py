@@ -173,16 +173,21 @@ def as_treatment(given: AnyTreatment) -> Treatment:
 def _read(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
     """The treatment `name` of what is written, such as "paper+basket_size=64", and more fields to change."""
     base, *changes = (part.strip() for part in shown_name(written).split("+"))
-    values = dict(_parse_change(part) for part in changes)
-    if {*_CUT_WORDS} & {*more}:
-        values = {field: value for field, value in values.items() if field not in _CUT_WORDS}
-    values |= more
+    values = dict(_parse_change(part) for part in changes) | dict(more)
     cut = {word: values.pop(word) for word in _CUT_WORDS if word in values}
+    for word, value in cut.items():
+        if value != "segments":
+            raise DesignError(f"{word} can be segments, as in tiles+tiles=segments, or omitted, got {value!r}.")
     correction = values.pop("correction", None)
     baseline = base if _BASELINE.fullmatch(base) else None
     calibration = (PRESETS[PLAIN] if baseline else _base(base, written)).but(**values)
-    made = Treatment(shown_name(name), calibration, "segments" in cut.values(), baseline, correction)
-    _check_cut(cut, made)
+    made = Treatment(shown_name(name), calibration, bool(cut), baseline, correction)
+    if "tiles" in cut and calibration.tile_size is None:
+        raise DesignError(f"the treatment {made.name!r} has no tiles: give it a tile_size such as 64.")
+    if cut and made.chunks != ("chunks" in cut):
+        why = "embeds chunks: make these segments with chunks=segments"
+        why = why if made.chunks else "has no chunks: begin with chunk-mean"
+        raise DesignError(f"the treatment {made.name!r} {why}.")
     return made
 
 
@@ -253,21 +258,6 @@ def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) 
     """Raise if a corpus to fit on was named, and no treatment is fitted."""
     if fit_corpus is not None and not any(treatment.fitted for treatment in treatments):
         raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit one of them.")
-
-
-def _check_cut(cut: Mapping[str, str], made: Treatment) -> None:
-    """Raise if what says where a document is cut contradicts itself or the rest of a treatment."""
-    for word, value in cut.items():
-        if value not in ("tokens", "segments"):
-            raise DesignError(f"{word} must be one of tokens, segments, got {value!r}.")
-    if len(set(cut.values())) > 1:
-        raise DesignError("a document is cut in one way: give baskets and tiles the same value, or one of them.")
-    if "tiles" in cut and made.calibration.tile_size is None:
-        raise DesignError(f"the treatment {made.name!r} has no tiles: give it a tile_size such as 64.")
-    if "chunks" in cut and not made.chunks:
-        raise DesignError(f"the treatment {made.name!r} has no chunks: begin with chunk-mean.")
-    if made.chunks and made.by_segments and "chunks" not in cut:
-        raise DesignError(f"the treatment {made.name!r} embeds chunks: make these segments with chunks=segments.")
 
 
 def _name_of(calibration: Calibration) -> str:

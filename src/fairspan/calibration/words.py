@@ -1,7 +1,7 @@
 """A calibration in words, for sentences that people read."""
 
 from fairspan.calibration.calibration import PRESETS, Calibration, Layers
-from fairspan.calibration.temperature import LengthSchedule, PerSide, dump_temperature
+from fairspan.calibration.temperature import PerSide, dump_temperature
 
 _SIDES = {"document": " on documents", "query": " on queries"}
 
@@ -16,23 +16,21 @@ def in_words(calibration: Calibration) -> str:
     """
     if not calibration.acts:
         return "the plain model"
-    said = []
+    tile_layers, temperature, said = calibration.tile_layers, calibration.temperature, []
     if calibration.tile_size is not None:
-        layers = calibration.tile_layers
-        where = f"the first {layers} layers" if isinstance(layers, int) else _layers(layers)
-        said.append(f"tiles of {calibration.tile_size} tokens" + ("" if layers == "all" else f" in {where}"))
+        where = f"the first {tile_layers} layers" if isinstance(tile_layers, int) else _layers(tile_layers)
+        said.append(f"tiles of {calibration.tile_size} tokens" + ("" if tile_layers == "all" else f" in {where}"))
     if calibration.strength > 0:
-        said.append(f"baskets of {calibration.basket_size} tokens{_basket_details(calibration)}")
-    words = " and ".join(said)
-    temperature = _temperature(calibration)
-    if temperature:
-        words = f"{words} at {temperature}" if words else temperature
-    return words + _SIDES.get(calibration.sides, "")
-
-
-def _basket_details(calibration: Calibration) -> str:
-    found = "" if calibration.strength == 1 else f" at strength {calibration.strength:g}"
-    return found if calibration.layers == PRESETS["paper"].layers else f"{found} in {_layers(calibration.layers)}"
+        strength = "" if calibration.strength == 1 else f" at strength {calibration.strength:g}"
+        usual = calibration.layers == PRESETS["paper"].layers
+        where = "" if usual else f" in {_layers(calibration.layers)}"
+        said.append(f"baskets of {calibration.basket_size} tokens{strength}{where}")
+    words = [" and ".join(said)] if said else []
+    if isinstance(temperature, PerSide):
+        words.append(f"temperatures {dump_temperature(temperature)}")
+    elif temperature != 1:
+        words.append(f"temperature {temperature:g}")
+    return " at ".join(words) + _SIDES.get(calibration.sides, "")
 
 
 def _layers(layers: Layers) -> str:
@@ -47,10 +45,3 @@ def _layers(layers: Layers) -> str:
         case int():
             return f"the last {layers} layers"
     return f"layers {', '.join(map(str, layers))}"
-
-
-def _temperature(calibration: Calibration) -> str:
-    given = calibration.temperature
-    if isinstance(given, PerSide | LengthSchedule):
-        return f"temperatures {dump_temperature(given)}"
-    return f"temperature {given:g}" if given != 1 else ""

@@ -1,8 +1,8 @@
 """Texts of known length: the same documents cut to several lengths, or whole documents by length."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from fairspan.errors import DesignError
 
 Start = Literal["beginning", "random"]
 Counts = NDArray[np.int64]
-
-# Documents read before asking whether they are enough.
-AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +89,31 @@ def cut_documents(
             f"texts of {beyond} {counter.unit} do not fit: the model reads {counter.window}, of which {room} are "
             f"text. Use lengths up to {room}, or a model with a longer window."
         )
-    reading = _Reading(language, wanted, counter, room, tolerance, start)
     ids = sorted(corpus.ids([language]))
     rng = np.random.default_rng(seed)
     order, chances = rng.permutation(len(ids)), rng.random(len(ids))
-    drawn = [(ids[number], corpus.text(ids[number], language), float(chances[number])) for number in order]
     kept: dict[str, list[LengthText]] = {}
     seen, reached = 0, np.zeros(len(wanted), dtype=np.int64)
-    for document, texts, reaches in _read(drawn, reading):
+    for number in order:
         if len(kept) == documents:
             break
-        seen, reached = seen + 1, reached + reaches
-        if texts:
-            kept[document] = texts
+        text = corpus.text(ids[number], language)
+        until, spans = _count_sentences(text, language, counter)
+        begins = (until - np.diff(until, prepend=0))[: 1 if start == "beginning" else None]
+        ends, tokens = _nearest(until, begins, wanted, room)
+        close = _close(tokens, wanted, tolerance)
+        seen, reached = seen + 1, reached + close.any(0)
+        reaching = np.flatnonzero(close.all(1) & (np.diff(ends, axis=1) > 0).all(1))
+        if not len(reaching):
+            continue
+        first = int(reaching[int(chances[number] * len(reaching))])
+        parts = [text[spans[first][0] : spans[end][1]] for end in ends[first]]
+        # A text of several sentences may have a token more or less than these together.
+        counts = counter.count(parts)
+        whole = max(counter.count_whole(parts))
+        if _close(np.array(counts), wanted, tolerance).all() and whole <= (counter.window or whole):
+            rows = zip(wanted.tolist(), parts, counts, strict=True)
+            kept[ids[number]] = [LengthText(ids[number], language, *row) for row in rows]
     if not kept:
         by_length = ", ".join(f"{length}: {count}" for length, count in zip(wanted, reached, strict=True))
         other = ", start at a random sentence" if start == "beginning" else ""
@@ -164,99 +173,26 @@ def natural_lengths(
     return Cuts(found, () if all(fits) else (f"{fits.count(False)} of {len(ids)} documents are {longer}",))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """How documents are to be cut."""
-
-    language: str
-    wanted: Counts
-    counter: TokenCounter
-    room: int | None
-    tolerance: float
-    start: Start
-
-    def close(self, tokens: Counts) -> NDArray[np.bool_]:
-        """Which of tokens[..., lengths] are within the tolerance."""
-        # The slack keeps a length that is exactly on the limit inside it, whatever the rounding.
-        return np.asarray(np.abs(tokens - self.wanted) <= self.tolerance * self.wanted + 1e-9)
-
-
-class _Sentences(NamedTuple):
-    """The sentences of a text: their characters, and the tokens of the text up to each one's first and last."""
-
-    spans: list[Span]
-    before: Counts
-    until: Counts
-
-
-def _read(
-    drawn: Sequence[tuple[str, str, float]], reading: _Reading
-) -> Iterator[tuple[str, list[LengthText], NDArray[np.bool_]]]:
-    """Each document's name, its texts (none if it misses a length) and which lengths it reaches."""
-    for first in range(0, len(drawn), AT_ONCE):
-        names, texts, chances = zip(*drawn[first : first + AT_ONCE], strict=True)
-        chosen = [
-            _choose(found, reading, chance) for found, chance in zip(_measure(texts, reading), chances, strict=True)
-        ]
-        parts = [[text[begin:end] for begin, end in spans] for text, (spans, _) in zip(texts, chosen, strict=True)]
-        for name, cut, (_, reaches) in zip(names, _count(parts, names, reading), chosen, strict=True):
-            yield name, cut, reaches
-
-
-def _choose(found: _Sentences, reading: _Reading, chance: float) -> tuple[list[Span], NDArray[np.bool_]]:
-    """The characters of each length's text, none if some length is missed, and which lengths are reached."""
-    if not found.spans:
-        return [], np.zeros(len(reading.wanted), dtype=np.bool_)
-    begins = found.before[: 1 if reading.start == "beginning" else None, None]
-    limit = len(found.spans) - 1
-    above = np.minimum(np.searchsorted(found.until, begins + reading.wanted), limit)
-    below = np.maximum(above - 1, 0)
-    tokens_above, tokens_below = found.until[above] - begins, found.until[below] - begins
-    nearer = tokens_above - reading.wanted < reading.wanted - tokens_below
-    if reading.room is not None:
-        nearer &= tokens_above <= reading.room
-    ends = np.where(nearer, above, below)
-    close = reading.close(np.where(nearer, tokens_above, tokens_below))
-    reaching = np.flatnonzero(close.all(1) & (np.diff(ends, axis=1) > 0).all(1))
-    reaches = np.asarray(close.any(0))
-    if not len(reaching):
-        return [], reaches
-    first = int(reaching[int(chance * len(reaching))])
-    return [(found.spans[first][0], found.spans[end][1]) for end in ends[first]], reaches
-
-
-def _measure(texts: Sequence[str], reading: _Reading) -> list[_Sentences]:
-    """The sentences of each text, and their tokens.
-
-    A text of several may have a token more or less than its sentences together; what was chosen is counted again.
-    """
-    found = [sentences(text, reading.language) for text in texts]
-    pieces = [piece for text, spans in zip(texts, found, strict=True) for piece in _pieces(text, spans)]
-    counts = iter(reading.counter.count(pieces))
-    measured = []
-    for spans in found:
-        own = np.array([next(counts) for _ in spans], dtype=np.int64)
-        measured.append(_Sentences(spans, own.cumsum() - own, own.cumsum()))
-    return measured
-
-
-def _pieces(text: str, spans: list[Span]) -> list[str]:
-    """The text from each sentence's first character to the next one's."""
+def _count_sentences(text: str, language: str, counter: TokenCounter) -> tuple[Counts, list[Span]]:
+    """The tokens of a text up to the end of each sentence, and the characters of the sentences."""
+    spans = sentences(text, language)
     ends = [*(begin for begin, _ in spans[1:]), *(end for _, end in spans[-1:])]
-    return [text[begin:end] for (begin, _), end in zip(spans, ends, strict=True)]
+    pieces = [text[begin:end] for (begin, _), end in zip(spans, ends, strict=True)]
+    return np.array(counter.count(pieces), dtype=np.int64).cumsum(), spans
 
 
-def _count(parts: Sequence[Sequence[str]], names: Sequence[str], reading: _Reading) -> list[list[LengthText]]:
-    """The texts of each document with their real lengths; none where one of them misses its length after all."""
-    flat = [part for some in parts for part in some]
-    counter = reading.counter
-    counts = iter(counter.count(flat))
-    whole = iter(counter.count_whole(flat) if counter.window is not None else [0] * len(flat))
-    found = []
-    for name, some in zip(names, parts, strict=True):
-        tokens = [next(counts) for _ in some]
-        longest = max((next(whole) for _ in some), default=0)
-        good = bool(some) and bool(reading.close(np.array(tokens)).all()) and longest <= (counter.window or longest)
-        rows = zip(reading.wanted.tolist(), some, tokens, strict=True) if good else ()
-        found.append([LengthText(name, reading.language, length, part, own) for length, part, own in rows])
-    return found
+def _nearest(until: Counts, begins: Counts, wanted: Counts, room: int | None) -> tuple[Counts, Counts]:
+    """From each beginning, the sentence whose end is nearest to each length, and the tokens up to there."""
+    above = np.minimum(np.searchsorted(until, begins[:, None] + wanted), len(until) - 1)
+    below = np.maximum(above - 1, 0)
+    tokens_above, tokens_below = until[above] - begins[:, None], until[below] - begins[:, None]
+    nearer = tokens_above - wanted < wanted - tokens_below
+    if room is not None:
+        nearer &= tokens_above <= room
+    return np.where(nearer, above, below), np.where(nearer, tokens_above, tokens_below)
+
+
+def _close(tokens: Counts, wanted: Counts, tolerance: float) -> NDArray[np.bool_]:
+    """Which of tokens[..., lengths] are within the tolerance."""
+    # The slack keeps a length that is exactly on the limit inside it, whatever the rounding.
+    return np.asarray(np.abs(tokens - wanted) <= tolerance * wanted + 1e-9)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 from math import factorial
-from typing import Any
 
 import numpy as np
 
@@ -72,11 +71,11 @@ class Design:
             require_whole("documents", count)
         if self.min_tokens and self.max_tokens and self.min_tokens > self.max_tokens:
             raise DesignError(f"min_tokens={self.min_tokens} is above max_tokens={self.max_tokens}.")
-        if self.length_ratio is not None and self.length_language is None:
-            raise DesignError("length_ratio compares with one language: give length_language as well.")
-        ratio: Any = 1 if self.length_ratio is None else self.length_ratio
-        if not isinstance(ratio, int | float) or not ratio > 0:
-            raise DesignError(f"length_ratio must be a number above 0, got {ratio!r}.")
+        if self.length_ratio is not None:
+            if self.length_language is None:
+                raise DesignError("length_ratio compares with one language: give length_language as well.")
+            if not isinstance(self.length_ratio, int | float) or not self.length_ratio > 0:
+                raise DesignError(f"length_ratio must be a number above 0, got {self.length_ratio!r}.")
 
     def sets_of(self, n: int) -> int:
         """How many sets of n segments are wanted."""

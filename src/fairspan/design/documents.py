@@ -104,19 +104,16 @@ def _draw(
     counter: TokenCounter,
     rng: np.random.Generator,
 ) -> Draw:
-    room = _room(n, counter)
-    ordered = sorted(lengths.values())
-    shortest, longest = sum(ordered[:n]), sum(ordered[-n:])
-    if room is not None and (longest if design.too_long == "error" else shortest) > room:
-        what, limit = f"the {n} shortest segments have {shortest}", f"opening={room // n}"
-        redraw = ""
-        if shortest <= room:
-            what, limit = f"documents of {n} segments may have {longest}", f"max_tokens={room // n} or {limit}"
-            redraw = ", or let long sets be redrawn: too_long=redraw"
-        limit = f"use {limit}, " if room >= n else ""
+    room, ordered = _room(n, counter), sorted(lengths.values())
+    redraw = design.too_long == "redraw"
+    least = sum(ordered[:n] if redraw else ordered[-n:])
+    if room is not None and least > room:
+        limit = f"opening={room // n}" if redraw else f"max_tokens={room // n} or opening={room // n}"
+        use = f"use {limit}, " if room >= n else ""
         raise DesignError(
-            f"{what} {counter.unit}, and the model reads {counter.window}: {limit}put fewer segments into a "
-            f"document, take a model with a longer window{redraw}."
+            f"the {n} {'shortest' if redraw else 'longest'} segments have {least} {counter.unit}, and the model "
+            f"reads {counter.window}: {use}put fewer segments into a document, take a model with a longer window"
+            f"{'' if redraw else ', or let long sets be redrawn: too_long=redraw'}."
         )
     draw = draw_sets(material.ids, n, design.sets_of(n), rng, lengths=lengths, room=room)
     if len(draw.sets) < 2:

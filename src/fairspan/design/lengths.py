@@ -48,6 +48,10 @@ class Material:
 
 def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, counter: TokenCounter) -> Material:
     """Every segment that exists in all `languages` and keeps the design's length limits in them."""
+    if design.length_language not in (None, *languages):
+        raise DesignError(
+            f"length_language={design.length_language} is not among the languages {', '.join(languages)}."
+        )
     # Sorted, so that a draw does not depend on the order in which languages or files were named.
     ids = sorted(corpus.ids(languages))
     keys = [(segment, language) for segment in ids for language in languages]
@@ -83,9 +87,6 @@ def within_limits(segment: str, languages: Sequence[str], lengths: Mapping[Key, 
     """Whether a segment keeps a design's length limits in these languages."""
     low, high = design.min_tokens or 0, design.max_tokens or float("inf")
     held = languages if design.length_language is None else (design.length_language,)
-    missing = [language for language in held if language not in languages]
-    if missing:
-        raise DesignError(f"length_language={missing[0]} is not among the languages {', '.join(languages)}.")
     if not all(low <= lengths[segment, language] <= high for language in held):
         return False
     if design.length_ratio is None or design.length_language is None:

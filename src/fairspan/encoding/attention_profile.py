@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from fairspan.attention.plan import Plan
+from fairspan.attention.pooled_row import average_row
 from fairspan.calibration.temperature import Side
 from fairspan.encoding.recording import Recorded, RecordingTransformer, record
 from fairspan.encoding.tokens import tokens_of_spans
@@ -46,7 +47,6 @@ def attention_rows(
     *,
     prompt: str | None = None,
     side: Side = "document",
-    batch_tokens: int = 8192,
 ) -> Iterator[AttentionRow]:
     """The attention of each text's pooled row, in the order of the texts.
 
@@ -56,55 +56,46 @@ def attention_rows(
     calibrated model these are the calibrated weights.
 
     No L×L tensor is made for this; models that make one themselves, for a sliding window or a position bias, still
-    do. The model stays as it is: the texts go through a copy on the same weights.
+    do. The model stays as it is: the texts go one by one through a copy on the same weights.
 
     Args:
         model: a SentenceTransformer on the torch backend, plain or calibrated.
         texts: strings. In a calibrated model a `SegmentedText` has its segments as baskets, as in `encode_segments`.
         prompt: what to put before every text; None for what `encode_document` or `encode_query` would.
         side: which of the two is meant.
-        batch_tokens: how many tokens, padding counted, go through the model at once; a longer text goes alone.
 
     Raises:
         UnsupportedModel: at once, if the model's attention cannot be reached, or a text is longer than the model's
             window or has no tokens.
     """
-    batches = record(model, texts, _RowRecorder, prompt=prompt, side=side, batch_tokens=batch_tokens)
-    return (_row(batch, number) for batch in batches for number in range(len(batch.valid)))
+    return map(_row, record(model, texts, _RowRecorder, prompt=prompt, side=side))
 
 
 class _RowRecorder(RecordingTransformer):
-    """Records [N, layers, L], the attention of each text's pooled row."""
+    """Records [layers, L], the attention of the text's pooled row."""
 
     def recording(self, plan: Plan, inputs: dict[str, Any]) -> Callable[[dict[str, Any]], Tensor]:
-        plan.captured_rows = self._pooled_rows(inputs)
-        return lambda features: torch.stack(plan.captured, dim=1)
+        rows, found = self._pooled_rows(inputs), list[Tensor]()
+        plan.watch = lambda layer: found.append(average_row(layer, rows))
+        return lambda features: torch.stack(found)
 
     def _pooled_rows(self, inputs: dict[str, Any]) -> Tensor:
-        """[N, L] bool."""
-        site, valid, prompt_length = self.site[0], inputs["attention_mask"].bool(), inputs.get("prompt_length")
-        position = torch.arange(valid.shape[1], device=valid.device)
+        """[R], the rows of the text that are pooled."""
+        site, valid, prompt_length = self.site[0], inputs["attention_mask"].bool(), inputs.get("prompt_length") or 0
         if site.pooling != "mean":
-            rows = position == site.pooled_rows(valid, prompt_length)[:, None]
-        elif site.skips_prompt and prompt_length:
-            rows = position >= valid.int().argmax(dim=1, keepdim=True) + prompt_length
-        else:
-            rows = valid
-        rows = rows & valid
-        return torch.where(rows.any(dim=1, keepdim=True), rows, valid)
+            return site.pooled_rows(valid, prompt_length)
+        every = torch.arange(valid.shape[1], device=valid.device)
+        return every[prompt_length:] if site.skips_prompt and prompt_length < len(every) else every
 
 
-def _row(batch: Recorded, number: int) -> AttentionRow:
+def _row(text: Recorded) -> AttentionRow:
     """A token belongs to the prompt if its last character does: one that begins with the prompt's final space and
     goes on into the text is the text's."""
-    keep = batch.valid[number]
-    masses = batch.result[number].cpu().numpy()[:, keep]
-    offsets, special = batch.offsets[number][keep], batch.special[number][keep]
-    begin, end = offsets.T
-    in_prompt = ~special & (begin < 0) & (end <= 0)
-    own = np.maximum(offsets, 0)
-    own[special | in_prompt] = NO_CHARACTER
-    return AttentionRow(masses, own, special, in_prompt)
+    begin, end = text.offsets.T
+    in_prompt = ~text.special & (begin < 0) & (end <= 0)
+    own = np.maximum(text.offsets, 0)
+    own[text.special | in_prompt] = NO_CHARACTER
+    return AttentionRow(text.result.cpu().numpy(), own, text.special, in_prompt)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

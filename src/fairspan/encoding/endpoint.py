@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import json
 import os
@@ -10,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.pool import ThreadPool
 from threading import Lock
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -22,8 +20,9 @@ from urllib3.exceptions import HTTPError, InvalidHeader
 from fairspan.calibration.temperature import Side
 from fairspan.errors import FairspanError, require_whole
 
-DEFAULT_KEY = "OPENAI_API_KEY"
 BATCH_CHARACTERS = 64_000
+"""How much a run sends in one request."""
+_KEY = "OPENAI_API_KEY"
 _CONNECT_SECONDS, _LONGEST_WAIT = 10.0, 120.0
 # How servers say that a text is too long or a request has too many, whatever the status they give it.
 _TOO_MUCH = re.compile(
@@ -75,13 +74,13 @@ class Endpoint:
     Args:
         url: the address up to `/v1`, such as "http://localhost:8000/v1".
         model: the name that the server knows the model by.
-        api_key: sent as a bearer token; by default what the environment variable `api_key_env` holds, if anything.
+        api_key: sent as a bearer token; by default what the environment variable OPENAI_API_KEY holds, if anything.
             It is shown and stored nowhere.
         dimensions: ask for shorter vectors.
         body: further fields of every request, such as {"truncate": True}.
         query_body: the fields for queries in place of `body`, such as {"input_type": "query"}.
-        concurrency: number of requests under way at a time.
-        batch: number of texts in a request; halved where the server refuses that many.
+        concurrency: number of requests that a run has under way at a time.
+        batch: number of texts that a run puts into a request; halved where the server refuses that many.
         timeout: seconds to wait for an answer.
     """
 
@@ -91,7 +90,6 @@ class Endpoint:
         model: str,
         *,
         api_key: str | None = None,
-        api_key_env: str | None = None,
         dimensions: int | None = None,
         body: Mapping[str, Any] | None = None,
         query_body: Mapping[str, Any] | None = None,
@@ -104,11 +102,13 @@ class Endpoint:
             raise FairspanError(f"an endpoint needs the name of a model, got {model!r}.")
         for name, value in (("concurrency", concurrency), ("batch", batch), ("dimensions", dimensions)):
             require_whole(name, 1 if value is None else value)
-        self.body = _checked("body", {} if body is None else body)
+        self.body = _checked("body", body or {})
         self.query_body = None if query_body is None else _checked("query_body", query_body)
         self.concurrency, self.batch = concurrency, batch
         self._timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=timeout)
-        self._key_name, self._key = api_key_env or DEFAULT_KEY, _key_of(api_key, api_key_env)
+        self._key = (os.environ.get(_KEY, "") if api_key is None else api_key).strip()
+        if not re.fullmatch(r"[!-~]*", self._key):
+            raise FairspanError("the key of the endpoint has characters that no key has, such as spaces.")
         self._pool = _pool_of(self.url, concurrency)
         self.received = Received()
 
@@ -140,34 +140,23 @@ class Endpoint:
         made.query_body = None
         return made
 
-    def encode(self, sentences: list[str], /) -> np.ndarray:
-        """[texts, dimension]; of an endpoint with a `query_body`, as documents."""
-        parts: list[list[str]] = []
-        for text in sentences:
-            if not parts or len(parts[-1]) == self.batch or sum(map(len, [*parts[-1], text])) > BATCH_CHARACTERS:
-                parts.append([])
-            parts[-1].append(text)
-        if len(parts) < 2:
-            return self._embed(parts[0]) if parts else np.empty((0, self.dimensions or 0), dtype=np.float32)
-        with ThreadPool(self.concurrency) as pool:
-            return np.concatenate(pool.map(self._embed, parts, chunksize=1))
-
-    def _embed(self, texts: Sequence[str]) -> np.ndarray:
-        answer = self._send(texts)
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        """[texts, dimension], from one request if the server takes that many texts; without a side, as documents."""
+        answer = self._send(sentences)
         if answer.status == 200:
-            return self._vectors(answer, texts)
+            return self._vectors(answer, sentences)
         said = self._message(answer)
         too_much = answer.status == 413 or (answer.status in (400, 422) and _TOO_MUCH.search(said))
-        if too_much and len(texts) > 1:
-            middle = (len(texts) + 1) // 2
-            return np.concatenate([self._embed(half) for half in (texts[:middle], texts[middle:])])
+        if too_much and len(sentences) > 1:
+            middle = (len(sentences) + 1) // 2
+            return np.concatenate([self.encode(half) for half in (sentences[:middle], sentences[middle:])])
         what, remedy = "the request", "try again later"
         if too_much:
-            what = f"a text of {len(texts[0]):,} characters that begins {texts[0][:40]!r}"
+            what = f"a text of {len(sentences[0]):,} characters that begins {sentences[0][:40]!r}"
             remedy = "use shorter documents, or raise the limit of the server"
         elif answer.status in (401, 403):
-            what = f"the key in {self._key_name}" if self._key else f"no key, because {self._key_name} is not set"
-            remedy = f"set the environment variable {self._key_name}"
+            what = "the key" if self._key else f"no key, because {_KEY} is not set"
+            remedy = f"set the environment variable {_KEY}"
         elif answer.status < 500 and answer.status != 429:
             remedy = "check the address, which often ends in /v1, the name of the model, and the fields of body"
         raise FairspanError(f"{self.url}/embeddings refuses {what} ({answer.status}: {said}): {remedy}.")
@@ -207,20 +196,20 @@ class Endpoint:
     def _vectors(self, answer: urllib3.BaseHTTPResponse, texts: Sequence[str]) -> np.ndarray:
         try:
             found = json.loads(answer.data)
-            given = [(one.get("index", place), _numbers(one["embedding"])) for place, one in enumerate(found["data"])]
+            places = [int(one.get("index", place)) for place, one in enumerate(found["data"])]
+            given = [np.array(one["embedding"], dtype=np.float32) for one in found["data"]]
         except (ValueError, TypeError, KeyError, AttributeError):
             begins = self._quoted(answer.data[:500].decode("utf-8", "replace"))[:60]
             raise FairspanError(
                 f"{self.url}/embeddings answered without embeddings (it begins {begins!r}): check the address."
             ) from None
-        places = [place for place, _ in given]
-        if sorted(map(str, places)) != sorted(map(str, range(len(texts)))):
+        if sorted(places) != list(range(len(texts))):
             raise FairspanError(
                 f"{self.url} gave {len(given)} vectors for {len(texts)} texts, with the numbers {places[:5]} …"
             )
-        vectors = [vector for _, vector in sorted(given, key=lambda one: int(one[0]))]
+        vectors = [given[number] for number in np.argsort(places)]
         for text, vector in zip(texts, vectors, strict=True):
-            if not (np.isfinite(vector).all() and vector.any()):
+            if vector.ndim != 1 or not (np.isfinite(vector).all() and vector.any()):
                 raise FairspanError(
                     f"{self.url} gave no usable vector for the text that begins {text[:40]!r}: it is empty, all "
                     "zero, or holds null, NaN or infinity."
@@ -246,13 +235,6 @@ class Endpoint:
                 received.characters += sum(map(len, texts))
             if name and name not in received.models:
                 received.models.append(name)
-
-
-def _numbers(given: Any) -> np.ndarray:
-    """A vector from a list of numbers, or from the bytes of float32 in base64."""
-    if isinstance(given, str):
-        return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4")
-    return np.array(list(given), dtype=np.float32)
 
 
 def _pool_of(url: str, connections: int) -> urllib3.PoolManager:
@@ -290,13 +272,3 @@ def _checked(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(made, dict):
         raise FairspanError(f"{name} must be a JSON object of further fields, got {body!r}.")
     return made
-
-
-def _key_of(given: str | None, variable: str | None) -> str:
-    """The key, never shown; empty if none is given and no variable was named that should hold one."""
-    key = (given if given is not None else os.environ.get(variable or DEFAULT_KEY, "")).strip()
-    if variable is not None and not key:
-        raise FairspanError(f"the environment variable {variable} is not set: put the key of the endpoint into it.")
-    if not re.fullmatch(r"[!-~]*", key):
-        raise FairspanError("the key of the endpoint has characters that no key has, such as spaces or line breaks.")
-    return key

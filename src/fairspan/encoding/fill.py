@@ -146,10 +146,8 @@ def _embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> Results:
         tally.halved += 1
         middle = (len(batch) + 1) // 2
         return _embed(encoder, batch[:middle], tally) + _embed(encoder, batch[middle:], tally)
-    except FairspanError as error:
-        # Most often a server that stopped answering, while other requests may still be answered.
-        kept = " What was answered is in the store: the same command continues from there." if tally.computed else ""
-        raise type(error)(str(error) + kept) from None
+    except FairspanError as error:  # most often a server that stopped answering
+        raise type(error)(f"{error} {_kept(tally)}".rstrip()) from None
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise FairspanError(
@@ -262,4 +260,6 @@ def _refuse_unusable(texts: Sequence[Text], results: Results, tally: Tally) -> N
 
 
 def _kept(tally: Tally) -> str:
-    return f"{tally.computed + tally.found} texts are in the store: the same command continues from there."
+    """Without a number: requests that are under way may still be answered."""
+    some = tally.computed or tally.found
+    return "What was computed is in the store: the same command continues from there." if some else ""

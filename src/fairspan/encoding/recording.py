@@ -63,17 +63,16 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """What was recorded of a batch of texts, and their tokens.
+    """What was recorded of a text, and its tokens.
 
     Attributes:
-        offsets: [N, L, 2], the characters of the text that each token stands for; those of the prompt are below 0.
-        special, valid: [N, L] bool, the tokens that the tokenizer added, and those that are not padding.
+        offsets: [L, 2], the characters of the text that each token stands for; those of the prompt are below 0.
+        special: [L] bool, the tokens that the tokenizer added.
     """
 
     result: Any
     offsets: np.ndarray
     special: np.ndarray
-    valid: np.ndarray
 
 
 def record(
@@ -83,13 +82,11 @@ def record(
     *,
     prompt: str | None,
     side: Side,
-    batch_tokens: int,
     **options: Any,
 ) -> Iterator[Recorded]:
-    """What transformers of a kind, started with `options`, record of texts, batch by batch.
+    """What transformers of a kind, started with `options`, record of each text.
 
-    The model and the lengths of the texts are checked before the first batch. A text of more than `batch_tokens` goes
-    alone.
+    The model and the lengths of the texts are checked before the first one goes through.
     """
     for module in require_transformers(model, "record"):
         if "message" in module.modality_config or module.tokenizer is None or not module.tokenizer.is_fast:
@@ -102,66 +99,41 @@ def record(
             module.__class__ = kind
             module.start(recorder, side, **options)
     before = prompt_of(model, side) if prompt is None else prompt
-    counts = _count_tokens(recorder, texts, before, side)
+    read = [_tokenized(recorder, text, number, before, side) for number, text in enumerate(texts)]
 
-    def one(run: slice) -> Recorded:
-        features = _preprocess(
-            recorder, texts[run], before, side, return_offsets_mapping=True, return_special_tokens_mask=True
-        )
+    def one(text: str, features: dict[str, Any]) -> Recorded:
         offsets, special = features.pop("offset_mapping"), features.pop("special_tokens_mask").bool()
-        valid = features["attention_mask"]
-        if any(isinstance(text, SegmentedText) for text in texts[run]):
-            features[SEGMENTS] = segment_of_tokens(texts[run], offsets, valid, before)
+        if isinstance(text, SegmentedText):
+            features[SEGMENTS] = segment_of_tokens([text], offsets, features["attention_mask"], before)
         with torch.inference_mode():
             features = recorder(batch_to_device(features, recorder.device))
-        shifted = offsets.numpy() - len(before)
-        return Recorded(features[_RECORDED], shifted, special.numpy(), valid.bool().numpy())
+        return Recorded(features[_RECORDED], offsets[0].numpy() - len(before), special[0].numpy())
 
-    return map(one, _runs(counts, batch_tokens))
-
-
-def _runs(counts: Sequence[int], batch_tokens: int) -> Iterator[slice]:
-    """Runs of neighbouring texts that stay within the budget when they are padded to the longest."""
-    first, longest = 0, 0
-    for number, count in enumerate(counts):
-        longest = max(longest, count)
-        if number > first and longest * (number - first + 1) > batch_tokens:
-            yield slice(first, number)
-            first, longest = number, count
-    if first < len(counts):
-        yield slice(first, len(counts))
+    return map(one, texts, read)
 
 
-def _count_tokens(model: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side) -> list[int]:
-    """The tokens of each text, after making sure that the model takes all of them."""
+def _tokenized(model: SentenceTransformer, text: str, number: int, prompt: str, side: Side) -> dict[str, Any]:
+    """The features of a text, after making sure that the model takes all of it."""
 
-    def count(text: str, **options: Any) -> int:
-        return int(_preprocess(model, [text], prompt, side, **options)["attention_mask"].sum())
+    def preprocess(**options: bool) -> dict[str, Any]:
+        asked = {"text": {"return_offsets_mapping": True, "return_special_tokens_mask": True, **options}}
+        features: dict[str, Any] = model.preprocess([text], prompt=prompt, task=side, processing_kwargs=asked)
+        if "attention_mask" not in features:
+            raise UnsupportedModel(
+                f"a {side} goes through no transformer in this model: there is no attention to record."
+            )
+        return features
 
-    counts: list[int] = []
+    features = preprocess(truncation=False, verbose=False)
+    whole = features["attention_mask"].shape[1]
+    if whole == 0:
+        raise UnsupportedModel(f"text {number} has no tokens, so the model has nothing to attend to.")
     # A max_seq_length that was raised too far does not cut, but lets a text run out of positions.
     window = window_of(model, side=side) if isinstance(model[0], Transformer) else None
-    for number, text in enumerate(texts):
-        whole = count(text, truncation=False, verbose=False)
-        limit = min(count(text), window or whole)
-        if whole > limit:
-            raise UnsupportedModel(
-                f"text {number} has {whole} tokens, prompt and special tokens counted, and the model takes "
-                f"{limit}: split it, or raise max_seq_length if the model allows it."
-            )
-        if whole == 0:
-            raise UnsupportedModel(f"text {number} has no tokens, so the model has nothing to attend to.")
-        counts.append(whole)
-    return counts
-
-
-def _preprocess(
-    model: SentenceTransformer, texts: Sequence[str], prompt: str, side: Side, **tokenizer_options: Any
-) -> dict[str, Any]:
-    options = {"text": tokenizer_options} if tokenizer_options else None
-    features: dict[str, Any] = model.preprocess(list(texts), prompt=prompt, task=side, processing_kwargs=options)
-    if "attention_mask" not in features:
+    limit = min(preprocess()["attention_mask"].shape[1], window or whole)
+    if whole > limit:
         raise UnsupportedModel(
-            f"a {side} goes through no transformer in this model: there is no attention to record."
+            f"text {number} has {whole} tokens, prompt and special tokens counted, and the model takes "
+            f"{limit}: split it, or raise max_seq_length if the model allows it."
         )
     return features

@@ -96,8 +96,8 @@ def spectra(
     σ_a is that of the attention the model really uses, temperature and, in the calibrated layers of a calibrated
     model, baskets included: calibrated rows still sum to 1, which is all that Theorem 2 asks of them.
 
-    Up to 8,192 tokens, one head's L×L matrix is held at a time; of longer texts, blocks of its rows. The model stays
-    as it is: the texts go one by one through a copy on the same weights.
+    One head's L×L matrix is held at a time. The model stays as it is: the texts go one by one through a copy on the
+    same weights.
 
     Args:
         model, texts, prompt, side: as for `attention_rows`.
@@ -112,7 +112,7 @@ def spectra(
         raise UnsupportedModel(
             "spectra are computed in float64, which MPS lacks: move the model with model.to('cpu')."
         )
-    found = record(model, texts, _SpectrumRecorder, prompt=prompt, side=side, batch_tokens=1, layers=layers)
+    found = record(model, texts, _SpectrumRecorder, prompt=prompt, side=side, layers=layers)
     return (one.result for one in found)
 
 

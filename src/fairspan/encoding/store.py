@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,19 +37,12 @@ class Store:
     """Vectors by key, in one SQLite file.
 
     Every `put` is one transaction: after a crash it is there as a whole or not at all. Any number of processes may
-    read and write at the same time; of two that put the same key, the first wins. A file that may not be written is
-    read all the same, and every `put` raises.
+    read and write at the same time; of two that put the same key, the first wins.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        try:
-            self._connection = self._guarded(self._open)
-        except FairspanError as error:
-            readable = self._open_to_read() if _is_forbidden(error.__cause__) else None
-            if readable is None:
-                raise
-            self._connection = readable
+        self._connection = self._guarded(self._open)
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
         """The stored vectors among `keys`, float32, flat."""
@@ -82,7 +72,13 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
         try:
-            self._use_journal(connection)
+            if _journal(connection, "WAL") in ("wal", "memory"):
+                connection.execute("PRAGMA synchronous = NORMAL")
+            else:
+                # Networks have no memory that processes share, which write-ahead logging needs. With a rollback
+                # journal `NORMAL` could lose the file when the power fails, so that every commit is waited for.
+                _journal(connection, "DELETE")
+                connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
             self._refuse_others(connection)
             connection.execute(
@@ -95,48 +91,6 @@ class Store:
             connection.close()
             raise
         return connection
-
-    def _open_to_read(self) -> sqlite3.Connection | None:
-        """The same for a file that may not be written; None if that is not possible either."""
-        address = f"{self.path.resolve().as_uri()}?mode=ro"
-        log = self.path.with_name(f"{self.path.name}-wal")
-        # Even to read, SQLite writes a small file beside the store, except with `immutable`. Then it ignores the
-        # write-ahead log, so this one must be empty.
-        settled = not log.exists() or log.stat().st_size == 0
-        for more in ("", "&immutable=1") if settled else ("",):
-            with suppress(sqlite3.Error):
-                connection = sqlite3.connect(address + more, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
-                try:
-                    connection.execute("SELECT key FROM vectors LIMIT 1").fetchall()
-                    self._refuse_others(connection)
-                except BaseException:
-                    connection.close()
-                    raise
-                return connection
-        return None
-
-    def _use_journal(self, connection: sqlite3.Connection) -> None:
-        """Write-ahead logging, or a rollback journal where the file system does not carry it.
-
-        Networks have no memory that processes on several machines share, which write-ahead logging needs. With a
-        rollback journal `NORMAL` could lose the file itself when the power fails, so that every commit is waited for.
-        """
-        try:
-            mode = _switched(connection, "WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL):
-                raise
-            mode = ""
-        if mode in ("wal", "memory"):
-            connection.execute("PRAGMA synchronous = NORMAL")
-            return
-        mode = _switched(connection, "DELETE")
-        connection.execute("PRAGMA synchronous = FULL")
-        warnings.warn(
-            f"the file system of the store {self.path} has no write-ahead logging: a rollback journal ({mode}) is "
-            "used, which is safe and slower. A store on a local disk is faster.",
-            stacklevel=2,
-        )
 
     def _refuse_others(self, connection: sqlite3.Connection) -> None:
         """Raise if the file belongs to another program, or to another fairspan."""
@@ -180,23 +134,19 @@ class Store:
             ) from error
 
 
-def _switched(connection: sqlite3.Connection, mode: str) -> str:
-    """The journal that is used after one was asked for.
+def _journal(connection: sqlite3.Connection, wanted: str) -> str:
+    """The journal that is used after one was asked for; empty if the file system does not carry it.
 
     SQLite itself does not wait for another process that switches at the same moment.
     """
     until = time.monotonic() + _WAIT_SECONDS
     while True:
         try:
-            return str(connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0]).lower()
+            return str(connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]).lower()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            code = error.sqlite_errorcode & 0xFF
+            if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL):
+                return ""
+            if code != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
         time.sleep(0.05)
-
-
-def _is_forbidden(error: BaseException | None) -> bool:
-    """Whether a file may be there and may not be written, or nothing beside it."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    refused = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
-    return code in refused or getattr(error, "errno", None) in (errno.EROFS, errno.EACCES, errno.EPERM)

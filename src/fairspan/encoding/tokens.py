@@ -10,18 +10,17 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from fairspan.attention.positions import position_limit
-from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.errors import FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.transformer import prompt_of as prompt_of
+from fairspan.model.window import shows_tokens
+from fairspan.model.window import window_of as window_of
 
 Span = tuple[int, int]
 
 _AT_ONCE = 256
 """Texts tokenised in one call: enough for the tokenizer's threads, and few enough for memory."""
-# A word of more tokens than this is hardly one; the cut is then not looked for any further back.
 
 
 class ModelTokens:
@@ -115,32 +114,7 @@ def counter_of(
     model: SentenceTransformer, prompt: str = "", *, side: Side = "document", window: int | None = None
 ) -> ModelTokens | Characters:
     """What counts for a model: its own tokens, or characters where it has no tokenizer that shows them."""
-    return ModelTokens(model, prompt, side=side, window=window) if _shows_tokens(model) else Characters(prompt)
-
-
-def window_of(
-    model: SentenceTransformer, calibration: Calibration | None = None, side: Side = "document"
-) -> int | None:
-    """How many tokens of a text a model reads, under a calibration that acts or else as it is.
-
-    That is what it is set to read, and never more positions than it has; in tiles positions start again, so that
-    they set no limit. None if nothing is known of a limit.
-    """
-    if not _shows_tokens(model):
-        return None
-    if calibration is not None and calibration.acts_on(side):
-        acting = [calibration]
-    else:
-        found = (getattr(module, "calibration", None) for module in getattr(model, "modules", tuple)())
-        acting = [one for one in found if isinstance(one, Calibration)]
-    own = (model.tokenizer.truncation or {}).get("max_length") if isinstance(model.tokenizer, Tokenizer) else None
-    limits = _known([model.max_seq_length, own])
-    if not (limits and any(one.tiles_on(side) for one in acting)):
-        transformer = getattr(model, "transformers_model", None)
-        limits += _known([None if transformer is None else position_limit(transformer)])
-        # A model that came with tiles may have been set to read more than it does without them.
-        limits += _known([getattr(module, "untiled_length", None) for module in getattr(model, "children", tuple)()])
-    return min(limits, default=None)
+    return ModelTokens(model, prompt, side=side, window=window) if shows_tokens(model) else Characters(prompt)
 
 
 def cutting(model: SentenceTransformer, window: int | None) -> SentenceTransformer:
@@ -154,15 +128,6 @@ def cutting(model: SentenceTransformer, window: int | None) -> SentenceTransform
     made = copy_sharing_weights(model)
     made.max_seq_length = window
     return made
-
-
-def _known(limits: Sequence[int | None]) -> list[int]:
-    return [limit for limit in limits if limit is not None and limit < 1_000_000]
-
-
-def _shows_tokens(model: SentenceTransformer) -> bool:
-    tokenizer = getattr(model, "tokenizer", None)
-    return callable(tokenizer) or isinstance(tokenizer, Tokenizer)
 
 
 def tokens_of_spans(offsets: np.ndarray, spans: Sequence[Span]) -> list[np.ndarray]:
@@ -183,17 +148,10 @@ class Seen:
     Attributes:
         offsets: [tokens, 2] of the whole text, as `ModelTokens.offsets` gives them.
         read: [tokens] bool; special tokens always are.
-        window: how many tokens the model reads, None if nothing is known of a limit.
     """
 
     offsets: np.ndarray
     read: np.ndarray
-    window: int | None
-
-    @property
-    def length(self) -> int:
-        """Tokens of the whole text, prompt and special tokens included."""
-        return len(self.offsets)
 
     @property
     def whole(self) -> bool:
@@ -217,7 +175,7 @@ def read_text(counter: ModelTokens, text: str) -> Seen:
     window = counter.window
     read = np.ones(len(offsets), dtype=bool)
     if window is None or len(offsets) <= window:
-        return Seen(offsets, read, window)
+        return Seen(offsets, read)
     # Not every token without characters is special: a space at the end of a text may be one, too.
     special = len(offsets) - ModelTokens(counter.model).count([counter.prompt + text])[0]
     stands_for_text = offsets[:, 1] > offsets[:, 0]
@@ -228,4 +186,4 @@ def read_text(counter: ModelTokens, text: str) -> Seen:
         read[first : first + unread] = False
     else:
         read[last - unread : last] = False
-    return Seen(offsets, read, window)
+    return Seen(offsets, read)

@@ -126,12 +126,6 @@ def last_two(model: SentenceTransformer) -> SentenceTransformer:
             f"model has {kinds}."
         )
     width = pooling.embedding_dimension
-    needs_width = any(not isinstance(module, Normalize) for _, module in rest[1:])
-    if needs_width and pooling.pooling_output_dimension != width:
-        raise UnsupportedModel(
-            f"last2avg has {width} dimensions, and what follows the pooling in this model expects "
-            f"{pooling.pooling_output_dimension}."
-        )
     transformer.model.config.output_hidden_states = True
     count = _count_states(transformer)
     average = WeightedLayerPooling(width, num_hidden_layers=count - 1, layer_start=count - 2)

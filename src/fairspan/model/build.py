@@ -11,7 +11,8 @@ from torch import nn
 from fairspan.calibration.calibration import PRESETS, AnyCalibration, Calibration, as_calibration
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.correction import LanguageCorrection, add_correction, corrections_of
-from fairspan.model.transformer import CalibratedTransformer, read_up_to, refuse_exported
+from fairspan.model.transformer import CalibratedTransformer, refuse_exported
+from fairspan.model.window import read_up_to
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -12,13 +12,12 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer
 
 from fairspan import __version__
-from fairspan.attention.positions import position_limit
 from fairspan.calibration.temperature import Side
 from fairspan.errors import MissingExtra, UnsupportedModel
 from fairspan.model.graph import INPUTS, OUTPUT, Graph, exportable_copy, trace
 from fairspan.model.saving import first_line, require_exportable, written_beside
-from fairspan.model.tiling import longest_text
 from fairspan.model.transformer import CalibratedTransformer, prompt_of
+from fairspan.model.window import window_of
 
 FORMAT = 2
 LIMIT = 1e-4
@@ -62,7 +61,7 @@ def export(
     if not hasattr(torch.compiler, "is_exporting"):
         raise MissingExtra(f"exporting needs torch 2.7 or newer, this is {torch.__version__}: pip install -U torch.")
     stage("exporting")
-    copied, prompt, window = exportable_copy(model), prompt_of(model, side), _window(model[0], side)
+    copied, prompt, window = exportable_copy(model), prompt_of(model, side), window_of(model, side=side)
     texts = _texts(copied, window)
     graph, example = Graph.of(copied, texts[:2], prompt, side)
     program = trace(graph, example, window)
@@ -100,14 +99,6 @@ def _calibration(model: SentenceTransformer, side: Side) -> dict[str, Any] | Non
     if not isinstance(module, CalibratedTransformer) or not module.calibration.acts_on(side):
         return None
     return module.calibration.on(side).to_dict()
-
-
-def _window(module: Any, side: Side) -> int | None:
-    """How many tokens of a text are read; None if nothing is known of a limit."""
-    limits = [longest_text(module, side)]
-    if not (isinstance(module, CalibratedTransformer) and module.calibration.tiles_on(side)):
-        limits.append(position_limit(module.model))
-    return min((limit for limit in limits if limit is not None and limit < 1_000_000), default=None)
 
 
 def _texts(model: SentenceTransformer, window: int | None) -> list[str]:

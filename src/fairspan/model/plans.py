@@ -9,7 +9,7 @@ from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_
 from fairspan.attention.plan import BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
 from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import LengthSchedule, Side, temperature_of
+from fairspan.calibration.temperature import Side, temperature_of
 from fairspan.model.pooling import PoolingSite
 from fairspan.model.segments import UNSEGMENTED
 from fairspan.model.tiling import Tiling
@@ -52,7 +52,7 @@ def make_plan(
     return Plan(
         layers=layers,
         make_rule=make_rule,
-        inverse_temperature=_inverse_temperature(temperature_of(calibration.temperature, side), valid),
+        inverse_temperature=1 / temperature_of(calibration.temperature, side),
         scale_position_bias=calibration.scale_position_bias,
         tiles=tiles,
         tile_layers=tile_layers,
@@ -85,11 +85,3 @@ def _strength(calibration: Calibration, baskets: Baskets) -> Tensor | None:
     if calibration.short_texts == "leave":
         return (filled >= 1) * calibration.strength
     return None if calibration.strength == 1 else torch.full_like(filled, calibration.strength)
-
-
-def _inverse_temperature(temperature: float | LengthSchedule, valid: Tensor) -> float | Tensor:
-    if not isinstance(temperature, LengthSchedule):
-        return 1 / temperature
-    borders = torch.tensor([tokens for tokens, _ in temperature.steps], device=valid.device)
-    values = torch.tensor([1.0, *(1 / value for _, value in temperature.steps)], device=valid.device)
-    return values[torch.bucketize(valid.sum(dim=1), borders, right=True)]

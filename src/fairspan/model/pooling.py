@@ -1,6 +1,7 @@
 """Which token's row a model pools, read from the modules that follow the transformer."""
 
-from collections.abc import Callable, ItemsView, Iterator, ValuesView
+from collections import UserDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,7 @@ class PoolingSite:
         return first
 
 
-class PooledFeatures(dict[str, Any]):
+class PooledFeatures(UserDict[str, Any]):
     """Features whose token embeddings hold one token per text, the pooled one, until somebody asks for all of them.
 
     The pooling module reads the one row that it needs. Whoever reads `token_embeddings` after it (an `encode` for
@@ -64,44 +65,13 @@ class PooledFeatures(dict[str, Any]):
         super().__init__(features)
         self._all_tokens: Callable[[], Tensor] | None = all_tokens
 
-    def _complete(self) -> None:
-        if self._all_tokens is not None and "sentence_embedding" in self:
-            compute, self._all_tokens = self._all_tokens, None
-            self[TOKENS] = compute()
-
     def __getitem__(self, key: str) -> Any:
-        if key == TOKENS:
-            self._complete()
-        return super().__getitem__(key)
+        if key == TOKENS and self._all_tokens is not None and "sentence_embedding" in self.data:
+            self.data[TOKENS], self._all_tokens = self._all_tokens(), None
+        return self.data[key]
 
-    def __iter__(self) -> Iterator[str]:
-        # With an iterator of its own, dict(...) and {**...} go through __getitem__ instead of copying the table.
-        self._complete()
-        return super().__iter__()
-
-    def pop(self, key: str, *default: Any) -> Any:
-        self._complete()
-        return super().pop(key, *default)
-
-    def copy(self) -> dict[str, Any]:
-        return dict(self.items())
-
-    def __or__(self, other: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
-        return self.copy() | other
-
-    def get(self, key: str, default: Any = None) -> Any:
-        try:
-            return self[key]
-        except KeyError:
-            return default
-
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        self._complete()
-        return super().items()
-
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        self._complete()
-        return super().values()
+    def __or__(self, other: Any) -> Any:
+        return dict(self) | other
 
 
 def pooling_of(model: SentenceTransformer, transformer: nn.Module) -> PoolingSite:

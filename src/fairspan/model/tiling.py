@@ -15,7 +15,6 @@ from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.attention.positions import Positions
 from fairspan.attention.tiles import Tiles, lay_tiles, reading
 from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import Side
 from fairspan.errors import DesignError
 from fairspan.model.pooling import PoolingSite
 
@@ -97,15 +96,6 @@ def forward_under(
             f"through {plan.passed} layers, calibrated {plan.calibrated} and tiled {plan.tiled}",
         )
     return output
-
-
-def longest_text(module: Transformer, side: Side) -> int | None:
-    """How many tokens of a text are read on one side, prompt and special tokens included."""
-    length: int | None = module.max_seq_length
-    untiled: int | None = getattr(module, "untiled_length", None)
-    if length is None or untiled is None or module.calibration.tiles_on(side):
-        return length
-    return min(length, untiled)
 
 
 def special_tokens_around(tokenizer: Any) -> tuple[int, int]:

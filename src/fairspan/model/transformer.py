@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from fairspan.attention.positions import find_positions, position_limit, recur_i
 from fairspan.attention.tiles import lay_tiles, reading
 from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.calibration.temperature import Side
-from fairspan.errors import DesignError, UnsupportedModel, require_whole
+from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.tiling import Tiling, forward_under, longest_text, special_tokens_around
+from fairspan.model.tiling import Tiling, forward_under, special_tokens_around
+from fairspan.model.window import longest_text
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
@@ -178,7 +179,7 @@ class CalibratedTransformer(Transformer):
             )
         return _with_text(processing_kwargs, return_offsets_mapping=True)
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
         inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
         # A Router does not always hand the task on to `preprocess`, but leaves it among the features.
         side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
@@ -215,8 +216,7 @@ class CalibratedTransformer(Transformer):
     @staticmethod
     def _changes_nothing(plan: Plan) -> bool:
         """Whether the plain model computes the same: texts of one tile each, and nothing else to do."""
-        temperature = plan.inverse_temperature
-        return plan.tiles is None and not plan.layers and isinstance(temperature, float) and temperature == 1.0
+        return plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
 
     def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool) -> Plan:
         how = (self.calibration, self.site, self.depth)
@@ -288,18 +288,6 @@ def _with_text(processing_kwargs: dict[str, Any] | None, **options: Any) -> dict
     """The same with further options of the tokenizer."""
     given = dict(processing_kwargs or {})
     return {**given, "text": {**given.get("text", {}), **options}}
-
-
-def read_up_to(module: Transformer, tokens: int) -> None:
-    """Set the longest text that a module reads, special tokens and prompt included."""
-    require_whole("max_seq_length", tokens, kind=DesignError)
-    limit = position_limit(module.model)
-    if getattr(module, "tiling", None) is None and limit is not None and tokens > limit:
-        raise DesignError(
-            f"max_seq_length={tokens} is more than the model's {limit} positions, which only texts in tiles may "
-            "exceed: use the preset 'tiles', or a tile_size."
-        )
-    module.max_seq_length = tokens
 
 
 def refuse_exported(module: Transformer) -> None:

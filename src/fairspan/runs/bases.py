@@ -11,8 +11,7 @@ from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.temperature import Side
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
 from fairspan.encoding.chunks import ChunkEncoder
-from fairspan.encoding.corrected import CorrectedEncoder
-from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.encoder import CorrectedEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of

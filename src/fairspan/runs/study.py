@@ -13,8 +13,7 @@ import numpy as np
 
 from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.corrected import CorrectedEncoder
-from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.encoder import CorrectedEncoder, Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill, reads_to_end, refuse_unread_end
 from fairspan.encoding.store import Store, default_store

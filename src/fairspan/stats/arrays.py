@@ -1,6 +1,5 @@
-"""Checked input: columns of finite numbers, labels as codes, positions from 1 to n."""
+"""Label columns as codes, and sums over them."""
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,27 +29,24 @@ class Groups:
         cells = self.codes * n + positions - 1
         return np.bincount(cells, values, self.count * n).reshape(self.count, n).astype(np.float64)
 
+    def at(self, rows: Codes) -> "Groups":
+        """The labels of some rows."""
+        return Groups(self.codes[rows], self.count)
 
-def group(labels: ArrayLike | Groups) -> Groups:
-    """Codes for any label column: numbers, or strings and other hashable things."""
-    if isinstance(labels, Groups):
-        return labels
+
+def group(labels: ArrayLike) -> Groups:
+    """Codes for a column: of numbers by their size, of strings in the order of their first appearance."""
     column = np.asarray(labels)
-    if column.dtype.kind in "iubf":
-        names, codes = np.unique(as_values(column, "labels"), return_inverse=True)
-        return Groups(codes.astype(np.int64, copy=False), len(names))
-    seen: dict[Hashable, int] = {}
-    listed = [seen.setdefault(label, len(seen)) for label in column.tolist()]
-    if None in seen:
-        raise DesignError("a label is missing (None): every row needs its set.")
-    return Groups(np.asarray(listed, np.int64), len(seen))
+    if column.dtype.kind in "OU":
+        seen: dict[str, int] = {}
+        column = np.array([seen.setdefault(label, len(seen)) for label in column.tolist()])
+    names, codes = np.unique(column, return_inverse=True)
+    return Groups(codes.astype(np.int64, copy=False), len(names))
 
 
-def clusters_of(labels: ArrayLike | Groups, rows: int, name: str = "set") -> Groups:
-    """The clusters of so many rows. Clustered errors compare clusters, so one is not enough."""
+def clusters_of(labels: ArrayLike, name: str = "set") -> Groups:
+    """Clusters by their labels. Clustered errors compare clusters, so one is not enough."""
     groups = group(labels)
-    if len(groups.codes) != rows:
-        raise DesignError(f"columns differ in length: {rows} values and {len(groups.codes)} {name}s.")
     if groups.count < 2:
         raise DesignError(f"clustered errors need rows from at least 2 different {name}s, got {groups.count}.")
     return groups
@@ -59,41 +55,6 @@ def clusters_of(labels: ArrayLike | Groups, rows: int, name: str = "set") -> Gro
 def crossed(first: Groups, second: Groups) -> Groups:
     """The groups of rows that agree in both labels."""
     return group(first.codes * second.count + second.codes)
-
-
-def as_values(values: ArrayLike, name: str = "values") -> Floats:
-    """One column of finite numbers."""
-    column = np.asarray(values, np.float64)
-    if column.ndim != 1 or not len(column):
-        raise DesignError(f"{name} must be one column of at least one number, got shape {column.shape}.")
-    wrong = np.flatnonzero(~np.isfinite(column))
-    if len(wrong):
-        raise DesignError(
-            f"{name} has {len(wrong)} entries that are not finite, the first in row {wrong[0]} ({column[wrong[0]]}): "
-            "omit those rows or measure them again."
-        )
-    return column
-
-
-def as_numbers(numbers: ArrayLike, name: str, least: int = 1) -> tuple[Codes, int]:
-    """Whole numbers from `least` to n, with n; each from 1 to n must occur."""
-    column = as_values(numbers, name)
-    whole = column.astype(np.int64)
-    if (whole != column).any() or whole.min() < least:
-        raise DesignError(f"{name} must be whole numbers counted from {least}.")
-    count = int(whole.max())
-    missing = np.flatnonzero(np.bincount(whole, minlength=count + 1)[1:] == 0) + 1
-    if len(missing):
-        raise DesignError(f"{name} go up to {count}, and {missing[0]} has no rows.")
-    return whole, count
-
-
-def as_positions(positions: ArrayLike) -> tuple[Codes, int]:
-    """Positions from 1 to n, with n."""
-    numbers, count = as_numbers(positions, "positions")
-    if count < 2:
-        raise DesignError("only position 1 occurs: there is nothing to compare it with.")
-    return numbers, count
 
 
 def round_up(number: int) -> int:

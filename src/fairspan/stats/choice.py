@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -144,14 +144,10 @@ def shortlist(
         name = preferred.chosen
         if name == plain:
             break
-        found.append(Listed(name, _claim(samples, plain, name), preferred))
+        better, fairer = gain(samples, plain, name).ratio, -psi_change(samples, plain, name).ratio
+        found.append(Listed(name, "fairness" if fairer > better else "quality", preferred))
         names = [other for other in names if other == plain or changes[other] < changes[name]]
     return found
-
-
-def _claim(samples: Sequence[Sample], plain: str, name: str) -> Claim:
-    better, fairer = gain(samples, plain, name).ratio, -psi_change(samples, plain, name).ratio
-    return "fairness" if np.isfinite(fairer) and fairer > better else "quality"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,21 +200,19 @@ def confirm(
     A candidate passes if its gain on its `own` tasks is above 0, and neither these nor the `guards` lose the margin
     or more. All have to pass, which needs no further correction.
     """
-    level, samples = 1 - alpha, list(own.values())
-    found = gain(samples, plain, listed.name)
-    if listed.claim == "fairness":
+    level, samples, every = 1 - alpha, list(own.values()), {**own, **guards}
+    if listed.claim == "quality":
+        found = gain(samples, plain, listed.name)
+    else:
         # The first minus the second: a fall of PSI is a gain.
         found = psi_change(samples, listed.name, plain)
-    every = {**own, **guards}
     changes = {task: gain([sample], plain, listed.name) for task, sample in every.items()}
     clusters = {task: sample.clusters for task, sample in every.items()}
     changed = {task: sample.changed(plain, listed.name) for task, sample in every.items()}
     enough = min(clusters.values()) >= LEAST_CLUSTERS
     finding = _finding(found, list(changes.values()), margin, level) if enough else "undecided"
-    lacking: dict[str, int] | None = {}
-    if finding == "undecided":
-        lacking = _lacking(found, own, changes, clusters, margin, level)
-    return Tested(listed.name, listed.claim, found, changes, clusters, changed, level, finding, lacking)
+    tested = Tested(listed.name, listed.claim, found, changes, clusters, changed, level, finding, {})
+    return replace(tested, lacking=_lacking(tested, own, margin)) if finding == "undecided" else tested
 
 
 def _finding(found: Interval, changes: Sequence[Interval], margin: float, level: float) -> Finding:
@@ -229,24 +223,18 @@ def _finding(found: Interval, changes: Sequence[Interval], margin: float, level:
     return "no gain" if found.upper(level) <= margin else "undecided"
 
 
-def _lacking(
-    found: Interval,
-    own: Mapping[str, Sample],
-    changes: Mapping[str, Interval],
-    clusters: Mapping[str, int],
-    margin: float,
-    level: float,
-) -> dict[str, int] | None:
+def _lacking(tested: Tested, own: Container[str], margin: float) -> dict[str, int] | None:
     """Clusters that are missing, if the estimates are the truth, for all tests to pass in 80 % of cases.
 
     For a candidate that gains nothing: for a gain beyond the margin to be ruled out.
     """
-    missing = dict[str, int]()
-    for task, there in clusters.items():
-        gaps = [(changes[task], changes[task].estimate + margin)]
+    missing, gained = dict[str, int](), tested.gain.estimate
+    for task, there in tested.clusters.items():
+        gaps = [(tested.changes[task], tested.changes[task].estimate + margin)]
         if task in own:
-            gaps.append((found, max(found.estimate, margin - found.estimate)))
-        needed = [clusters_needed(one, gap, there, level) for one, gap in gaps if np.isfinite(one.standard_error)]
+            gaps.append((tested.gain, max(gained, margin - gained)))
+        known = [(one, gap) for one, gap in gaps if np.isfinite(one.standard_error)]
+        needed = [clusters_needed(one, gap, there, tested.level) for one, gap in known]
         if None in needed:
             return None
         wanted = max(LEAST_CLUSTERS, *filter(None, needed), 0)

@@ -1,12 +1,12 @@
 """`Robust`: a clustered fit with the way its errors are judged, and the contrasts and tests drawn from it."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.errors import DesignError
-from fairspan.stats.arrays import Floats, Groups, clusters_of
+from fairspan.stats.arrays import Floats, Groups, clusters_of, crossed
 from fairspan.stats.distributions import f_above, t_below, t_ratio
 from fairspan.stats.intervals import Intervals, t_intervals
 from fairspan.stats.least_squares import (
@@ -16,25 +16,16 @@ from fairspan.stats.least_squares import (
     cr1,
     cr2,
     cr3,
+    fit_cells,
     hotelling,
     satterthwaite,
     two_way,
 )
-from fairspan.stats.wild import WildTest, wild_cluster
+from fairspan.stats.wild import WildSamples, wild_samples
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "cr3", "wild", "two-way")
 # From this many clusters on, CR1 with t(G − 1) needs no help.
 ENOUGH_CLUSTERS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class JointTest:
-    """An F test that several contrasts are all 0. NaN where there are too few clusters for so many contrasts."""
-
-    statistic: float
-    df1: float
-    df2: float
-    p_value: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,21 +55,21 @@ class Robust:
         found = t_intervals(estimate, self._errors(weights), freedom, level)
         if self.inference != "wild":
             return found
-        tests = self._wild(weights, level=level)
-        p, low, high = (np.array([getattr(t, name) for t in tests]) for name in ("p_value", "low", "high"))
-        return replace(found, p_value=p, low=low, high=high)
+        samples = self._wild(weights)
+        low, high = np.array([one.interval(level) for one in samples]).T
+        return replace(found, p_value=np.array([one.tails(0.0)[2] for one in samples]), low=low, high=high)
 
     def tails(self, weights: Floats, null: float) -> tuple[Floats, Floats]:
         """One-sided p-values [J], [J] against each contrast being less than the null, and more than it."""
         if self.inference == "wild":
-            tests = self._wild(weights, null=null)
-            return np.array([t.p_below for t in tests]), np.array([t.p_above for t in tests])
+            below, above, _ = np.array([one.tails(null) for one in self._wild(weights)]).T
+            return below, above
         ratio = t_ratio(weights @ self.clustered.coefficients - null, self._errors(weights))
         freedom = self.degrees_of_freedom(weights)
         return t_below(ratio, freedom), t_below(-ratio, freedom)
 
-    def joint(self, weights: Floats) -> JointTest:
-        """Test that all rows of weights[q, K] are 0."""
+    def joint(self, weights: Floats) -> float:
+        """The p-value of the F test that all rows of weights[q, K] are 0; NaN with too few clusters for so many."""
         q, g = len(weights), self.clusters
         small = self.inference in ("cr2", "wild")
         covariance = cr2(self.clustered) if small else self.covariance
@@ -87,14 +78,12 @@ class Robust:
         if small:
             df2 = hotelling(self.clustered, weights) - q + 1
         if q >= g or np.isnan(wald) or df2 <= 0:
-            return JointTest(np.nan, q, np.nan, np.nan)
-        statistic = wald / q * (df2 / (df2 + q - 1) if small else 1)
-        return JointTest(statistic, q, df2, f_above(statistic, q, df2))
+            return np.nan
+        return f_above(wald / q * (df2 / (df2 + q - 1) if small else 1), q, df2)
 
-    def _wild(self, rows: Floats, *, null: float = 0.0, level: float = 0.95) -> list[WildTest]:
+    def _wild(self, rows: Floats) -> list[WildSamples]:
         # The same samples for every contrast.
-        rng, fit, draws = np.random.default_rng, self.clustered, self.draws
-        return [wild_cluster(fit, row, rng=rng(self.seed), null=null, draws=draws, level=level) for row in rows]
+        return [wild_samples(self.clustered, row, np.random.default_rng(self.seed), self.draws) for row in rows]
 
     def _errors(self, rows: Floats) -> Floats:
         errors: Floats = np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(1), 0))
@@ -109,8 +98,8 @@ class Robust:
 
 def robust(
     fit: LeastSquares,
-    sets: ArrayLike | Groups,
-    segments: ArrayLike | Groups | None = None,
+    sets: Groups,
+    segments: Groups,
     *,
     inference: str = "auto",
     rng: np.random.Generator | None = None,
@@ -121,30 +110,36 @@ def robust(
     "auto" is "two-way" where some segment occurs in more than one set, "cr1" from 40 sets on, and "cr2" below. `rng`
     is only drawn from by "wild" (a generator seeded with 0 if none is given).
     """
-    if inference not in INFERENCES:
-        raise DesignError(f"inference must be one of {', '.join(map(repr, INFERENCES))}, got {inference!r}.")
-    rows = len(fit.residuals)
-    groups = clusters_of(sets, rows)
-    others = None if segments is None else clusters_of(segments, rows, "segment")
     chosen = inference
     if inference == "auto":
-        few = "cr1" if groups.count >= ENOUGH_CLUSTERS else "cr2"
-        chosen = "two-way" if others is not None and _shared(groups, others) else few
-    clustered = cluster(fit, groups, leverages=chosen in ("cr2", "cr3", "wild"))
-    clusters, covariance = groups.count, {"cr2": cr2, "cr3": cr3}.get(chosen, cr1)(clustered)
+        few = "cr1" if sets.count >= ENOUGH_CLUSTERS else "cr2"
+        chosen = "two-way" if crossed(sets, segments).count > segments.count else few
+    clustered = cluster(fit, sets, leverages=chosen in ("cr2", "cr3", "wild"))
+    clusters, covariance = sets.count, {"cr2": cr2, "cr3": cr3}.get(chosen, cr1)(clustered)
     if chosen == "two-way":
-        if others is None:
-            raise DesignError("two-way inference clusters by segment too: give segments.")
-        covariance, clusters = two_way(fit, groups, others), min(groups.count, others.count)
+        covariance, clusters = two_way(fit, sets, segments), min(sets.count, segments.count)
     seed = int((rng or np.random.default_rng(0)).integers(2**63)) if chosen == "wild" else 0
     return Robust(chosen, clustered, covariance, clusters, seed, draws)
 
 
-def _shared(sets: Groups, segments: Groups) -> bool:
-    """Whether some segment occurs in more than one set."""
-    first = np.empty(segments.count, np.int64)
-    first[segments.codes] = sets.codes
-    return bool((first[segments.codes] != sets.codes).any())
+def regress(
+    values: Floats,
+    cells: Groups,
+    sets: ArrayLike,
+    segments: ArrayLike | None = None,
+    slope: Floats | None = None,
+    **how: Any,
+) -> Robust:
+    """Fit the means of cells of values[N], with the slope of a column where it is given, and cluster the fit.
+
+    Args:
+        segments: the segment of each row, where some may be in several sets.
+        how: `inference`, `rng` and `draws` of `robust`.
+    """
+    groups = clusters_of(sets)
+    others = groups if segments is None else clusters_of(segments, "segment")
+    fitted, first = fit_cells(values, cells, slope, groups, others)
+    return robust(fitted, groups.at(first), others.at(first), **how)
 
 
 def _wald(estimate: Floats, covariance: Floats) -> float:

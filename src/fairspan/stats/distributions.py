@@ -18,11 +18,6 @@ def t_below(statistic: ArrayLike, freedom: ArrayLike) -> Floats:
     return below
 
 
-def t_two_sided(statistic: ArrayLike, freedom: ArrayLike) -> Floats:
-    """P(|T| ≥ |statistic|)."""
-    return 2 * t_below(-np.abs(np.asarray(statistic, np.float64)), freedom)
-
-
 def t_quantile(probability: ArrayLike, freedom: ArrayLike) -> Floats:
     """The t with P(T ≤ t) = probability."""
     p, df = np.broadcast_arrays(np.asarray(probability, np.float64), np.asarray(freedom, np.float64))

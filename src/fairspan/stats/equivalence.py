@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairspan.errors import DesignError
 from fairspan.stats.arrays import Floats, round_up
 from fairspan.stats.contrasts import Robust
 from fairspan.stats.distributions import holm, t_quantile
 from fairspan.stats.intervals import Interval
-from fairspan.stats.positions import PositionEffects, difference_weights
 
 Kind = Literal["fair", "biased", "inconclusive"]
 LossKind = Literal["worse", "not worse", "inconclusive"]
 Growth = Literal["more", "not more", "less", "open"]
+LEVEL = 0.95
 POWER = 0.8
 MOST = 100_000
 # Points of the numerical integration over what a later run might find.
@@ -32,6 +30,7 @@ class Compared:
         names: of each difference, what is compared with what.
         sets: how many the fit has seen.
         scope: what a verdict is limited to, if it is.
+        either_way: whether a verdict names the larger of two first, whichever that is.
     """
 
     robust: Robust
@@ -39,6 +38,7 @@ class Compared:
     names: Sequence[tuple[str, str]]
     sets: int
     scope: str = ""
+    either_way: bool = False
 
     @property
     def estimate(self) -> Floats:
@@ -55,9 +55,8 @@ class Verdict:
             significantly outside.
         kinds: of each of them.
         worst: which of them is largest, among the significant ones if biased; `subject` and `against` are its names.
-        estimate, low, high: its difference with the plain interval of the given level, as in tables and figures. The
-            decision itself is stricter for "biased" (Holm) and is taken at 1 − 2·(1 − level), the usual 90 %, for
-            "fair".
+        estimate, low, high: its difference with the plain 95 % interval, as in tables and figures. The decision
+            itself is stricter for "biased" (Holm) and is taken at the usual 90 % for "fair".
         sets_needed: for "inconclusive": how many sets beyond those seen give the decision that the estimates point to
             in 80 % of cases; None if more than 100,000.
         measure: what is done to a segment: "represented" or "retained".
@@ -108,30 +107,6 @@ class Verdict:
         return f"{sizes[0]:.{digits}f}", f"[{ends}]"
 
 
-def verdicts(
-    families: Sequence[tuple[PositionEffects, int]],
-    margin: float = 0.02,
-    level: float = 0.95,
-    *,
-    measure: str = "represented",
-) -> list[Verdict]:
-    """Verdicts on the positions of families of documents that are judged together, as `decide` explains.
-
-    Two positions on either side of the one that they are compared with can differ by twice the margin.
-
-    Args:
-        families: the effects of each, and the position that later ones are compared with.
-    """
-    return decide([compared_positions(*family) for family in families], margin, level, measure=measure)
-
-
-def compared_positions(effects: PositionEffects, against: int = 1) -> Compared:
-    """Every later position against one."""
-    names = [(f"position {one}", f"position {against}") for one in range(against + 1, effects.n + 1)]
-    scope = f"from position {against} on" if against > 1 else ""
-    return Compared(effects.robust, difference_weights(effects.n, against), names, effects.clusters, scope)
-
-
 def equivalence(compared: Compared, margin: float) -> tuple[Floats, Floats]:
     """Both tests of each difference, as p-values [J] and [J].
 
@@ -140,57 +115,41 @@ def equivalence(compared: Compared, margin: float) -> tuple[Floats, Floats]:
     |difference| ≤ margin: twice the smaller one-sided p-value. One of them is enough to be biased, so it needs a
     correction over everything that is tested together.
     """
-    if not margin > 0:
-        raise DesignError(f"margin must be more than 0, got {margin}: no finite sample shows an exact equality.")
     below_floor, above_floor = compared.robust.tails(compared.weights, -margin)
     below_roof, above_roof = compared.robust.tails(compared.weights, margin)
     return np.maximum(above_floor, below_roof), np.minimum(1, 2 * np.minimum(below_floor, above_roof))
 
 
-def decide(
-    families: Sequence[Compared], margin: float = 0.02, level: float = 0.95, *, measure: str = "represented"
-) -> list[Verdict]:
+def decide(families: Sequence[Compared], margin: float = 0.02, *, measure: str = "represented") -> list[Verdict]:
     """Fair, biased or inconclusive, of families of differences that are judged together.
 
     fair: every |difference| is significantly less than the margin. biased: at least one is significantly more, after
     Holm's correction over the differences of all families. So the chance that any family is called biased by mistake
-    is at most 1 − level.
+    is at most 5 %. Two positions on either side of the one they are compared with can differ by twice the margin.
     """
     tests = [equivalence(one, margin) for one in families]
-    ends = np.cumsum([len(beyond) for _, beyond in tests])
-    corrected = np.split(holm(np.concatenate([beyond for _, beyond in tests])), ends[:-1])
-    significant = [p_values < 1 - level for p_values in corrected]
+    places = np.cumsum([len(beyond) for _, beyond in tests])
+    corrected = np.split(holm(np.concatenate([beyond for _, beyond in tests])), places[:-1])
     # Holm's next step is over what is not yet rejected.
-    left = int(ends[-1]) - sum(int(found.sum()) for found in significant)
-    return [
-        _verdict(one, within < 1 - level, found, left, margin, level, measure)
-        for one, (within, _), found in zip(families, tests, significant, strict=True)
-    ]
+    left = sum(int((~(p_values < 1 - LEVEL)).sum()) for p_values in corrected)
+    found = []
+    for one, (within, _), p_values in zip(families, tests, corrected, strict=True):
+        outside, inside = p_values < 1 - LEVEL, within < 1 - LEVEL
+        kinds: list[Kind] = [
+            "biased" if out else "fair" if fair else "inconclusive" for out, fair in zip(outside, inside, strict=True)
+        ]
+        kind: Kind = "biased" if outside.any() else "fair" if inside.all() else "inconclusive"
+        worst = int(np.where(outside | (kind != "biased"), np.abs(one.estimate), -1.0).argmax())
+        shown = one.robust.contrasts(one.weights, LEVEL)[worst]
+        needed = further_sets(one, margin, comparisons=left) if kind == "inconclusive" else None
+        names, ends = one.names[worst], (shown.estimate, shown.low, shown.high)
+        if one.either_way and shown.estimate < 0:
+            names, ends = names[::-1], (-shown.estimate, -shown.high, -shown.low)
+        found.append(Verdict(kind, tuple(kinds), margin, worst, *names, *ends, needed, measure, one.scope))
+    return found
 
 
-def _verdict(
-    compared: Compared,
-    inside: NDArray[np.bool_],
-    outside: NDArray[np.bool_],
-    left: int,
-    margin: float,
-    level: float,
-    measure: str,
-) -> Verdict:
-    """The verdict on one family; `left` differences are not outside, in all families."""
-    kinds: list[Kind] = [
-        "biased" if out else "fair" if within else "inconclusive" for out, within in zip(outside, inside, strict=True)
-    ]
-    kind: Kind = "biased" if "biased" in kinds else "fair" if inside.all() else "inconclusive"
-    worst = int(np.where(outside | (kind != "biased"), np.abs(compared.estimate), -1.0).argmax())
-    found = compared.robust.contrasts(compared.weights, level)[worst]
-    needed = further_sets(compared, margin, level, comparisons=left) if kind == "inconclusive" else None
-    ends = (found.estimate, found.low, found.high)
-    names, about = compared.names[worst], (measure, compared.scope)
-    return Verdict(kind, tuple(kinds), margin, worst, *names, *ends, needed, *about)
-
-
-def further_sets(compared: Compared, margin: float, level: float = 0.95, *, comparisons: int) -> int | None:
+def further_sets(compared: Compared, margin: float, *, comparisons: int) -> int | None:
     """Further sets for the decision the estimates point to, at 80 % power, if the estimates are the truth.
 
     Errors shrink with the square root of the number of sets, which takes new sets to be like those seen. The chance
@@ -217,9 +176,9 @@ def further_sets(compared: Compared, margin: float, level: float = 0.95, *, comp
         ratio = np.maximum(1 - spread + error_noise * np.sqrt(spread), 0) ** 1.5
         error = np.sqrt(np.diag(covariance)) * scale * ratio
         if np.abs(estimate).max() <= margin:
-            hits = (found + t_quantile(level, freedom) * error < margin).all(axis=1)
+            hits = (found + t_quantile(LEVEL, freedom) * error < margin).all(axis=1)
         else:
-            strict = 1 - (1 - level) / (2 * comparisons)
+            strict = 1 - (1 - LEVEL) / (2 * comparisons)
             hits = (found - t_quantile(strict, freedom) * error > margin).any(axis=1)
         return bool(hits.mean() >= POWER)
 

@@ -14,7 +14,6 @@ documents twice, and copies of a document are no pairs.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.errors import DesignError
 from fairspan.stats.arrays import Floats
 from fairspan.stats.resampling import share
 
@@ -40,7 +39,7 @@ def _unit(vectors: ArrayLike) -> Floats:
 
 def cosines(vectors: ArrayLike) -> Floats:
     """Each document's mean cosine with the others, [N]."""
-    units = _units(vectors, 2)
+    units = _unit(vectors)
     return np.asarray((units @ units.sum(0) - 1) / (len(units) - 1))
 
 
@@ -57,13 +56,13 @@ def cosine_without(own: Floats) -> Floats:
 
 def distances(vectors: ArrayLike) -> Floats:
     """Each document's distance to the centroid, [N]."""
-    units = _units(vectors, 3)
+    units = _unit(vectors)
     return np.asarray(_distances(units, np.ones((1, len(units))))[0])
 
 
 def distance_without(vectors: ArrayLike) -> Floats:
     """The mean distance without each document in turn, [N]; NaN for three documents, which leave two."""
-    units = _units(vectors, 3)
+    units = _unit(vectors)
     count = len(units)
     step = max(1, CHUNK // count)
     parts = []
@@ -87,25 +86,8 @@ def _distances(units: Floats, kept: Floats) -> Floats:
 def slope_weights(lengths: ArrayLike) -> Floats:
     """The weights [K] whose contrast is the least-squares slope on log2 of lengths[K]."""
     logs = np.log2(np.asarray(lengths, np.float64))
-    if np.ptp(logs) == 0:
-        raise DesignError("a slope needs at least 2 different lengths.")
     gaps = logs - logs.mean()
     return np.asarray(gaps / (gaps**2).sum())
-
-
-def _units(vectors: ArrayLike, least: int) -> Floats:
-    rows = np.asarray(vectors, np.float64)
-    if len(rows) < least:
-        raise DesignError(f"this spread needs the vectors of at least {least} documents, got {len(rows)}.")
-    # Scaled first, so that squares neither overflow nor vanish.
-    largest = np.abs(rows).max(1, keepdims=True)
-    wrong = np.flatnonzero(~np.isfinite(largest) | (largest == 0))
-    if len(wrong):
-        raise DesignError(
-            f"{len(wrong)} of {len(rows)} vectors are zero or not finite, the first in row {wrong[0]}: omit those "
-            "documents or embed them again."
-        )
-    return _unit(rows / largest)
 
 
 def theorem_2_bound(sigma_a: ArrayLike, value_norms: ArrayLike) -> Floats:

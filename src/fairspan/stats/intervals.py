@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairspan.stats.arrays import Floats
-from fairspan.stats.distributions import t_quantile, t_ratio, t_two_sided
+from fairspan.stats.distributions import t_below, t_quantile, t_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ def t_intervals(estimate: ArrayLike, error: ArrayLike, freedom: ArrayLike, level
     """Two-sided t intervals of estimates[J] with their standard errors and degrees of freedom."""
     middle, errors, free = (np.asarray(one, np.float64) for one in (estimate, error, freedom))
     half = t_quantile((1 + level) / 2, free) * errors
-    return Intervals(middle, middle - half, middle + half, errors, free, t_two_sided(t_ratio(middle, errors), free))
+    p_value = 2 * t_below(-np.abs(t_ratio(middle, errors)), free)
+    return Intervals(middle, middle - half, middle + half, errors, free, p_value)
 
 
 def t_interval(estimate: float, error: float, freedom: float, level: float = 0.95) -> Interval:

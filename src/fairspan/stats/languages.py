@@ -4,7 +4,7 @@ And two languages inside the same mixed documents, in both orders, with the verd
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
 
@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairspan.errors import DesignError
-from fairspan.stats.arrays import Codes, Floats, Groups, as_positions, as_values, clusters_of, group
-from fairspan.stats.contrasts import JointTest, Robust, robust
-from fairspan.stats.equivalence import Compared, Verdict, decide
+from fairspan.stats.arrays import Codes, Floats, Groups
+from fairspan.stats.contrasts import Robust, regress
+from fairspan.stats.equivalence import Compared
 from fairspan.stats.intervals import Interval, Intervals
-from fairspan.stats.least_squares import merge
 
 Cell = tuple[int, str, str]
 """A position, a language and its company; the company is empty where the model knows of none."""
@@ -45,7 +44,7 @@ class AveragedEffect:
         over: for each name the levels averaged over, each with the same weight: those at which it and the baseline
             both occur.
         contrasts: one for each name.
-        test: that all of them are 0.
+        p_value: of the test that all of them are 0.
         refused: names that never occur together with the baseline.
     """
 
@@ -53,7 +52,7 @@ class AveragedEffect:
     baseline: int | str
     over: tuple[tuple[Level, ...], ...]
     contrasts: Intervals
-    test: JointTest
+    p_value: float
     refused: tuple[int | str, ...]
 
 
@@ -93,41 +92,29 @@ class JointModel:
         """The change of value with one unit of log(tokens), of a model that has it."""
         return self.robust.contrasts(np.eye(len(self.cells) + 1)[-1:])[0]
 
-    def position_effect(self) -> AveragedEffect:
-        """Positions 2…n against position 1, each averaged over the languages that occur at both."""
-        others = [(language, company) for company in self._companies for language in self.languages]
-        cells: dict[int | str, list[Cell]]
-        cells = {p: [(p, *other) for other in others] for p in range(1, self.positions + 1)}
-        return self._averaged(cells, others, "no language is at position 1 and at a later one")
-
-    def language_effect(self) -> AveragedEffect:
-        """Every language against the first, averaged over the positions at which both occur."""
-        others = [(p, company) for company in self._companies for p in range(1, self.positions + 1)]
-        cells: dict[int | str, list[Cell]]
-        cells = {one: [(p, one, company) for p, company in others] for one in self.languages}
-        return self._averaged(cells, others, f"no other language is where {self.languages[0]} is")
-
-    def _averaged(self, cells: dict[int | str, list[Cell]], others: Sequence[Level], why: str) -> AveragedEffect:
-        """Each name against the first, over those others for which both have an occupied cell."""
-        (baseline, first), *rest = cells.items()
-        weights, over, there = {}, [], set(self.cells)
-        for name, row in rest:
-            pairs = zip(row, first, others, strict=True)
-            found = [(one, base, other) for one, base, other in pairs if {one, base} <= there]
-            if found:
-                weights[name] = np.mean([self.weights(one) - self.weights(base) for one, base, _ in found], axis=0)
-                over.append(tuple(other for *_, other in found))
+    def effect(self, factor: Literal["position", "language"]) -> AveragedEffect:
+        """Positions 2…n against position 1, or languages against the first, each averaged over what both share."""
+        place = 0 if factor == "position" else 1
+        companies = list(dict.fromkeys(company for _, _, company in self.cells))
+        rows: dict[int | str, dict[Level, Cell]] = {name: {} for name in sorted({cell[place] for cell in self.cells})}
+        for cell in self.cells:
+            rows[cell[place]][cell[1 - place], cell[2]] = cell
+        (baseline, first), *rest = rows.items()
+        weights, over = {}, []
+        for name, own in rest:
+            both = sorted(own.keys() & first.keys(), key=lambda level: (companies.index(level[1]), level[0]))
+            if both:
+                pairs = [self.weights(own[level]) - self.weights(first[level]) for level in both]
+                weights[name] = np.mean(pairs, axis=0)
+                over.append(tuple(both))
         if not weights:
-            raise DesignError(f"not estimable: {why}{' in the same company' if len(self._companies) > 1 else ''}.")
-        rows = np.stack([*weights.values()])
+            why = "no language is at position 1 and at a later one"
+            why = why if factor == "position" else f"no other language is where {baseline} is"
+            raise DesignError(f"not estimable: {why}{' in the same company' if len(companies) > 1 else ''}.")
+        table = np.stack([*weights.values()])
         refused = tuple(name for name, _ in rest if name not in weights)
-        return AveragedEffect(
-            tuple(weights), baseline, tuple(over), self.robust.contrasts(rows), self.robust.joint(rows), refused
-        )
-
-    @property
-    def _companies(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(company for _, _, company in self.cells))
+        numbers = self.robust.contrasts(table), self.robust.joint(table)
+        return AveragedEffect(tuple(weights), baseline, tuple(over), *numbers, refused)
 
     def weights(self, cell: Cell) -> Floats:
         """The weights [K] of the mean of one cell on the coefficients."""
@@ -148,35 +135,28 @@ def joint_model(
     """Fit value ~ position × language × company + log(tokens), clustered by set.
 
     `tokens` are the segments' lengths. Where they hardly vary inside the cells, the model has no slope and says why.
-    `companies` are numbers and what each of them is called. `how` is the rest of what `robust` takes.
+    `companies` are numbers and what each of them is called. `how` is the rest of what `regress` takes.
     """
-    column, (numbers, count) = as_values(values), as_positions(positions)
-    groups = clusters_of(sets, len(column))
-    others = None if segments is None else clusters_of(segments, len(column), "segment")
-    spoken = np.asarray(languages).astype(str)
+    numbers, spoken = np.asarray(positions), np.asarray(languages).astype(str)
     names, codes = np.unique(spoken, return_inverse=True)
-    company, company_names = (np.zeros(len(spoken), np.int64), [""]) if companies is None else companies
-    kinds, kind = np.unique(np.asarray(company), return_inverse=True)
-    occupied, columns = np.unique(((numbers - 1) * len(names) + codes) * len(kinds) + kind, return_inverse=True)
-    labels = [(p, str(name), company_names[int(one)]) for p in range(1, count + 1) for name in names for one in kinds]
-    cells = tuple(labels[code] for code in occupied)
+    company, called = (np.zeros(len(spoken), np.int64), [""]) if companies is None else companies
+    parts = numbers, codes, np.asarray(company)
+    shape = (int(numbers.max()) + 1, len(names), len(called))
+    occupied, columns = np.unique(np.ravel_multi_index(parts, shape), return_inverse=True)
+    places = np.transpose(np.unravel_index(occupied, shape))
+    cells = tuple((int(place), str(names[code]), called[one]) for place, code, one in places)
     logs, no_slope = _log_lengths(tokens, columns, spoken)
-    known = [others, None if logs is None else group(logs)]
-    merged = merge(Groups(columns, len(occupied)), groups, *(one for one in known if one is not None))
-    design = np.eye(len(occupied))[columns[merged.first]]
-    if logs is not None:
-        design = np.column_stack([design, logs[merged.first]])
-    fitted = merged.fit(column, design)
-    kept = None if others is None else merged.labels(others)
-    judged = robust(fitted, merged.labels(groups), kept, **how)
-    return JointModel(count, tuple(map(str, names)), cells, no_slope, groups.count, judged)
+    column = np.asarray(values, np.float64)
+    judged = regress(column, Groups(columns, len(cells)), sets, segments, logs, **how)
+    count = len(judged.clustered.scores)
+    return JointModel(shape[0] - 1, tuple(map(str, names)), cells, no_slope, count, judged)
 
 
 def _log_lengths(tokens: ArrayLike | None, cells: Codes, languages: NDArray[np.str_]) -> tuple[Floats | None, str]:
     """log(tokens) around its mean; or None, with the reason, where it hardly varies inside any cell."""
     if tokens is None:
         return None, "the model was fitted without token lengths"
-    lengths = as_values(tokens, "tokens")
+    lengths = np.asarray(tokens, np.float64)
     logs: Floats = np.log(lengths)
     cell_means = np.bincount(cells, weights=logs) / np.bincount(cells)
     deviation = float(np.sqrt(np.mean((logs - cell_means[cells]) ** 2)))
@@ -189,21 +169,6 @@ def _log_lengths(tokens: ArrayLike | None, cells: Codes, languages: NDArray[np.s
         told = ", ".join(f"{name} {mean:.0f}" for name, mean in means.items())
         reason += f"; differences between languages include that of their mean lengths ({told})"
     return None, reason
-
-
-@dataclass(frozen=True, slots=True)
-class RoleMeans:
-    """A language in one role, averaged over the languages beside it with equal weights.
-
-    Attributes:
-        own, others: its mean, and that of the other languages in the same documents.
-        gap: position 1 minus the mean of later positions of these documents.
-    """
-
-    beside: tuple[str, ...]
-    own: Interval
-    others: Interval
-    gap: Interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,12 +201,17 @@ class LanguageEffects:
         """One for each pair."""
         return self.model.robust.contrasts(self._differences(role), level)
 
-    @property
     def compared(self) -> Compared:
-        return Compared(self.model.robust, self._differences(""), self.pairs, self.model.sets)
+        """Every pair over all positions. The verdict names the favoured language of the worst pair first."""
+        return Compared(self.model.robust, self._differences(""), self.pairs, self.model.sets, either_way=True)
 
-    def role(self, language: str, role: Role) -> RoleMeans | None:
-        """A language where it leads others or follows them, averaged over these; None where it never does."""
+    def role(self, language: str, role: Role) -> tuple[tuple[str, ...], dict[str, Interval]] | None:
+        """A language where it leads others or follows them; None where it never does.
+
+        Returns:
+            the languages beside it, and means over these with equal weights: its `own`, that of the `others` in the
+            same documents, and the `gap` between position 1 and later positions of these documents.
+        """
         own_side, other_side = (0, 1) if role == "lead" else (1, 0)
         plans = [plan for plan in self.plans if plan[own_side] == language]
         if not plans:
@@ -250,7 +220,7 @@ class LanguageEffects:
         rest = np.mean([self._mean(later, lead, "later") for lead, later in plans], axis=0)
         own, others = (first, rest) if role == "lead" else (rest, first)
         found = self.model.robust.contrasts(np.stack([own, others, first - rest]))
-        return RoleMeans(tuple(plan[other_side] for plan in plans), found[0], found[1], found[2])
+        return tuple(plan[other_side] for plan in plans), {"own": found[0], "others": found[1], "gap": found[2]}
 
     def _differences(self, role: Role) -> Floats:
         """Weights of each pair on the coefficients of the model."""
@@ -286,19 +256,3 @@ def language_effects(
     languages, beside = np.array(spoken)[np.where(first, lead, later)], (np.where(first, later, lead), spoken)
     model = joint_model(values, positions, languages, sets, tokens, segments, companies=beside, **how)
     return LanguageEffects(tuple(named), model)
-
-
-def language_verdicts(
-    families: Sequence[LanguageEffects], margin: float = 0.02, level: float = 0.95, *, measure: str = "represented"
-) -> list[Verdict]:
-    """Verdicts on all pairs of languages, of documents of several sizes that are judged together (`decide`).
-
-    The favoured language of the worst pair comes first.
-    """
-    found = decide([one.compared for one in families], margin, level, measure=measure)
-    return [_turned(one) if one.estimate < 0 else one for one in found]
-
-
-def _turned(one: Verdict) -> Verdict:
-    turned = replace(one, subject=one.against, against=one.subject)
-    return replace(turned, estimate=-one.estimate, low=-one.high, high=-one.low)

@@ -8,10 +8,9 @@ u_g = LᵀX_g'e_g and its leverage Q_g = LᵀX_g'X_gL, and the usual adjustments
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fairspan.errors import DesignError
-from fairspan.stats.arrays import Codes, Floats, Groups, as_values, clusters_of, crossed
+from fairspan.stats.arrays import Codes, Floats, Groups, crossed, group
 
 # A column is taken to depend on those before it when less than this share of its length is its own.
 DEPENDENT = 1e-9
@@ -38,55 +37,39 @@ class LeastSquares:
     observations: int
 
 
-def fit(outcome: ArrayLike, regressors: ArrayLike, *, observations: int | None = None) -> LeastSquares:
+def fit(outcome: Floats, regressors: Floats, *, observations: int | None = None) -> LeastSquares:
     """Least squares of outcome[N] on regressors[N, K] by QR."""
-    y, x = as_values(outcome, "outcome"), np.asarray(regressors, np.float64)
-    rows, columns = x.shape
+    rows, columns = regressors.shape
     counted = observations or rows
-    q, r = np.linalg.qr(x)
-    if counted <= columns or (np.abs(np.diag(r)) <= DEPENDENT * np.linalg.norm(x, axis=0)).any():
+    q, r = np.linalg.qr(regressors)
+    if counted <= columns or (np.abs(np.diag(r)) <= DEPENDENT * np.linalg.norm(regressors, axis=0)).any():
         raise DesignError(f"{counted} rows do not decide {columns} coefficients and their errors: measure more.")
     root = np.linalg.inv(r)
-    coefficients = root @ (q.T @ y)
-    return LeastSquares(coefficients, y - x @ coefficients, root, x, counted)
+    coefficients = root @ (q.T @ outcome)
+    return LeastSquares(coefficients, outcome - regressors @ coefficients, root, regressors, counted)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """Rows that agree in every regressor and every cluster, as one weighted row.
+def fit_cells(outcome: Floats, cells: Groups, slope: Floats | None, *clusters: Groups) -> tuple[LeastSquares, Codes]:
+    """Least squares of outcome[N] on the means of cells and, where it is given, the slope of a column.
 
     A design with all orders has each segment at each position hundreds of times. Least squares and every clustered
-    covariance see such rows only through their sum, so replacing w rows by √w·(x, mean of y) changes no number.
+    covariance see rows that agree in all regressors and clusters only through their sum, so replacing w of them by
+    √w·(x, mean of y) changes no number.
 
-    Attributes:
-        groups: the merged row of each row.
-        first: [M], a row of each.
-        weights: [M], how many rows became each.
+    Returns:
+        the fit, and for each of its rows one of the rows that became it.
     """
-
-    groups: Groups
-    first: Codes
-    weights: Floats
-
-    def fit(self, outcome: Floats, regressors: Floats) -> LeastSquares:
-        """Least squares of outcome[N] on the regressors [M, K] of the merged rows."""
-        scale = np.sqrt(self.weights)
-        means = self.groups.sums(outcome) / self.weights
-        return fit(scale * means, scale[:, None] * regressors, observations=len(outcome))
-
-    def labels(self, groups: Groups) -> Groups:
-        """A label column of the merged rows."""
-        return Groups(groups.codes[self.first], groups.count)
-
-
-def merge(*labels: Groups) -> Merged:
-    """Merge the rows that agree in all labels."""
-    both = labels[0]
-    for other in labels[1:]:
-        both = crossed(both, other)
-    first = np.empty(both.count, np.int64)
-    first[both.codes] = np.arange(len(both.codes))
-    return Merged(both, first, np.bincount(both.codes, minlength=both.count).astype(np.float64))
+    same = cells
+    for other in (*clusters, *([] if slope is None else [group(slope)])):
+        same = crossed(same, other)
+    first = np.unique(same.codes, return_index=True)[1]
+    weights = np.bincount(same.codes).astype(np.float64)
+    design = np.eye(cells.count)[cells.codes[first]]
+    if slope is not None:
+        design = np.column_stack([design, slope[first]])
+    scale = np.sqrt(weights)
+    fitted = fit(scale * same.sums(outcome) / weights, scale[:, None] * design, observations=len(outcome))
+    return fitted, first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,9 +101,8 @@ class Clustered:
         return g / (g - 1) * (n - 1) / (n - k)
 
 
-def cluster(fit: LeastSquares, labels: ArrayLike | Groups, *, leverages: bool = True) -> Clustered:
-    """Sum a fit over the clusters named by labels[N]."""
-    groups = clusters_of(labels, len(fit.residuals))
+def cluster(fit: LeastSquares, groups: Groups, *, leverages: bool = True) -> Clustered:
+    """Sum a fit over clusters of its rows."""
     rotated = fit.regressors @ fit.root
     scores = groups.sums(rotated * fit.residuals[:, None])
     blocks = _grams(rotated, groups) if leverages else np.empty((0, 0, 0))

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import Codes, Floats, Groups, as_positions, as_values, clusters_of, group
-from fairspan.stats.contrasts import JointTest, Robust, robust
+from fairspan.stats.arrays import Codes, Floats, group
+from fairspan.stats.contrasts import Robust, regress
+from fairspan.stats.equivalence import Compared
 from fairspan.stats.intervals import Interval, Intervals
-from fairspan.stats.least_squares import merge
 from fairspan.stats.resampling import Statistic, change_of, position_sums, resample
 
 # From this many documents on, the means of permuted values are drawn from their normal limit.
@@ -20,37 +20,32 @@ NOT_POSITIVE = "a position mean is not positive, so shares of it mean nothing"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionEffects(Intervals):
-    """Least squares of values on position dummies, baseline position 1.
+    """Least squares of values on position, baseline position 1.
 
     The arrays [n] are of β0 (the mean at position 1) and then β2…βn (the difference of each position from it). Under
     "wild" p-value and interval come from the bootstrap and the standard error is CR1's.
 
     Attributes:
         means: the mean at each position 1…n, with its own standard error and interval.
-        joint: the test of β2 = … = βn = 0.
-        clusters, observations: sets and rows.
+        sets: how many there are.
+        robust: the fit, whose coefficients are the means.
     """
 
     means: Intervals
-    joint: JointTest
-    clusters: int
-    observations: int
-    level: float
+    sets: int
     robust: Robust = field(repr=False)
-
-    @property
-    def n(self) -> int:
-        """The number of positions."""
-        return len(self.estimate)
 
     @property
     def inference(self) -> str:
         """What was used, never "auto"."""
         return self.robust.inference
 
-    def differences(self, against: int = 1) -> Intervals:
-        """Later positions against one; against the first these are β2…βn."""
-        return self.robust.contrasts(difference_weights(self.n, against), self.level)
+    def compared(self, against: int = 1) -> Compared:
+        """Every later position against one."""
+        n = len(self)
+        names = [(f"position {one}", f"position {against}") for one in range(against + 1, n + 1)]
+        scope = f"from position {against} on" if against > 1 else ""
+        return Compared(self.robust, difference_weights(n, against), names, self.sets, scope)
 
 
 def position_effects(
@@ -68,44 +63,22 @@ def position_effects(
         segments: the segment of each row; where some segment occurs in more than one set, "auto" clusters by both.
         how: `inference`, `rng` and `draws` of `robust`.
     """
-    column, (numbers, count) = as_values(values), as_positions(positions)
-    groups = clusters_of(sets, len(column))
-    others = None if segments is None else clusters_of(segments, len(column), "segment")
-    merged = merge(groups, Groups(numbers - 1, count), *([] if others is None else [others]))
-    fitted = merged.fit(column, dummies(numbers[merged.first], count))
-    kept = None if others is None else merged.labels(others)
-    judged = robust(fitted, merged.labels(groups), kept, **how)
-    effects = judged.contrasts(np.eye(count), level)
+    cells = group(positions)
+    judged = regress(np.asarray(values, np.float64), cells, sets, segments, **how)
+    weights = np.concatenate([np.eye(cells.count)[:1], difference_weights(cells.count)])
+    effects = judged.contrasts(weights, level)
     return PositionEffects(
         **{one.name: getattr(effects, one.name) for one in fields(Intervals)},
-        means=judged.contrasts(mean_weights(count), level),
-        joint=judged.joint(difference_weights(count)),
-        clusters=groups.count,
-        observations=len(column),
-        level=level,
+        means=judged.contrasts(np.eye(cells.count), level),
+        sets=len(judged.clustered.scores),
         robust=judged,
     )
 
 
-def dummies(positions: Codes, count: int) -> Floats:
-    """The design [N, n]: a constant, and one column for each of positions 2…n."""
-    table: Floats = (positions[:, None] == np.arange(1, count + 1)).astype(np.float64)
-    table[:, 0] = 1
-    return table
-
-
-def mean_weights(count: int) -> Floats:
-    """Weights [n, n] that turn β0, β2…βn into position means."""
-    weights = np.eye(count)
-    weights[:, 0] = 1
-    return weights
-
-
 def difference_weights(count: int, against: int = 1) -> Floats:
-    """Weights [n − against, n] of later positions against one; against the first they are those of β2…βn."""
+    """Weights [n − against, n] on position means of later positions against one."""
     weights = np.eye(count)[against:]
-    if against > 1:
-        weights[:, against - 1] = -1
+    weights[:, against - 1] = -1
     return weights
 
 
@@ -118,54 +91,30 @@ def marker(p: float) -> str:
     return "□" if p < 0.05 else "•"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SecondaryEffects:
-    """Unevenness between positions, each with its cluster-bootstrap interval.
+def unevenness(
+    values: Floats, positions: Codes, sets: ArrayLike, *, rng: np.random.Generator, draws: int = 1999
+) -> dict[str, Interval]:
+    """Measures of how much position means differ, each with its cluster-bootstrap interval.
 
     Gini, PSI and the relative differences are shares of a mean. Where a position mean is zero or negative they are
     NaN, and the interval's `reason` says so: a cosine may be negative, and that should not end a run.
 
-    Attributes:
+    Returns:
         spread: largest minus smallest position mean. It cannot be negative, so its interval never reaches below 0
             and says nothing about fairness; the joint test does.
         gini: Σ|σi − σj| / (2n²·mean) over position means.
-        gini_p: the within-document permutation test of it.
         psi: 1 − smallest/largest.
         first_second, first_last: (m1 − mp)/m1 for p = 2 and p = n.
     """
-
-    spread: Interval
-    gini: Interval
-    gini_p: float
-    psi: Interval
-    first_second: Interval
-    first_last: Interval
-
-
-def secondary_effects(
-    values: ArrayLike,
-    positions: ArrayLike,
-    sets: ArrayLike,
-    documents: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    draws: int = 1999,
-    level: float = 0.95,
-) -> SecondaryEffects:
-    """All secondary measures of values[N] at positions[N] in sets[N]; `documents`[N] for the permutation test."""
-    resampled = resample(position_sums(values, positions, sets), rng=rng, draws=draws, level=level)
-
-    def share(statistic: Statistic) -> Interval:
-        return resampled.interval(statistic, NOT_POSITIVE)
-
-    return SecondaryEffects(
-        spread=resampled.interval(spread),
-        gini=share(gini),
-        gini_p=gini_test(values, positions, documents, rng=rng, draws=draws),
-        psi=share(psi),
-        first_second=share(lambda means: relative_difference(means, 2)),
-        first_last=share(lambda means: relative_difference(means, means.shape[-1])),
-    )
+    resampled = resample(position_sums(values, positions, sets), rng=rng, draws=draws)
+    shares: dict[str, Statistic] = {
+        "gini": gini,
+        "psi": psi,
+        "first_second": lambda means: relative_difference(means, 2),
+        "first_last": lambda means: relative_difference(means, means.shape[-1]),
+    }
+    found = {name: resampled.interval(statistic, NOT_POSITIVE) for name, statistic in shares.items()}
+    return {"spread": resampled.interval(spread), **found}
 
 
 def spread(means: Floats) -> Floats:
@@ -193,7 +142,7 @@ def relative_difference(means: Floats, position: int) -> Floats:
 
 
 def gini_test(
-    values: ArrayLike, positions: ArrayLike, documents: ArrayLike, *, rng: np.random.Generator, draws: int = 999
+    values: Floats, positions: Codes, documents: ArrayLike, *, rng: np.random.Generator, draws: int = 1999
 ) -> float:
     """The p-value of the Gini of position means when values trade places at random inside each document.
 
@@ -201,8 +150,7 @@ def gini_test(
     that segments cancel from the means as observed but not as permuted: there the test errs to the careful side. From
     500 documents on the means are drawn from their normal limit, whose mean and covariance are the permutations' own.
     """
-    column, (numbers, count) = as_values(values), as_positions(positions)
-    table = group(documents).by_position(numbers, count, column)
+    table = group(documents).by_position(positions, int(positions.max()), values)
     observed = gini(table.mean(0))
     if not np.isfinite(observed):
         return np.nan
@@ -237,55 +185,19 @@ def _where_positive(means: Floats, numerator: Floats, denominator: Floats) -> Fl
     return np.asarray(np.where(good, numerator / np.where(good, denominator, 1.0), np.nan))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PairedComparison:
-    """Second treatment minus first on the same documents and positions, clustered by set.
-
-    Attributes:
-        first, second: each treatment's own position effects.
-        change: the position effects of the differences of values.
-        spread: difference of the spreads over the positions that are compared, with its cluster-bootstrap interval.
-        joint: the test that no difference between those positions differs between the treatments.
-    """
-
-    first: PositionEffects
-    second: PositionEffects
-    change: PositionEffects
-    spread: Interval
-    joint: JointTest
-
-
-def compare(
-    first: ArrayLike,
-    second: ArrayLike,
-    positions: ArrayLike,
+def spread_change(
+    first: Floats,
+    second: Floats,
+    positions: Codes,
     sets: ArrayLike,
-    segments: ArrayLike | None = None,
     *,
     rng: np.random.Generator,
-    inference: str = "auto",
-    level: float = 0.95,
     draws: int = 1999,
-    against: int = 1,
-) -> PairedComparison:
-    """Compare first[N] and second[N], the values of two treatments in the same rows.
-
-    What the two share, such as how central a segment is to its set, cancels row by row, so that differences are known
-    better than either treatment alone. Spread and joint test leave positions before `against` out.
-    """
-    one, two = as_values(first, "first"), as_values(second, "second")
-    before, after, change = (
-        position_effects(values, positions, sets, segments, inference=inference, level=level, rng=rng, draws=draws)
-        for values in (one, two, two - one)
-    )
-    sums = [position_sums(values, positions, sets).since(against) for values in (one, two)]
-    return PairedComparison(
-        before,
-        after,
-        change,
-        spread=resample(sums[0].beside(sums[1]), rng=rng, draws=draws, level=level).interval(change_of(spread)),
-        joint=change.robust.joint(difference_weights(change.n, against)),
-    )
+    level: float = 0.95,
+) -> Interval:
+    """The spread of position means of second[N] minus that of first[N], with its cluster-bootstrap interval."""
+    one, two = (position_sums(values, positions, sets) for values in (first, second))
+    return resample(one.beside(two), rng=rng, draws=draws, level=level).interval(change_of(spread))
 
 
 def absolute_change(first: Floats, second: Floats, change: Intervals, total: Intervals) -> Intervals:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.errors import DesignError
-from fairspan.stats.arrays import Floats, Groups, as_numbers, as_values, clusters_of, round_up
+from fairspan.stats.arrays import Floats, clusters_of, round_up
 from fairspan.stats.equivalence import clusters_needed
 from fairspan.stats.intervals import Interval
 from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, resample, share
@@ -159,12 +158,9 @@ def harmonic_mean(means: Floats) -> Floats:
 
 def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike) -> PositionSums:
     """values[N] added up by cluster: over all queries in column 0, then over those of each group; [C, 1 + G]."""
-    column, (numbers, count) = as_values(values), as_numbers(groups, "groups", least=0)
-    labels = clusters_of(clusters, len(column), "cluster")
-    if column.min() < 0:
-        raise DesignError(f"values of a metric are never below 0, got {column.min()} in row {column.argmin()}.")
-    inside = numbers > 0
-    grouped = Groups(labels.codes[inside], labels.count)
+    column, numbers, labels = np.asarray(values, np.float64), np.asarray(groups), clusters_of(clusters, "cluster")
+    inside = np.flatnonzero(numbers > 0)
+    grouped, count = labels.at(inside), int(numbers.max())
     sums, counts = (
         np.column_stack([labels.sums(weights), grouped.by_position(numbers[inside], count, weights[inside])])
         for weights in (column, np.ones(len(column)))

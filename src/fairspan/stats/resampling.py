@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import Floats, as_positions, as_values, clusters_of
+from fairspan.stats.arrays import Codes, Floats, clusters_of
 from fairspan.stats.distributions import t_below, t_quantile
 from fairspan.stats.intervals import Interval, t_interval
 
@@ -41,20 +41,15 @@ class PositionSums:
         """Position means [G, n] without each cluster in turn."""
         return share(self.sums.sum(0) - self.sums, self.counts.sum(0) - self.counts)
 
-    def since(self, position: int) -> PositionSums:
-        """From that position on."""
-        return PositionSums(self.sums[:, position - 1 :], self.counts[:, position - 1 :])
-
     def beside(self, other: PositionSums) -> PositionSums:
         """The positions of both, n and n, of the same clusters."""
         return PositionSums(np.hstack([self.sums, other.sums]), np.hstack([self.counts, other.counts]))
 
 
-def position_sums(values: ArrayLike, positions: ArrayLike, sets: ArrayLike) -> PositionSums:
+def position_sums(values: Floats, positions: Codes, sets: ArrayLike) -> PositionSums:
     """Add values[N] up by set and position."""
-    column, (numbers, count) = as_values(values), as_positions(positions)
-    groups = clusters_of(sets, len(column))
-    return PositionSums(groups.by_position(numbers, count, column), groups.by_position(numbers, count))
+    groups, n = clusters_of(sets), int(positions.max())
+    return PositionSums(groups.by_position(positions, n, values), groups.by_position(positions, n))
 
 
 def share(sums: Floats, counts: Floats) -> Floats:
@@ -71,13 +66,6 @@ def change_of(measure: Statistic) -> Statistic:
         return measure(means[..., n:]) - measure(means[..., :n])
 
     return statistic
-
-
-def multiples(count: int, rng: np.random.Generator, draws: int) -> Iterator[Floats]:
-    """How often each of `count` clusters is in each of `draws` samples, [some, count] at a time."""
-    step, even = max(1, CHUNK // count), np.full(count, 1 / count)
-    for start in range(0, draws, step):
-        yield rng.multinomial(count, even, min(step, draws - start)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +105,11 @@ def _bca_ranks(ranks: Floats, drawn: Floats, estimate: float, left_out: Floats) 
 
 def resample(sums: PositionSums, *, rng: np.random.Generator, draws: int = 1999, level: float = 0.95) -> Resampled:
     """Draw whole clusters with replacement."""
-    drawn = [sums.means(weights) for weights in multiples(len(sums.sums), rng, draws)]
+    count = len(sums.sums)
+    step, even = max(1, CHUNK // count), np.full(count, 1 / count)
+    sizes = [min(step, draws - start) for start in range(0, draws, step)]
+    # How often each cluster is in each sample, some samples at a time.
+    drawn = [sums.means(rng.multinomial(count, even, size).astype(np.float64)) for size in sizes]
     return Resampled(sums, np.concatenate(drawn), level)
 
 

@@ -16,52 +16,17 @@ RADEMACHER_FROM = 12
 CHUNK = 4_000_000
 # Two statistics that differ by less than this share are the same sample up to rounding.
 TIE = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class WildTest:
-    """What a wild cluster bootstrap says of one contrast.
-
-    Attributes:
-        p_value: two-sided, symmetric: the share of samples with |t*| ≥ |t|.
-        p_below, p_above: one-sided, against the contrast being less, or more, than the null.
-        low, high: the nulls that the two-sided test does not reject; infinite where it rejects none on that side.
-    """
-
-    p_value: float
-    p_below: float
-    p_above: float
-    low: float
-    high: float
-
-
-def wild_cluster(
-    clustered: Clustered,
-    contrast: Floats,
-    *,
-    rng: np.random.Generator,
-    null: float = 0.0,
-    draws: int = 9999,
-    level: float = 0.95,
-) -> WildTest:
-    """Test contrast'β = null by the restricted wild cluster bootstrap (WCR; Cameron, Gelbach and Miller 2008).
-
-    The null is imposed on the samples and every sample has its own CR1 standard error. Weights are Rademacher's from
-    12 clusters on and Webb's six-point weights below (Webb 2023). All 2^G Rademacher samples are enumerated when they
-    are fewer than `draws`. Otherwise the observed sample counts as one more draw, which makes the test valid at any
-    number of them.
-    """
-    samples = _samples(clustered, contrast, rng, draws)
-    below, above, both = samples.tails(null)
-    return WildTest(both, below, above, *_invert(samples, level))
+# Standard errors from the estimate, beyond which an interval has no end.
+MOST_STEPS = 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Samples:
-    """All samples of a wild bootstrap, for every null at once.
+class WildSamples:
+    """The samples of a restricted wild cluster bootstrap of one contrast (WCR; Cameron, Gelbach and Miller 2008).
 
-    The restricted scores are linear in the null: u_g + δ Q_g h with h = Lᵀc and δ = (estimate − null)/h'h. So the
-    numerator of each sample is linear in δ and its variance quadratic.
+    The null is imposed on the samples, and every sample has its own CR1 standard error. The restricted scores are
+    linear in the null: u_g + δ Q_g h with h = Lᵀc and δ = (estimate − null)/h'h. So the numerator of each sample is
+    linear in δ and its variance quadratic, and the samples are drawn once for every null.
     """
 
     linear: Floats
@@ -72,7 +37,10 @@ class _Samples:
     enumerated: bool
 
     def tails(self, null: float) -> tuple[float, float, float]:
-        """The shares of samples at or below, at or above, and at least as far from 0 as the observed statistic."""
+        """p values of the null: the shares of samples at or below, at or above, and at least as far from 0.
+
+        The first two are one-sided, against the contrast being less, or more; the third is two-sided.
+        """
         delta = (self.estimate - null) / self.length
         numerator = self.linear[:, 0] + delta * self.linear[:, 1]
         variance = self.quadratic[:, 0] + delta * self.quadratic[:, 1] + delta**2 * self.quadratic[:, 2]
@@ -84,8 +52,40 @@ class _Samples:
         below, above, both = ((int(share.sum()) + extra) / (len(drawn) + extra) for share in shares)
         return below, above, both
 
+    def interval(self, level: float) -> tuple[float, float]:
+        """The outermost nulls that the two-sided test does not reject, found by doubling and halving.
 
-def _samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, draws: int) -> _Samples:
+        Infinite where it rejects none on that side.
+        """
+        if self.error == 0:
+            return self.estimate, self.estimate
+        low, high = (self.estimate + side * self._reach(side, level) for side in (-self.error, self.error))
+        return low, high
+
+    def _reach(self, side: float, level: float) -> float:
+        """How many steps of `side` from the estimate the test first rejects."""
+
+        def rejects(step: float) -> bool:
+            return self.tails(self.estimate + side * step)[2] <= 1 - level + 1e-12
+
+        inside, outside = 0.0, 1.0
+        while not rejects(outside):
+            inside, outside = outside, 2 * outside
+            if outside >= MOST_STEPS:
+                return np.inf
+        while outside - inside > 1e-7 * outside:
+            middle = (inside + outside) / 2
+            inside, outside = (inside, middle) if rejects(middle) else (middle, outside)
+        return (inside + outside) / 2
+
+
+def wild_samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, draws: int = 9999) -> WildSamples:
+    """Draw the samples of contrast'β.
+
+    Weights are Rademacher's from 12 clusters on and Webb's six-point weights below (Webb 2023). All 2^G Rademacher
+    samples are enumerated when they are fewer than `draws`. Otherwise the observed sample counts as one more draw,
+    which makes the test valid at any number of them.
+    """
     h = clustered.root.T @ contrast
     pulls = clustered.leverages @ h
     linear, quadratic = [], []
@@ -106,7 +106,7 @@ def _samples(clustered: Clustered, contrast: Floats, rng: np.random.Generator, d
         quadratic.append(clustered.factor * squares)
     error = max(0.0, float(contrast @ cr1(clustered) @ contrast)) ** 0.5
     estimate = float(contrast @ clustered.coefficients)
-    return _Samples(np.concatenate(linear), np.concatenate(quadratic), estimate, error, float(h @ h), enumerated)
+    return WildSamples(np.concatenate(linear), np.concatenate(quadratic), estimate, error, float(h @ h), enumerated)
 
 
 def can_enumerate(clusters: int, most: int) -> bool:
@@ -125,25 +125,3 @@ def draw_signs(clusters: int, rng: np.random.Generator, draws: int, *, enumerate
         else:
             bits = rng.integers(0, 2, (rows, clusters))
         yield (1 - 2 * bits).astype(np.float64)
-
-
-def _invert(samples: _Samples, level: float) -> tuple[float, float]:
-    """The outermost nulls that the two-sided test does not reject, found by doubling and halving."""
-    if samples.error == 0:
-        return samples.estimate, samples.estimate
-    ends = []
-    for side in (-samples.error, samples.error):
-        inside, outside = 0.0, 1.0
-
-        def rejects(step: float, side: float = side) -> bool:
-            return samples.tails(samples.estimate + side * step)[2] <= 1 - level + 1e-12
-
-        while outside < 2**20 and not rejects(outside):
-            inside, outside = outside, 2 * outside
-        while outside < 2**20 and outside - inside > 1e-7 * outside:
-            middle = (inside + outside) / 2
-            inside, outside = (inside, middle) if rejects(middle) else (middle, outside)
-        ends.append(
-            samples.estimate + side * (inside + outside) / 2 if outside < 2**20 else np.copysign(np.inf, side)
-        )
-    return float(ends[0]), float(ends[1])

@@ -3,7 +3,6 @@
 import numpy as np
 import polars as pl
 
-from fairspan.errors import DesignError
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import mean_half_widths
 from fairspan.studies.audit.measures import ATTENTION_MEASURES, FAMILY, PLAN
@@ -25,8 +24,6 @@ def layer_groups(depth: int) -> dict[str, range]:
     >>> layer_groups(6)
     {'first third': range(0, 2), 'middle third': range(2, 4), 'last third': range(4, 6), 'all': range(0, 6)}
     """
-    if depth < 1:
-        raise DesignError(f"depth must be at least 1, got {depth!r}.")
     everything = {"all": range(depth)}
     if depth < 3:
         return everything

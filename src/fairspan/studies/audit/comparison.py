@@ -1,20 +1,25 @@
 """Two treatments on the same documents, from one run or from two: what changes, and whether that is a loss."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 
 from fairspan.errors import FairspanError
-from fairspan.report.frames import frame_of, interval, values_of
+from fairspan.report.frames import columns_of, frame_of, interval, values_of
 from fairspan.report.table import Table
 from fairspan.report.text import number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Change, Side, pairs_to_compare
 from fairspan.stats.equivalence import LossKind, judge_loss
-from fairspan.stats.positions import PairedComparison, absolute_change, spread
-from fairspan.stats.positions import compare as compare_pairs
+from fairspan.stats.positions import (
+    absolute_change,
+    difference_weights,
+    position_effects,
+    spread,
+    spread_change,
+)
 from fairspan.studies.audit.languages import MIXED, effects_of, pairs_of, plans_of
 from fairspan.studies.audit.measures import POSITION_MEASURES, Family, Record, Settings, contrast, symbol, with_codes
 from fairspan.studies.audit.tables import change_table
@@ -22,62 +27,10 @@ from fairspan.studies.audit.tables import change_table
 _FAMILY = ["measure", "n", "lead", "later"]
 # A document is the same in two runs if it has the same segments at the same positions.
 _PLACE = ["set", "order", "position", "segment", "language"]
+DRAWS = 1999
 _ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse")
 
 Sides = tuple[Side, Side]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison(Family):
-    """Two sides on the documents of one family that both have."""
-
-    sides: Sides
-    documents: int
-    paired: PairedComparison
-
-    @property
-    def spreads(self) -> tuple[float, float]:
-        """Of the means of the positions that are compared, on the first side and on the second."""
-        sides = (self.paired.first, self.paired.second)
-        first, second = (float(spread(one.means.estimate[self.first_compared - 1 :])) for one in sides)
-        return first, second
-
-    @property
-    def names(self) -> Record:
-        sizes = {"sets": self.paired.second.clusters, "documents": self.documents}
-        return {"measure": self.measure, **_side_names(self.sides), **self.labels, **sizes}
-
-    @property
-    def change(self) -> Iterator[Record]:
-        """The spread between the positions that are compared, before and after; nothing where there is only one."""
-        if self.comparisons:
-            first, second = self.spreads
-            yield {
-                **self.names,
-                "from_position": self.first_compared,
-                "first_spread": first,
-                "second_spread": second,
-                "change_estimate": second - first,
-                "change_low": self.paired.spread.low,
-                "change_high": self.paired.spread.high,
-                "p_value": self.paired.joint.p_value,
-                "inference": self.paired.second.inference,
-            }
-
-    @property
-    def coefficients(self) -> Iterator[Record]:
-        """Every coefficient on both sides with its change, and that of the mean."""
-        for place in range(self.n):
-            yield {
-                **self.names,
-                "position": place + 1,
-                "coefficient": symbol(place + 1),
-                "first_estimate": float(self.paired.first.estimate[place]),
-                "second_estimate": float(self.paired.second.estimate[place]),
-                **contrast(self.paired.change, place, "change_"),
-                **contrast(self.paired.change.means, place, "mean_change_"),
-                "inference": self.paired.second.inference,
-            }
 
 
 def compare(first: RunLog, second: RunLog | None, treatments: Sequence[str] | None = None) -> list[Table]:
@@ -87,10 +40,10 @@ def compare(first: RunLog, second: RunLog | None, treatments: Sequence[str] | No
     have. For each measure there is a table of the spread between positions, which is brief, and one of coefficients.
     """
     pairs = pairs_to_compare(first, second, treatments)
-    found = [one for pair in pairs for one in compare_sides(*pair)]
+    found = [compare_sides(*pair) for pair in pairs]
     frames = {
-        "changes": frame_of(record for one in found for record in one.change),
-        "coefficient-changes": frame_of(record for one in found for record in one.coefficients),
+        "changes": frame_of(one for spreads, _ in found for one in spreads),
+        "coefficient-changes": frame_of(one for _, coefficients in found for one in coefficients),
         "language-changes": frame_of(one for pair in pairs for one in compare_languages(*pair)),
     }
     tables = []
@@ -112,8 +65,8 @@ def changes(
     allowed = float(first.spec["margin"]) if margin is None else margin
     found = []
     for sides in pairs_to_compare(first, second, treatments):
-        positions = [record for one in compare_sides(*sides, familywise=True) for record in one.change]
-        for compared in (positions, compare_languages(*sides, familywise=True)):
+        spreads, _ = compare_sides(*sides, familywise=True)
+        for compared in (spreads, compare_languages(*sides, familywise=True)):
             own: dict[str, list[Record]] = {}
             for one in compared:
                 own.setdefault(one["measure"], []).append(one)
@@ -143,30 +96,62 @@ def _worst_change(sides: Sides, found: Sequence[Record], allowed: float) -> Chan
     return Change(*sides, measure, kind, words + (which if len(found) > 1 else ""), languages=languages)
 
 
-def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> list[Comparison]:
-    """Second minus first, for every family of documents that both have.
+def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tuple[list[Record], list[Record]]:
+    """What changes from the first side to the second, in every family of documents that both have.
 
-    With `familywise`, all intervals of a measure hold together at 95 % (Bonferroni), for a claim about the worst.
+    What the two share, such as how central a segment is to its set, cancels row by row.
+
+    Args:
+        familywise: all intervals of a measure hold together at 95 % (Bonferroni), for a claim about the worst.
+
+    Returns:
+        the spread between the positions that are compared, before and after, of families with more than one of them;
+        and every coefficient on both sides with its change, and that of the mean.
     """
     joined, settings = _joined(first, second), Settings.of(first.log)
     parts = with_codes(joined, "segment").partition_by(_FAMILY, as_dict=True, maintain_order=True)
     families = Counter(family[0] for family in parts if Family(*family).comparisons) if familywise else Counter()
-    found = []
+    spreads, coefficients = list[Record](), list[Record]()
     for family, rows in parts.items():
-        names = ("value", "value_second", "position", "set", "segment")
-        own = Family(*family)
-        paired = compare_pairs(
-            *(rows[name].to_numpy() for name in names),
-            rng=settings.rng,
-            inference=settings.inference,
-            level=1 - 0.05 / max(1, families[own.measure]),
-            # Without any comparison there are means only, whatever the spread and its test are.
-            against=own.first_compared if own.comparisons else 1,
+        own, rng = Family(*family), settings.rng
+        columns = ("value", "value_second", "position", "set", "segment")
+        one, two, positions, sets, segments = (rows[name].to_numpy() for name in columns)
+        how: dict[str, Any] = {"rng": rng, "draws": DRAWS, "level": 1 - 0.05 / max(1, families[own.measure])}
+        before, after, change = (
+            position_effects(values, positions, sets, segments, inference=settings.inference, **how)
+            for values in (one, two, two - one)
         )
-        documents = rows["document"].n_unique()
-        labels = (own.measure, own.n, own.lead, own.later)
-        found.append(Comparison(*labels, (first, second), documents, paired))
-    return found
+        sizes = {"sets": after.sets, "documents": rows["document"].n_unique()}
+        names = {"measure": own.measure, **_side_names((first, second)), **own.labels, **sizes}
+        for place in range(own.n):
+            coefficients.append(
+                {
+                    **names,
+                    "position": place + 1,
+                    "coefficient": symbol(place + 1),
+                    "first_estimate": float(before.estimate[place]),
+                    "second_estimate": float(after.estimate[place]),
+                    **contrast(change[place], "change_"),
+                    **contrast(change.means[place], "mean_change_"),
+                    "inference": after.inference,
+                }
+            )
+        if own.comparisons:
+            start = own.first_compared
+            kept = positions >= start
+            compared = (one[kept], two[kept], positions[kept] - start + 1, sets[kept])
+            spreads.append(
+                {
+                    **names,
+                    "from_position": start,
+                    "first_spread": float(spread(before.means.estimate[start - 1 :])),
+                    "second_spread": float(spread(after.means.estimate[start - 1 :])),
+                    **columns_of(spread_change(*compared, **how), "change_"),
+                    "p_value": change.robust.joint(difference_weights(own.n, start)),
+                    "inference": after.inference,
+                }
+            )
+    return spreads, coefficients
 
 
 def compare_languages(first: Side, second: Side, *, familywise: bool = False) -> list[Record]:
@@ -202,8 +187,8 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
                     "against": against,
                     "first_estimate": float(estimates[0][place]),
                     "second_estimate": float(estimates[1][place]),
-                    **contrast(change, place, "change_"),
-                    **contrast(absolute, place, "absolute_change_"),
+                    **contrast(change[place], "change_"),
+                    **contrast(absolute[place], "absolute_change_"),
                     "inference": after.model.inference,
                 }
             )

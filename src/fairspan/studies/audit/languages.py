@@ -10,9 +10,9 @@ import polars as pl
 
 from fairspan.errors import DesignError
 from fairspan.report.frames import columns_of
-from fairspan.stats.equivalence import Verdict
+from fairspan.stats.equivalence import Compared, Verdict
 from fairspan.stats.intervals import Interval
-from fairspan.stats.languages import LanguageEffects, Plan, joint_model, language_effects, language_verdicts
+from fairspan.stats.languages import LanguageEffects, Plan, joint_model, language_effects
 from fairspan.studies.audit.measures import COMPANIES, COMPANY, Record, Settings, contrast, draws_for
 from fairspan.studies.audit.positions import judged_together, worst_of
 
@@ -43,9 +43,8 @@ class Spoken:
     reason: str = ""
 
     @property
-    def comparisons(self) -> int:
-        """How many pairs of languages are compared."""
-        return 0 if self.effects is None else len(self.effects.pairs)
+    def compared(self) -> Compared | None:
+        return None if self.effects is None or not self.effects.pairs else self.effects.compared()
 
     @property
     def same_length(self) -> bool:
@@ -70,7 +69,7 @@ class Spoken:
                 "against": against,
                 "margin": self.verdict.margin,
                 "verdict": self.verdict.kinds[place],
-                **contrast(overall, place),
+                **contrast(overall[place]),
                 **columns_of(lead[place], "lead_"),
                 **columns_of(later[place], "later_"),
                 "same_length": self.same_length,
@@ -87,8 +86,8 @@ class Spoken:
                 found = self.plain.role(language, role)
                 if found is None:
                     continue
-                about = {"language": language, "role": role, "beside": ", ".join(found.beside)}
-                means = {"own": found.own, "others": found.others, "gap": found.gap}
+                beside, means = found
+                about = {"language": language, "role": role, "beside": ", ".join(beside)}
                 ends = {key: end for name, one in means.items() for key, end in columns_of(one, f"{name}_").items()}
                 yield {**self.names, **about, **ends, "inference": self.plain.model.inference}
 
@@ -104,12 +103,7 @@ def spoken_of(rows: pl.DataFrame, settings: Settings) -> list[Spoken]:
     spoken = [
         _spoken(part, group, plans[group], settings, draws_for(pairs[group[:2]])) for group, part in parts.items()
     ]
-
-    def decide(own: Sequence[Spoken], done: str) -> list[Verdict]:
-        effects = [one.effects for one in own if one.effects is not None]
-        return language_verdicts(effects, settings.margin, measure=done)
-
-    return judged_together(spoken, decide)
+    return judged_together(spoken, settings.margin)
 
 
 def _spoken(
@@ -222,16 +216,16 @@ def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
     companies = rows.select(COMPANY).to_series().to_numpy()
     columns = [rows[name].to_numpy() for name in names]
     model = joint_model(*columns, companies=(companies, COMPANIES), inference=settings.inference, rng=settings.rng)
-    for name, estimate in (("position", model.position_effect), ("language", model.language_effect)):
+    for name in ("position", "language"):
         try:
-            effect = estimate()
+            effect = model.effect(name)
         except DesignError as error:
             yield _joint(name, reason=str(error))
             continue
         against = str(effect.baseline)
         for place, label in enumerate(effect.names):
             over = ", ".join(f"{level}{' (mixed)' if company else ''}" for level, company in effect.over[place])
-            told = {name: label, "against": against, "averaged_over": over, "joint_p": effect.test.p_value}
+            told = {name: label, "against": against, "averaged_over": over, "joint_p": effect.p_value}
             yield _joint(name, effect.contrasts[place], **told)
         for label in effect.refused:
             reason = f"{label} is never in the same place and company as {against}"
@@ -243,7 +237,5 @@ def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
 
 
 def _joint(effect: str, found: Interval | None = None, **told: Any) -> Record:
-    names = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
     about = dict.fromkeys(("position", "language", "plans", "against", "averaged_over"))
-    numbers = {name: getattr(found, name, None) for name in names}
-    return {"effect": effect, **about, **numbers, "joint_p": None, "reason": None, **told}
+    return {"effect": effect, **about, **contrast(found), "joint_p": None, "reason": None, **told}

@@ -8,7 +8,7 @@ import polars as pl
 
 from fairspan.design.plan import LanguagePlan
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import Intervals
+from fairspan.stats.intervals import Interval
 
 Record = dict[str, Any]
 """One row of a frame."""
@@ -115,10 +115,10 @@ def symbol(position: int) -> str:
     return f"β{0 if position == 1 else position}"
 
 
-def contrast(found: Intervals, place: int, prefix: str = "") -> Record:
-    """One of several intervals as columns, with its error and its test."""
+def contrast(found: Interval | None, prefix: str = "") -> Record:
+    """An interval as columns, with its error and its test."""
     names = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
-    return {f"{prefix}{name}": float(getattr(found, name)[place]) for name in names}
+    return {f"{prefix}{name}": getattr(found, name, None) for name in names}
 
 
 class Words(NamedTuple):

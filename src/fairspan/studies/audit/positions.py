@@ -1,22 +1,23 @@
 """`Cell`: how the positions of one family of documents differ under one treatment; and the verdict on treatments."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import inf
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, nan
 from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
 from fairspan.report.frames import columns_of
-from fairspan.stats.equivalence import Verdict, verdicts
+from fairspan.stats.equivalence import Compared, Verdict, decide
+from fairspan.stats.intervals import Interval
 from fairspan.stats.positions import (
     PositionEffects,
-    SecondaryEffects,
     difference_weights,
+    gini_test,
     marker,
     position_effects,
-    secondary_effects,
+    unevenness,
 )
 from fairspan.studies.audit.measures import (
     FAMILY,
@@ -30,18 +31,17 @@ from fairspan.studies.audit.measures import (
 )
 
 _WORST = ("biased", "inconclusive", "fair")
-_SECONDARY = ("spread", "gini", "psi", "first_second", "first_last")
 
 
 class Judged(Protocol):
-    """What a verdict is about; it is None where nothing could be compared."""
+    """What a verdict is about; `compared` and `verdict` are None where nothing could be compared."""
 
     @property
     def measure(self) -> str: ...
     @property
     def treatment(self) -> str: ...
     @property
-    def comparisons(self) -> int: ...
+    def compared(self) -> Compared | None: ...
     @property
     def verdict(self) -> Verdict | None: ...
 
@@ -49,18 +49,16 @@ class Judged(Protocol):
 AnyJudged = TypeVar("AnyJudged", bound=Judged)
 
 
-def judged_together(
-    found: Sequence[AnyJudged], decide: Callable[[Sequence[AnyJudged], str], Sequence[Verdict]]
-) -> list[AnyJudged]:
-    """The same with verdicts: those of one measure and treatment are judged together, by `decide`."""
-    groups: dict[tuple[str, str], list[int]] = {}
+def judged_together(found: Sequence[AnyJudged], margin: float) -> list[AnyJudged]:
+    """The same with verdicts: those of one measure and treatment are judged together."""
+    groups: dict[tuple[str, str], dict[int, Compared]] = {}
     for place, one in enumerate(found):
-        if one.comparisons:
-            groups.setdefault((one.measure, one.treatment), []).append(place)
+        if one.compared is not None:
+            groups.setdefault((one.measure, one.treatment), {})[place] = one.compared
     judged = list(found)
-    for (measure, _), places in groups.items():
-        decided = decide([found[place] for place in places], POSITION_MEASURES[measure].done)
-        for place, verdict in zip(places, decided, strict=True):
+    for (measure, _), own in groups.items():
+        decided = decide(list(own.values()), margin, measure=POSITION_MEASURES[measure].done)
+        for place, verdict in zip(own, decided, strict=True):
             judged[place] = replace(found[place], verdict=verdict)  # type: ignore[type-var]
     return judged
 
@@ -71,14 +69,20 @@ class Cell(Family):
 
     Attributes:
         tokens: mean length of the segments at each position.
-        secondary, verdict: of the positions that are compared; None where there is only one of them.
+        uneven, gini_p, verdict: of the positions that are compared; none where there is only one of them.
     """
 
     treatment: str
     effects: PositionEffects
+    documents: int
     tokens: tuple[float, ...]
-    secondary: SecondaryEffects | None = None
+    uneven: dict[str, Interval] = field(default_factory=dict)
+    gini_p: float = nan
     verdict: Verdict | None = None
+
+    @property
+    def compared(self) -> Compared | None:
+        return self.effects.compared(self.first_compared) if self.comparisons else None
 
     @property
     def kind(self) -> str:
@@ -87,7 +91,7 @@ class Cell(Family):
     @property
     def names(self) -> Record:
         """The columns that all frames of cells begin with."""
-        sizes = {"sets": self.effects.clusters, "documents": self.effects.observations // self.n}
+        sizes = {"sets": self.effects.sets, "documents": self.documents}
         return {"measure": self.measure, "treatment": self.treatment, **self.labels, **sizes}
 
     @property
@@ -103,7 +107,7 @@ class Cell(Family):
     @property
     def coefficients(self) -> Iterator[Record]:
         for position in range(1, self.n + 1):
-            found = contrast(self.effects, position - 1)
+            found = contrast(self.effects[position - 1])
             tested = {"marker": marker(found["p_value"]), "inference": self.effects.inference}
             yield {**self.names, "position": position, "coefficient": symbol(position), **found, **tested}
 
@@ -115,14 +119,13 @@ class Cell(Family):
     @property
     def unevenness(self) -> Iterator[Record]:
         """Of the positions that are compared; nothing where there is only one of them."""
-        if self.secondary is None:
+        if not self.uneven:
             return
         first, ends = self.first_compared, dict[str, float | None]()
-        for name in _SECONDARY:
-            known = first == 1 or not name.startswith("first_")
-            ends |= columns_of(getattr(self.secondary, name) if known else None, f"{name}_")
+        for name, found in self.uneven.items():
+            ends |= columns_of(None if first > 1 and name.startswith("first_") else found, f"{name}_")
         joint = self.effects.robust.joint(difference_weights(self.n, first))
-        tests = {"gini_p": self.secondary.gini_p, "joint_p": joint.p_value}
+        tests = {"gini_p": self.gini_p, "joint_p": joint}
         yield {**self.names, "from_position": first, **ends, **tests, "verdict": self.kind}
 
 
@@ -134,11 +137,7 @@ def cells_of(rows: pl.DataFrame, settings: Settings) -> list[Cell]:
     for measure, treatment, *family in families:
         comparisons[measure, treatment] += Family(measure, *family).comparisons
     cells = [_cell(by.pop(one), one, settings, draws_for(comparisons[one[:2]])) for one in families]
-
-    def decide(own: Sequence[Cell], done: str) -> list[Verdict]:
-        return verdicts([(cell.effects, cell.first_compared) for cell in own], settings.margin, measure=done)
-
-    return judged_together(cells, decide)
+    return judged_together(cells, settings.margin)
 
 
 def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings, draws: int) -> Cell:
@@ -149,12 +148,13 @@ def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings, draws
     how: dict[str, Any] = {"inference": settings.inference, "rng": settings.rng, "draws": draws}
     effects = position_effects(values, positions, sets, segments, **how)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"].to_list()
-    cell = Cell(measure, n, lead, later, treatment, effects, tuple(lengths))
+    cell = Cell(measure, n, lead, later, treatment, effects, rows.height // n, tuple(lengths))
     if not cell.comparisons:
         return cell
-    kept = positions >= cell.first_compared
-    compared = (values, positions - cell.first_compared + 1, sets, documents)
-    return replace(cell, secondary=secondary_effects(*(one[kept] for one in compared), rng=settings.rng))
+    kept, rng = positions >= cell.first_compared, settings.rng
+    compared = (values[kept], positions[kept] - cell.first_compared + 1)
+    uneven = unevenness(*compared, sets[kept], rng=rng)
+    return replace(cell, uneven=uneven, gini_p=gini_test(*compared, documents[kept], rng=rng))
 
 
 def worst_of(found: Sequence[AnyJudged]) -> AnyJudged | None:

@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl
 
-from fairspan.errors import DesignError
 from fairspan.report.frames import frame_of
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Side
 from fairspan.runs.windows import cut_words
 from fairspan.studies.audit.attention import attention_frame
 from fairspan.studies.audit.comparison import compare_sides
-from fairspan.studies.audit.languages import Spoken, joint_records, language_notes, language_verdict, spoken_of
-from fairspan.studies.audit.measures import FAMILY, PLAN, POSITION_MEASURES, Record, Settings, with_codes
+from fairspan.studies.audit.languages import joint_records, language_notes, language_verdict, spoken_of
+from fairspan.studies.audit.measures import POSITION_MEASURES, Record, Settings, with_codes
 from fairspan.studies.audit.positions import AnyJudged, Cell, cells_of, remedy, verdict_of
 
 _VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
@@ -21,15 +20,10 @@ _VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
 def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
     """The statistics of a run by name, and what a reader should know of them.
 
-    Means without intervals where the data allow no more, as with one set. Only "verdicts" is there without any rows.
+    Only "verdicts" is there without any rows.
     """
-    cells, spoken, joint, refused = list[Cell](), list[Spoken](), list[Record](), ""
     rows, settings = _position_rows(log), Settings.of(log)
-    try:
-        cells = cells_of(rows, settings)
-        joint, spoken = list(joint_records(rows, settings)), spoken_of(rows, settings)
-    except DesignError as error:
-        cells, refused = [], str(error)
+    cells, joint, spoken = cells_of(rows, settings), list(joint_records(rows, settings)), spoken_of(rows, settings)
 
     def frame(records: Iterable[Record]) -> pl.DataFrame:
         return frame_of({"model": log.model, **record} for record in records)
@@ -45,24 +39,20 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "verdicts": _verdict_frame(log, cells, lambda own, name: verdict_of(own, cuts(name))),
         "families": frame(cell.family for cell in cells),
         "coefficients": frame(record for cell in cells for record in cell.coefficients),
-        "means": frame(record for cell in cells for record in cell.means) if cells else _bare_means(log),
+        "means": frame(record for cell in cells for record in cell.means),
         "unevenness": frame(record for cell in cells for record in cell.unevenness),
         "language_verdicts": _verdict_frame(log, spoken, lambda own, _: language_verdict(own)),
         "languages": frame(record for one in spoken for record in one.pairs),
         "roles": frame(record for one in spoken for record in one.roles),
         "joint": frame(joint),
         "attention": attention_frame(log),
-        "changes": frame_of(
-            one for side in sides[1:] for pair in compare_sides(sides[0], side) for one in pair.change
-        ),
+        "changes": frame_of(one for side in sides[1:] for one in compare_sides(sides[0], side)[0]),
         "windows": frame(log.header.get("windows", ())),
         "unseen": frame(log.header.get("unseen", ())),
     }
-    notes = [f"means only, no intervals and no verdicts: {refused}"]
-    if not refused:
-        lengths = dict.fromkeys(one["reason"] for one in joint if one["effect"] == "log_tokens" and one["reason"])
-        languages = dict.fromkeys(language for cell in cells for language in (cell.lead, cell.later))
-        notes = [*_mixed_note(cells), *language_notes(spoken, list(languages)), *lengths, *_shared_note(log, cells)]
+    lengths = dict.fromkeys(one["reason"] for one in joint if one["effect"] == "log_tokens" and one["reason"])
+    languages = dict.fromkeys(language for cell in cells for language in (cell.lead, cell.later))
+    notes = [*_mixed_note(cells), *language_notes(spoken, list(languages)), *lengths, *_shared_note(log, cells)]
     frames = {name: one for name, one in found.items() if name == "verdicts" or len(one)}
     return frames, [*log.notes, *notes]
 
@@ -85,22 +75,6 @@ def _verdict_frame(
             verdict = decide(own, name) if own else None
             rows += [(log.model, measure, name, *verdict)] if verdict else []
     return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
-
-
-def _bare_means(log: RunLog) -> pl.DataFrame:
-    """Position means without intervals, for a log that allows no statistics."""
-    rows = log.rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
-    found = rows.group_by(*FAMILY, "position", maintain_order=True).agg(
-        pl.col("value").mean().alias("estimate"),
-        pl.lit(None, pl.Float64).alias("low"),
-        pl.lit(None, pl.Float64).alias("high"),
-        pl.col("tokens").mean(),
-        pl.col("set").n_unique().cast(pl.Int64).alias("sets"),
-        pl.col("document").n_unique().cast(pl.Int64).alias("documents"),
-    )
-    names = ("position", "estimate", "low", "high", "tokens")
-    labels = ("measure", "treatment", PLAN, "lead", "later", "n", "sets", "documents")
-    return found.select(pl.lit(log.model).alias("model"), *labels, *names)
 
 
 def _mixed_note(cells: Sequence[Cell]) -> list[str]:
