@@ -75,7 +75,7 @@ def _questions(languages: Sequence[str], metrics: Sequence[str]) -> Iterator[tup
     pairs = [(1 + i * len(languages) + j, one, two) for i, one in numbered for j, two in numbered]
     shares = [_Asked(SHARE, column(number), query, document) for number, query, document in pairs]
     shares += [_Asked(SHARE, grid.of_document(number), document=name) for number, name in numbered]
-    yield SHARE, [*shares, _Asked(DISTANCE, grid.share_distance(), tested=True)], False
+    yield SHARE, [*shares, _Asked(DISTANCE, grid.share_distance, tested=True)], False
     ranks = [_Asked(TRANSLATION_RANK, column(number), query, document) for number, query, document in pairs]
     yield TRANSLATION_RANK, ranks, True
     yield PEER, [_Asked(PEER, column(0), tested=True)], False

@@ -166,7 +166,7 @@ def _cost_table(shown: Shown) -> Table:
             "time": "seconds",
             "estimate": shown.metrics[0],
         },
-        notes=("seconds: to embed the documents; stored: not embedded in this run",),
+        notes=("seconds: to embed the documents; stored: these vectors were there already",),
         brief=frame["index"].n_unique() > 1,
     )
 
