@@ -480,7 +480,7 @@ def test_a_short_opening_on_a_page_takes_its_whole_segment_out(make_tiny: Make, 
     prepared = prepare_evaluation(open_subject(make_tiny("bert", "mean")), spec, Silent())
     task = prepared.tasks[0].task
     parts = [document.text[slice(*span)] for document in task.documents for span in document.spans]
-    assert len(parts) == 2 * (8 + 3)
+    assert len(parts) == 2 * 8
     assert all(len(part) < 40 for part in parts), "the premise"
     assert len(prepared.fit.texts) == SEGMENTS - len(parts)
     assert not share([text.text for text in prepared.fit.texts], [*parts, *(query.text for query in task.queries)])
