@@ -219,7 +219,7 @@ def table(**changes: object) -> Table:
     columns = (
         Column("mean", "value"),
         Column("change [95 %]", "value"),
-        Column("p", align="center"),
+        Column("p"),
         Column("reason", align="wrap"),
     )
     rows_of = tuple(row(*head, cells=list(own)) for head, own in zip(heads, cells, strict=True))

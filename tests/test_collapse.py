@@ -81,7 +81,6 @@ def study(corpus: str, tmp_path: Path) -> Study:
             "temperatures": [1.0],
             "documents": 5,
             "spectra": 0,
-            "probe": False,
             "store": tmp_path / "s.sqlite",
             "out": tmp_path / "run",
         }
@@ -263,12 +262,12 @@ def test_repeated_words_by_hand(done: Done) -> None:
     """1, 2, 4, … as often as fits into the 512 tokens of the window."""
     rows = chosen(done.log, "repeated", STRONG)
     assert [int(part) for part in rows["part"]] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
-    for times, value, tokens, name in rows.select("part", "value", "tokens", "document").rows()[:6]:
+    for times, value, name in rows.select("part", "value", "document").rows()[:6]:
         pair = [
             done.models[STRONG].encode(" ".join([word] * int(times)), prompt=done.prompt) for word in ("w3", "w5")
         ]
         assert value == pytest.approx(cosine(*pair), abs=BY_PADDING)
-        assert (tokens, name) == (int(times), "w3 / w5")
+        assert name == "w3 / w5"
     assert rows["value"].std() > 1e-3, "repetitions change something"
 
 
@@ -347,7 +346,7 @@ def test_three_documents_decide_nothing(make_tiny: Make, study: Study, tmp_path:
     assert log.verdicts["verdict"].to_list() == ["inconclusive"]
     assert "4 of 7 documents have no sentence border within 20% of every length and were not used" in log.notes
     assert any(note.startswith("3 documents in place of 5") for note in log.notes)
-    assert set(log.rows["measure"]) == {"cosine", "distance", "distance_without"}, "nothing else was asked for"
+    assert set(log.rows["measure"]) == {"cosine", "distance", "distance_without", "repeated"}, "no spectra"
 
 
 def test_the_language_that_is_named(make_tiny: Make, tmp_path: Path) -> None:
@@ -418,7 +417,7 @@ def test_a_model_without_attention_is_measured_without_spectra(study: Study, cor
     torch.manual_seed(3)
     tokenizer = tiny_tokenizer().backend_tokenizer
     model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
-    log = study(model, spectra=2, probe=True)
+    log = study(model, spectra=2)
     texts = prepared(model, corpus=corpus, lengths=[10, 20], documents=5).cuts.at(20)
     by_hand = pairwise_mean([model.encode(text.text) for text in texts])
     assert chosen(log, "cosine", length=20)["value"].mean() == pytest.approx(by_hand, abs=BY_PADDING)
@@ -479,7 +478,7 @@ def test_an_interrupted_study_has_a_page_and_goes_on(
     assert "1 of 2 treatments were measured" in log.view.notes[0]
     log.save_page(tmp_path / "page.html")
     again = study(model, **asked)
-    assert again.header["timings"]["texts_from_store"] == 10
+    assert again.header["timings"]["texts_from_store"] == 28
     whole = study(model, **asked, out=tmp_path / "whole", store=tmp_path / "whole.sqlite")
     assert again.rows.equals(whole.rows)
     assert again.frame("geometry").equals(whole.frame("geometry"))
@@ -501,7 +500,7 @@ def test_the_name_of_a_run_is_made_of_what_decides_the_result(make_tiny: Make, c
 
 def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> None:
     recorder = Recorder()
-    study(make_tiny("bert", "mean"), temperatures=[1.0, 0.5], spectra=1, probe=True, progress=recorder)
+    study(make_tiny("bert", "mean"), temperatures=[1.0, 0.5], spectra=1, progress=recorder)
     assert recorder.done == recorder.total > 0
     stages = [f"{name}: {what}" for name in (PLAIN, STRONG) for what in ("vectors", "spectra")]
     assert recorder.stages[-5:] == [*stages, "raw word embeddings"]
@@ -510,12 +509,14 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> No
 
 def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> None:
     """Spectra add time and no tokens; a baseline, whose attention is the plain model's, has none."""
-    asked: dict[str, Any] = {"corpus": corpus, "lengths": [10, 20], "documents": 5, "probe": False, "progress": False}
+    asked: dict[str, Any] = {"corpus": corpus, "lengths": [10, 20], "documents": 5, "progress": False}
     model, treatments = make_tiny("bert", "mean"), {"temperatures": [1.0], "treatments": ["last2avg"]}
     found = STUDY.forecast(CollapseOptions(model, **asked, **treatments, spectra=2))
     texts = prepared(model, **asked).cuts.texts
-    assert found.tokens == 2 * sum(text.tokens + 2 for text in texts)
-    assert found.scope == f"10 texts of up to {max(text.tokens for text in texts)} tokens × 2 treatments"
+    # Unknown words are one token: 1, 2, 4, … 256 of them, twice, beside two special ones.
+    repeated = [2**times for times in range(9)] * 2
+    assert found.tokens == 2 * (sum(text.tokens + 2 for text in texts) + sum(count + 2 for count in repeated))
+    assert found.scope == f"28 texts of up to {max(text.tokens for text in texts)} tokens × 2 treatments"
     ready = prepared(model, **asked, **treatments, spectra=2)
     work = ready.work(lambda treatment: on_trial(ready.subject, treatment, ready.fit))
     assert work[0].seconds > 0 == work[1].seconds
@@ -550,7 +551,6 @@ def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> No
         ),
         ({"natural": True, "tolerance": 0.5}, "so tolerance would do nothing"),
         ({"natural": True, "labelled": "x.jsonl"}, "so labelled would do nothing"),
-        ({"labelled_documents": 10}, "so labelled_documents would do nothing"),
         ({"spectra": 0, "layers": "all"}, "so layers would do nothing"),
         ({"treatments": ["last2avg"], "fit_corpus": "x.jsonl"}, "fit_corpus"),
     ],

@@ -64,7 +64,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 
 def options(files: dict[str, str], **changes: Any) -> dict[str, Any]:
     plain = {"corpus": files["articles"], "lengths": LENGTHS, "temperatures": [1.0, 0.5], "spectra": 0}
-    return {**plain, "probe": False, "labelled": files["labelled"], **changes}
+    return {**plain, "labelled": files["labelled"], **changes}
 
 
 def prepared(model: SentenceTransformer, **given: Any) -> PreparedCollapse:

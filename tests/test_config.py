@@ -144,7 +144,7 @@ def test_options_from_plain_values() -> None:
         ({"measures": []}, "measures must name at least one of representation, retention, attention"),
         ({"measures": ["representation", "beauty"]}, "got 'beauty'"),
         ({"measures": "representation"}, "measures must be a list"),
-        ({"inference": "t"}, "auto, cr1, z, cr2, cr3, wild, two-way, got 't'"),
+        ({"inference": "t"}, "auto, cr1, z, cr2, two-way, got 't'"),
         ({"treatments": []}, "at least one treatment, for example plain"),
         ({"treatments": ["none", "paper", "plain"]}, "the treatment 'plain' is named twice"),
         ({"treatments": "plain"}, "treatments"),

@@ -111,7 +111,7 @@ MODULES = (
     *("calibration.calibration", "calibration.treatment", "cli.plain", "corpus.corpus"),
     *("corpus.marked_text", "corpus.sentences", "corpus.wikipedia.downloads"),
     *("corpus.wikipedia.sitelinks", "design.parts", "model.segments", "report.text", "serving.batcher"),
-    *("stats.equivalence", "studies.inspect.inspection"),
+    "stats.equivalence",
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from fairspan.corpus.sentences import sentences
 from fairspan.design.parts import balance, split_parts
 from fairspan.encoding.tokens import Characters, ModelTokens, read_text
 from fairspan.errors import CorpusError, DesignError, FairspanError, UnsupportedModel
-from fairspan.studies.inspect.inspection import shares
+from fairspan.studies.inspect.inspection import InspectedSegment, Reading
 from tests.tiny import tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
@@ -36,6 +36,13 @@ def cosine(one: np.ndarray, other: np.ndarray) -> float:
 
 def texts(*lengths: int) -> list[str]:
     return [words(length, seed) for seed, length in enumerate(lengths)]
+
+
+def shares(cosines: Sequence[float], counted: Sequence[int]) -> tuple[float | None, ...]:
+    """Those of segments of one token, which are read if they are counted."""
+    seen = [int(place in counted) for place in range(len(cosines))]
+    segments = [InspectedSegment(place, None, None, "", 0, 0, 1, read, 0, 0) for place, read in enumerate(seen)]
+    return Reading("plain", tuple(cosines), tuple(segments), None, 0).share
 
 
 # --- numbers
@@ -52,7 +59,7 @@ def test_representation_is_what_encode_gives_by_hand(make_tiny: Make, architectu
         expected = [cosine(whole, vector) for vector in alone]
         assert reading.representation == pytest.approx(expected, abs=1e-5)
     assert found.text == " ".join(parts)
-    assert found.treatments == ["plain", PAPER]
+    assert [one.treatment for one in found.readings] == ["plain", PAPER]
 
 
 def test_shares_are_parts_of_the_sum() -> None:
@@ -99,7 +106,7 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
     found = fairspan.inspect(Letters(), ["aaa " * 20, "bbb " * 20], treatments=["none"])
     whole, first = np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0])
     assert found.readings[0].representation[0] == pytest.approx(cosine(whole, first), abs=1e-5)
-    assert (found.unit, found.window) == ("characters", None)
+    assert (found.unit, found.readings[0].window) == ("characters", None)
     with pytest.raises(UnsupportedModel, match="omit tiles"):
         fairspan.inspect(Letters(), ["a", "b"])
     with pytest.raises(UnsupportedModel, match=r"has no encode"):
@@ -125,7 +132,8 @@ def test_a_document_beyond_the_window_is_cut_and_told(make_tiny: Make, architect
     """Of 300 + 200 + 100 words between two special tokens, 512 - 2 are read: 210 are not, of the second and third."""
     model, parts = make_tiny(architecture, pooling), texts(300, 200, 100)
     found = fairspan.inspect(model, parts, treatments=["none", "paper", "paper+baskets=segments"])
-    assert (found.length, found.window, found.unseen) == (602, 512, 90)
+    first = found.readings[0]
+    assert (found.length, first.window, first.unseen) == (602, 512, 90)
     assert [(s.tokens, s.seen, s.status) for s in found.segments] == [
         (300, 300, "seen"),
         (200, 200, "seen"),
@@ -149,9 +157,7 @@ def test_segments_that_lie_wholly_beyond_still_have_a_cosine(make_tiny: Make) ->
     model, parts = make_tiny("bert", "mean"), texts(520, 30, 30)
     found = fairspan.inspect(model, parts, treatments=["none"])
     assert [s.status for s in found.segments] == ["cut", "never seen", "never seen"]
-    assert [s.own_cut for s in found.segments] == [True, False, False]
     assert "segments 2 and 3 wholly" in found.warnings[0]
-    assert found.warnings[1].startswith("Even alone, segment 1 is longer than the model reads")
     whole = model.encode([" ".join(parts)])[0]
     (reading,) = found.readings
     assert reading.representation[1] == pytest.approx(cosine(whole, model.encode([parts[1]])[0]), abs=1e-5)
@@ -166,7 +172,7 @@ def test_a_limit_above_the_positions_does_not_let_a_text_run_out_of_them(make_ti
     try:
         parts = texts(500, 300)
         found = fairspan.inspect(model, parts, treatments=["none"])
-        assert (found.window, found.unseen) == (598, 802 - 598)
+        assert (found.readings[0].window, found.readings[0].unseen) == (598, 802 - 598)
         assert model.max_seq_length == 2000
         read = " ".join([*parts[0].split(), *parts[1].split()[:96]])
         expected = [cosine(model.encode([read])[0], model.encode([part])[0]) for part in parts]
@@ -186,7 +192,6 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     seen = [[(s.seen, s.status) for s in one.segments] for one in found.readings]
     cut = [(40, "seen"), (8, "cut"), (0, "never seen")]
     assert seen == [cut, cut, [(40, "seen"), (30, "seen"), (20, "seen")]]
-    assert (found.window, found.unseen) == (50, 42), "of the first treatment"
     (warning,) = found.warnings
     assert warning.startswith("plain, paper: The document has 92 tokens and the model reads 50: 42 were never seen.")
     assert "segment 2 in part (22 of its 30 tokens) and segment 3 wholly" in warning

@@ -33,9 +33,9 @@ def made(**changes: Any) -> Inspection:
         seen = (place, end) if which == 1 else (place, place + 9) if which == 2 else (place, place)
         counts = {1: (60, 60), 2: (20, 6), 3: (15, 0)}[which]
         title, language = titles[which - 1], languages[which - 1]
-        segments.append(InspectedSegment(which, title, language, text, place, end, *counts, *seen, False))
+        segments.append(InspectedSegment(which, title, language, text, place, end, *counts, *seen))
         place = end + 1
-    seen: dict[str, Any] = {"segments": tuple(segments), "window": 68}
+    seen: dict[str, Any] = {"segments": tuple(segments), "window": 68, "unseen": 29}
     readings = tuple(Reading(name, cosines, **seen) for name, cosines in COSINES.items())
     whole = Inspection(
         model="/home/somebody/models/tiny",
@@ -56,12 +56,12 @@ def made(**changes: Any) -> Inspection:
 def read() -> Inspection:
     """The same with a window that holds all of it."""
     whole = tuple(replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end) for one in made().segments)
-    return made(readings=tuple(replace(one, segments=whole, window=200) for one in made().readings))
+    return made(readings=tuple(replace(one, segments=whole, window=200, unseen=0) for one in made().readings))
 
 
 def alone(cosines: tuple[float, ...]) -> Inspection:
     """The same document under one treatment that reads all of it and shows no more than its cosines."""
-    seen: dict[str, Any] = {"segments": read().segments, "window": 200}
+    seen: dict[str, Any] = {"segments": read().segments, "window": 200, "unseen": 0}
     return made(readings=(Reading("none", cosines, **seen),))
 
 
@@ -115,9 +115,8 @@ def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
 def test_json_holds_the_facts_as_well() -> None:
     said = json.loads(json.dumps(made().to_dict(), allow_nan=False))
     facts = {"format": 1, "verb": "inspect", "document": "<b>page</b>.json", "borders": "as given", "length": 97}
-    facts |= {"window": 68, "unit": "tokens", "prompt": "", "n": 3, "unseen": 29, "notes": ["a note"]}
+    facts |= {"unit": "tokens", "prompt": "", "n": 3, "notes": ["a note"]}
     assert {name: said[name] for name in facts} == facts
-    assert said["fair_share"] == pytest.approx(1 / 3)
     assert "29 were never seen" in said["warnings"][0]
     assert "This is one document" in said["caveat"]
     second = said["segments"][1]
@@ -153,11 +152,11 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
         assert [one.note for one in points] == [number(value) for value in reading.representation]
         assert panel.reference == pytest.approx(1 / 3)
     first, second, third = chart(made()).panels[0].labels
-    assert first == f"1 {EVIL_TITLE} (en, 60 tokens)"
+    assert first == f"1 {EVIL_TITLE} (en · 60 tokens)"
     assert second.startswith("2 cut: ")
     assert second.endswith("(6 of 20 tokens)")
     assert third.startswith("3 never seen: a ")
-    assert third.endswith("(zh, 15 tokens)")
+    assert third.endswith("(zh · 0 of 15 tokens)")
     assert [panel.detail for panel in chart(further()).panels] == [*["29 tokens never seen"] * 3, ""]
 
 
@@ -205,19 +204,16 @@ def test_markup_in_a_text_stays_text() -> None:
 def test_a_page_knows_what_each_treatment_reads() -> None:
     """The runs of a text meet at the end of what any treatment reads, and the first treatment's marks are shown."""
     source = inspection_page(further())
-    assert "window <b>68</b> (none, paper, tempscale)" in source
-    assert "window <b>200</b> (tiles)" in source
     found = re.search(r'id="inspection">(.*?)</script>', source, flags=re.DOTALL)
     assert found is not None
     data = json.loads(found[1])
     assert [one["status"][1:] for one in data["treatments"]] == [*[["cut", "never seen"]] * 3, ["seen", "seen"]]
-    assert [one["meta"][1] for one in data["treatments"][2:]] == ["6 of 20 tokens seen", "20 tokens"]
+    assert [one["meta"][1] for one in data["treatments"][2:]] == ["6 of 20 tokens", "20 tokens"]
     mark = "14 tokens never seen"
     before = [[True] * 4, [""] * 4]
     after = [[False, False, False, True], [mark, mark, mark, ""]]
     assert data["segments"][1]["runs"] == [before, after]
     assert source.count(f">{mark}</span>") == 1
-    assert "(none, paper, tempscale: cut)" in source
 
 
 def test_the_colour_scale_has_the_fair_share_in_its_middle() -> None:

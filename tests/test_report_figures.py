@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairspan.errors import FairspanError, MissingExtra
-from fairspan.report import style
 from fairspan.report.chart import (
     Chart,
     HeatCell,
@@ -41,11 +40,8 @@ matplotlib = pytest.importorskip("matplotlib")
 # --- reading figures back
 
 
-# Machines without fonts for every script draw boxes, and say so; a test of its own is about that.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:no installed font"),
-    pytest.mark.filterwarnings("ignore:Glyph"),
-]
+# Machines without fonts for every script draw boxes.
+pytestmark = pytest.mark.filterwarnings("ignore:Glyph")
 
 
 def bars_of(axes: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -296,7 +292,7 @@ def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     few = replace(view(), sections=view().sections[2:], picture="")
     few = replace(few, sections=(*few.sections, Section("Heat", heats=(heat(entries=1), heat(name="languages")))))
     first, second = (write_figures(few, tmp_path / folder, kinds) for folder in ("a", "b"))
-    names = ["candidates", "segments", "languages", "languages-2"]
+    names = ["segments", "languages", "languages-2"]
     assert [file.name for file in first] == [f"{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")]
     for one, other in zip(first, second, strict=True):
         data = one.read_bytes()
@@ -359,22 +355,3 @@ def test_other_scripts_are_drawn_where_there_are_fonts(name: str) -> None:
     if caught:
         pytest.skip(f"no installed font shows {name}: {caught[0].message}")
     assert legend_of(figure) == [name]
-
-
-def test_what_no_font_shows_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line when the figure is drawn, and none again when it is written."""
-    monkeypatch.setattr(style, "FAMILIES", ("DejaVu Sans",))
-    style._installed.cache_clear()
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            figure = draw(named(["校准 한국어"]))
-            figure_bytes(figure, "png")
-            figure_bytes(figure, "pdf")
-    finally:
-        style._installed.cache_clear()
-    [warning] = caught
-    text = str(warning.message)
-    assert "\n" not in text
-    assert "no installed font shows 5 of a figure's characters" in text
-    assert "fonts-noto-core and fonts-noto-cjk" in text

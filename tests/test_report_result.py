@@ -14,13 +14,6 @@ from tests.report_example import EVIL, FRAME, TREATMENTS, ExampleResult, profile
 matplotlib = pytest.importorskip("matplotlib")
 
 
-# Machines without fonts for every script draw boxes, and say so; a test of its own is about that.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:no installed font"),
-    pytest.mark.filterwarnings("ignore:Glyph"),
-]
-
-
 def result(*, hostile: bool = False) -> ExampleResult:
     """With the smallest of the charts, as drawing takes time."""
     shown = view(hostile=hostile)

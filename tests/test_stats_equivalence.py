@@ -117,12 +117,6 @@ def test_no_number_near_the_margin() -> None:
     assert "too close to the margin" in found.sentence()
 
 
-def test_the_bootstrap_decides_alike() -> None:
-    rows = make_rows(np.random.default_rng(0), 30, effects=(0.0, -0.02, -0.05, -0.1), noise=0.02)
-    found = verdict(position_effects(*rows.columns, inference="wild", draws=1999))
-    assert (found.kind, found.subject) == ("biased", "position 4")
-
-
 # --- several families
 
 

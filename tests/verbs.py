@@ -129,13 +129,12 @@ VERBS = [
             "temperatures": [1.0, 0.5],
             "documents": 8,
             "spectra": 1,
-            "probe": False,
             "batch_tokens": 25,
         },
         [
             *({"seed": 1}, {"lengths": [10, 20]}, {"temperatures": [1.0]}, {"treatments": ["paper"]}),
             *({"documents": 7}, {"language": "it"}, {"start": "beginning"}, {"tolerance": 0.1}, {"spectra": 2}),
-            *({"layers": "all"}, {"probe": True}, {"prompt": "w1 "}),
+            *({"layers": "all"}, {"prompt": "w1 "}),
         ],
     ),
 ]

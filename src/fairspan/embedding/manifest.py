@@ -10,9 +10,10 @@ from typing import Any
 
 from fairspan.corpus.source import Source
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import Record, explained
+from fairspan.embedding.shards import Record
 from fairspan.errors import FairspanError
-from fairspan.runs.folder import write_whole
+from fairspan.report.files import write_whole
+from fairspan.runs.folder import writing
 from fairspan.runs.log import library_versions
 
 MANIFEST = "fairspan-embed.json"
@@ -48,7 +49,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-    with explained(folder):
+    with writing(folder):
         write_whole(folder / MANIFEST, lambda file: file.write_text(text, "utf-8", "backslashreplace"))
 
 

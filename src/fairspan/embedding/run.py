@@ -22,7 +22,7 @@ from fairspan.embedding.manifest import (
 )
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.progress import Meter, RowProgress, as_row_progress
-from fairspan.embedding.shards import Record, explained, read_ids, read_records, remove_partial, write_rejected
+from fairspan.embedding.shards import Record, read_ids, read_records, remove_partial, write_rejected
 from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
@@ -86,7 +86,7 @@ class Job:
 
     def run(self, shown: RowProgress) -> Embedding:
         """Embed what is missing."""
-        with locked(self.out, "or choose another folder", explained):
+        with locked(self.out):
             remove_partial(self.out)
             records = read_records(self.out)
             try:

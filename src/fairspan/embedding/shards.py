@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import polars as pl
 
 from fairspan.corpus.rows import Fault, Place
 from fairspan.errors import FairspanError
-from fairspan.runs.folder import write_whole
+from fairspan.report.files import write_whole
+from fairspan.runs.folder import writing
 
 VECTORS = {"float32": (np.float32, pl.Float32), "float16": (np.float16, pl.Float16)}
 REJECTED = "rejected.jsonl"
@@ -77,7 +78,7 @@ def shard_name(number: int) -> str:
 
 def write_shard(folder: Path, record: Record, rows: pl.DataFrame) -> None:
     """Write beside, then rename: a shard is there as a whole or not at all."""
-    with explained(folder):
+    with writing(folder):
         write_whole(
             folder / shard_name(record.number),
             lambda file: rows.write_parquet(
@@ -120,7 +121,7 @@ def write_rejected(folder: Path, records: Mapping[int, Record]) -> None:
                 for one in _read_record(folder / shard_name(record.number)).rejected:
                     opened.write(json.dumps(asdict(one), ensure_ascii=False) + "\n")
 
-    with explained(folder):
+    with writing(folder):
         write_whole(folder / REJECTED, write)
 
 
@@ -129,16 +130,3 @@ def remove_partial(folder: Path) -> None:
     for file in [*folder.glob(".part-*.parquet.*"), *folder.glob(".*.json*.*")]:
         with suppress(OSError):
             file.unlink()
-
-
-@contextmanager
-def explained(folder: Path) -> Iterator[None]:
-    """What a full disk or a missing permission leads to, in one line."""
-    try:
-        yield
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
-        raise FairspanError(
-            f"{folder} cannot be written ({reason}): make room, or put it right. Finished shards are kept, and the "
-            "same command continues from there."
-        ) from error

@@ -206,7 +206,6 @@ class HeatMap:
         corner: what the rows are.
         entries: the names of the switch's entries, shown above them in print.
         panels: whether a page shows all entries side by side, in place of the one that is switched to.
-        brief: whether the terminal shows it as well.
     """
 
     name: str
@@ -221,7 +220,6 @@ class HeatMap:
     form: str = ".3f"
     entries: tuple[str, ...] = ()
     panels: bool = False
-    brief: bool = False
 
     @property
     def switches(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, tick_text, ticks
-from fairspan.report.style import COLOURS, DASHES, INK, PALE, Look, house_style, look_of, require_matplotlib
+from fairspan.report.style import DASHES, INK, PALE, Look, house_style, look_of, require_matplotlib
 from fairspan.report.text import UNKNOWN, cleaned, number, size_text
 
 if TYPE_CHECKING:
@@ -101,9 +101,8 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
     spots = np.array(panel.spots) * max(1, len(panel.labels) - 1) if chart.kind == "lines" else None
     where = np.arange(len(panel.labels), dtype=np.float64) if spots is None else spots
     room = 0.8 if bars else min(0.5, 0.12 * len(solid)) if chart.kind == "bars" else 0.0
-    looks = _looks(chart)
     for one in panel.series:
-        look = looks[one.number]
+        look = look_of(one.number)
         values = _arrays(one.points)
         if one.dashed:
             # The mark shows a bound that is known at one place only.
@@ -137,14 +136,6 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
         axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
     if chart.band is not None:
         axes.axhspan(*chart.band, color=PALE, alpha=0.5, linewidth=0, zorder=0, label="_band")
-
-
-def _looks(chart: Chart) -> dict[int, Look]:
-    """By a series' number, or by its place among those of the chart where numbers go beyond the looks there are."""
-    numbers = sorted({one.number for panel in chart.panels for one in panel.series})
-    treated = [number for number in numbers if number >= 0]
-    few = not treated or treated[-1] < len(COLOURS)
-    return {number: look_of(number if few or number < 0 else treated.index(number)) for number in numbers}
 
 
 def _draw_curve(

@@ -1,9 +1,11 @@
-"""Files of a report: written under another name and renamed, so that a full disk leaves the old one whole."""
+"""Files: written under another name and renamed, so that a full disk leaves the old one whole."""
 
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from fairspan.errors import FairspanError
 from fairspan.report.figure import draw
@@ -21,37 +23,41 @@ TABLE_FORMATS: dict[str, Callable[[Table], str]] = {
 }
 
 
+def write_whole(file: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file beside and rename it, so that it is there as a whole or not at all."""
+    # The process's number keeps two writers from sharing a half-written file.
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(partial)
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
 def write_file(file: Path, content: bytes | str) -> Path:
     """Write a whole file or nothing, with the reason in one line if that fails."""
     # A name may hold half of a surrogate pair, which JSON can encode and UTF-8 cannot.
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        partial.replace(file)
+        write_whole(file, lambda partial: partial.write_bytes(data))
     except OSError as error:
-        partial.unlink(missing_ok=True) if partial.parent.is_dir() else None
         raise FairspanError(f"{file} cannot be written: {error.strerror}.") from None
     return file
 
 
-def write_tables(tables: Sequence[Table], folder: Path, formats: Sequence[str] = ("md", "tex", "csv")) -> list[Path]:
+def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
     """One file for each table and format, named after the table."""
-    require_tables(formats)
     names = file_names([table.name for table in tables])
     return [
-        write_file(folder / f"{name}.{suffix}", TABLE_FORMATS[suffix](table))
+        write_file(folder / f"{name}.{suffix}", write(table))
         for name, table in zip(names, tables, strict=True)
-        for suffix in formats
+        for suffix, write in TABLE_FORMATS.items()
     ]
-
-
-def require_tables(formats: Sequence[str]) -> None:
-    """Raise at once if tables could not be written in these formats later on."""
-    unknown = [name for name in formats if name not in TABLE_FORMATS]
-    if unknown:
-        raise FairspanError(f"tables are written as {', '.join(TABLE_FORMATS)}, not as {', '.join(unknown)}.")
 
 
 def write_figures(view: View, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:

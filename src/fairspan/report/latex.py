@@ -6,17 +6,11 @@ from collections.abc import Sequence
 
 from fairspan.report.table import Align, Table
 
-PACKAGES = ("amssymb", "array", "booktabs", "graphicx", "longtable")
-LONGEST = 45
-"""More rows than these do not fit a page, so that they are set as a longtable, which breaks."""
-
-BOX = r"\fairspanbox"
-"""Where a table waits to be measured."""
+PACKAGES = ("amssymb", "array", "booktabs", "graphicx")
 
 _ALIGNS: dict[Align, str] = {
     "left": "l",
     "right": "r",
-    "center": "c",
     "wrap": r">{\raggedright\arraybackslash}p{0.62\linewidth}",
 }
 _GREEK = {
@@ -73,61 +67,23 @@ def _piece(found: re.Match[str]) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A floating table to `\\input` into a document that uses `PACKAGES`.
-
-    A table that is too wide is scaled down to the line, and one with more than `LONGEST` rows breaks across pages.
-    """
-    body = _long(table) if len(table.rows) > LONGEST else _floating(table)
-    lines = [f"% \\usepackage{{{','.join(PACKAGES)}}}", f"\\ifdefined{BOX}\\else\\newsavebox{{{BOX}}}\\fi"]
-    return "\n".join([*lines, *body]) + "\n"
-
-
-def _floating(table: Table) -> list[str]:
-    return [
+    """A table to `\\input` into a document that uses `PACKAGES`; it is scaled down to the line if it is too wide."""
+    lines = [
+        f"% \\usepackage{{{','.join(PACKAGES)}}}",
         r"\begin{table}[htbp]",
         r"  \centering",
-        *(f"  {line}" for line in _caption(table)),
+        f"  \\caption{{{escape(table.title)}}}",
+        f"  \\label{{tab:{re.sub('[^a-z0-9]+', '-', table.name.lower())}}}",
         r"  \vspace{4pt}",
         r"  \small",
-        f"  \\sbox{{{BOX}}}{{%",
-        f"  \\begin{{tabular}}{{{_columns(table)}}}",
+        r"  \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        f"  \\begin{{tabular}}{{{''.join(_ALIGNS[align] for align in table.aligns)}}}",
         *(f"    {line}" for line in [*_head(table), *_rows(table), r"\bottomrule"]),
         r"  \end{tabular}}%",
-        f"  \\resizebox{{{_between('0pt')}}}{{!}}{{\\usebox{{{BOX}}}}}",
-        *(f"  {line}" for line in _notes(table, _between(r"0.75\linewidth"))),
+        *(f"  {line}" for line in _notes(table)),
         r"\end{table}",
     ]
-
-
-def _long(table: Table) -> list[str]:
-    """The same on several pages, each with the head."""
-    caption = _caption(table)
-    head = _head(table)
-    return [
-        r"\begingroup\footnotesize\setlength{\tabcolsep}{4pt}",
-        f"\\begin{{longtable}}{{{_columns(table)}}}",
-        *(["".join(caption) + r" \\"] if caption else []),
-        *head,
-        r"\endfirsthead",
-        *head,
-        r"\endhead",
-        r"\bottomrule",
-        r"\endlastfoot",
-        *_rows(table),
-        r"\end{longtable}",
-        *_notes(table, r"\linewidth"),
-        r"\endgroup",
-    ]
-
-
-def _caption(table: Table) -> list[str]:
-    lines = [f"\\caption{{{escape(table.title)}}}"] if table.title.strip() else []
-    name = re.sub(r"[^a-z0-9]+", "-", table.name.lower()).strip("-")
-    return [*lines, f"\\label{{tab:{name}}}"] if lines and name else lines
-
-
-def _columns(table: Table) -> str:
-    return "".join(_ALIGNS[align] for align in table.aligns)
+    return "\n".join(lines) + "\n"
 
 
 def _head(table: Table) -> list[str]:
@@ -168,14 +124,8 @@ def _line(cells: Sequence[str]) -> str:
     return " & ".join([first, *cells[1:]]).rstrip() + r" \\"
 
 
-def _between(least: str) -> str:
-    """The width of what is in the box, but no less than so much and no more than the line."""
-    here = f"\\wd{BOX}"
-    return rf"\ifdim{here}>\linewidth\linewidth\else\ifdim{here}<{least}{least}\else{here}\fi\fi"
-
-
-def _notes(table: Table, width: str) -> list[str]:
+def _notes(table: Table) -> list[str]:
     if not table.notes:
         return []
     lines = [f"  {escape(note)}\\par" for note in table.notes]
-    return [r"\par\smallskip", f"\\parbox{{{width}}}{{\\footnotesize\\raggedright", *lines, "}"]
+    return [r"\par\smallskip", r"\parbox{\linewidth}{\footnotesize\raggedright", *lines, "}"]

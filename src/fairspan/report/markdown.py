@@ -5,10 +5,8 @@ from collections.abc import Sequence
 
 from fairspan.report.table import Table
 
-_RULES = {"left": ":--", "right": "--:", "center": ":-:", "wrap": ":--"}
+_RULES = {"left": ":--", "right": "--:", "wrap": ":--"}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")
-# What begins a heading, a list or an underline where it is the first of a line.
-_LEADING = re.compile(r"^(?:([#+=-])|(\d+)([.)]))")
 
 
 def to_markdown(table: Table) -> str:
@@ -19,18 +17,13 @@ def to_markdown(table: Table) -> str:
     for heads, row in zip(table.shown_heads(), table.rows, strict=True):
         lines.append(_line([escape(text) for text in (*heads, *(cell.text for cell in row.cells))]))
     for note in table.notes:
-        lines += ["", escape_line(note)]
+        lines += ["", escape(note)]
     return "\n".join(lines) + "\n"
 
 
 def escape(text: str) -> str:
-    """Text that shows as it is inside a cell: one line, no markup."""
+    """Text that shows as it is: one line, no markup."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
-
-
-def escape_line(text: str) -> str:
-    """Text that shows as it is as a paragraph of its own."""
-    return _LEADING.sub(lambda found: f"\\{found[1]}" if found[1] else f"{found[2]}\\{found[3]}", escape(text))
 
 
 def _line(cells: Sequence[str]) -> str:

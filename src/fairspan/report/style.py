@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,7 +74,6 @@ _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": None, "Producer": None},
 }
-_MISSING = re.compile(r"Glyph (\d+) .*missing from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +93,14 @@ def look_of(number: int) -> Look:
 
 
 @contextmanager
-def house_style(*, tell: bool = True) -> Iterator[None]:
-    """The settings of every figure; with `tell`, one warning at the end names characters that no font shows."""
+def house_style() -> Iterator[None]:
+    """The settings of every figure. Characters that no font shows are boxes, without a warning for each."""
     import matplotlib
 
     settings: Any = {**_RC, "font.family": _installed()}
-    with warnings.catch_warnings(record=True) as caught, matplotlib.rc_context(settings):
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(), matplotlib.rc_context(settings):
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
-    missing = set()
-    for one in caught:
-        found = _MISSING.search(str(one.message))
-        if found:
-            missing.add(chr(int(found[1])))
-        else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    if missing and tell:
-        some = "".join(sorted(missing)[:5]) + ("…" if len(missing) > 5 else "")
-        line = (
-            f"no installed font shows {len(missing)} of a figure's characters ({some}), which are drawn as boxes: "
-            "install fonts for that script, such as Noto Sans (packages fonts-noto-core and fonts-noto-cjk)."
-        )
-        # By its text alone: a line of fairspan's code below it would help nobody.
-        warnings.warn_explicit(line, UserWarning, "fairspan", 1)
 
 
 @cache
@@ -143,7 +126,6 @@ def require_matplotlib() -> None:
 def figure_bytes(figure: Figure, kind: str = "svg") -> bytes:
     """A figure as PNG, SVG or PDF, the same bytes each time."""
     buffer = io.BytesIO()
-    # Characters that no font shows were reported when the figure was drawn.
-    with house_style(tell=False):
+    with house_style():
         figure.savefig(buffer, format=kind, dpi=150, metadata=_METADATA[kind])
     return buffer.getvalue()

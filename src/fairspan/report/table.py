@@ -12,7 +12,7 @@ import polars as pl
 from fairspan.report.frames import interval
 from fairspan.report.text import Interval, number, p_value, with_bounds
 
-Align = Literal["left", "right", "center", "wrap"]
+Align = Literal["left", "right", "wrap"]
 """Where text goes in its column; "wrap" is left-aligned text that may take several lines."""
 
 Tone = Literal["good", "bad", "open", "plain"]

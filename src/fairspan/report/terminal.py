@@ -2,12 +2,11 @@
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
-from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point
+from fairspan.report.chart import Chart, Panel, Point
 from fairspan.report.table import Table, Tone
 from fairspan.report.text import UNKNOWN, bounds, cleaned, number, printable
 from fairspan.report.view import View
@@ -17,8 +16,6 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LONGEST_BAR, _SHORTEST_BAR = 48, 8
 _LONGEST_HEAD, _SHORTEST_HEAD = 30, 8
 _REFERENCE = "┊"
-# Ends of the shades of a heat map, and the level from which white ink has more contrast than black.
-LIGHT, DARK, INK_CHANGES = (232, 241, 250), (8, 69, 120), 0.55
 
 
 def print_view(console: Console, view: View, *, ending: str = "") -> None:
@@ -37,10 +34,6 @@ def print_view(console: Console, view: View, *, ending: str = "") -> None:
             for panel in chart.shown if chart.brief else ():
                 console.print()
                 console.print(bars(chart, panel, console.width))
-        for heat in section.heats:
-            if heat.brief:
-                console.print()
-                console.print(heat_map(heat))
         for table in (*section.tables, *section.folded):
             if table.brief:
                 print_table(console, table)
@@ -101,32 +94,6 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
                 line.append(UNKNOWN)
             lines.append(line)
     return Group(*lines)
-
-
-def heat_map(heat: HeatMap) -> RenderableType:
-    """Numbers by row and column, darker where they are high, for one entry after the other where there is room."""
-    maps: list[RenderableType] = []
-    for place, entry in enumerate(heat.entries or ("",)):
-        table = RichTable(title=entry or None, title_justify="left", title_style="bold", box=None, padding=(0, 0))
-        table.add_column(heat.corner, style="bold")
-        for name in heat.columns:
-            table.add_column(name, justify="center")
-        for name, cells in heat.rows:
-            table.add_row(f"{name} ", *(_shaded(heat, cell, place) for cell in cells))
-        maps.append(table)
-    beside = Columns(maps, padding=(1, 3))
-    return Group(Text(heat.caption), Text(""), beside)
-
-
-def _shaded(heat: HeatMap, cell: HeatCell | None, place: int) -> Text:
-    """A number on a shade of blue that is as dark as it is high; the ink stays readable on all of them."""
-    if cell is None:
-        return Text(UNKNOWN)
-    value = cell.values[min(place, len(cell.values) - 1)]
-    level = heat.level(value)
-    blue = tuple(round(light + level * (dark - light)) for light, dark in zip(LIGHT, DARK, strict=True))
-    ink = "white" if level > INK_CHANGES else "black"
-    return Text(f" {number(value, heat.form)} ", style=f"{ink} on rgb({','.join(map(str, blue))})")
 
 
 def _marked(drawn: Text, reference: float | None) -> Text:

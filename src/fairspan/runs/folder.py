@@ -1,10 +1,8 @@
-"""The folder of a run: files that are there as a whole or not at all, and the lock of whoever writes them."""
+"""The folder of a run or of vectors: why it cannot be written, and the lock of whoever writes it."""
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from warnings import warn
 
 import polars as pl
@@ -15,57 +13,34 @@ from fairspan.errors import FairspanError
 HEADER, ROWS, LOCK = "run.json", "rows.parquet", ".lock"
 
 
-def write_whole(file: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file beside and rename it, so that it is there as a whole or not at all."""
-    # The process's number keeps two writers from sharing a half-written file.
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write(partial)
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        partial.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
-
-
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """What a full disk or a missing permission leads to, in one line."""
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
         raise FairspanError(
-            f"the run's folder {folder} cannot be written ({reason}): make room or choose another with out. "
-            "Vectors that were computed are in the store, and the same command continues from there."
+            f"{folder} cannot be written ({reason}): make room or choose another with out. What was computed is "
+            "kept, and the same command continues from there."
         ) from error
 
 
 @contextmanager
-def locked(
-    folder: Path,
-    advice: str = "or choose another folder with out",
-    explained: Callable[[Path], AbstractContextManager[None]] = writing,
-) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from writing the folder. The system gives the lock back however this one ends.
-
-    Args:
-        explained: says in one line why the folder cannot be written.
 
     Raises:
         FairspanError: if another process holds it, or the folder cannot be written.
     """
     lock = FileLock(folder / LOCK, timeout=0)
-    with explained(folder):
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire()
         except Timeout:
             raise FairspanError(
-                f"another process is writing {folder}: wait until it has finished, {advice}."
+                f"another process is writing {folder}: wait until it has finished, or choose another folder with out."
             ) from None
         except NotImplementedError:
             warn(f"the file system of {folder} has no locks: let no other process write this folder.", stacklevel=2)

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from fairspan.errors import FairspanError
-from fairspan.report.files import write_file
+from fairspan.report.files import write_file, write_whole
 from fairspan.report.frames import to_records
 from fairspan.report.page import Part, json_download, make_page, row_download
 from fairspan.report.render import require_page
@@ -25,7 +25,7 @@ from fairspan.report.result import Result
 from fairspan.report.text import changed, model_name
 from fairspan.report.view import View
 from fairspan.runs.facts import facts_of, places_of, settings_of
-from fairspan.runs.folder import HEADER, ROWS, write_whole, writing
+from fairspan.runs.folder import HEADER, ROWS, writing
 from fairspan.runs.rows import SCHEMA
 
 FORMAT = 1

@@ -70,7 +70,7 @@ class Desk:
 
     def inspect(self, document: Document) -> Inspection:
         """The cosines and shares of `fairspan.inspect`."""
-        lens = focus(document.marked(), self.subject.counter, least=2)
+        lens = focus(document.marked(), self.subject.counter)
         if lens.length > self.most_tokens:
             raise CorpusError(
                 f"this is {lens.length:,} {self.subject.counter.unit}, and the page takes {self.most_tokens:,}: use "

@@ -84,12 +84,11 @@ def example_documents() -> list[dict[str, str]]:
 
 def inspected(inspection: Inspection) -> str:
     """A document's segments under all treatments, side by side."""
-    view = inspection.view
     findings = [
         replace(one, sentences=tuple(f"{said[:1].upper()}{said[1:]}." for said in one.sentences))
-        for one in view.cards
+        for one in inspection.view.cards
     ]
-    return render_part("inspected.html", PACKAGES, **page_pieces(inspection), view=view, findings=findings)
+    return render_part("inspected.html", PACKAGES, **page_pieces(inspection), findings=findings)
 
 
 def _document(given: dict[str, Any]) -> Document:

@@ -1,7 +1,6 @@
 """`Robust`: a clustered fit with the way its errors are judged, and the contrasts and tests drawn from it."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,15 +14,13 @@ from fairspan.stats.least_squares import (
     cluster,
     cr1,
     cr2,
-    cr3,
     fit_cells,
     hotelling,
     satterthwaite,
     two_way,
 )
-from fairspan.stats.wild import WildSamples, wild_samples
 
-INFERENCES = ("auto", "cr1", "z", "cr2", "cr3", "wild", "two-way")
+INFERENCES = ("auto", "cr1", "z", "cr2", "two-way")
 # From this many clusters on, CR1 with t(G − 1) needs no help.
 ENOUGH_CLUSTERS = 40
 
@@ -37,8 +34,6 @@ class Robust:
     | cr1 | CR1 | t(G − 1) | F(q, G − 1) |
     | z | CR1 | normal | chi-square over q |
     | cr2 | CR2 | t with Satterthwaite's degrees of freedom | AHZ, Hotelling's F |
-    | cr3 | CR3 (jackknife) | t(G − 1) | F(q, G − 1) |
-    | wild | CR1 | wild cluster bootstrap | as cr2 |
     | two-way | sets and segments | t(min G − 1) | F(q, min G − 1) |
     """
 
@@ -46,24 +41,14 @@ class Robust:
     clustered: Clustered
     covariance: Floats
     clusters: int
-    seed: int
-    draws: int
 
     def contrasts(self, weights: Floats, level: float = 0.95) -> Intervals:
         """Estimate and judge each row of weights[J, K]."""
         estimate, freedom = weights @ self.clustered.coefficients, self.degrees_of_freedom(weights)
-        found = t_intervals(estimate, self._errors(weights), freedom, level)
-        if self.inference != "wild":
-            return found
-        samples = self._wild(weights)
-        low, high = np.array([one.interval(level) for one in samples]).T
-        return replace(found, p_value=np.array([one.tails(0.0)[2] for one in samples]), low=low, high=high)
+        return t_intervals(estimate, self._errors(weights), freedom, level)
 
     def tails(self, weights: Floats, null: float) -> tuple[Floats, Floats]:
         """One-sided p-values [J], [J] against each contrast being less than the null, and more than it."""
-        if self.inference == "wild":
-            below, above, _ = np.array([one.tails(null) for one in self._wild(weights)]).T
-            return below, above
         ratio = t_ratio(weights @ self.clustered.coefficients - null, self._errors(weights))
         freedom = self.degrees_of_freedom(weights)
         return t_below(ratio, freedom), t_below(-ratio, freedom)
@@ -71,19 +56,14 @@ class Robust:
     def joint(self, weights: Floats) -> float:
         """The p-value of the F test that all rows of weights[q, K] are 0; NaN with too few clusters for so many."""
         q, g = len(weights), self.clusters
-        small = self.inference in ("cr2", "wild")
-        covariance = cr2(self.clustered) if small else self.covariance
-        wald = _wald(weights @ self.clustered.coefficients, weights @ covariance @ weights.T)
+        small = self.inference == "cr2"
+        wald = _wald(weights @ self.clustered.coefficients, weights @ self.covariance @ weights.T)
         df2 = np.inf if self.inference == "z" else g - 1.0
         if small:
             df2 = hotelling(self.clustered, weights) - q + 1
         if q >= g or np.isnan(wald) or df2 <= 0:
             return np.nan
         return f_above(wald / q * (df2 / (df2 + q - 1) if small else 1), q, df2)
-
-    def _wild(self, rows: Floats) -> list[WildSamples]:
-        # The same samples for every contrast.
-        return [wild_samples(self.clustered, row, np.random.default_rng(self.seed), self.draws) for row in rows]
 
     def _errors(self, rows: Floats) -> Floats:
         errors: Floats = np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(1), 0))
@@ -96,30 +76,19 @@ class Robust:
         return np.full(len(rows), np.inf if self.inference == "z" else self.clusters - 1.0)
 
 
-def robust(
-    fit: LeastSquares,
-    sets: Groups,
-    segments: Groups,
-    *,
-    inference: str = "auto",
-    rng: np.random.Generator | None = None,
-    draws: int = 9999,
-) -> Robust:
+def robust(fit: LeastSquares, sets: Groups, segments: Groups, *, inference: str = "auto") -> Robust:
     """Cluster a fit by set, and by segment too where "two-way" is asked for or "auto" finds it needed.
 
-    "auto" is "two-way" where some segment occurs in more than one set, "cr1" from 40 sets on, and "cr2" below. `rng`
-    is only drawn from by "wild" (a generator seeded with 0 if none is given).
+    "auto" is "two-way" where some segment occurs in more than one set, "cr1" from 40 sets on, and "cr2" below.
     """
     chosen = inference
     if inference == "auto":
         few = "cr1" if sets.count >= ENOUGH_CLUSTERS else "cr2"
         chosen = "two-way" if crossed(sets, segments).count > segments.count else few
-    clustered = cluster(fit, sets, leverages=chosen in ("cr2", "cr3", "wild"))
-    clusters, covariance = sets.count, {"cr2": cr2, "cr3": cr3}.get(chosen, cr1)(clustered)
+    clustered = cluster(fit, sets, leverages=chosen == "cr2")
     if chosen == "two-way":
-        covariance, clusters = two_way(fit, sets, segments), min(sets.count, segments.count)
-    seed = int((rng or np.random.default_rng(0)).integers(2**63)) if chosen == "wild" else 0
-    return Robust(chosen, clustered, covariance, clusters, seed, draws)
+        return Robust(chosen, clustered, two_way(fit, sets, segments), min(sets.count, segments.count))
+    return Robust(chosen, clustered, (cr2 if chosen == "cr2" else cr1)(clustered), sets.count)
 
 
 def regress(
@@ -128,18 +97,18 @@ def regress(
     sets: ArrayLike,
     segments: ArrayLike | None = None,
     slope: Floats | None = None,
-    **how: Any,
+    *,
+    inference: str = "auto",
 ) -> Robust:
     """Fit the means of cells of values[N], with the slope of a column where it is given, and cluster the fit.
 
     Args:
         segments: the segment of each row, where some may be in several sets.
-        how: `inference`, `rng` and `draws` of `robust`.
     """
     groups = clusters_of(sets)
     others = groups if segments is None else clusters_of(segments, "segment")
     fitted, first = fit_cells(values, cells, slope, groups, others)
-    return robust(fitted, groups.at(first), others.at(first), **how)
+    return robust(fitted, groups.at(first), others.at(first), inference=inference)
 
 
 def _wald(estimate: Floats, covariance: Floats) -> float:

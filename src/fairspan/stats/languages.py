@@ -6,7 +6,7 @@ And two languages inside the same mixed documents, in both orders, with the verd
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -130,12 +130,12 @@ def joint_model(
     segments: ArrayLike | None = None,
     *,
     companies: tuple[ArrayLike, Sequence[str]] | None = None,
-    **how: Any,
+    inference: str = "auto",
 ) -> JointModel:
     """Fit value ~ position × language × company + log(tokens), clustered by set.
 
     `tokens` are the segments' lengths. Where they hardly vary inside the cells, the model has no slope and says why.
-    `companies` are numbers and what each of them is called. `how` is the rest of what `regress` takes.
+    `companies` are numbers and what each of them is called.
     """
     numbers, spoken = np.asarray(positions), np.asarray(languages).astype(str)
     names, codes = np.unique(spoken, return_inverse=True)
@@ -147,7 +147,7 @@ def joint_model(
     cells = tuple((int(place), str(names[code]), called[one]) for place, code, one in places)
     logs, no_slope = _log_lengths(tokens, columns, spoken)
     column = np.asarray(values, np.float64)
-    judged = regress(column, Groups(columns, len(cells)), sets, segments, logs, **how)
+    judged = regress(column, Groups(columns, len(cells)), sets, segments, logs, inference=inference)
     count = len(judged.clustered.scores)
     return JointModel(shape[0] - 1, tuple(map(str, names)), cells, no_slope, count, judged)
 
@@ -240,19 +240,20 @@ def language_effects(
     sets: ArrayLike,
     tokens: ArrayLike | None = None,
     segments: ArrayLike | None = None,
-    **how: Any,
+    *,
+    inference: str = "auto",
 ) -> LanguageEffects:
     """Fit the model of mixed documents.
 
     Args:
         plans: numbers, and the plan that each of them is.
         tokens: lengths of segments; None compares languages as they are, whatever their lengths.
-        segments, how: those of `joint_model`.
+        segments: as in `joint_model`.
     """
     codes, named = np.asarray(plans[0]), plans[1]
     spoken = list(dict.fromkeys(language for plan in named for language in plan))
     lead, later = (np.array([spoken.index(plan[side]) for plan in named])[codes] for side in (0, 1))
     first = np.asarray(positions) == 1
     languages, beside = np.array(spoken)[np.where(first, lead, later)], (np.where(first, later, lead), spoken)
-    model = joint_model(values, positions, languages, sets, tokens, segments, companies=beside, **how)
+    model = joint_model(values, positions, languages, sets, tokens, segments, companies=beside, inference=inference)
     return LanguageEffects(tuple(named), model)

@@ -116,21 +116,7 @@ def cr1(clustered: Clustered) -> Floats:
 
 def cr2(clustered: Clustered) -> Floats:
     """Bell and McCaffrey (2002): unbiased when the errors are independent and of equal variance."""
-    return _sandwich(clustered.root, _adjusted_scores(clustered, 0.5))
-
-
-def cr3(clustered: Clustered) -> Floats:
-    """The cluster jackknife around the full estimate: (G−1)/G · Σ_g (β₍₋g₎ − β)(β₍₋g₎ − β)ᵀ.
-
-    This is CV3 of MacKinnon, Nielsen and Webb (2023). Bell and McCaffrey's CR3 leaves out the factor (G−1)/G.
-    """
-    if np.linalg.eigvalsh(clustered.leverages).max() > FULL_LEVERAGE:
-        raise DesignError(
-            "CR3 leaves out one cluster at a time, and without one of them the coefficients cannot be estimated: "
-            "use CR2 or CR1."
-        )
-    g = clustered.clusters
-    return (g - 1) / g * _sandwich(clustered.root, _adjusted_scores(clustered, 1.0))
+    return _sandwich(clustered.root, _adjusted_scores(clustered))
 
 
 def two_way(fit: LeastSquares, first: Groups, second: Groups) -> Floats:
@@ -174,10 +160,10 @@ def hotelling(clustered: Clustered, weights: Floats) -> float:
     return float(q * (q + 1) * (traces.sum() / q) ** 2 / variance)
 
 
-def _adjusted_scores(clustered: Clustered, power: float) -> Floats:
-    """(I − Q_g)^{−power} u_g of every cluster, [G, K]."""
+def _adjusted_scores(clustered: Clustered) -> Floats:
+    """(I − Q_g)^{−1/2} u_g of every cluster, [G, K]."""
     values, vectors = np.linalg.eigh(clustered.leverages)
-    scores: Floats = np.einsum("gkl,gl->gk", _rebuilt(_power_of_rest(values, power), vectors), clustered.scores)
+    scores: Floats = np.einsum("gkl,gl->gk", _rebuilt(_power_of_rest(values, 0.5), vectors), clustered.scores)
     return scores
 
 

@@ -1,7 +1,6 @@
 """How a value differs by position: `PositionEffects`, further measures of unevenness, and paired comparisons."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,8 +21,7 @@ NOT_POSITIVE = "a position mean is not positive, so shares of it mean nothing"
 class PositionEffects(Intervals):
     """Least squares of values on position, baseline position 1.
 
-    The arrays [n] are of β0 (the mean at position 1) and then β2…βn (the difference of each position from it). Under
-    "wild" p-value and interval come from the bootstrap and the standard error is CR1's.
+    The arrays [n] are of β0 (the mean at position 1) and then β2…βn (the difference of each position from it).
 
     Attributes:
         means: the mean at each position 1…n, with its own standard error and interval.
@@ -55,16 +53,15 @@ def position_effects(
     segments: ArrayLike | None = None,
     *,
     level: float = 0.95,
-    **how: Any,
+    inference: str = "auto",
 ) -> PositionEffects:
     """Estimate the position effects of values[N] at positions[N] (1…n) in sets[N].
 
     Args:
         segments: the segment of each row; where some segment occurs in more than one set, "auto" clusters by both.
-        how: `inference`, `rng` and `draws` of `robust`.
     """
     cells = group(positions)
-    judged = regress(np.asarray(values, np.float64), cells, sets, segments, **how)
+    judged = regress(np.asarray(values, np.float64), cells, sets, segments, inference=inference)
     weights = np.concatenate([np.eye(cells.count)[:1], difference_weights(cells.count)])
     effects = judged.contrasts(weights, level)
     return PositionEffects(

@@ -1,6 +1,6 @@
 """Statistics over queries: a retrieval metric overall and by position group, and how two treatments differ in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +10,15 @@ from fairspan.stats.arrays import Floats, clusters_of, round_up
 from fairspan.stats.equivalence import clusters_needed
 from fairspan.stats.intervals import Interval
 from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, resample, share
-from fairspan.stats.wild import TIE, can_enumerate, draw_signs
 
 FEW_GROUPS = "needs queries in at least 2 position groups"
 ALL_ZERO = "every group mean is 0, so shares of the largest one mean nothing"
 FEW_CLUSTERS = 30
 """With fewer, a sample may lack the rare queries that change most, and no interval can know of them."""
+# Random numbers held at once.
+_CHUNK = 4_000_000
+# Two statistics that differ by less than this share are the same sample up to rounding.
+_TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +198,13 @@ def of_groups(measure: Statistic) -> Statistic:
 def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int) -> list[float]:
     """Two-sided p-values of changes of means[..., 2n] when the treatments' halves are swapped cluster by cluster."""
     clusters, n = len(both.sums), both.sums.shape[1] // 2
-    enumerated = can_enumerate(clusters, swaps)
+    enumerated = clusters < 60 and 2**clusters <= swaps
     swapped = np.roll(both.sums, n, axis=1)
     counts = both.counts.sum(0)
     observed = [float(change(both.observed)) for change in changes]
-    slack = TIE * max(1.0, float(both.observed.max()))
+    slack = _TIE * max(1.0, float(both.observed.max()))
     hits, total = np.zeros(len(changes), np.int64), 0
-    for signs in draw_signs(clusters, rng, swaps, enumerated=enumerated):
+    for signs in _draw_signs(clusters, rng, swaps, enumerated=enumerated):
         kept = signs > 0
         # Two sums of parts, not one of differences: a treatment that gets nothing must come out as exactly 0.
         means = (kept.astype(np.float64) @ both.sums + (~kept).astype(np.float64) @ swapped) / counts
@@ -214,3 +217,16 @@ def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Gene
     extra = 0 if enumerated else 1
     p_values: list[float] = np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra)).tolist()
     return p_values
+
+
+def _draw_signs(clusters: int, rng: np.random.Generator, draws: int, *, enumerated: bool) -> Iterator[Floats]:
+    """Signs [some, clusters], a chunk at a time: so many at random, or all 2^clusters patterns."""
+    total = 2**clusters if enumerated else draws
+    step = max(1, _CHUNK // clusters)
+    for start in range(0, total, step):
+        rows = min(step, total - start)
+        if enumerated:
+            bits = np.arange(start, start + rows)[:, None] >> np.arange(clusters) & 1
+        else:
+            bits = rng.integers(0, 2, (rows, clusters))
+        yield (1 - 2 * bits).astype(np.float64)

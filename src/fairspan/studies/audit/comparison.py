@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
@@ -116,9 +115,9 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
         own, rng = Family(*family), settings.rng
         columns = ("value", "value_second", "position", "set", "segment")
         one, two, positions, sets, segments = (rows[name].to_numpy() for name in columns)
-        how: dict[str, Any] = {"rng": rng, "draws": DRAWS, "level": 1 - 0.05 / max(1, families[own.measure])}
+        level = 1 - 0.05 / max(1, families[own.measure])
         before, after, change = (
-            position_effects(values, positions, sets, segments, inference=settings.inference, **how)
+            position_effects(values, positions, sets, segments, level=level, inference=settings.inference)
             for values in (one, two, two - one)
         )
         sizes = {"sets": after.sets, "documents": rows["document"].n_unique()}
@@ -146,7 +145,7 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
                     "from_position": start,
                     "first_spread": float(spread(before.means.estimate[start - 1 :])),
                     "second_spread": float(spread(after.means.estimate[start - 1 :])),
-                    **columns_of(spread_change(*compared, **how), "change_"),
+                    **columns_of(spread_change(*compared, rng=rng, draws=DRAWS, level=level), "change_"),
                     "p_value": change.robust.joint(difference_weights(own.n, start)),
                     "inference": after.inference,
                 }

@@ -1,6 +1,5 @@
 """`Spoken`: the languages of mixed documents, compared in both orders; and the model over all language plans."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +12,7 @@ from fairspan.report.frames import columns_of
 from fairspan.stats.equivalence import Compared, Verdict
 from fairspan.stats.intervals import Interval
 from fairspan.stats.languages import LanguageEffects, Plan, joint_model, language_effects
-from fairspan.studies.audit.measures import COMPANIES, COMPANY, Record, Settings, contrast, draws_for
+from fairspan.studies.audit.measures import COMPANIES, COMPANY, Record, Settings, contrast
 from fairspan.studies.audit.positions import judged_together, worst_of
 
 MIXED = pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String)
@@ -96,24 +95,16 @@ def spoken_of(rows: pl.DataFrame, settings: Settings) -> list[Spoken]:
     """The languages of all mixed documents; the sizes of one measure and treatment are judged together."""
     mixed = rows.filter(MIXED)
     parts = _by_group(mixed)
-    plans = {group: plans_of(part) for group, part in parts.items()}
-    pairs: Counter[tuple[str, str]] = Counter()
-    for (measure, treatment, _), found in plans.items():
-        pairs[measure, treatment] += pairs_of(found)
-    spoken = [
-        _spoken(part, group, plans[group], settings, draws_for(pairs[group[:2]])) for group, part in parts.items()
-    ]
+    spoken = [_spoken(part, group, plans_of(part), settings) for group, part in parts.items()]
     return judged_together(spoken, settings.margin)
 
 
-def _spoken(
-    rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], settings: Settings, draws: int
-) -> Spoken:
+def _spoken(rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], settings: Settings) -> Spoken:
     found, values = Spoken(*group, tuple(plans), rows.height // group[2]), rows["value"].to_numpy()
     try:
-        effects = plain = effects_of(rows, values, plans, settings, draws=draws)
+        effects = plain = effects_of(rows, values, plans, settings)
         if not effects.model.no_slope:
-            plain = effects_of(rows, values, plans, settings, draws=draws, same_length=False)
+            plain = effects_of(rows, values, plans, settings, same_length=False)
     except DesignError as error:
         return replace(found, reason=f"languages are not compared: {error}")
     return replace(found, effects=effects, plain=plain)
@@ -126,7 +117,6 @@ def effects_of(
     settings: Settings,
     *,
     same_length: bool = True,
-    draws: int = 9999,
 ) -> LanguageEffects:
     """The languages of mixed documents by values[N] of their rows."""
     leads, laters = ([plan[side] for plan in plans] for side in (0, 1))
@@ -134,8 +124,8 @@ def effects_of(
     named = rows.select(pl.col("lead", "later").cast(pl.String))
     code = named.join(codes, on=["lead", "later"], how="left", maintain_order="left")["code"].to_numpy()
     position, sets, tokens, segments = (rows[name].to_numpy() for name in ("position", "set", "tokens", "segment"))
-    lengths, how = tokens if same_length else None, {"inference": settings.inference, "rng": settings.rng}
-    return language_effects(values, position, (code, plans), sets, lengths, segments, draws=draws, **how)
+    lengths, how = tokens if same_length else None, settings.inference
+    return language_effects(values, position, (code, plans), sets, lengths, segments, inference=how)
 
 
 def plans_of(rows: pl.DataFrame) -> list[Plan]:
@@ -215,7 +205,7 @@ def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
     names = ("value", "position", "language", "set", "tokens", "segment")
     companies = rows.select(COMPANY).to_series().to_numpy()
     columns = [rows[name].to_numpy() for name in names]
-    model = joint_model(*columns, companies=(companies, COMPANIES), inference=settings.inference, rng=settings.rng)
+    model = joint_model(*columns, companies=(companies, COMPANIES), inference=settings.inference)
     for name in ("position", "language"):
         try:
             effect = model.effect(name)

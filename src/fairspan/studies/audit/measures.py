@@ -93,14 +93,6 @@ class Settings:
         return np.random.default_rng(self.seed)
 
 
-def draws_for(comparisons: int) -> int:
-    """Samples of a wild bootstrap.
-
-    Its p-values are never below one in as many, and Holm's correction multiplies them by up to `comparisons`.
-    """
-    return max(9999, 100 * comparisons)
-
-
 def with_codes(rows: pl.DataFrame, *names: str) -> pl.DataFrame:
     """The same with numbers in place of names in those columns, in order of appearance, since comparing is faster.
 

@@ -45,7 +45,7 @@ class AuditOptions(StudyOptions):
             document.
         attention_documents: number of documents of each size and plan whose attention is read.
         margin: differences from position 1 below it count as fair.
-        inference: how intervals are made: "auto", "cr1", "z", "cr2", "cr3", "wild" or "two-way".
+        inference: how intervals are made: "auto", "cr1", "z", "cr2" or "two-way".
     """
 
     verb: ClassVar[str] = "audit"

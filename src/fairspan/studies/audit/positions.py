@@ -1,6 +1,5 @@
 """`Cell`: how the positions of one family of documents differ under one treatment; and the verdict on treatments."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, nan
@@ -26,7 +25,6 @@ from fairspan.studies.audit.measures import (
     Record,
     Settings,
     contrast,
-    draws_for,
     symbol,
 )
 
@@ -133,20 +131,15 @@ def cells_of(rows: pl.DataFrame, settings: Settings) -> list[Cell]:
     """The statistics of every family; those of one measure and treatment are judged together."""
     families = rows.select(FAMILY).unique(maintain_order=True).rows()
     by = rows.partition_by(FAMILY, as_dict=True)
-    comparisons: Counter[tuple[str, str]] = Counter()
-    for measure, treatment, *family in families:
-        comparisons[measure, treatment] += Family(measure, *family).comparisons
-    cells = [_cell(by.pop(one), one, settings, draws_for(comparisons[one[:2]])) for one in families]
-    return judged_together(cells, settings.margin)
+    return judged_together([_cell(by.pop(one), one, settings) for one in families], settings.margin)
 
 
-def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings, draws: int) -> Cell:
+def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> Cell:
     """The effects of one family, before it is judged together with others."""
     measure, treatment, n, lead, later = family
     columns = ("value", "position", "set", "segment", "document")
     values, positions, sets, segments, documents = (rows[name].to_numpy() for name in columns)
-    how: dict[str, Any] = {"inference": settings.inference, "rng": settings.rng, "draws": draws}
-    effects = position_effects(values, positions, sets, segments, **how)
+    effects = position_effects(values, positions, sets, segments, inference=settings.inference)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"].to_list()
     cell = Cell(measure, n, lead, later, treatment, effects, rows.height // n, tuple(lengths))
     if not cell.comparisons:

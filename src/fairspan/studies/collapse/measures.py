@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,8 +16,9 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.errors import UnsupportedModel
 from fairspan.runs.rows import as_rows
 from fairspan.stats.geometry import cosines, distance_without, distances
-from fairspan.studies.collapse.classification import Classified
 
+Pair = tuple[str, str]
+"""Two texts that share no word, each one word repeated equally often."""
 # As far as repetitions go by themselves where a model names no window.
 REPETITIONS = 512
 
@@ -33,15 +34,10 @@ def text_rows(cuts: Cuts, vectors: np.ndarray, **label: str) -> pl.DataFrame:
     clouds = [vectors[lengths == length] for length in cuts.lengths]
     measures = {"cosine": cosines, "distance": distances, "distance_without": distance_without}
     values = {name: np.concatenate([measure(one) for one in clouds]) for name, measure in measures.items()}
-    return _by_text(cuts.texts, values, **label)
+    return rows_by_text(cuts.texts, values, **label)
 
 
-def label_rows(texts: Sequence[LengthText], found: Classified, **label: str) -> pl.DataFrame:
-    """Two rows per tested text: whether its label was predicted (`correct`), and the prediction's `entropy`."""
-    return _by_text(texts, {"correct": found.correct, "entropy": found.entropy}, **label)
-
-
-def _by_text(texts: Sequence[LengthText], values: Mapping[str, np.ndarray], **label: str) -> pl.DataFrame:
+def rows_by_text(texts: Sequence[LengthText], values: Mapping[str, np.ndarray], **label: str) -> pl.DataFrame:
     """A row for each measure and text, with values[texts] by measure."""
     columns = {
         **label,
@@ -59,7 +55,12 @@ def word_means(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
     Rows of the word embedding matrix alone: no positions, no layer, no special tokens, no prompt. What rises with
     length here rises by averaging more words, and not by attention. Texts are taken whole, whatever the window.
     """
-    table = _input_embeddings(model)
+    transformer: Any = getattr(model, "transformers_model", None)
+    try:
+        table = transformer.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        kind = type(model if transformer is None else transformer).__name__
+        raise UnsupportedModel(f"{kind} has no input word embeddings to average.") from None
     device = next(table.parameters()).device
     found = model.tokenizer(list(texts), add_special_tokens=False, truncation=False, padding=False, verbose=False)
     with torch.inference_mode():
@@ -67,58 +68,28 @@ def word_means(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
         return np.stack([own.double().mean(0).cpu().numpy() for own in rows])
 
 
-def _input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
-    transformer = getattr(model, "transformers_model", None)
-    try:
-        table = transformer.get_input_embeddings() if transformer is not None else None
-    except (AttributeError, NotImplementedError):
-        table = None
-    if not isinstance(table, torch.nn.Module) or not callable(getattr(model, "tokenizer", None)):
-        kind = type(model if transformer is None else transformer).__name__
-        raise UnsupportedModel(
-            f"{kind} has no input word embeddings to average: use a transformer loaded with its PyTorch weights, or "
-            "omit the word control."
-        )
-    return table
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedPair:
-    """Two texts that share no word, each one word repeated `times` times.
-
-    Attributes:
-        tokens: the length of each, prompt and special tokens aside.
-    """
-
-    times: int
-    texts: tuple[str, str]
-    tokens: tuple[int, int]
-
-
-def repeated_pairs(counter: TokenCounter, *, words: tuple[str, str] = ("dog", "cat")) -> tuple[RepeatedPair, ...]:
+def repeated_pairs(counter: TokenCounter, *, words: tuple[str, str] = ("dog", "cat")) -> list[Pair]:
     """The texts of LC Fig. 12, whose cosine is to be taken at 1, 2, 4, … repetitions, as far as the model reads."""
-    found: list[RepeatedPair] = []
+    found: list[Pair] = []
     times = 1
     while counter.window is not None or times <= REPETITIONS:
         texts = (" ".join([words[0]] * times), " ".join([words[1]] * times))
         if counter.window is not None and max(counter.count_whole(texts)) > counter.window:
             break
-        one, two = counter.count(texts)
-        found.append(RepeatedPair(times, texts, (one, two)))
+        found.append(texts)
         times *= 2
-    return tuple(found)
+    return found
 
 
-def probe_rows(pairs: Sequence[RepeatedPair], vectors: np.ndarray, **label: str) -> pl.DataFrame:
+def probe_rows(pairs: Sequence[Pair], vectors: np.ndarray, **label: str) -> pl.DataFrame:
     """One row for each number of repetitions, `part`: the cosine of two texts that share no word (LC Fig. 12)."""
     units = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     return as_rows(
         {
             **label,
             "measure": "repeated",
-            "document": [" / ".join(text.split()[0] for text in pair.texts) for pair in pairs],
-            "tokens": [max(pair.tokens) for pair in pairs],
-            "part": [str(pair.times) for pair in pairs],
+            "document": [" / ".join(text.split()[0] for text in pair) for pair in pairs],
+            "part": [str(len(pair[0].split())) for pair in pairs],
             "value": (units[:, 0].astype(np.float64) * units[:, 1]).sum(axis=-1).tolist(),
         }
     )

@@ -36,9 +36,7 @@ class CollapseOptions(StudyOptions):
         tolerance: how far a text may be from the length asked for, as a share of it.
         spectra: number of texts of each length whose token signals and attention are analysed; 0 for none.
         layers: the layers whose σ_a is computed: "last", "last_half" or "all".
-        probe: whether repeated words are embedded too.
-        labelled: a JSONL file of texts and labels to classify, cut to the same lengths.
-        labelled_documents: number of labelled texts at most.
+        labelled: a JSONL file of texts and labels to classify, cut to the same lengths; 600 of them at most.
         fit_corpus: what whitening is fitted on; by default what `corpus` has in no measured text.
         margin: of mean cosine per doubling of length; a slope that is shown to be smaller counts as none. Over four
             doublings, as from 25 to 400 tokens, the default is the margin of an audit.
@@ -58,9 +56,7 @@ class CollapseOptions(StudyOptions):
     tolerance: float = 0.2
     spectra: int = 5
     layers: Layers = "last"
-    probe: bool = True
     labelled: str | None = source()
-    labelled_documents: int = 600
     fit_corpus: str | None = source()
     margin: float = 0.005
     prompt: str | None = None
@@ -81,7 +77,7 @@ class CollapseOptions(StudyOptions):
         for name, kinds in (("start", get_args(Start)), ("layers", get_args(Layers))):
             if getattr(self, name) not in kinds:
                 raise DesignError(f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}.")
-        for name, least in (("documents", 3), ("labelled_documents", 4), ("spectra", 0), ("seed", 0)):
+        for name, least in (("documents", 3), ("spectra", 0), ("seed", 0)):
             require_whole(name, getattr(self, name), least=least)
         for treatment in self.measured:
             if treatment.name == WORDS:
@@ -99,7 +95,6 @@ class CollapseOptions(StudyOptions):
         for idle, names, why in (
             (self.natural, ("start", "tolerance"), "natural lengths are not cut"),
             (self.natural, ("labelled",), "labelled texts are cut to lengths, and natural lengths are not"),
-            (self.labelled is None, ("labelled_documents",), "there are no labelled texts"),
             (self.spectra == 0, ("layers",), "spectra is 0"),
         ):
             changed = [name for name in names if getattr(self, name) != plain[name]]

@@ -26,12 +26,14 @@ from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note
 from fairspan.studies.collapse.classification import read_labelled, training_part
-from fairspan.studies.collapse.measures import RepeatedPair, repeated_pairs
+from fairspan.studies.collapse.measures import Pair, repeated_pairs
 from fairspan.studies.collapse.options import CollapseOptions
 
 _SHORTEST = 25
 _LEAST = 3
 """Documents of one length without which nothing can be said of it."""
+_LABELLED = 600
+"""Labelled texts at most."""
 _TRIAL_SECONDS = 3.0
 
 
@@ -57,7 +59,7 @@ class PreparedCollapse:
     options: CollapseOptions
     corpus: Corpus
     cuts: Cuts
-    pairs: tuple[RepeatedPair, ...]
+    pairs: list[Pair]
     labelled: Labelled | None
     fit: FitPart
 
@@ -94,7 +96,7 @@ class PreparedCollapse:
     def texts(self) -> list[Text]:
         """Everything that is embedded: cut texts, repeated words, labelled texts."""
         labelled = self.labelled.cuts.texts if self.labelled else ()
-        probes = [text for pair in self.pairs for text in pair.texts]
+        probes = [text for pair in self.pairs for text in pair]
         texts = [*(one.text for one in self.cuts.texts), *probes, *(one.text for one in labelled)]
         lengths = self.subject.counter.count_whole(texts)
         return [Text(text, length) for text, length in zip(texts, lengths, strict=True)]
@@ -161,13 +163,12 @@ def prepare_collapse(subject: Subject, options: CollapseOptions, progress: Progr
         lengths = _reachable(corpus, language, counter) if options.lengths is None else options.lengths
         cuts = cut(corpus, lengths=lengths, documents=options.documents)
     cuts = _large_enough(cuts)
-    pairs = repeated_pairs(counter) if options.probe else ()
     labelled = None
     tested = {text.text for text in cuts.texts}
     if options.labelled is not None:
         read = read_labelled(options.labelled)
         whole = Corpus.from_segments("labelled", [Segment(one.id, language, one.text) for one in read])
-        parts = cut(whole, lengths=cuts.lengths, documents=options.labelled_documents)
+        parts = cut(whole, lengths=cuts.lengths, documents=_LABELLED)
         label_of, names = {one.id: one.label for one in read}, [text.document for text in parts.texts]
         labels = [label_of[name] for name in names]
         train = training_part(names, labels, seed=options.seed)
@@ -175,7 +176,7 @@ def prepare_collapse(subject: Subject, options: CollapseOptions, progress: Progr
         tested |= {whole.text(text.document, language) for text in parts.texts}
     source = options.fit_corpus or options.corpus
     fit = choose_fit_part(options.measured, model, counter, source, [language], tested, seed=options.seed)
-    return PreparedCollapse(subject, options, corpus, cuts, pairs, labelled, fit)
+    return PreparedCollapse(subject, options, corpus, cuts, repeated_pairs(counter), labelled, fit)
 
 
 def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int]:

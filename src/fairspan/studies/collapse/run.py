@@ -13,7 +13,7 @@ from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.runs.log import RunLog
 from fairspan.runs.study import Run, Study
 from fairspan.studies.collapse.classification import classify
-from fairspan.studies.collapse.measures import label_rows, probe_rows, text_rows, word_means
+from fairspan.studies.collapse.measures import probe_rows, rows_by_text, text_rows, word_means
 from fairspan.studies.collapse.options import WORDS, CollapseOptions
 from fairspan.studies.collapse.prepare import Labelled, PreparedCollapse, prepare_collapse
 from fairspan.studies.collapse.theory import spectrum_rows
@@ -52,9 +52,8 @@ class _Study:
         found = run.read([encoder.key(text) for text in prepared.texts])
         texts, probes = len(prepared.cuts.texts), 2 * len(prepared.pairs)
         rows = [text_rows(prepared.cuts, np.stack(found[:texts]), **label)]
-        if probes:
-            pairs = np.stack(found[texts : texts + probes]).reshape(probes // 2, 2, -1)
-            rows.append(probe_rows(prepared.pairs, pairs, **label))
+        pairs = np.stack(found[texts : texts + probes]).reshape(probes // 2, 2, -1)
+        rows.append(probe_rows(prepared.pairs, pairs, **label))
         if prepared.labelled is not None:
             rows.append(self._classified(found[texts + probes :], prepared.labelled, treatment.name))
         if self.chosen and treatment.baseline is not None:
@@ -69,7 +68,8 @@ class _Study:
         for note in found.notes:
             self.run.note(f"{treatment}: {note}")
         tested = [labelled.cuts.texts[number] for number in np.flatnonzero(~labelled.train)]
-        return label_rows(tested, found, treatment=treatment, **self.run.label)
+        values = {"correct": found.correct, "entropy": found.entropy}
+        return rows_by_text(tested, values, treatment=treatment, **self.run.label)
 
     def _spectra(self, model: SentenceTransformer, treatment: str) -> list[pl.DataFrame]:
         found = []

@@ -30,7 +30,6 @@ Cell = tuple[str, int]
 """A treatment and a length."""
 
 _KEYS: dict[str, Any] = {"treatment": pl.String, "measure": pl.String, "length": pl.Int64, "against": pl.String}
-_ENTRY: dict[str, Any] = {**_KEYS, **dict.fromkeys(("estimate", "low", "high"), pl.Float64)}
 
 
 def frames_of(log: RunLog, *, margin: float | None = None, level: float = 0.95) -> dict[str, pl.DataFrame]:
@@ -66,7 +65,8 @@ def frames_of(log: RunLog, *, margin: float | None = None, level: float = 0.95) 
 
 def _frame(found: Mapping[Key, Interval]) -> pl.DataFrame:
     rows = [(*key, one.estimate, one.low, one.high) for key, one in found.items()]
-    return pl.DataFrame(rows, schema=_ENTRY, orient="row")
+    numbers = dict.fromkeys(("estimate", "low", "high"), pl.Float64)
+    return pl.DataFrame(rows, schema={**_KEYS, **numbers}, orient="row")
 
 
 def _lengths(log: RunLog) -> pl.DataFrame:
@@ -83,8 +83,6 @@ def _tokens(log: RunLog) -> dict[int, float]:
     found = {}
     for length in (int(one["length"]) for one in log.header["lengths"]):
         tokens = own.filter(part=str(length))["tokens"].to_numpy()
-        if not len(tokens):
-            raise LookupError(f"there are no texts of length {length}")
         found[length] = float(2 ** np.log2(np.maximum(tokens, 1)).mean())
     return found
 
@@ -226,16 +224,8 @@ def _suggested(
     if kinds[tried[0][1]] == "open":
         return length, None, "too few documents to tell whether they are more alike than the shortest"
     colder = [(value, name) for value, name in tried if value < 1 and name != baseline]
-    if not colder:
-        return length, None, "more alike than the shortest, and no temperature below 1 was measured"
-    changes = {name: found[name, "cosine", length, baseline] for _, name in colder}
-    helping = [(changes[name].estimate, value, name) for value, name in colder if changes[name].high < 0]
+    changes = [(found[name, "cosine", length, baseline], value) for value, name in colder]
+    helping = [(change.estimate, value) for change, value in changes if change.high < 0]
     if helping:
-        _, best, name = min(helping)
-        unknown = kinds[name] == "open"
-        still = "with too few documents to tell whether it is enough" if unknown else "and is not enough"
-        return length, None, f"{best:g} helps{' most' if len(colder) > 1 else ''}, {still}"
-    if all(one.low > 0 for one in changes.values()):
-        every = "every temperature below 1" if len(colder) > 1 else f"{colder[0][0]:g}"
-        return length, None, f"{every} makes them more alike, not less"
+        return length, None, f"{min(helping)[1]:g} helps most, and is not shown to be enough"
     return length, None, "no temperature below 1 is shown to make them less alike"

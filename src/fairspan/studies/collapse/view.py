@@ -10,7 +10,7 @@ import polars as pl
 from fairspan.report.chart import Chart, Panel, Series, on_log_axis, point
 from fairspan.report.frames import interval, values_of
 from fairspan.report.table import VERDICTS, Column, Table
-from fairspan.report.text import model_name, number, with_bounds
+from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import MEASURES
@@ -31,7 +31,6 @@ NAMES = {
     "sigma_s": "σ_s of the scores",
     "filter_rate": "log filter rate",
     "theorem_2": "Theorem 2's bound on the filter rate",
-    "hc_dc": "‖HC‖/‖DC‖",
     WORDS: "raw word embeddings",
 }
 METHODS = (
@@ -126,7 +125,7 @@ class _Shown:
                 self._panel(
                     NAMES["cosine"], self.geometry.filter(pl.col("treatment") != WORDS), "cosine", self.lengths
                 ),
-                self._layers("filter_rate", self.longest, f"{NAMES['filter_rate']}, "),
+                self._rates(self.longest, f"{NAMES['filter_rate']}, "),
             ],
         )
         whole, key = self.frames["geometry"], ["measure", "treatment"]
@@ -168,8 +167,7 @@ class _Shown:
                 [self._panel("", repeated, "cosine", repetitions)],
             ),
         )
-        notes = (f"*: differs from {self.treatments[0]}, 0 is outside the 95 % interval of the change",)
-        table = self._table("classification", "A classifier by length", _starred(whole), whole, notes, brief=True)
+        table = self._table("classification", "A classifier by length", labels, whole, (), brief=True)
         return Section(
             "By length",
             f"Texts of each length are {texts}. Intervals are 95 %, over documents.",
@@ -178,25 +176,15 @@ class _Shown:
         )
 
     def _by_layer(self) -> Section:
-        charts = [
-            self._chart(name, title, caption, [self._layers(one, length) for length in self.labels], NAMES[one])
-            for one, name, title, caption in (
-                (
-                    "filter_rate",
-                    "length-filter-rates",
-                    "How much of the differences between tokens each layer keeps",
-                    "Logarithm of the filter rate of each layer, by length.",
-                ),
-                (
-                    "hc_dc",
-                    "length-token-spread",
-                    "How much the tokens of a text differ, by layer",
-                    "Norm of the tokens' differences from their mean, divided by the norm of the mean, by length.",
-                ),
-            )
-        ]
+        chart = self._chart(
+            "length-filter-rates",
+            "How much of the differences between tokens each layer keeps",
+            "Logarithm of the filter rate of each layer, by length.",
+            [self._rates(length) for length in self.labels],
+            NAMES["filter_rate"],
+        )
         measured = f"Means over {self.log.spec['spectra']} texts of each length at most."
-        return Section("By layer", measured, tuple(chart for chart in charts if chart.panels))
+        return Section("By layer", measured, (chart,) if chart.panels else ())
 
     def _theory(self) -> Section:
         """LC Figs. 5 and 2."""
@@ -207,7 +195,7 @@ class _Shown:
             "filter rates of the longest texts with Theorem 2's.",
             [
                 self._panel(f"{NAMES['sigma_a']} of the last layer", self.last_layer, "sigma_a", self.lengths, True),
-                self._layers("filter_rate", self.longest, f"{NAMES['filter_rate']}, ", True),
+                self._rates(self.longest, f"{NAMES['filter_rate']}, ", True),
             ],
         )
         counts = self.frames["bounds"].group_by("bound", maintain_order=True).agg(pl.col("above", "of").sum())
@@ -259,14 +247,12 @@ class _Shown:
         shown = tuple(replace(panel, y_label="") if shared else panel for panel in panels if panel.series)
         return Chart(name, title, caption, "lines", "tokens", shared, shown, subtitle=self.where)
 
-    def _layers(self, measure: str, length: int, title: str = "", bounded: bool = False) -> Panel:
-        """A quantity of the texts of one length by layer."""
+    def _rates(self, length: int, title: str = "", bounded: bool = False) -> Panel:
+        """The filter rates of the texts of one length by layer."""
         own = self.spectra.filter(length=length)
-        # Layers are counted from 1; what is measured between them as well begins before the first, at 0.
-        first = 0 if measure == "hc_dc" else 1
-        layers = sorted(own.filter(measure=measure)["layer"].unique())
-        axis = _Axis("layer", "layer", {layer: str(layer + first) for layer in layers})
-        return self._panel(f"{title}{self.labels[length]} tokens", own, measure, axis, bounded)
+        layers = sorted(own.filter(measure="filter_rate")["layer"].unique())
+        axis = _Axis("layer", "layer", {layer: str(layer + 1) for layer in layers})
+        return self._panel(f"{title}{self.labels[length]} tokens", own, "filter_rate", axis, bounded)
 
     def _panel(self, title: str, frame: pl.DataFrame, measure: str, axis: _Axis, bounded: bool = False) -> Panel:
         """A measure under every treatment, with its theorem's bound dashed."""
@@ -286,13 +272,3 @@ class _Shown:
                 series.append(Series(NAMES.get(name, name), place, points, one != measure))
         labels = tuple(axis.labels.values())
         return Panel(title, labels, tuple(series), places=axis.places, x_label=axis.unit, y_label=NAMES[measure])
-
-
-def _starred(frame: pl.DataFrame) -> pl.DataFrame:
-    """The values as text, with a star where a treatment changes them."""
-    key = ["treatment", "measure", "length"]
-    changes = frame.filter(pl.col("against").is_not_null() & ((pl.col("low") > 0) | (pl.col("high") < 0)))
-    starred = changes.select(*key, star=pl.lit("*"))
-    values = frame.filter(pl.col("against").is_null()).join(starred, key, "left", maintain_order="left")
-    text = pl.col("estimate").map_elements(number, return_dtype=pl.String)
-    return values.with_columns(estimate=text + pl.col("star").fill_null(""))

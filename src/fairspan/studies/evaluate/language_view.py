@@ -59,7 +59,6 @@ def language_map(shown: Shown) -> HeatMap:
         subtitle=shown.where,
         entries=tuple(shown.drawn),
         panels=True,
-        brief=True,
     )
 
 

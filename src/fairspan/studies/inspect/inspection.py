@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
-from unicodedata import category
 
 from fairspan.report.files import write_file
 from fairspan.report.frames import to_records
@@ -17,7 +16,7 @@ from fairspan.report.text import number
 from fairspan.report.view import View
 
 FORMAT = 1
-_HEADER = ("model", "document", "borders", "length", "window", "unit", "prompt", "n", "unseen", "caveat", "text")
+_HEADER = ("model", "document", "borders", "length", "unit", "prompt", "n", "caveat", "text")
 _EXCERPT = 60
 
 
@@ -30,9 +29,7 @@ class InspectedSegment:
         start, end: its characters in the document's text.
         tokens: its tokens inside the document.
         seen: how many of them the model reads.
-        seen_start, seen_end: the characters of it that the model reads, a letter with its marks being one; equal
-            where it reads none.
-        own_cut: whether it is longer than the model reads even when it is embedded alone.
+        seen_start, seen_end: the characters of it that the model reads; equal where it reads none.
     """
 
     number: int
@@ -45,7 +42,6 @@ class InspectedSegment:
     seen: int
     seen_start: int
     seen_end: int
-    own_cut: bool
 
     @property
     def unseen(self) -> int:
@@ -59,7 +55,7 @@ class InspectedSegment:
     @property
     def label(self) -> str:
         """Its title, or its first words."""
-        return excerpt(self.title, 2 * _EXCERPT) if self.title and self.title.strip() else excerpt(self.text)
+        return excerpt((self.title or "").strip() or self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +66,14 @@ class Reading:
         representation: cosine of the document's vector and the segment's own (METHODS: σ).
         segments: what it reads of each.
         window: how many tokens it reads; None if nothing is known of a limit.
-        outside: tokens of the text that are in no segment and were never seen.
+        unseen: how many tokens of the document are never seen.
     """
 
     treatment: str
     representation: tuple[float, ...]
     segments: tuple[InspectedSegment, ...]
     window: int | None
-    outside: int = 0
-
-    @property
-    def unseen(self) -> int:
-        """How many tokens of the document are never seen."""
-        return sum(segment.unseen for segment in self.segments) + self.outside
+    unseen: int
 
     @property
     def counted(self) -> tuple[int, ...]:
@@ -91,11 +82,14 @@ class Reading:
 
     @property
     def share(self) -> tuple[float | None, ...]:
-        """Each counted segment's part of the sum of their cosines, negative ones counted as 0; None for others.
+        """Each counted segment's part of the sum of their cosines, negative ones counted as 0.
 
-        None throughout if fewer than two count.
+        None for those that do not count, and throughout if fewer than two count or no cosine is positive.
         """
-        return shares(self.representation, self.counted)
+        positive = {place: max(0.0, self.representation[place]) for place in self.counted}
+        total = sum(positive.values()) if len(positive) > 1 else 0.0
+        places = range(len(self.segments))
+        return tuple(positive[one] / total if total and one in positive else None for one in places)
 
     @property
     def fair(self) -> float | None:
@@ -170,52 +164,33 @@ class Inspection(Result):
 
     @property
     def segments(self) -> tuple[InspectedSegment, ...]:
-        """As the first treatment reads them, as `window` and `unseen` are its own."""
+        """As the first treatment reads them."""
         return self.readings[0].segments
-
-    @property
-    def window(self) -> int | None:
-        return self.readings[0].window
-
-    @property
-    def unseen(self) -> int:
-        return self.readings[0].unseen
 
     @property
     def n(self) -> int:
         return len(self.segments)
 
     @property
-    def treatments(self) -> list[str]:
-        return [reading.treatment for reading in self.readings]
-
-    @property
-    def alike(self) -> dict[str, Reading]:
-        """One of the readings that see the same of the document, under the names of all of them."""
-        names: dict[tuple[Any, ...], list[str]] = {}
-        for reading in self.readings:
-            names.setdefault((reading.window, reading.segments), []).append(reading.treatment)
-        return {", ".join(own): next(r for r in self.readings if r.treatment == own[0]) for own in names.values()}
-
-    @property
     def warnings(self) -> tuple[str, ...]:
-        """What was never seen, and what would see it."""
-        return (*self.cuts, *filter(None, [self._remedy()]))
+        """What was never seen; and, where no treatment reads the whole document, what does."""
+        if not all(reading.unseen for reading in self.readings):
+            return self.cuts
+        remedy = (
+            f"To read all of it on this model, set max_seq_length to {self.length} and use a treatment in tiles: "
+            f"tiles, or tiles+tile_size={(self.readings[0].window or 0) // 2} for longer tiles."
+        )
+        return (*self.cuts, remedy)
 
     @property
     def cuts(self) -> tuple[str, ...]:
         """What was never seen, each in one sentence, and under which treatments unless it is under all."""
-        found = []
-        for names, reading in self.alike.items():
-            said = [self._never_seen(reading)] if reading.unseen else []
-            alone = [segment.number for segment in reading.segments if segment.own_cut]
-            if alone:
-                said.append(
-                    f"Even alone, {_named(alone)} {'is' if len(alone) == 1 else 'are'} longer than the model reads: "
-                    "the document is compared with the beginning only."
-                )
-            found += said if len(self.alike) == 1 else [f"{names}: {one}" for one in said]
-        return tuple(found)
+        said: dict[str, list[str]] = {}
+        for reading in self.readings:
+            if reading.unseen:
+                said.setdefault(self._never_seen(reading), []).append(reading.treatment)
+        every = len(self.readings)
+        return tuple(one if len(names) == every else f"{', '.join(names)}: {one}" for one, names in said.items())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
@@ -223,7 +198,6 @@ class Inspection(Result):
             "format": FORMAT,
             "verb": "inspect",
             **{name: getattr(self, name) for name in _HEADER},
-            "fair_share": 1 / self.n,
             "warnings": list(self.warnings),
             "notes": list(self.notes),
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
@@ -241,47 +215,24 @@ class Inspection(Result):
         first = next((segment for segment in reading.segments if segment.unseen), None)
         words = ""
         if first is not None:
-            at_start = first.seen_start > first.start and first.seen
-            body = self.text[first.start if at_start or not first.seen else first.seen_end : first.end]
+            # A tokenizer may cut at the start.
+            body = self.text[first.seen_end : first.end] or self.text[first.start : first.seen_start]
             words = f" Unseen is what begins “{excerpt(body)}”: {' and '.join(places)}."
         return (
             f"The document has {self.length:,} {self.unit} and the model reads {reading.window:,}: "
             f"{reading.unseen:,} were never seen.{words}"
         )
 
-    def _remedy(self) -> str:
-        """What reads the whole document, where no treatment does."""
-        if not all(reading.unseen for reading in self.readings):
-            return ""
-        return (
-            f"To read all of it on this model, set max_seq_length to {self.length} and use a treatment in tiles: "
-            f"tiles, or tiles+tile_size={(self.window or 0) // 2} for longer tiles."
-        )
 
-
-def shares(representation: Sequence[float], counted: Sequence[int]) -> tuple[float | None, ...]:
-    """Each cosine's part of the sum of those that count, negative ones being 0.
-
-    None for those that do not count, and throughout if fewer than two count or none is positive.
-
-    >>> shares([0.5, 0.9, 0.5], [0, 2])
-    (0.5, None, 0.5)
-    """
-    positive = {place: max(0.0, representation[place]) for place in counted}
-    total = sum(positive.values()) if len(positive) > 1 else 0.0
-    return tuple(positive[one] / total if total and one in positive else None for one in range(len(representation)))
-
-
-def excerpt(text: str, longest: int = _EXCERPT) -> str:
+def excerpt(text: str) -> str:
     """The first words of a text, on one line."""
-    # Control characters could move the cursor of a terminal.
-    line = "".join(mark for mark in " ".join(text.split()) if category(mark) != "Cc")
-    if len(line) <= longest:
+    line = " ".join(text.split())
+    if len(line) <= _EXCERPT:
         return line
-    cut = line[: longest - 1]
+    cut = line[: _EXCERPT - 1]
     # Scripts without spaces are cut anywhere.
     space = cut.rfind(" ")
-    return (cut[:space] if space > longest // 2 else cut).rstrip(" ,;:.") + "…"
+    return (cut[:space] if space > _EXCERPT // 2 else cut).rstrip(" ,;:.") + "…"
 
 
 def _named(numbers: Sequence[int]) -> str:

@@ -7,10 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-from unicodedata import category
 
 from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments, mark
-from fairspan.corpus.sentences import stripped
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.parts import split_parts
 from fairspan.encoding.tokens import ModelTokens, Seen, read_text
@@ -20,7 +18,6 @@ from fairspan.studies.inspect.inspection import InspectedSegment
 
 DEFAULT_PARTS = 4
 AnyDocument = str | MarkedText | Sequence[str | Mapping[str, Any]]
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -54,23 +51,19 @@ class Lens:
         return replace(self, counter=ModelTokens(self.counter.model, self.counter.prompt, window=window))
 
     @property
-    def outside(self) -> int:
-        """Tokens of the text that are in no segment and are not read."""
-        return 0 if self.seen is None else int((~self.seen.read).sum()) - sum(one.unseen for one in self.segments())
+    def unseen(self) -> int:
+        """Tokens that are not read, also those in no segment."""
+        return 0 if self.seen is None else int((~self.seen.read).sum())
 
-    def segments(self, window: int | None = None) -> tuple[InspectedSegment, ...]:
-        """What there is to say of each segment before anything is embedded; `window` is that of segments alone."""
+    def segments(self) -> tuple[InspectedSegment, ...]:
+        """What there is to say of each segment before anything is embedded."""
         texts, seen = self.texts, self.seen
-        alone = self.counter.count_whole(texts) if window is not None else []
         spans = [(piece.start, piece.end) for piece in self.pieces]
         counts = [(n, n) for n in self.counter.count(texts)] if seen is None else seen.count(spans)
         first, last = (0, len(self.text)) if seen is None or seen.whole else seen.range
         found = []
         for number, (piece, (tokens, read)) in enumerate(zip(self.pieces, counts, strict=True)):
             start, end = max(piece.start, first), min(piece.end, last)
-            # Marks belong to the letter before, which is not divided where a token ends.
-            while 0 < end < piece.end and category(self.text[end]).startswith("M"):
-                end += 1
             if not read or end <= start:
                 start = end = piece.start
             found.append(
@@ -85,24 +78,16 @@ class Lens:
                     seen=read,
                     seen_start=start,
                     seen_end=end,
-                    own_cut=window is not None and alone[number] > window,
                 )
             )
         return tuple(found)
 
 
-def focus(
-    document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None, least: int = 2
-) -> Lens:
-    """A document in its segments, and what a model reads of it.
-
-    Args:
-        counter: the model's, with the prompt.
-        least: how many segments there must be: 2 for shares, 1 where a text may be short.
-    """
+def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None) -> Lens:
+    """A document in its segments, of which shares need two, and what the model of `counter` reads of it."""
     marked = _marked(document, borders, parts)
-    pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter, least))
-    if len(pieces) < least:
+    pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter))
+    if len(pieces) < 2:
         remedy = "give two" if marked.borders == "segment" else "choose other borders, or have it split into parts"
         raise DesignError(f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}.")
     return Lens(marked.text, pieces, marked.borders, counter)
@@ -122,12 +107,10 @@ def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedTex
     return join_segments(document.segments if isinstance(document, SegmentedText) else document)
 
 
-def _parts(text: str, parts: int | None, counter: TokenCounter, least: int) -> list[Span]:
+def _parts(text: str, parts: int | None, counter: TokenCounter) -> list[tuple[int, int]]:
     if parts is not None:
         return split_parts(text, parts, counter)
     for count in range(DEFAULT_PARTS, 1, -1):
         with suppress(DesignError):
             return split_parts(text, count, counter)
-    if least == 1:
-        return [stripped(text, 0, len(text))]
     raise DesignError("the text is one sentence, and shares need two segments: mark its borders.")

@@ -10,7 +10,7 @@ from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.loading import Loading
 from fairspan.runs.bases import Embed, Treated, embed_through
-from fairspan.runs.progress import Progress, Silent, as_progress
+from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.runs.windows import limit_note
 from fairspan.stats.geometry import representation
@@ -50,8 +50,7 @@ def inspect(
         parts: number of parts of about equal length that a text without borders is split into; by default 4, or
             fewer if it has fewer sentences.
         prompt: put before every text; by default the model's own document prompt.
-        name: what the result calls the document.
-        model_name: what the result calls the model.
+        name, model_name: what the result calls the document and the model.
         max_seq_length, device, dtype, trust_remote_code: as in `audit`.
         batch_tokens: number of tokens in a batch, padding included.
         progress: True for a bar, False for none, or an object that shows it.
@@ -73,35 +72,25 @@ def inspect(
     with Store(":memory:") as store:
         embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
         treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]
-        return look_through(lens, subject, treated, embed, name=name, progress=shown)
+        shown.start(len(chosen) * sum(subject.counter.count_whole([lens.text, *lens.texts])))
+        try:
+            return look_through(lens, subject, treated, embed, name=name)
+        finally:
+            shown.stop()
 
 
-def look_through(
-    lens: Lens,
-    subject: Subject,
-    treated: Sequence[Treated],
-    embed: Embed,
-    *,
-    name: str,
-    progress: Progress | None = None,
-) -> Inspection:
+def look_through(lens: Lens, subject: Subject, treated: Sequence[Treated], embed: Embed, *, name: str) -> Inspection:
     """What `inspect` finds, of a model that is loaded and treated."""
-    shown, readings, notes = progress or Silent(), [], limit_note(subject, [lens.length])
-    try:
-        shown.start(len(treated) * sum(lens.counter.count_whole([lens.text, *lens.texts])))
-        for one in treated:
-            shown.stage(one.treatment.name)
-            readings.append(_reading(lens, one, embed))
-            if not subject.is_open and not reads_to_end(one.documents, Text(lens.text, lens.length), Tally()):
-                notes.insert(0, UNREAD)
-    finally:
-        shown.stop()
+    notes = limit_note(subject, [lens.length])
+    whole = Text(lens.text, lens.length)
+    if not subject.is_open and not all(reads_to_end(one.documents, whole, Tally()) for one in treated):
+        notes.insert(0, UNREAD)
     return Inspection(
         model=subject.name,
         document=name,
         text=lens.text,
         borders=NAMES[lens.borders],
-        readings=tuple(readings),
+        readings=tuple(_reading(lens, one, embed) for one in treated),
         length=lens.length,
         unit=lens.counter.unit,
         prompt=subject.prompts["document"],
@@ -121,7 +110,7 @@ def _reading(lens: Lens, treated: Treated, embed: Embed) -> Reading:
     return Reading(
         treated.treatment.name,
         tuple(representation(whole, alone).tolist()),
-        lens.segments(treated.segments.window),
+        lens.segments(),
         lens.counter.window,
-        lens.outside,
+        lens.unseen,
     )

@@ -29,20 +29,20 @@ def view_of(inspection: Inspection) -> View:
         "segments": pl.DataFrame([{**asdict(one), "status": one.status} for one in inspection.segments]),
         "readings": _readings(inspection),
     }
-    cards = [
-        Card(one.treatment, f"spread {number(one.spread)}", "plain", (one.finding,)) for one in inspection.readings
-    ]
     return View(
         title=f"{inspection.document} through {model_name(inspection.model)}",
         heading=f"{inspection.document} through {inspection.model}: {inspection.n} segments {inspection.borders}, "
         f"{inspection.length:,} {inspection.unit}",
-        cards=tuple(cards),
+        cards=tuple(
+            Card(one.treatment, f"spread {number(one.spread)}", "plain", (one.finding,))
+            for one in inspection.readings
+        ),
         sections=(Section("Shares", charts=(_chart(inspection),), tables=(_table(inspection, frames["readings"]),)),),
         frames=frames,
         picture=PICTURE,
         remarks=(inspection.caveat,),
         notes=(*inspection.warnings, *inspection.notes),
-        switch=tuple(inspection.treatments),
+        switch=tuple(one.treatment for one in inspection.readings),
     )
 
 
@@ -53,8 +53,6 @@ def _verdicts(inspection: Inspection) -> pl.DataFrame:
             "treatment": reading.treatment,
             "sentence": reading.finding,
             "spread": reading.spread,
-            "best": reading.ordered[-1] if reading.ordered else None,
-            "worst": reading.ordered[0] if reading.ordered else None,
             "counted": len(reading.counted),
             "window": reading.window,
             "unseen": reading.unseen,
@@ -91,11 +89,9 @@ def _chart(inspection: Inspection) -> Chart:
         series = Series(reading.treatment, place, points)
         detail = f"{reading.unseen:,} {inspection.unit} never seen" if reading.unseen else ""
         panels.append(Panel(reading.treatment, labels, (series,), reference=reading.fair, detail=detail))
-    fairs = {reading.fair for reading in inspection.readings if reading.fair is not None}
-    name = inspection.document if len(inspection.document) <= 40 else f"{inspection.document[:39]}…"
     return Chart(
         PICTURE,
-        name,
+        inspection.document,
         "Each segment's share of the similarity of the document and its segments, and the cosine.",
         "rows",
         "segment",
@@ -103,7 +99,7 @@ def _chart(inspection: Inspection) -> Chart:
         tuple(panels),
         subtitle=model_name(inspection.model),
         form=".1%",
-        dashes=f"fair share, {number(min(fairs), '.1%')}" if len(fairs) == 1 else "fair share of what is read whole",
+        dashes="fair share of what is read whole",
         brief=True,
     )
 
@@ -111,8 +107,7 @@ def _chart(inspection: Inspection) -> Chart:
 def _label(segment: InspectedSegment, unit: str) -> str:
     """What the model did not see first, because long labels are cut."""
     status = "" if segment.status == "seen" else f"{segment.status}: "
-    facts = ", ".join(filter(None, (segment.language, _tokens(segment, unit))))
-    return f"{segment.number} {status}{segment.label} ({facts})"
+    return f"{segment.number} {status}{segment.label} ({_meta(segment, unit)})"
 
 
 def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
@@ -162,13 +157,11 @@ def page_pieces(inspection: Inspection) -> dict[str, Any]:
     low, high = colour_range(inspection)
     shares = [share for one in inspection.readings for share in (one.fair, *one.share) if share is not None]
     runs = [_runs(inspection, place) for place in range(inspection.n)]
-    read = {names: one.window for names, one in inspection.alike.items() if one.window is not None}
     return {
         "inspection": inspection,
+        "view": inspection.view,
         "model": model_name(inspection.model),
         "segments": list(zip(inspection.segments, runs, strict=True)),
-        "windows": [(window, "" if len(read) == 1 else names) for names, window in read.items()],
-        "unread": [_unread(inspection, place) for place in range(inspection.n)],
         "low": low,
         "high": high,
         "top": max(shares, default=1.0),
@@ -178,22 +171,9 @@ def page_pieces(inspection: Inspection) -> dict[str, Any]:
 
 
 def _meta(segment: InspectedSegment, unit: str) -> str:
-    seen = "seen" if segment.status == "cut" else ""
-    unread = segment.status if segment.status == "never seen" else ""
-    return " · ".join(filter(None, (segment.language, f"{_tokens(segment, unit)} {seen}".strip(), unread)))
-
-
-def _tokens(segment: InspectedSegment, unit: str) -> str:
-    return f"{segment.seen} of {segment.tokens} {unit}" if segment.status == "cut" else f"{segment.tokens} {unit}"
-
-
-def _unread(inspection: Inspection, place: int) -> str:
-    """What a table says of a segment that is not read whole."""
-    found = {names: one.segments[place].status for names, one in inspection.alike.items()}
-    named = [
-        status if len(found) == 1 else f"{names}: {status}" for names, status in found.items() if status != "seen"
-    ]
-    return "; ".join(named)
+    """Its language, and how much of it is read."""
+    tokens = f"{segment.tokens} {unit}" if segment.status == "seen" else f"{segment.seen} of {segment.tokens} {unit}"
+    return " · ".join(filter(None, (segment.language, tokens)))
 
 
 def colour_range(inspection: Inspection) -> tuple[float, float]:

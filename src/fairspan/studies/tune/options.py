@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fairspan.calibration.calibration import CALIBRATION_FILE
 from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatment, as_treatments
 from fairspan.errors import CorpusError, DesignError, require_list, require_whole
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
-from fairspan.retrieval.source import KNOWN, MTEB, PAGES, PASSAGES, TaskOptions, TaskSource, options_of
+from fairspan.retrieval.source import MTEB, PAGES, PASSAGES, TaskOptions, TaskSource, options_of
 from fairspan.runs.options import StudyOptions, source
 
 CANDIDATES = (
@@ -46,7 +46,6 @@ class TuneOptions(StudyOptions, TaskOptions):
         fairness: the groups of queries that should be served equally: "position", "language" or "length"; by default
             positions where they are known.
         margin: a loss of the metric below it counts as none.
-        max_cost: leave out candidates that take more than so many times the plain model's time.
         chunk_tokens: length of the longest chunk of the reference, the mean of chunks that the plain model embeds.
         too_long: as in `evaluate`.
         prompt, query_prompt: put before documents and queries; by default the model's own.
@@ -61,7 +60,6 @@ class TuneOptions(StudyOptions, TaskOptions):
     metric: str = "ndcg@10"
     fairness: str | None = None
     margin: float = 0.01
-    max_cost: float | None = None
     chunk_tokens: int = 64
     too_long: str | None = None
     prompt: str | None = None
@@ -79,12 +77,8 @@ class TuneOptions(StudyOptions, TaskOptions):
         for name, value, choices in (("fairness", self.fairness, FAIRNESS), ("too_long", self.too_long, TOO_LONG)):
             if value is not None and value not in choices:
                 raise DesignError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
-        if not _is_number(self.margin) or not 0 < self.margin < 1:
+        if not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, such as 0.01, got {self.margin!r}.")
-        if self.max_cost is not None and (not _is_number(self.max_cost) or not 0 < self.max_cost < float("inf")):
-            raise DesignError(
-                f"max_cost is a time relative to the plain model's, such as 1.2, got {self.max_cost!r}."
-            )
         require_whole("chunk_tokens", self.chunk_tokens, kind=CorpusError)
         require_whole("seed", self.seed, least=0)
         _ = self.searched, self.measured
@@ -94,8 +88,6 @@ class TuneOptions(StudyOptions, TaskOptions):
         """The tasks, and the guards after them, each with the options that mean something to it."""
         found, used, usual = list[TaskSource](), set[str](), {one.name: one.default for one in fields(self)}
         for name in (*self.tasks, *self.guards):
-            if not isinstance(name, str) or not name.strip():
-                raise CorpusError(f"a task is {KNOWN}, got {name!r}.")
             kind, colon, place = name.partition(":")
             of_corpus = colon and kind in (PAGES, PASSAGES)
             taken = options_of(kind) - ({"corpus"} if of_corpus else set())
@@ -135,7 +127,3 @@ class TuneOptions(StudyOptions, TaskOptions):
                 one.read_corpus()
             elif not one.task.startswith(MTEB):
                 one.read_collections()
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -101,7 +101,6 @@ class PreparedTuning:
             "windows": windows,
             "changes": {},
             "times": {},
-            "costs": [],
             "notes": [
                 *self.notes,
                 *window_notes(windows, self.subject.counter.unit),
@@ -154,29 +153,19 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
         _refuse_shared(name, [own.task for own in tasks], texts)
         notes += [f"{name}: {note}" for note in dict.fromkeys(note for own in tasks for note in own.task.notes)]
         shares = SHARES if number < len(options.tasks) else GUARD_SHARES
-        divided.append(_divide(name, tasks, subject, options, shares))
+        # Rankings alone: no reader of a tuning looks at the ranks of all documents.
+        made = Searching(subject, tasks, (options.metric,), options.chunk_tokens, with_ranks=False)
+        try:
+            parts = split_tasks(tasks, shares, options.seed)
+        except CorpusError as error:
+            raise CorpusError(f"{name} cannot be divided: {error!s}") from None
+        searching = {part: replace(made, tasks=own) for part, own in parts.items()}
+        divided.append(DividedTask(name, tuple(own.task.fingerprint for own in tasks), searching))
     if options.fairness is not None:
         _require_groups(
             options.fairness, [own for one in divided if not one.is_guard for own in one.parts[TUNE].tasks]
         )
     return PreparedTuning(subject, options, tuple(divided), tuple(notes))
-
-
-def _divide(
-    name: str,
-    tasks: Sequence[MeasuredTask],
-    subject: Subject,
-    options: TuneOptions,
-    shares: Mapping[str, float],
-) -> DividedTask:
-    # Rankings alone: no reader of a tuning looks at the ranks of all documents.
-    made = Searching(subject, tuple(tasks), (options.metric,), options.chunk_tokens, with_ranks=False)
-    try:
-        parts = split_tasks(tasks, shares, options.seed)
-    except CorpusError as error:
-        raise CorpusError(f"{name} cannot be divided: {error!s}") from None
-    searching = {part: replace(made, tasks=own) for part, own in parts.items()}
-    return DividedTask(name, tuple(one.task.fingerprint for one in tasks), searching)
 
 
 def _name(source: TaskSource, taken: Sequence[str]) -> str:
@@ -206,16 +195,14 @@ def _refuse_shared(name: str, tasks: Sequence[RetrievalTask], seen: dict[str, st
 def _require_groups(fairness: str, tuned: Sequence[MeasuredTask]) -> None:
     """Raise if the groups of queries that were asked for are not there."""
     tasks = [one.task for one in tuned]
-    lengths = {one.lengths[document.id] for one in tuned for document in one.task.documents}
-    languages = {language for task in tasks for language in (task.lead, task.later) if language}
-    languages |= {query.language for task in tasks for query in task.queries if query.language}
-    spoken = ", ".join(sorted(languages)) or "a language that is not named"
-    there, missing = {
-        "position": (any(task.evidence for task in tasks), "where the evidence is in its document is not known"),
-        "language": (len(languages) > 1, f"all queries and documents are in {spoken}"),
-        "length": (len(lengths) > 1, "all documents have the same length"),
-    }[fairness]
-    if not there:
+    languages = {language for task in tasks for language in (task.lead, task.later)}
+    languages |= {query.language for task in tasks for query in task.queries}
+    missing = ""
+    if fairness == "position" and not any(task.evidence for task in tasks):
+        missing = "where the evidence is in its document is not known"
+    elif fairness == "language" and len(languages - {None}) < 2:
+        missing = "all queries and documents are in one language"
+    if missing:
         raise CorpusError(
             f"fairness={fairness} compares groups of queries, and {missing}: omit it, or choose another task."
         )

@@ -1,14 +1,10 @@
 """`tune`: which treatment to use, decided on data that does not judge it."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 
 from fairspan.calibration.treatment import PLAIN
 from fairspan.encoding.calling import call_of
-from fairspan.encoding.encoder import Encoder, Text
-from fairspan.errors import DesignError
 from fairspan.runs.bases import Treated
 from fairspan.runs.forecast import relative_time
 from fairspan.runs.log import RunLog
@@ -27,7 +23,7 @@ class Tuning:
         self.treated: dict[str, Treated] = {}
 
     def measure(self) -> None:
-        candidates = self._affordable()
+        candidates = [one.name for one in self.prepared.options.measured[1:]]
         self._start(TUNE, 1 + len(candidates), with_reference=True)
         for name in (PLAIN, *candidates):
             self.search(name, TUNE)
@@ -40,12 +36,13 @@ class Tuning:
         while self._decision.untested:
             self.search(self._decision.untested, GUARD)
         # The part that nothing was decided on is searched here, and nowhere else.
-        tested = self._decision.looked_at
-        self._start(REPORT, 2 if tested else 1, with_reference=True)
+        decision = self._decision
+        self._start(REPORT, 2 if decision.looked_at else 1, with_reference=True)
         self.search(PLAIN, REPORT)
-        if tested:
-            self.search(tested, REPORT)
-            self.run.header["times"][tested] = self._time(tested, REPORT)
+        if decision.looked_at:
+            self.search(decision.looked_at, REPORT)
+        if decision.answer == "use":
+            self.run.header["times"][decision.chosen] = self._time(decision.chosen)
         self.search(PLAIN, REPORT, REFERENCE)
 
     def search(self, name: str, part: str, index: str = "whole") -> None:
@@ -55,10 +52,8 @@ class Tuning:
             run.progress.stage(f"{name if index == 'whole' else index}: {one.name} ({part})")
             searching = one.parts[part]
             run.fill(treated.queries, searching.queries())
-            found, cost = searching.index_and_search(run, treated, one.plan(part, index))
-            labels = {"task": one.name, "split": part}
-            rows.append(found.with_columns(*(pl.lit(value).alias(column) for column, value in labels.items())))
-            run.header["costs"].append({**labels, **cost})
+            found, _ = searching.index_and_search(run, treated, one.plan(part, index))
+            rows.append(found.with_columns(task=pl.lit(one.name), split=pl.lit(part)))
         run.add(pl.concat(rows))
 
     @property
@@ -76,45 +71,23 @@ class Tuning:
             self.treated[name] = self.run.under(treatment)
         return self.treated[name]
 
-    def _affordable(self) -> list[str]:
-        """The candidates that do not take too much time."""
-        most, kept = self.prepared.options.max_cost, []
-        for name in (one.name for one in self.prepared.options.measured[1:]):
-            took = None if most is None else self._time(name, TUNE)
-            if most is None or took is None or took <= most:
-                kept.append(name)
-            else:
-                self.run.note(f"{name} was left out: it takes {took:.2f} × the time of the plain model")
-        if not kept:
-            raise DesignError(
-                f"every candidate takes more than {most:g} × the time of the plain model: raise max_cost."
-            )
-        return kept
-
-    def _time(self, name: str, part: str) -> float:
+    def _time(self, name: str) -> float:
         """The time of a candidate relative to the plain model, from a trial in turns."""
-        documents = [text for one in self.prepared.having(part, REFERENCE) for text in one.plan(part).flat]
+        documents = [text for one in self.prepared.having(REPORT, REFERENCE) for text in one.plan(REPORT).flat]
         return round(relative_time(self._under(PLAIN).documents, self._under(name).documents, documents), 3)
 
     def _moved(self, name: str) -> float:
-        """How far a candidate moves the vectors of what is tuned on: the mean of documents and of queries."""
+        """How far a candidate moves what is tuned on: the mean cosine distance of documents and that of queries."""
         plain, treated, tasks = self._under(PLAIN), self._under(name), self.prepared.having(TUNE)
         documents = [text for one in tasks for text in one.plan(TUNE).flat]
         queries = [text for one in tasks for text in one.parts[TUNE].queries()]
-        moved = [
-            self._distance(plain.documents, treated.documents, documents),
-            self._distance(plain.queries, treated.queries, queries),
-        ]
+        moved = []
+        for side, texts in (("documents", documents), ("queries", queries)):
+            keys = ([getattr(own, side).key(text) for text in texts] for own in (plain, treated))
+            one, two = (np.stack(self.run.read(own)).astype(np.float64) for own in keys)
+            cosines = (one * two).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(two, axis=1)
+            moved.append(1 - cosines.mean())
         return round(float(np.mean(moved)), 9)
-
-    def _distance(self, first: Encoder, second: Encoder, texts: Sequence[Text]) -> float:
-        """The mean cosine distance between the vectors of two encoders."""
-        one, two = (
-            np.stack(self.run.read([encoder.key(text) for text in texts])).astype(np.float64)
-            for encoder in (first, second)
-        )
-        cosines = (one * two).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(two, axis=1)
-        return float(1 - cosines.mean())
 
 
 STUDY = Study(prepare_tuning, lambda prepared, run: Tuning(prepared, run).measure(), view_of, write_results)

@@ -34,6 +34,7 @@ from fairspan.stats.choice import (
 from fairspan.studies.tune.options import REFERENCE
 
 TUNE, GUARD, REPORT = "tune", "guard", "report"
+UNFINISHED = "This tuning has not finished: run the same command again, which goes on from here."
 Answer = Literal["use", "keep", "inconclusive"]
 ADVICE: dict[Finding, Answer] = {"use": "use", "no gain": "keep", "loss": "keep", "undecided": "inconclusive"}
 Record = dict[str, Any]
@@ -85,13 +86,10 @@ class Decision:
         return self.listed[len(self.tested)].name
 
     @property
-    def lacking(self) -> Mapping[str, int] | None:
-        """By task, how many more clusters of its guard part would decide; None where more of them would not."""
-        if self.answer != "inconclusive" or self.deciding is None:
-            return self.few
-        return (
-            None if self.deciding.lacking is None and not self.few else {**self.few, **(self.deciding.lacking or {})}
-        )
+    def lacking(self) -> dict[str, int]:
+        """By task, how many more clusters of its guard part would decide; empty where more of them would not."""
+        found = self.deciding.lacking if self.deciding else None
+        return {**self.few, **(found or {})}
 
 
 def decide(rows: pl.DataFrame, header: Header) -> Decision:
@@ -153,27 +151,18 @@ def _groups(rows: pl.DataFrame, fairness: str | None) -> np.ndarray:
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
-    """All statistics by name, without empty ones; of a tuning that has not finished, what it was to measure."""
+    """All statistics by name, without empty ones; of a tuning that has not finished, that it has not."""
     header, records = log.header, dict[str, list[Record]]()
+    verdict = {"treatment": PLAIN, "verdict": "inconclusive", "sentence": UNFINISHED, "more_clusters": 0}
     if log.status == "complete":
         decision = decide(log.rows, header)
         records["report"] = _report(log.rows, header, decision)
         records["candidates"] = _candidates(log.rows, header, decision)
         records["tests"] = _tests(decision)
-        records["costs"] = _costs(header, decision)
         sentence, more = _sentence(decision, header, records["report"]), more_documents(decision, header)
         verdict = {"treatment": decision.chosen, "verdict": decision.answer, "sentence": sentence}
-        records["verdicts"] = [{**verdict, "more_clusters": sum(more.values())}]
-    else:
-        sentence = "This tuning has not finished: run the same command again, which goes on from here."
-        verdict = {"treatment": PLAIN, "verdict": "inconclusive", "sentence": sentence}
-        records["verdicts"] = [{**verdict, "more_clusters": 0}]
-    records["parts"] = [
-        {"task": task["name"], "role": task["role"], "part": part, **own}
-        for task in header["tasks"]
-        for part, own in task["parts"].items()
-    ]
-    records["windows"] = list(header["windows"])
+        verdict["more_clusters"] = sum(more.values())
+    records["verdicts"] = [verdict]
     model = pl.lit(log.model).alias("model")
     return {name: frame_of(own).select(model, pl.all()) for name, own in records.items() if own}
 
@@ -193,12 +182,9 @@ def _figures(samples: Sequence[Sample], name: str) -> Record:
 def _candidates(rows: pl.DataFrame, header: Header, decision: Decision) -> list[Record]:
     """Every arm on the part that is tuned on, the best candidate first."""
     samples = list(samples_of(rows, header, TUNE).values())
-    said = names_in_words(header)
     found = [
         {
             "treatment": name,
-            "words": said[name],
-            "metric": header["spec"]["metric"],
             **_figures(samples, name),
             "moved": header["changes"].get(name),
             "outcome": _outcome(name, decision, header),
@@ -233,28 +219,11 @@ def _report(rows: pl.DataFrame, header: Header, decision: Decision) -> list[Reco
     """The plain model, the candidate that was looked at and the reference on the part that nothing was decided on."""
     arms = [PLAIN, *([decision.looked_at] if decision.looked_at else []), REFERENCE]
     return [
-        {"task": task, "treatment": name, "metric": header["spec"]["metric"], **_figures([sample], name)}
+        {"task": task, "treatment": name, **_figures([sample], name)}
         for task, sample in samples_of(rows, header, REPORT).items()
         for name in arms
         if name in sample.sums
     ]
-
-
-def _costs(header: Header, decision: Decision) -> list[Record]:
-    """What an index costs: the time to embed relative to the plain model, and its size, for what was reported."""
-    arms = {PLAIN: (PLAIN, "whole"), REFERENCE: (PLAIN, REFERENCE)}
-    if decision.looked_at:
-        arms[decision.looked_at] = (decision.looked_at, "whole")
-    found = []
-    for name, arm in arms.items():
-        own = [one for one in header["costs"] if one["split"] == TUNE and (one["treatment"], one["index"]) == arm]
-        vectors, size, documents = (
-            sum(one[key] for one in own) for key in ("vectors", "bytes", "searched_documents")
-        )
-        time = 1.0 if name == PLAIN else header["times"].get(name)
-        sizes = {"vectors_per_document": vectors / documents, "kib_per_document": size / documents / 1024}
-        found.append({"treatment": name, "time": time, **sizes})
-    return found
 
 
 def names_in_words(header: Header) -> dict[str, str]:
@@ -278,7 +247,7 @@ def _sentence(decision: Decision, header: Header, report: Sequence[Record]) -> s
         counts = ", ".join(f"{parts[task]} of {task}" for task in decision.few)
         why += f"; {LEAST_CLUSTERS} clusters of queries are needed to decide, and the guard part has {counts}"
     more = more_documents(decision, header)
-    wanted = ", ".join(f"{count:,} more {_unit(task)}" for task, count in more.items())
+    wanted = ", ".join(f"{count:,} more documents with their queries in {task}" for task, count in more.items())
     ending = f"about {wanted} would decide" if more else "more of the same data would not decide it"
     return f"Keep the plain model for now: {why}; {ending}."
 
@@ -305,19 +274,11 @@ def more_documents(decision: Decision, header: Header) -> dict[str, int]:
     """By task, how many more clusters in all parts together would decide; empty where that is not known."""
     found = {}
     for task in header["tasks"]:
-        more = (decision.lacking or {}).get(task["name"], 0)
+        more = decision.lacking.get(task["name"], 0)
         if more:
             counts = [part["clusters"] for part in task["parts"].values()]
             found[str(task["name"])] = round_up(more * sum(counts) // task["parts"][GUARD]["clusters"])
     return found
-
-
-def _unit(name: str) -> str:
-    """Such as "pages of my_articles", of which there should be more."""
-    kind, of, corpus = name.partition(" of ")
-    if kind == "pages" and of:
-        return name
-    return f"documents of {corpus}" if kind == "passages" and of else f"documents with their queries in {name}"
 
 
 def _finding(one: Tested, header: Header) -> str:
@@ -326,35 +287,29 @@ def _finding(one: Tested, header: Header) -> str:
     what, sign = (metric, 1) if one.claim == "quality" else ("PSI", -1)
     moved = f"{what} {number(sign * one.gain.estimate, '+.3f')}"
     unsure = [task for task, change in one.changes.items() if not change.lower(level) > -margin]
-    match one.finding:
-        case "loss":
-            task, change = min(one.changes.items(), key=lambda item: item[1].upper(level))
-            return f"loses {metric} on {task} ({number(change.estimate, '+.3f')}, at most {change.upper(level):+.3f})"
-        case "no gain":
-            return f"gains nothing that matters on the guard part ({moved})"
-        case "use":
-            return f"is confirmed by the guard part ({moved})"
-    if one.gain.lower(level) > 0 and unsure:
-        return f"gains ({moved}), and a loss beyond −{margin:g} on {', '.join(unsure)} is not ruled out"
-    if one.gain.lower(level) > 0:
-        return f"looks better ({moved} on the guard part)"
-    if one.gain.estimate <= 0:
-        return f"does not gain on the guard part ({moved}), and a gain is not ruled out"
-    return f"may gain ({moved} on the guard part), which chance explains as well"
+    if one.finding == "loss":
+        task, change = min(one.changes.items(), key=lambda item: item[1].upper(level))
+        return f"loses {metric} on {task} ({number(change.estimate, '+.3f')}, at most {change.upper(level):+.3f})"
+    if one.finding == "no gain":
+        return f"gains nothing that matters on the guard part ({moved})"
+    if not one.gain.lower(level) > 0:
+        return f"is not shown to gain on the guard part ({moved}), and a gain is not ruled out"
+    doubt = f", and a loss beyond −{margin:g} on {', '.join(unsure)} is not ruled out" if unsure else ""
+    return f"gains on the guard part ({moved}){doubt}"
 
 
 def _outcome(name: str, decision: Decision, header: Header) -> str:
     """What became of an arm, and why."""
     tested = {one.name: one for one in decision.tested}
-    rule = decision.listed[0].preference if decision.listed else None
     if name in (PLAIN, REFERENCE):
         return "baseline" if name == PLAIN else "reference"
     if name in tested:
         return _finding(tested[name], header)
+    if not decision.listed:
+        return f"not better than {PLAIN} by more than a standard error"
     if any(one.name == name for one in decision.listed):
         return "would have been tested next"
-    if rule is None:
-        return f"not better than {PLAIN} by more than a standard error"
+    rule = decision.listed[0].preference
     if name not in rule.near:
         return f"worse than {rule.best} by more than a standard error"
     if name not in rule.fair:

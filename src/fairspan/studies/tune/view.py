@@ -1,4 +1,4 @@
-"""`view_of` a tuning: the answer first, its figures, the candidates, the tests, the costs and the parts."""
+"""`view_of` a tuning: the answer first, its figures, the candidates and the tests."""
 
 import polars as pl
 
@@ -8,7 +8,7 @@ from fairspan.report.chart import Chart, Panel, Series, point
 from fairspan.report.files import write_file
 from fairspan.report.frames import interval
 from fairspan.report.table import VERDICTS, Column, Table
-from fairspan.report.text import bounds, model_name, number, with_bounds
+from fairspan.report.text import bounds, model_name, number
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.stats.choice import ALPHA, FEW_CHANGED
@@ -34,10 +34,6 @@ CLAIM = (
     "The claim is that the choice is not worse by more than the margin at 95 %, on documents and queries like these. "
     "It does not say that it is never worse."
 )
-COSTS = (
-    "Time is that of embedding documents of medium length, relative to the plain model, on the machine of this run. "
-    "Every candidate keeps one vector per document, as the plain model does."
-)
 
 PAGE = "tune.html"
 
@@ -52,12 +48,12 @@ def view_of(log: RunLog) -> View:
         title=f"Which treatment to use with {model_name(log.model)}",
         heading=f"{log.model} on {log.header['task']['source']}",
         cards=(Card(chosen, word, VERDICTS[word], (sentence,)),),
-        sections=shown.results() if finished else shown.parts(),
+        sections=shown.results() if finished else (),
         frames=frames,
         picture="candidates" if finished else "",
         notes=tuple(log.notes),
         remarks=shown.remarks() if finished else (),
-        methods=(RULE, CLAIM, COSTS),
+        methods=(PARTS, RULE, CLAIM),
     )
 
 
@@ -69,29 +65,13 @@ class _Shown:
         self.model = model_name(log.model)
 
     def results(self) -> tuple[Section, ...]:
-        tests = (
-            [Section("Tests on the guard part", GUARDING, tables=(self._tests(),))] if "tests" in self.frames else []
-        )
+        tests = (self._tests(),) if "tests" in self.frames else ()
+        chart = self.quality_chart()
         return (
             Section("The figures", "On the part that nothing was decided on.", tables=(self._report(),)),
-            Section(
-                "Candidates",
-                "On the part that is tuned on.",
-                tables=(self._candidates(),),
-                charts=(self.quality_chart(),),
-            ),
-            *tests,
-            Section("Costs", tables=(self._costs(),)),
-            *self.parts(),
+            Section("Candidates", "On the part that is tuned on.", tables=(self._candidates(),), charts=(chart,)),
+            *(Section("Tests on the guard part", GUARDING, tables=(table,)) for table in tests),
         )
-
-    def parts(self) -> tuple[Section, ...]:
-        notes = (f"seed {self.log.spec['seed']}; clusters of queries share documents or texts",)
-        columns = {name: Column(name, form=",d") for name in ("clusters", "queries", "documents")}
-        table = Table.from_frame(
-            "parts", "Parts", self.frames["parts"], heads=("task", "part"), columns=columns, grouped=1, notes=notes
-        )
-        return (Section("How the data were divided", PARTS, tables=(table,)),)
 
     def _figures(self, frame: pl.DataFrame) -> dict[str, Column | str]:
         """The columns of quality, and of fairness if there is something to be fair to."""
@@ -150,32 +130,14 @@ class _Shown:
             notes=(f"lower bounds are one-sided; a loss below {self.log.spec['margin']:g} counts as none",),
         )
 
-    def _costs(self) -> Table:
-        return Table.from_frame(
-            "costs",
-            f"Costs ({self.model})",
-            self.frames["costs"],
-            heads=("treatment",),
-            columns={
-                "time": Column("time to embed", form=".2f"),
-                "vectors_per_document": Column("vectors per document", form=".1f"),
-                "kib_per_document": Column("KiB per document", form=".1f"),
-            },
-            notes=("time: relative to the plain model on this machine",),
-        )
-
     def quality_chart(self) -> Chart:
         """How quality changes with every candidate."""
         rows = self.frames["candidates"].filter(pl.col("treatment") != PLAIN).sort(-pl.col("quality")).to_dicts()
         points = []
         for one in rows:
             change = interval(one, "change_")
-            told = [
-                one["treatment"],
-                f"{self.metric} {number(one['quality'])}",
-                f"change {with_bounds(change, '+.3f')}",
-            ]
-            points.append(point(change, "\n".join([*told, one["outcome"]]), bounds(change, "+.3f")))
+            told = (one["treatment"], f"{self.metric} {number(one['quality'])}", one["outcome"])
+            points.append(point(change, "\n".join(told), bounds(change, "+.3f")))
         series = Series(f"change of {self.metric}", -1, tuple(points))
         return Chart(
             "candidates",
@@ -191,24 +153,18 @@ class _Shown:
         )
 
     def remarks(self) -> tuple[str, ...]:
-        """What the figures say against the choice, or beside it."""
-        said, chosen = [], self.frames["verdicts"]["treatment"][0]
-        for one in self.frames.get("tests", pl.DataFrame()).iter_rows(named=True):
-            if one["verdict"] == "use" and one["changed"] < FEW_CHANGED:
-                of = f"{one['changed']} of {one['clusters']} clusters of queries"
-                said.append(f"On {one['task']} {chosen} changes {of}: a rare loss may not be among them.")
-        report = self.frames["report"]
-        own = {one["task"]: one for one in report.filter(treatment=chosen).to_dicts()}
-        for task, one in own.items():
-            if one["change_high"] is not None and one["change_high"] < 0:
-                said.append(f"On the report part of {task} {chosen} is worse, which the guard part did not show.")
-        for one in report.filter(treatment=REFERENCE).iter_rows(named=True):
-            words, other = names_in_words(self.log.header)[REFERENCE], own[one["task"]]["quality"]
-            said.append(
-                f"For comparison on {one['task']}: {words}, which needs no engine, gets {number(one['quality'])}; "
-                f"{'the plain model' if chosen == PLAIN else 'the chosen candidate'} gets {number(other)}."
-            )
-        return tuple(said)
+        """What the figures say against the choice."""
+        chosen, tests = self.frames["verdicts"]["treatment"][0], self.frames.get("tests")
+        if chosen == PLAIN or tests is None:
+            return ()
+        few = tests.filter(pl.col("treatment") == chosen, pl.col("changed") < FEW_CHANGED)
+        worse = self.frames["report"].filter(pl.col("treatment") == chosen, pl.col("change_high") < 0)
+        said = [
+            f"On {task} {chosen} changes {changed} of {clusters} clusters: a rare loss may not be among them."
+            for task, changed, clusters in few.select("task", "changed", "clusters").rows()
+        ]
+        more = "is worse, which the guard part did not show."
+        return (*said, *(f"On the report part of {task} {chosen} {more}" for task in worse["task"]))
 
 
 def write_results(log: RunLog) -> None:
