@@ -476,11 +476,11 @@ def test_an_object_has_no_baselines(corpus: str, name: str) -> None:
 def test_a_short_opening_on_a_page_takes_its_whole_segment_out(make_tiny: Make, corpus: str) -> None:
     """Six words stand on the page, and the next six ask for them; nothing of such a segment is fitted on."""
     options: dict[str, Any] = {"size": 2, "sets": 8, "editions": 1, "opening": 6, "query_tokens": 8}
-    spec = EvaluateOptions(None, "pages", treatments=["whitening"], corpus=corpus, distractors=3, **options)
+    spec = EvaluateOptions(None, "pages", treatments=["whitening"], corpus=corpus, **options)
     prepared = prepare_evaluation(open_subject(make_tiny("bert", "mean")), spec, Silent())
     task = prepared.tasks[0].task
     parts = [document.text[slice(*span)] for document in task.documents for span in document.spans]
-    assert len(parts) == 2 * (8 + 3)
+    assert len(parts) == 2 * 8
     assert all(len(part) < 40 for part in parts), "the premise"
     assert len(prepared.fit.texts) == SEGMENTS - len(parts)
     assert not share([text.text for text in prepared.fit.texts], [*parts, *(query.text for query in task.queries)])

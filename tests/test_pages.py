@@ -17,7 +17,7 @@ from fairspan.corpus.segment import Segment
 from fairspan.design.design import Design
 from fairspan.design.plan import LanguagePlan, language_plans
 from fairspan.errors import CorpusError, DesignError, FairspanError
-from fairspan.retrieval.pages import PageQueries, build_pages
+from fairspan.retrieval.pages import build_pages
 from fairspan.retrieval.source import TaskSource
 from fairspan.retrieval.task import Passage, RetrievalTask
 
@@ -65,12 +65,12 @@ ALL = language_plans(LANGUAGES, "all")
 def pages(
     corpus: Corpus | None = None,
     plans: Sequence[LanguagePlan] = EN,
-    queries: PageQueries | None = None,
+    queries: dict[str, Any] | None = None,
     window: int | None = None,
     **design: Any,
 ) -> tuple[RetrievalTask, ...]:
     settings = {"sizes": (3,), "sets": 5, **design}
-    return build_pages(corpus or make_corpus(), plans, Design(**settings), Words(window), queries or PageQueries())
+    return build_pages(corpus or make_corpus(), plans, Design(**settings), Words(window), **(queries or {}))
 
 
 def parts_of(page: Passage) -> list[str]:
@@ -82,11 +82,6 @@ def position_of(task: RetrievalTask, query: str) -> int:
     found = task.evidence[query]
     (page,) = [page for page in task.documents if page.id == found.document]
     return 1 + page.spans.index((found.start, found.end))
-
-
-def wanted_pages(task: RetrievalTask) -> list[Passage]:
-    asked = {found.document for found in task.evidence.values()}
-    return [page for page in task.documents if page.id in asked]
 
 
 def segment_of(text: str) -> tuple[str, str]:
@@ -164,7 +159,7 @@ def middle(segment: Segment) -> str:
 def test_a_held_out_query_goes_on_where_the_page_ends(tokens: int) -> None:
     """Page part and query are the beginning of the article, without a gap and without an overlap."""
     corpus = make_corpus()
-    for task in pages(corpus, ALL, PageQueries(tokens=tokens)):
+    for task in pages(corpus, ALL, {"tokens": tokens}):
         texts = {page.id: page.text for page in task.documents}
         for query in task.queries:
             found = task.evidence[query.id]
@@ -178,9 +173,9 @@ def test_a_held_out_query_goes_on_where_the_page_ends(tokens: int) -> None:
 
 @pytest.mark.parametrize("plans", [EN, ALL], ids=["one plan", "all plans"])
 def test_a_held_out_query_is_on_no_page(plans: Sequence[LanguagePlan]) -> None:
-    for task in pages(plans=plans, queries=PageQueries(distractors=2)):
+    for task in pages(plans=plans):
         shown = {word for page in task.documents for word in page.text.split()}
-        assert len(task.documents) == 5 + 2
+        assert len(task.documents) == 5
         for query in task.queries:
             assert shown.isdisjoint(set(query.text.split()) - {"."})
 
@@ -188,7 +183,7 @@ def test_a_held_out_query_is_on_no_page(plans: Sequence[LanguagePlan]) -> None:
 def test_openings_are_what_stands_on_the_page() -> None:
     """Articles of 34 to 41 words: the first 13 on the page, the next 9 to ask with."""
     corpus = make_corpus()
-    tasks = pages(corpus, queries=PageQueries(tokens=9), opening=13)
+    tasks = pages(corpus, queries={"tokens": 9}, opening=13)
     for task in tasks:
         assert "pages hold the first 13 tokens of every segment" in task.notes
         texts = {page.id: page.text for page in task.documents}
@@ -216,8 +211,8 @@ def test_too_little_left_to_ask_with() -> None:
         pages(opening=max(lengths.values()))
     assert str(caught.value) == (
         "2 pages of 3 need 6 segments, and queries can be made for 0 of the 26 segments of made: 26 have fewer than "
-        "8 tokens left to ask with. Put less of each on its page with opening, or ask with query=first-sentence or "
-        "query=title."
+        "8 tokens left to ask with. Add texts, put less of each on its page with opening, or choose another query: "
+        "held-out, first-sentence, title."
     )
 
 
@@ -225,7 +220,7 @@ def test_first_sentences() -> None:
     """The whole article is on the page, the query included; one sentence alone would be both."""
     single = [article(segment, "en", 1) for segment in range(30, 33)]
     corpus = Corpus.from_segments("made", [*make_corpus(languages=["en"]).segments, *single])
-    for task in pages(corpus, queries=PageQueries("first-sentence"), sets=50):
+    for task in pages(corpus, queries={"query": "first-sentence"}, sets=50):
         assert len(task.queries) == 3 * (26 // 3)
         assert "3 of 29 segments have only one sentence and were not used" in task.notes
         for query in task.queries:
@@ -240,7 +235,7 @@ def test_titles() -> None:
     """A title that is empty or blank is none."""
     without = [Segment(f"a/{30 + n}", "en", article(30 + n, "en", 3).text, [None, "", " \n"][n]) for n in range(3)]
     corpus = Corpus.from_segments("made", [*make_corpus(languages=["en"]).segments, *without])
-    for task in pages(corpus, queries=PageQueries("title"), sets=50):
+    for task in pages(corpus, queries={"query": "title"}, sets=50):
         assert len(task.queries) == 24
         assert "3 of 29 segments have no title and were not used" in task.notes
         for query in task.queries:
@@ -251,7 +246,7 @@ def test_titles() -> None:
             assert page.text[found.start : found.end] == corpus.text(f"a/{number}", "en")
     untitled = Corpus.from_segments("bare", [Segment(s.id, s.language, s.text) for s in make_corpus().segments])
     with pytest.raises(CorpusError, match="for 0 of the 26 segments of bare: 26 have no title"):
-        pages(untitled, queries=PageQueries("title"))
+        pages(untitled, queries={"query": "title"})
 
 
 # Languages.
@@ -261,7 +256,7 @@ def test_titles() -> None:
 def test_queries_in_one_language_whatever_the_pages(kind: str) -> None:
     """Italian asks for the same article in English, in Italian and on mixed pages."""
     corpus = make_corpus()
-    tasks = pages(corpus, ALL, PageQueries(kind, language="it"))
+    tasks = pages(corpus, ALL, {"query": kind, "language": "it"})
     assert {(task.lead, task.later) for task in tasks} == {(a, b) for a in LANGUAGES for b in LANGUAGES}
     for task in tasks:
         texts = {page.id: page.text for page in task.documents}
@@ -290,40 +285,6 @@ def test_the_sets_and_orders_are_those_of_every_plan() -> None:
     assert len(told) == 4 * 3
     for (_, _, edition), found in told.items():
         assert found == told["en", "en", edition]
-
-
-# Distractors.
-
-
-@pytest.mark.parametrize("count", [1, 9])
-def test_distractors_are_the_same_in_all_editions(count: int) -> None:
-    """Made of the 11 segments that no wanted page has; with nine pages of three, segments are used again."""
-    tasks = pages(plans=ALL, queries=PageQueries(distractors=count))
-    shown: dict[str, set[tuple[str, ...]]] = {}
-    for task in tasks:
-        wanted = wanted_pages(task)
-        others = [page for page in task.documents if page not in wanted]
-        assert len(wanted) == 5
-        assert len(others) == count
-        used = {segment_of(part)[1] for page in wanted for part in parts_of(page)}
-        members = [[segment_of(part)[1] for part in parts_of(page)] for page in others]
-        assert all(used.isdisjoint(one) for one in members)
-        assert all(len(set(one)) == 3 for one in members)
-        assert len({frozenset(one) for one in members}) == count, "each is another set"
-        if count <= 3:
-            assert len({segment for one in members for segment in one}) == 3 * count
-        shown.setdefault(f"{task.lead}:{task.later}", set()).add(tuple(page.text for page in others))
-        assert all(page.text == " ".join(parts_of(page)) for page in others)
-    assert all(len(found) == 1 for found in shown.values()), "identical in all editions"
-
-
-def test_more_distractors_than_there_are() -> None:
-    with pytest.raises(DesignError, match=r"2 more documents of 3 segments were asked for, and the 2 segments that"):
-        pages(make_corpus(17), queries=PageQueries(distractors=2))
-    # Of four segments there are four sets of three, and no fifth.
-    assert len(pages(make_corpus(19), queries=PageQueries(distractors=4))[0].documents) == 9
-    with pytest.raises(DesignError, match="make 4: ask for fewer"):
-        pages(make_corpus(19), queries=PageQueries(distractors=5))
 
 
 # Draws.
@@ -369,35 +330,32 @@ def test_pages_that_do_not_fit_are_not_made() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"kind": "middle"}, "query must be one of held-out, first-sentence, title, got 'middle'"),
-        ({"tokens": 7}, "query_tokens must be a whole number of at least 8, got 7"),
-        ({"tokens": 8.5}, "query_tokens must be"),
-        ({"tokens": True}, "query_tokens must be"),
+        ({"query": "middle"}, "query must be one of held-out, first-sentence, title, got 'middle'"),
+        ({"query_tokens": 7}, "query_tokens must be a whole number of at least 8, got 7"),
+        ({"query_tokens": 8.5}, "query_tokens must be"),
+        ({"query_tokens": True}, "query_tokens must be"),
         ({"editions": 0}, "editions must be a whole number of at least 1, got 0"),
-        ({"distractors": -1}, "distractors must be a whole number of at least 0, got -1"),
-        ({"distractors": None}, "distractors must be"),
     ],
 )
 def test_queries_that_cannot_be(values: dict[str, Any], said: str) -> None:
     with pytest.raises(CorpusError, match=said):
-        PageQueries(**values)
+        TaskSource("pages", **values)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"sizes": (3, 4)}, r"pages have one size, such as 4 segments, got \[3, 4\]"),
         (
-            {"queries": PageQueries(editions=4)},
+            {"queries": {"editions": 4}},
             "4 editions were asked for, and sets of 3 segments have 3 latin",
         ),
         ({"corpus": make_corpus(5)}, "only one page of 3 can be made without using a segment twice"),
         ({"corpus": make_corpus(3)}, "only 1 set"),
         ({"corpus": make_corpus(2)}, "the corpus has 2 segments in en, and a document of 3 needs 3"),
         ({"min_tokens": 500}, "0 of 26 segments keep the length limits"),
-        ({"queries": PageQueries(language="de")}, "'de'"),
+        ({"queries": {"language": "de"}}, "'de'"),
     ],
-    ids=["sizes", "editions", "five", "three", "two", "limits", "language"],
+    ids=["editions", "five", "three", "two", "limits", "language"],
 )
 def test_pages_that_cannot_be(options: dict[str, Any], said: str) -> None:
     with pytest.raises(FairspanError, match=said) as error:
@@ -422,9 +380,9 @@ def written(folder: Path, corpus: Corpus) -> str:
 def test_a_spec_names_it_all(tmp_path: Path) -> None:
     """English pages of one plan by default; the language of the queries is read though no page speaks it."""
     folder = written(tmp_path, make_corpus())
-    asked = {"query": "title", "query_language": "it", "editions": 2, "distractors": 1, "seed": 6, "sets": 5}
+    asked = {"query": "title", "query_language": "it", "editions": 2, "seed": 6, "sets": 5}
     source = TaskSource("pages", corpus=folder, size=3, **asked)
-    by_hand = pages(queries=PageQueries("title", language="it", editions=2, distractors=1), seed=6)
+    by_hand = pages(queries={"query": "title", "language": "it", "editions": 2}, seed=6)
     assert [t.fingerprint for t in source.read(Words())] == [t.fingerprint for t in by_hand]
 
 

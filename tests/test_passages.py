@@ -15,7 +15,7 @@ from fairspan.corpus.segment import Segment
 from fairspan.encoding.tokens import Characters
 from fairspan.errors import CorpusError, FairspanError
 from fairspan.retrieval.measured import measure_task
-from fairspan.retrieval.passages import build_passages
+from fairspan.retrieval.passages import PassageDraw
 from fairspan.retrieval.task import RetrievalTask
 
 
@@ -54,7 +54,9 @@ def make_corpus(*counts: int) -> Corpus:
 
 
 def passages(corpus: Corpus | None = None, window: int | None = None, **options: Any) -> RetrievalTask:
-    (task,) = build_passages(corpus or make_corpus(), ["en"], Words(window), **{"tokens": 30, **options})
+    (task,) = PassageDraw(Words(window), **{"tokens": 30, "per_document": 1, **options}).tasks(
+        corpus or make_corpus(), ["en"]
+    )
     return task
 
 
@@ -195,7 +197,7 @@ def test_text_without_spaces() -> None:
     made = [
         Segment(str(n), "zh", "".join(f"{s}。" for s in CHINESE.split("。")[40 * n : 40 * n + 40])) for n in range(8)
     ]
-    (task,) = build_passages(Corpus.from_segments("made", made), ["zh"], Characters())
+    (task,) = PassageDraw(Characters(), per_document=1).tasks(Corpus.from_segments("made", made), ["zh"])
     assert len(task.documents) == 8
     for query in task.queries:
         assert query.text.endswith("。")
@@ -207,7 +209,7 @@ def test_a_task_for_each_language() -> None:
     """Ids are told apart by language; translations are one cluster."""
     german = [Segment(one.id, "de", one.text.replace("d", "x")) for one in make_corpus().segments]
     corpus = Corpus.from_segments("made", [*make_corpus().segments, *german])
-    tasks = build_passages(corpus, ["de", "en"], Words())
+    tasks = PassageDraw(Words(), per_document=1).tasks(corpus, ["de", "en"])
     assert [task.name for task in tasks] == ["passages from made, de", "passages from made, en"]
     for name in ("documents", "queries"):
         ids = [{one.id for one in getattr(task, name)} for task in tasks]
@@ -219,8 +221,6 @@ def test_a_task_for_each_language() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tokens": 7}, "query_tokens must be a whole number of at least 8, got 7"),
-        ({"documents": 1}, "sets must be a whole number of at least 2, got 1"),
         ({"corpus": make_corpus(20)}, "passages need 2 documents to cut them out of, and made has 1 in en"),
         ({"corpus": make_corpus(3, 3, 20)}, "2 of 3 documents in en have fewer than 5 sentences or 40 tokens"),
         ({"tokens": 8}, "23 of 23 documents in en have a fifth without sentences of 8 to 8 tokens"),
@@ -236,4 +236,4 @@ def test_passages_that_cannot_be(options: dict[str, Any], said: str) -> None:
 def test_languages_that_cannot_be() -> None:
     for languages, said in (([], "languages is empty"), (["fr"], "made has no language 'fr'")):
         with pytest.raises(FairspanError, match=said):
-            build_passages(make_corpus(), languages, Words())
+            PassageDraw(Words()).tasks(make_corpus(), languages)

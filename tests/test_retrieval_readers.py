@@ -416,8 +416,8 @@ def test_faults_of_positions(tmp_path: Path, changes: dict[str, object], message
 # --- the real ones
 
 
-@pytest.mark.parametrize(("language", "repeated"), [("en", 212), ("de", 191), ("hi", 220), ("zh", 234)])
-def test_xquad(shared: Path, language: str, repeated: int) -> None:
+@pytest.mark.parametrize("language", ["en", "de", "hi", "zh"])
+def test_xquad(shared: Path, language: str) -> None:
     """All of it, against the raw lines: 1190 questions about 48 articles of five paragraphs."""
     folder = shared / "retrieval" / "xquad_positions"
     if not folder.is_dir() or not (shared / "corpora" / "xquad").is_dir():
@@ -437,9 +437,6 @@ def test_xquad(shared: Path, language: str, repeated: int) -> None:
     }
     for document, article in zip(task.documents, articles, strict=True):
         assert [document.text[start:end] for start, end in document.spans] == article["paragraphs"]
-    assert task.notes == (
-        f"Answers that occur more than once in their document, so that another place may be meant: {repeated}.",
-    )
 
 
 def test_qmsum(shared: Path) -> None:

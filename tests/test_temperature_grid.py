@@ -23,7 +23,6 @@ from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.run import evaluate
 from tests.commands import Run
-from tests.searches import Value, log_of, noise, rows_of
 from tests.test_evaluate import Collection, in_beir, ranked, text_of, unit, worth
 from tests.tiny import tiny_model, words
 
@@ -162,44 +161,12 @@ def test_cells_by_hand(log: RunLog, model: SentenceTransformer, collection: Coll
     assert len({round(cell["estimate"], 9) for cell in cells}) > 4, "the premise: temperatures change what is found"
 
 
-def simulated(folder: Path, value: Value, clusters: int = 30) -> RunLog:
-    options = EvaluateOptions(temperature_grid=[0.8])
-    rows = rows_of(value, [one.name for one in options.measured], clusters=clusters)
-    return log_of(folder, rows, spec={"treatments": ["plain"], "temperature_grid": [0.8], "documents_only": True})
-
-
-def test_verdicts(tmp_path: Path) -> None:
-    """A gain has to stand the correction; without one nothing is recommended, and losses are counted."""
-
-    def on(name: str, gain: float, scale: float, clusters: int = 30) -> tuple[str, str]:
-        def value(treatment: str, metric: str, position: int, cluster: int) -> float:
-            own = gain if treatment != "plain" else 0.0
-            return 0.4 + own + noise(scale)(treatment, position, cluster)
-
-        ((_, verdict, sentence),) = (
-            simulated(tmp_path / name, value, clusters).verdicts.select("treatment", "verdict", "sentence").rows()
-        )
-        return verdict, sentence
-
-    verdict, sentence = on("gain", 0.1, 0.01)
-    assert verdict == "better"
-    assert sentence.startswith("query ")
-    verdict, sentence = on("few", 0.1, 0.01, clusters=4)
-    assert verdict == "not worse", "all four gain: p = 1/8"
-    assert "no pair is better beyond chance" in sentence
-    assert on("noise", -0.05, 0.3)[0] == "inconclusive"
-    verdict, sentence = on("loss", -0.1, 0.01)
-    assert verdict == "worse"
-    assert sentence.startswith("keep both at 1: no pair finds more")
-    assert sentence.endswith("for 3 of 3 pairs the interval is below 0")
-
-
 def test_the_arms_of_a_grid_stand_in_it_alone(log: RunLog) -> None:
     """Their statistics are in the frames; the switch, the cards and other tables do not name them."""
     view = log.view
     assert set(view.frame("quality")["treatment"]) == set(log.treatments)
     assert view.switch == ("plain",)
-    assert [card.name for card in view.cards] == ["plain", "temperatures"]
+    assert [card.name for card in view.cards] == ["plain"], "the grid is shown, and not judged"
     tables = {one.name: one for one in view.tables()}
     assert len(tables["quality"].rows) == 1
     for row, cell in zip(tables["temperature-grid"].rows, log.frame("temperature_grid").to_dicts(), strict=True):

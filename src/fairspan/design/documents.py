@@ -96,40 +96,6 @@ def build_documents(
     return Documents(documents, used, shared, disjoint, tuple(notes))
 
 
-def build_fillers(
-    material: Material,
-    plans: Sequence[LanguagePlan],
-    n: int,
-    count: int,
-    made: Documents,
-    design: Design,
-    counter: TokenCounter,
-) -> tuple[Document, ...]:
-    """`count` more documents per plan, each of n segments that no document of `made` has, in one order.
-
-    Segments are used again once all have been, in other company.
-    """
-    if count == 0:
-        return ()
-    taken = {segment for document in made.documents for segment, _ in document.keys}
-    rest = [segment for segment in material.ids if segment not in taken]
-    lengths = {segment: material.longest(segment, languages_of(plans)) for segment in rest}
-    rng = np.random.default_rng([design.seed, n, 1])
-    draw = draw_sets(rest, n, count, rng, lengths=lengths, room=_room(n, counter))
-    if len(draw.sets) < count:
-        raise DesignError(
-            f"{count} more documents of {n} segments were asked for, and the {len(rest)} segments that are left make "
-            f"{len(draw.sets)}: ask for fewer, use fewer sets, or add texts."
-        )
-    first = 1 + max(document.set for document in made.documents)
-    joined = [
-        _join(number, 0, plan, members, material)
-        for plan in plans
-        for number, members in enumerate(draw.sets, start=first)
-    ]
-    return _measured(joined, counter)
-
-
 def _draw(
     material: Material,
     lengths: dict[str, int],

@@ -1,18 +1,19 @@
-"""Tasks in BEIR's layout: a corpus, queries, and judgements by split.
+"""Tasks in BEIR's layout: a corpus, queries, and judgements by split; and XQuAD with positions.
 
 Metadata may say more: of a document its language and segments, of a query its language and where its evidence is.
 `docs/tasks.md` has the fields.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.rows import decode, lines
 from fairspan.errors import CorpusError
 from fairspan.retrieval.records import Record, file_in, records, required_file, with_ids
-from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalTask, Span, same_texts
+from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalTask, Span, make_task, same_texts
 
 _HEADERS = ("query-id", "query_id", "qid")
 _POSITION = ("start", "segment", "fifth")
@@ -133,8 +134,15 @@ def _judge(
     relevant: dict[str, dict[str, float]] = {}
     scores: dict[tuple[str, str], float] = {}
     unreadable = 0
-    for place, line in _lines(qrels):
-        query, document, score = _judgement(place, line)
+    for number, content, _ in lines(qrels):
+        place = f"qrels/{qrels.name}, line {number}"
+        try:
+            line = decode(content)
+            if not line.strip() or (number == 1 and line.partition("\t")[0].strip() in _HEADERS):
+                continue
+            query, document, score = _judgement(line)
+        except CorpusError as error:
+            raise CorpusError(f"{place}: {error}") from None
         if (query, document) in scores:
             if scores[query, document] != score:
                 raise CorpusError(f"{place}: the score is {score:g}, but {scores[query, document]:g} before.")
@@ -167,31 +175,47 @@ def _qrels(folder: Path, split: str) -> Path:
     return file
 
 
-def _judgement(place: str, line: str) -> tuple[str, str, float]:
+def _judgement(line: str) -> tuple[str, str, float]:
     """The query, the document and the score."""
     columns = [column.strip() for column in (line.split("\t") if "\t" in line else line.split())]
     if len(columns) not in (3, 4) or not all(columns):
         filled = sum(bool(column) for column in columns)
-        raise CorpusError(f"{place}: expected 3 columns (query-id, corpus-id, score) or TREC's 4, got {filled}.")
+        raise CorpusError(f"expected 3 columns (query-id, corpus-id, score) or TREC's 4, got {filled}.")
     query, *_, document, score = columns
     try:
         gain = float(score)
     except ValueError:
         gain = math.nan
     if not math.isfinite(gain):
-        raise CorpusError(f"{place}: the score must be a number, got {score!r:.40}.")
+        raise CorpusError(f"the score must be a number, got {score!r:.40}.")
     return query, document, gain
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """The lines that are not empty, after a header if there is one, each with its place."""
-    label = f"qrels/{path.name}"
-    for number, content, _ in lines(path):
-        place = f"{label}, line {number}"
-        try:
-            line = decode(content)
-        except CorpusError as error:
-            raise CorpusError(f"{place}: {error!s}") from None
-        header = number == 1 and line.partition("\t")[0].strip() in _HEADERS
-        if line.strip() and not header:
-            yield place, line
+def files_of_positions(folder: Path) -> dict[str, Path]:
+    """The file of each language of a folder of XQuAD with positions; none of another folder."""
+    files = {file: next(records(file), None) for file in sorted(folder.glob("[!.]*.jsonl"))}
+    return {file.stem: file for file, first in files.items() if first is not None and first.has("start_in_article")}
+
+
+def read_positions(file: Path, language: str) -> RetrievalTask:
+    """The questions of one language, on the articles of the corpus that belongs to their folder."""
+    folder = file.resolve().parent
+    inside, beside = folder / "documents", folder.parent.parent / "corpora" / folder.name.removesuffix("_positions")
+    place = next((one for one in (inside, beside) if one.is_dir()), None)
+    if place is None:
+        raise CorpusError(f"{folder} has questions but no articles: put the corpus that has them into {inside}.")
+    corpus = Corpus.read(place, [language])
+    texts = {id: corpus.text(id, language) for id in corpus.ids()}
+    paragraphs: dict[str, set[Span]] = {id: set() for id in texts}
+    asked = []
+    for id, record in with_ids(records(file), "qid"):
+        article, answer, start = record.id("article"), record.text("answer"), record.whole("start_in_article")
+        if article not in texts:
+            raise record.fault(f"there is no article {article!r} in {corpus.name} ({language}).")
+        record.require_inside(texts[article], article, start, start + len(answer), answer)
+        opening = start - record.whole("start_in_paragraph")
+        paragraphs[article].add((opening, opening + record.whole("paragraph_chars")))
+        query = Query(id, record.text("question"), language, article)
+        asked.append((query, Evidence(article, start, start + len(answer))))
+    passages = [Passage(id, text, language, tuple(sorted(paragraphs[id]))) for id, text in texts.items()]
+    return make_task(f"{folder.name}-{language}", passages, asked, corpus.notes)

@@ -1,13 +1,13 @@
 """Search across languages: the same questions and documents in several languages, in indexes of mixed languages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import MeasuredTask, Position
-from fairspan.retrieval.task import REPEATED, Evidence, RetrievalTask
+from fairspan.retrieval.task import Evidence, RetrievalTask
 
 MIXED, PARALLEL = "mixed", "parallel"
 
@@ -22,9 +22,9 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
     """
     spoken = {one.task.queries[0].language: one for one in tasks}
     texts = {language: {one.id: one for one in own.task.documents} for language, own in spoken.items()}
-    articles = _common([list(own) for own in texts.values()])
+    articles = _common(texts.values())
     asked = {language: {one.id: one for one in own.task.queries} for language, own in spoken.items()}
-    answers = {name: _answer(name, tasks) for name in _common([list(own) for own in asked.values()])}
+    answers = {name: _answer(name, tasks) for name in _common(asked.values())}
     answers = {name: article for name, article in answers.items() if article in articles}
     if not answers or len(articles) < 2:
         raise CorpusError(
@@ -88,10 +88,9 @@ def _id(name: str, language: str) -> str:
     return f"{name}/{language}"
 
 
-def _common(names: Sequence[Sequence[str]]) -> list[str]:
-    """Those that all lists have, in the order of the first."""
-    others = [set(own) for own in names[1:]]
-    return [name for name in names[0] if all(name in own for own in others)]
+def _common(named: Collection[Mapping[str, object]]) -> list[str]:
+    """The names that all have, in the order of the first."""
+    return [name for name in next(iter(named)) if all(name in own for own in named)]
 
 
 def _answer(name: str, tasks: Sequence[MeasuredTask]) -> str:
@@ -110,8 +109,7 @@ def _notes(
 ) -> tuple[str, ...]:
     said: dict[str, list[str]] = {}
     for language, own in spoken.items():
-        # Positions of answers do not matter here.
-        for note in (one for one in own.task.notes if not one.startswith(REPEATED)):
+        for note in own.task.notes:
             said.setdefault(note, []).append(language)
     notes = [f"{', '.join(languages)}: {note}" for note, languages in said.items()]
     tasks = [own.task for own in spoken.values()]

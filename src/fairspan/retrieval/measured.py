@@ -9,7 +9,7 @@ import numpy as np
 from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import CorpusError
-from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalTask
+from fairspan.retrieval.task import FIFTHS, Passage, Query, RetrievalTask
 
 TOO_LONG = ("leave-out", "shorten", "cut", "error")
 
@@ -49,11 +49,9 @@ def measure_task(
     """
     lengths, window = _lengths(task.documents, counter), counter.window
     over = {name for name, length in lengths.items() if window is not None and length > window}
-    if over and too_long == "shorten":
-        task = _shortened(task, over, counter)
+    if over:
+        task = _with_less(task, over, counter, too_long)
         lengths |= _lengths([document for document in task.documents if document.id in over], counter)
-    elif over:
-        task = _without(task, over, counter) if too_long == "leave-out" else _kept(task, over, counter, too_long)
     query_lengths = _lengths(task.queries, query_counter)
     cut = sum(length > (query_counter.window or length) for length in query_lengths.values())
     notes = [*task.notes, *([f"{cut} queries are longer than the model reads and were cut"] if cut else [])]
@@ -71,55 +69,49 @@ def _lengths(texts: Sequence[Passage | Query], counter: TokenCounter) -> dict[st
     return {one.id: length for one, length in zip(texts, counts, strict=True)}
 
 
-def _too_long(task: RetrievalTask, over: set[str], counter: TokenCounter) -> str:
-    count = f"{len(over)} of {len(task.documents)}"
-    return f"{count} documents are longer than the {counter.window} {counter.unit} that the model reads"
-
-
-def _kept(task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str) -> RetrievalTask:
-    said = _too_long(task, over, counter)
+def _with_less(task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str) -> RetrievalTask:
+    """The task after something was done about the documents `over`, and the queries that still have an answer."""
+    reads = f"longer than the {counter.window} {counter.unit} that the model reads"
+    said = f"{len(over)} of {len(task.documents)} documents are {reads}"
     if too_long == "error":
         raise CorpusError(
             f"{said}: leave them out (too_long=leave-out), keep what fits (too_long=shorten), have them cut "
             "(too_long=cut), or use a model with a longer window."
         )
-    return replace(task, notes=(*task.notes, f"{said}: of these it sees the beginning only"))
-
-
-def _without(task: RetrievalTask, over: set[str], counter: TokenCounter) -> RetrievalTask:
-    documents = tuple(document for document in task.documents if document.id not in over)
-    relevant = {
-        query: {document: gain for document, gain in gains.items() if document not in over}
-        for query, gains in task.relevant.items()
-    }
-    evidence = {query: found for query, found in task.evidence.items() if found.document not in over}
-    queries = _answered(task, relevant, evidence, counter)
-    gone = len(task.queries) - len(queries)
-    note = (
-        f"{_too_long(task, over, counter)} and were left out, with {gone} of {len(task.queries)} queries; "
-        "what fits of them is kept if they are shortened instead"
+    if too_long == "cut":
+        return replace(task, notes=(*task.notes, f"{said}: of these it sees the beginning only"))
+    documents, relevant = task.documents, task.relevant
+    if too_long == "leave-out":
+        documents = tuple(one for one in documents if one.id not in over)
+        relevant = {
+            query: {name: gain for name, gain in gains.items() if name not in over}
+            for query, gains in relevant.items()
+        }
+        evidence = {query: found for query, found in task.evidence.items() if found.document not in over}
+    else:
+        documents = tuple(_that_fits(one, counter) if one.id in over else one for one in documents)
+        ends = {one.id: len(one.text) for one in documents}
+        # A fifth that was given is of the whole document.
+        evidence = {
+            query: replace(found, fifth=None) if found.document in over else found
+            for query, found in task.evidence.items()
+            if found.end <= ends[found.document]
+        }
+    lost = task.evidence.keys() - evidence.keys()
+    queries = tuple(
+        one for one in task.queries if one.id not in lost and any(gain > 0 for gain in relevant[one.id].values())
     )
-    return replace(
-        task, documents=documents, queries=queries, relevant=relevant, evidence=evidence, notes=(*task.notes, note)
-    )
-
-
-def _shortened(task: RetrievalTask, over: set[str], counter: TokenCounter) -> RetrievalTask:
-    documents = tuple(_that_fits(one, counter) if one.id in over else one for one in task.documents)
-    lengths = {document.id: len(document.text) for document in documents}
-    # A fifth that was given is of the whole document.
-    evidence = {
-        query: replace(found, fifth=None) if found.document in over else found
-        for query, found in task.evidence.items()
-        if found.end <= lengths[found.document]
-    }
-    queries = _answered(task, task.relevant, evidence, counter)
-    gone = len(task.queries) - len(queries)
-    note = (
-        f"{_too_long(task, over, counter)} and were shortened to the sentences that fit; {gone} of "
-        f"{len(task.queries)} queries, whose evidence comes later, were left out"
-    )
-    return replace(task, documents=documents, queries=queries, evidence=evidence, notes=(*task.notes, note))
+    if not queries:
+        raise CorpusError(
+            f"no query is left: every document that answers one is {reads}. Use a model with a longer window, "
+            "too_long=shorten, or too_long=cut."
+        )
+    gone = f"{len(task.queries) - len(queries)} of {len(task.queries)} queries"
+    note = f"were shortened to the sentences that fit; {gone}, whose evidence comes later, were left out"
+    if too_long == "leave-out":
+        note = f"were left out, with {gone}; what fits of them is kept if they are shortened instead"
+    notes = (*task.notes, f"{said} and {note}")
+    return replace(task, documents=documents, queries=queries, relevant=relevant, evidence=evidence, notes=notes)
 
 
 def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
@@ -134,27 +126,6 @@ def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
         text = counter.cut([document.text], window - counter.count_whole([""])[0])[0]
     spans = tuple((start, min(end, len(text))) for start, end in document.spans if start < len(text))
     return replace(document, text=text, spans=spans)
-
-
-def _answered(
-    task: RetrievalTask,
-    relevant: Mapping[str, Mapping[str, float]],
-    evidence: Mapping[str, Evidence],
-    counter: TokenCounter,
-) -> tuple[Query, ...]:
-    """The queries that some document still answers, with their evidence if they had any."""
-
-    def stays(query: Query) -> bool:
-        lost_evidence = query.id in task.evidence and query.id not in evidence
-        return not lost_evidence and any(gain > 0 for gain in relevant[query.id].values())
-
-    queries = tuple(query for query in task.queries if stays(query))
-    if not queries:
-        raise CorpusError(
-            f"no query is left: every document that answers one is longer than the {counter.window} {counter.unit} "
-            "that the model reads. Use a model with a longer window, too_long=shorten, or too_long=cut."
-        )
-    return queries
 
 
 def _positions(task: RetrievalTask, counter: TokenCounter) -> dict[str, Position]:

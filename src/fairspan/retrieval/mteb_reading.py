@@ -9,9 +9,6 @@ from typing import Any
 from fairspan.errors import CorpusError, MissingExtra
 from fairspan.retrieval.task import Passage, Query, RetrievalTask, same_texts
 
-# An `mteb.AbsTask`. mteb is an extra, which not even the types may need.
-Task = Any
-
 
 def read_mteb(name: str, *, language: str | None = None, split: str | None = None) -> RetrievalTask:
     """The documents, queries and judgements of a search task; its first split, in one subset.
@@ -22,38 +19,26 @@ def read_mteb(name: str, *, language: str | None = None, split: str | None = Non
         language: to be read of a task in several, as "deu" or "deu-Latn".
         split: by default the first of those that mteb evaluates.
     """
-    task = find_task(name, language=language, split=split)
-    _require_search(task)
-    _load(task)
-    subsets = list(task.hf_subsets)
-    if len(subsets) > 1:
-        raise CorpusError(
-            f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language with language."
-        )
-    chosen, subset, data = task.eval_splits[0], subsets[0], task.dataset
-    own = data[chosen] if subset == "default" and subset not in data else data[subset][chosen]
+    own = _data_of(find_task(name, language=language, split=split))
     titled = {str(one["id"]): f"{one.get('title') or ''} {one.get('text') or ''}".strip() for one in own["corpus"]}
     texts = {str(one["id"]): str(one["text"]) for one in own["queries"]}
-    judged = {str(query): dict(gains) for query, gains in own["relevant_docs"].items()}
-    kept = tuple(Passage(id, text) for id, text in titled.items() if text)
     relevant = {
-        query: {str(id): max(0.0, float(gain)) for id, gain in gains.items() if titled.get(str(id))}
-        for query, gains in judged.items()
-        if query in texts
+        str(query): {str(id): max(0.0, float(gain)) for id, gain in gains.items() if titled.get(str(id))}
+        for query, gains in own["relevant_docs"].items()
+        if str(query) in texts
     }
     answered = tuple(Query(query, texts[query]) for query in texts if any(relevant.get(query, {}).values()))
-    if not answered:
-        raise CorpusError(f"{name} has no query that one of its documents answers.")
-    left_out = len(texts) - len(answered)
+    left_out, kept = len(texts) - len(answered), tuple(Passage(id, text) for id, text in titled.items() if text)
     notes = (f"{left_out} queries that nothing answers were left out",) if left_out else ()
     return RetrievalTask(name, answered, kept, relevant, notes=(*notes, *same_texts(kept)))
 
 
-def find_task(name: str, *, language: str | None = None, split: str | None = None) -> Task:
-    """A task of mteb by its name."""
+def find_task(name: str, *, language: str | None = None, split: str | None = None) -> Any:
+    """A search task, an `mteb.AbsTaskRetrieval`, by its name."""
+    mteb = _library()
     languages, splits = None if language is None else [language], None if split is None else [split]
     try:
-        task = _library().get_task(name, languages=languages, eval_splits=splits)
+        task = mteb.get_task(name, languages=languages, eval_splits=splits)
     except KeyError as error:
         meant = str(error.args[0]).partition("Did you mean: ")[2]
         hint = f"did you mean {meant}" if meant else "mteb.get_tasks() lists them."
@@ -62,20 +47,35 @@ def find_task(name: str, *, language: str | None = None, split: str | None = Non
         raise CorpusError(f"{name} cannot be limited to the language {language}: {error}") from None
     if split is not None and split not in task.metadata.eval_splits:
         raise CorpusError(f"{name} has no split {split!r}: it has {', '.join(task.metadata.eval_splits)}.")
-    return task
-
-
-def _require_search(task: Task) -> None:
-    name, instead = task.metadata.name, "or let mteb itself run it with a calibrated model"
+    instead = "or let mteb itself run it with a calibrated model"
     if task.is_aggregate:
         parts = ", ".join(part.metadata.name for part in task.metadata.tasks)
         raise CorpusError(f"{name} is the mean of several tasks: name one of {parts}, {instead}.")
-    if not isinstance(task, _library().abstasks.AbsTaskRetrieval) or set(task.modalities) != {"text"}:
+    if not isinstance(task, mteb.abstasks.AbsTaskRetrieval) or set(task.modalities) != {"text"}:
         contents = " and ".join(sorted(task.modalities))
         raise CorpusError(
             f"{name} is a task of type {task.metadata.type} on {contents}, which cannot be read query by query: name "
             f"a search of texts, {instead}."
         )
+    return task
+
+
+def _data_of(task: Any) -> Any:
+    """The tables `corpus`, `queries` and `relevant_docs`."""
+    name, subsets = task.metadata.name, list(task.hf_subsets)
+    if len(subsets) > 1:
+        raise CorpusError(
+            f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language with language."
+        )
+    try:
+        task.load_data()
+    except Exception as error:  # tasks load in ways of their own, and let through whatever these raise
+        source, first = task.metadata.dataset["path"], str(error).strip().partition("\n")[0].rstrip(".")
+        raise CorpusError(
+            f"the dataset {source} of {name} could not be loaded: {type(error).__name__}: {first}."
+        ) from None
+    split, data = task.eval_splits[0], task.dataset
+    return data[split] if subsets == ["default"] and "default" not in data else data[subsets[0]][split]
 
 
 def _library() -> ModuleType:
@@ -91,14 +91,3 @@ def _library() -> ModuleType:
     finally:
         if absent:
             del sys.modules["pytrec_eval"]
-
-
-def _load(task: Task) -> None:
-    try:
-        task.load_data()
-    except Exception as error:  # tasks load in ways of their own, and let through whatever these raise
-        source = task.metadata.dataset["path"]
-        reason = f"{type(error).__name__}: " + str(error).strip().partition("\n")[0].rstrip(".")
-        if isinstance(error, ConnectionError):
-            reason = "the Hugging Face hub could not be reached"
-        raise CorpusError(f"the dataset {source} of {task.metadata.name} could not be loaded: {reason}.") from None

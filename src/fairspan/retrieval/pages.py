@@ -1,66 +1,48 @@
 """Pages of several articles, searched by one of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.corpus.sentences import sentences
 from fairspan.design.design import Design
-from fairspan.design.documents import Document, Documents, build_documents, build_fillers
+from fairspan.design.documents import Document, Documents, build_documents
 from fairspan.design.lengths import Key, Material, TokenCounter, measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
-from fairspan.errors import CorpusError, require_whole
-from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
+from fairspan.errors import CorpusError
+from fairspan.retrieval.task import LEAST_TOKENS, Evidence, Passage, Query, RetrievalTask
 
 QUERIES = ("held-out", "first-sentence", "title")
-# Of a held-out query: fewer tokens do not say what is looked for.
-_LEAST = 8
-
-
-@dataclass(frozen=True, slots=True)
-class PageQueries:
-    """What pages are searched with.
-
-    Attributes:
-        kind: "held-out" puts the first part of every segment on the page and searches with what follows; with
-            "first-sentence" the whole segment is on the page, its first sentence included; "title" is on no page.
-        tokens: the longest held-out query.
-        language: of all queries; None asks for each segment in the language that it has on the page.
-        editions: how many indexes to build, each with every set in another of its orders; None builds one for each
-            order, so that every segment is looked for at every position.
-        distractors: pages in every index that no query asks for.
-    """
-
-    kind: str = "held-out"
-    tokens: int = 60
-    language: str | None = None
-    editions: int | None = None
-    distractors: int = 0
-
-    def __post_init__(self) -> None:
-        if self.kind not in QUERIES:
-            raise CorpusError(f"query must be one of {', '.join(QUERIES)}, got {self.kind!r}.")
-        require_whole("query_tokens", self.tokens, least=_LEAST, kind=CorpusError)
-        require_whole("distractors", self.distractors, least=0, kind=CorpusError)
-        if self.editions is not None:
-            require_whole("editions", self.editions, kind=CorpusError)
 
 
 def build_pages(
-    corpus: Corpus, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter, queries: PageQueries
+    corpus: Corpus,
+    plans: Sequence[LanguagePlan],
+    design: Design,
+    counter: TokenCounter,
+    query: str = "held-out",
+    tokens: int = 60,
+    language: str | None = None,
+    editions: int | None = None,
 ) -> tuple[RetrievalTask, ...]:
-    """One task for each language plan and edition. The index of an edition holds every set once, in one order."""
-    if len(design.sizes) != 1:
-        raise CorpusError(f"pages have one size, such as 4 segments, got {list(design.sizes)}.")
-    parts, asked, notes = _split(corpus, plans, design, counter, queries)
+    """One task for each language plan and edition. The index of an edition holds every set once, in one order.
+
+    Args:
+        query: "held-out" puts the first part of every segment on the page and searches with what follows; with
+            "first-sentence" the whole segment is on the page, its first sentence included; "title" is on no page.
+        tokens: the longest held-out query.
+        language: of all queries; None asks for each segment in the language that it has on the page.
+        editions: how many indexes to build; None builds one for each order, so that every segment is looked for at
+            every position.
+    """
+    parts, asked, notes = _split(corpus, plans, design, counter, query, tokens, language)
     within = replace(design, opening=None)
     material = measure_segments(parts, languages_of(plans), within, counter)
     made, few = _disjoint(material, plans, within, counter)
-    fillers = build_fillers(material, plans, design.sizes[0], queries.distractors, made, within, counter)
     available = 1 + max(page.order for page in made.documents)
-    editions = queries.editions or available
+    editions = editions or available
     if editions > available:
         raise CorpusError(
             f"{editions} editions were asked for, and sets of {design.sizes[0]} segments have {available} "
@@ -70,9 +52,8 @@ def build_pages(
     tasks = []
     for plan, edition in product(plans, range(editions)):
         pages = [page for page in made.documents if (page.plan, page.order) == (plan, edition)]
-        others = [page for page in fillers if page.plan == plan]
         name = f"pages of {design.sizes[0]} from {corpus.name}, {plan}, edition {edition + 1}"
-        tasks.append(_edition(name, pages, others, asked, queries.language, said))
+        tasks.append(_edition(name, pages, asked, language, said))
     return tuple(tasks)
 
 
@@ -95,12 +76,7 @@ def _disjoint(
 
 
 def _edition(
-    name: str,
-    pages: Sequence[Document],
-    fillers: Sequence[Document],
-    asked: dict[Key, str],
-    query_language: str | None,
-    notes: tuple[str, ...],
+    name: str, pages: Sequence[Document], asked: dict[Key, str], query_language: str | None, notes: tuple[str, ...]
 ) -> RetrievalTask:
     """The task of pages that have one plan and one order."""
     made, relevant, evidence = [], {}, {}
@@ -112,17 +88,23 @@ def _edition(
             relevant[query.id] = {page.name: 1.0}
             evidence[query.id] = Evidence(page.name, *span)
     plan, edition = pages[0].plan, pages[0].order
-    documents = tuple(Passage(page.name, page.text, str(plan), page.spans) for page in (*pages, *fillers))
+    documents = tuple(Passage(page.name, page.text, str(plan), page.spans) for page in pages)
     queries, lead, later = tuple(made), plan.lead, plan.later
     return RetrievalTask(name, queries, documents, relevant, evidence, edition, lead, later, notes)
 
 
 def _split(
-    corpus: Corpus, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter, queries: PageQueries
+    corpus: Corpus,
+    plans: Sequence[LanguagePlan],
+    design: Design,
+    counter: TokenCounter,
+    query: str,
+    tokens: int,
+    query_language: str | None,
 ) -> tuple[Corpus, dict[Key, str], list[str]]:
     """The part of every segment that is on the page, the query that asks for it, and notes on what is not used."""
     shown = languages_of(plans)
-    spoken = shown if queries.language is None else (queries.language,)
+    spoken = shown if query_language is None else (query_language,)
     languages = tuple(dict.fromkeys((*shown, *spoken)))
     ids = corpus.ids(languages)
     keys = [(segment, language) for segment in ids for language in languages]
@@ -130,17 +112,19 @@ def _split(
     parts = [segment.text for segment in found]
     if design.opening is not None:
         parts = counter.cut(parts, design.opening)
-    if queries.kind == "title":
-        asked = [(segment.title or "").strip() for segment in found]
-    elif queries.kind == "first-sentence":
+    if query == "title":
+        asked, why = [(segment.title or "").strip() for segment in found], "have no title"
+    elif query == "first-sentence":
         asked = [_first_of_several(part, s.language) for part, s in zip(parts, found, strict=True)]
+        why = "have only one sentence"
     else:
         if design.opening is None:
             parts = [_first_half(segment) for segment in found]
         rests = [segment.text[len(part) :].strip() for segment, part in zip(found, parts, strict=True)]
-        cut = counter.cut(rests, queries.tokens)
+        cut = counter.cut(rests, tokens)
         lengths = counter.count(cut)
-        asked = [text if length >= _LEAST else "" for text, length in zip(cut, lengths, strict=True)]
+        asked = [text if length >= LEAST_TOKENS else "" for text, length in zip(cut, lengths, strict=True)]
+        why = f"have fewer than {LEAST_TOKENS} {counter.unit} left to ask with"
     texts = dict(zip(keys, asked, strict=True))
     silent = {segment for segment, language in keys if language in spoken and not texts[segment, language]}
     kept = [
@@ -148,19 +132,12 @@ def _split(
         for segment, part in zip(found, parts, strict=True)
         if segment.id not in silent and segment.language in shown
     ]
-    why = {
-        "title": "have no title",
-        "first-sentence": "have only one sentence",
-        "held-out": f"have fewer than {_LEAST} {counter.unit} left to ask with",
-    }[queries.kind]
-    remedy = "Use query=held-out, or add texts."
-    if queries.kind == "held-out":
-        remedy = "Put less of each on its page with opening, or ask with query=first-sentence or query=title."
     usable, wanted = len(ids) - len(silent), 2 * design.sizes[0]
     if silent and usable < wanted:
         raise CorpusError(
             f"2 pages of {design.sizes[0]} need {wanted} segments, and queries can be made for {usable} of the "
-            f"{len(ids)} segments of {corpus.name}: {len(silent)} {why}. {remedy}"
+            f"{len(ids)} segments of {corpus.name}: {len(silent)} {why}. Add texts, put less of each on its page "
+            f"with opening, or choose another query: {', '.join(QUERIES)}."
         )
     notes = [f"{len(silent)} of {len(ids)} segments {why} and were not used"] if silent else []
     if design.opening is not None:

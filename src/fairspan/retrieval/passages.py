@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import cycle, islice
 
 import numpy as np
@@ -11,18 +12,17 @@ from numpy.typing import NDArray
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
-from fairspan.errors import CorpusError, require_whole
+from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import measure_task
-from fairspan.retrieval.task import FIFTHS, Asked, Evidence, Passage, Query, RetrievalTask, make_task
+from fairspan.retrieval.task import FIFTHS, LEAST_TOKENS, Evidence, Passage, Query, RetrievalTask, make_task
 
-# Of a query, as on pages: fewer tokens do not say what is looked for.
-_LEAST = 8
 # Fifths take turns in this order: two that follow each other are not neighbours in a document.
 _TURNS = (0, 2, 4, 1, 3)
 # Draws from one document, and how many that seem good are measured before it is given up.
 _DRAWS, _TRIES = 2000, 20
 
 Counts = NDArray[np.int64]
+Asked = tuple[Query, Evidence]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,130 +40,151 @@ class _Article:
     too_long: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawing:
-    """How passages are drawn; `room` is how many tokens of a document's own text the model reads."""
-
-    counter: TokenCounter
-    room: float
-    tokens: int
-    per_document: int
-    documents: int | None
-    seed: int
-
-
-def build_passages(
-    corpus: Corpus,
-    languages: Sequence[str],
-    counter: TokenCounter,
-    *,
-    tokens: int = 60,
-    per_document: int = 1,
-    documents: int | None = None,
-    seed: int = 0,
-) -> tuple[RetrievalTask, ...]:
-    """One task for each language: a passage of every document asks for this document, which is indexed without it.
+@dataclass(frozen=True)
+class PassageDraw:
+    """Draws passages: one asks for the document that it was cut out of, which is indexed without it.
 
     A passage consists of whole sentences and is no longer than a fifth of its document. It is in no document of the
     index, and none of its sentences of 8 tokens or more is. The evidence is the sentence before it and the one after
     it. Every fifth has equally many queries, to within one: over all documents, and over those that the model reads
     whole. Of a longer one the fifths are those of what the model reads, as if it were shortened.
 
-    Args:
+    Attributes:
         tokens: the longest passage.
         per_document: how many passages are cut out of a document, each from another fifth: 1 to 5.
         documents: how many to use at most, drawn at random; None for all.
     """
-    require_whole("query_tokens", tokens, least=_LEAST, kind=CorpusError)
-    if documents is not None:
-        require_whole("sets", documents, least=2, kind=CorpusError)
-    room = float("inf") if counter.window is None else counter.window - counter.count_whole([""])[0]
-    drawing = _Drawing(counter, room, tokens, per_document, documents, seed)
-    chosen = corpus.select(languages)
-    return tuple(_task(chosen, language, drawing) for language in chosen.languages)
 
+    counter: TokenCounter
+    tokens: int = 60
+    per_document: int = 3
+    documents: int | None = None
+    seed: int = 0
 
-def _task(corpus: Corpus, language: str, drawing: _Drawing) -> RetrievalTask:
-    articles, notes = _usable(corpus, language, drawing)
-    everything = "\n".join(_spaced(article.text) for article in articles)
-    rng = np.random.default_rng(drawing.seed)
-    drawn = [articles[number] for number in rng.permutation(len(articles))[: drawing.documents]]
-    # Turns go on from one document to the next, so that documents that follow each other are balanced: those of
-    # about one length, and those that remain if the too long ones are left out.
-    drawn.sort(key=lambda article: (article.too_long, article.lengths.sum()))
-    turns = cycle(np.roll(_TURNS, rng.integers(FIFTHS)).tolist())
-    wanted = set(islice(turns, drawing.per_document))
-    made: list[Passage] = []
-    asked: list[Asked] = []
-    long = 0
-    for article in drawn:
-        found = _draw(article, language, wanted, everything, drawing, rng)
-        if found is not None:
-            made.append(found[0])
-            asked += found[1]
-            long += article.too_long
-            wanted = set(islice(turns, drawing.per_document))
-    where = f"{len(drawn)} documents in {language}"
-    if len(made) < 2:
-        raise CorpusError(
-            f"{drawing.per_document} passages with text between them can be cut out of {len(made)} of {where}, and a "
-            "search needs 2: use longer documents, or cut out fewer or shorter passages."
-        )
-    if len(made) < len(drawn):
-        notes.append(f"{len(drawn) - len(made)} of {where} have too few places to cut out passages and were not used")
-    if len(made) < (drawing.documents or 0):
-        notes.append(f"{len(made)} documents in {language} in place of {drawing.documents}; no others can be used")
-    if long:
-        notes.append(
-            f"{long} of {len(made)} documents in {language} are too long for the model, and their passages "
-            f"are from the first {drawing.counter.window} {drawing.counter.unit}"
-        )
-    return make_task(f"passages from {corpus.name}, {language}", made, asked, (*corpus.notes, *notes))
+    def tasks(self, corpus: Corpus, languages: Sequence[str]) -> tuple[RetrievalTask, ...]:
+        """One task for each language."""
+        chosen = corpus.select(languages)
+        return tuple(self._task(chosen, language) for language in chosen.languages)
 
+    @cached_property
+    def _room(self) -> float:
+        """How many tokens of a document's own text the model reads."""
+        window = self.counter.window
+        return float("inf") if window is None else window - self.counter.count_whole([""])[0]
 
-def _usable(corpus: Corpus, language: str, drawing: _Drawing) -> tuple[list[_Article], list[str]]:
-    """The documents that have passages in all fifths: the one that is wanted must not decide which are used."""
-    # Sorted, so that a draw does not depend on the order of files.
-    ids = sorted(corpus.ids([language]))
-    first_with: dict[str, str] = {}
-    for id in ids:
-        first_with.setdefault(_spaced(corpus.text(id, language)), id)
-    texts = {id: corpus.text(id, language) for id in first_with.values()}
-    spans = {id: sentences(text, language) for id, text in texts.items()}
-    flat = [texts[id][start:end] for id, found in spans.items() for start, end in found]
-    lengths = np.array(drawing.counter.count(flat), dtype=np.int64)
-    times = Counter(map(_spaced, flat))
-    repeated = np.array([times[_spaced(sentence)] > 1 for sentence in flat], dtype=bool) & (lengths >= _LEAST)
-    articles, short, seen = [], 0, 0
-    for id, found in spans.items():
-        own = slice(seen, seen := seen + len(found))
-        total = int(lengths[own].sum())
-        if len(found) < FIFTHS or total < FIFTHS * _LEAST:
-            short += 1
-            continue
-        longest = min(drawing.tokens, int(min(total, drawing.room)) // FIFTHS)
-        # A document slightly longer than the window fits without its passages.
-        too_long = total - drawing.per_document * longest / 2 > drawing.room
-        reach = drawing.room + drawing.per_document * longest
-        runs = _runs(lengths[own], repeated[own], longest, reach)
-        article = _Article(id, texts[id], found, lengths[own], runs, too_long)
-        if set(_fifths(article, np.arange(len(runs))[:, None], drawing.room).flat) >= set(range(FIFTHS)):
-            articles.append(article)
-    unit = drawing.counter.unit
-    why = {
-        "have the text of another one": len(ids) - len(texts),
-        f"have fewer than {FIFTHS} sentences or {FIFTHS * _LEAST} {unit}": short,
-        f"have a fifth without sentences of {_LEAST} to {drawing.tokens} {unit} that occur once": (
-            len(texts) - short - len(articles)
-        ),
-    }
-    left_out = [f"{count} of {len(ids)} documents in {language} {what}" for what, count in why.items() if count]
-    if len(articles) < 2:
-        raise CorpusError(
-            f"passages need 2 documents to cut them out of, and {corpus.name} has {len(articles)} in {language}"
-            f"{''.join(f'; {one}' for one in left_out)}. Add longer documents, or raise query_tokens."
-        )
-    return articles, [f"{one} and were not used" for one in left_out]
+    def _task(self, corpus: Corpus, language: str) -> RetrievalTask:
+        articles, notes = self._usable(corpus, language)
+        everything = "\n".join(_spaced(article.text) for article in articles)
+        rng = np.random.default_rng(self.seed)
+        drawn = [articles[number] for number in rng.permutation(len(articles))[: self.documents]]
+        # Turns go on from one document to the next, so that documents that follow each other are balanced: those of
+        # about one length, and those that remain if the too long ones are left out.
+        drawn.sort(key=lambda article: (article.too_long, article.lengths.sum()))
+        turns = cycle(np.roll(_TURNS, rng.integers(FIFTHS)).tolist())
+        wanted = set(islice(turns, self.per_document))
+        made: list[Passage] = []
+        asked: list[Asked] = []
+        long = 0
+        for article in drawn:
+            found = self._draw(article, language, wanted, everything, rng)
+            if found is not None:
+                made.append(found[0])
+                asked += found[1]
+                long += article.too_long
+                wanted = set(islice(turns, self.per_document))
+        where = f"{len(drawn)} documents in {language}"
+        if len(made) < 2:
+            raise CorpusError(
+                f"{self.per_document} passages with text between them can be cut out of {len(made)} of {where}, and "
+                "a search needs 2: use longer documents, or cut out fewer or shorter passages."
+            )
+        if len(made) < len(drawn):
+            notes.append(
+                f"{len(drawn) - len(made)} of {where} have too few places to cut out passages and were not used"
+            )
+        if len(made) < (self.documents or 0):
+            notes.append(f"{len(made)} documents in {language} in place of {self.documents}; no others can be used")
+        if long:
+            notes.append(
+                f"{long} of {len(made)} documents in {language} are too long for the model, and their passages "
+                f"are from the first {self.counter.window} {self.counter.unit}"
+            )
+        return make_task(f"passages from {corpus.name}, {language}", made, asked, (*corpus.notes, *notes))
+
+    def _usable(self, corpus: Corpus, language: str) -> tuple[list[_Article], list[str]]:
+        """The documents that have passages in all fifths: the one that is wanted must not decide which are used."""
+        # Sorted, so that a draw does not depend on the order of files.
+        ids = sorted(corpus.ids([language]))
+        first_with: dict[str, str] = {}
+        for id in ids:
+            first_with.setdefault(_spaced(corpus.text(id, language)), id)
+        texts = {id: corpus.text(id, language) for id in first_with.values()}
+        spans = {id: sentences(text, language) for id, text in texts.items()}
+        flat = [texts[id][start:end] for id, found in spans.items() for start, end in found]
+        lengths = np.array(self.counter.count(flat), dtype=np.int64)
+        times = Counter(map(_spaced, flat))
+        repeated = np.array([times[_spaced(sentence)] > 1 for sentence in flat], dtype=bool)
+        repeated &= lengths >= LEAST_TOKENS
+        articles, short, seen = [], 0, 0
+        for id, found in spans.items():
+            own = slice(seen, seen := seen + len(found))
+            total = int(lengths[own].sum())
+            if len(found) < FIFTHS or total < FIFTHS * LEAST_TOKENS:
+                short += 1
+                continue
+            longest = min(self.tokens, int(min(total, self._room)) // FIFTHS)
+            # A document slightly longer than the window fits without its passages.
+            too_long = total - self.per_document * longest / 2 > self._room
+            reach = self._room + self.per_document * longest
+            runs = _runs(lengths[own], repeated[own], longest, reach)
+            article = _Article(id, texts[id], found, lengths[own], runs, too_long)
+            if set(_fifths(article, np.arange(len(runs))[:, None], self._room).flat) >= set(range(FIFTHS)):
+                articles.append(article)
+        unit = self.counter.unit
+        why = {
+            "have the text of another one": len(ids) - len(texts),
+            f"have fewer than {FIFTHS} sentences or {FIFTHS * LEAST_TOKENS} {unit}": short,
+            f"have a fifth without sentences of {LEAST_TOKENS} to {self.tokens} {unit} that occur once": (
+                len(texts) - short - len(articles)
+            ),
+        }
+        left_out = [f"{count} of {len(ids)} documents in {language} {what}" for what, count in why.items() if count]
+        if len(articles) < 2:
+            raise CorpusError(
+                f"passages need 2 documents to cut them out of, and {corpus.name} has {len(articles)} in {language}"
+                f"{''.join(f'; {one}' for one in left_out)}. Add longer documents, or raise query_tokens."
+            )
+        return articles, [f"{one} and were not used" for one in left_out]
+
+    def _draw(
+        self, article: _Article, language: str, wanted: set[int], everything: str, rng: np.random.Generator
+    ) -> tuple[Passage, list[Asked]] | None:
+        """A document without one passage from each wanted fifth, and these as queries; None if it has none such."""
+        drawn = np.sort(rng.integers(len(article.runs), size=(_DRAWS, len(wanted))), axis=1)
+        good = (_fifths(article, drawn, self._room) == sorted(wanted)).all(1)
+        for runs in drawn[good][:_TRIES]:
+            document, asked = _cut_out(article, language, article.runs[runs].tolist())
+            texts = [query.text for query, _ in asked]
+            if any(everything.count(_spaced(text)) > 1 for text in texts):
+                continue
+            if not all(LEAST_TOKENS <= count <= self.tokens for count in self.counter.count(texts)):
+                continue
+            if self._measured(document, asked, article) == sorted(wanted):
+                return document, asked
+        return None
+
+    def _measured(self, document: Passage, asked: Sequence[Asked], article: _Article) -> list[int]:
+        """The fifths of the queries in what the model reads; none if it reads other documents than it should."""
+        # Far more than is read of the document; counting all of a long one takes its time.
+        enough = int(np.searchsorted(article.lengths.cumsum(), 2 * self._room))
+        probe = replace(document, text=document.text[: article.spans[: enough + 1][-1][1]])
+        task = make_task(document.id, [probe], asked)
+        try:
+            measured = measure_task(task, self.counter, self.counter, too_long="shorten")
+        except CorpusError:
+            return []
+        is_cut = measured.task.documents[0].text != probe.text
+        return [one.group - 1 for one in measured.positions.values()] if is_cut == article.too_long else []
 
 
 def _runs(lengths: Counts, repeated: NDArray[np.bool_], longest: int, reach: float) -> Counts:
@@ -172,7 +193,7 @@ def _runs(lengths: Counts, repeated: NDArray[np.bool_], longest: int, reach: flo
     runs = []
     for first, begin in enumerate(ends - lengths):
         stop = int(np.searchsorted(ends, begin + longest, side="right"))
-        long_enough = stop > first and ends[stop - 1] - begin >= _LEAST
+        long_enough = stop > first and ends[stop - 1] - begin >= LEAST_TOKENS
         if begin < reach and long_enough and not repeated[first:stop].any():
             runs.append((first, stop))
     return np.array(runs, dtype=np.int64).reshape(-1, 2)
@@ -194,43 +215,6 @@ def _fifths(article: _Article, drawn: Counts, room: float) -> Counts:
     return np.where(apart & (end <= room), found, -1)
 
 
-def _draw(
-    article: _Article,
-    language: str,
-    wanted: set[int],
-    everything: str,
-    drawing: _Drawing,
-    rng: np.random.Generator,
-) -> tuple[Passage, list[Asked]] | None:
-    """A document without one passage from each wanted fifth, and these as queries; None if it has none such."""
-    drawn = np.sort(rng.integers(len(article.runs), size=(_DRAWS, len(wanted))), axis=1)
-    good = (_fifths(article, drawn, drawing.room) == sorted(wanted)).all(1)
-    for runs in drawn[good][:_TRIES]:
-        document, asked = _cut_out(article, language, article.runs[runs].tolist())
-        texts = [one.query.text for one in asked]
-        if any(everything.count(_spaced(text)) > 1 for text in texts):
-            continue
-        if not all(_LEAST <= count <= drawing.tokens for count in drawing.counter.count(texts)):
-            continue
-        if _measured(document, asked, article, drawing) == sorted(wanted):
-            return document, asked
-    return None
-
-
-def _measured(document: Passage, asked: Sequence[Asked], article: _Article, drawing: _Drawing) -> list[int]:
-    """The fifths of the queries in what the model reads; none if it reads other documents than it should."""
-    # Far more than is read of the document; counting all of a long one takes its time.
-    enough = int(np.searchsorted(article.lengths.cumsum(), 2 * drawing.room))
-    probe = replace(document, text=document.text[: article.spans[: enough + 1][-1][1]])
-    task = make_task(document.id, [probe], asked)
-    try:
-        measured = measure_task(task, drawing.counter, drawing.counter, too_long="shorten")
-    except CorpusError:
-        return []
-    is_cut = measured.task.documents[0].text != probe.text
-    return [one.group - 1 for one in measured.positions.values()] if is_cut == article.too_long else []
-
-
 def _cut_out(article: _Article, language: str, runs: Sequence[Span]) -> tuple[Passage, list[Asked]]:
     """The document without these sentences, and the queries that they are."""
     gone = {number for first, stop in runs for number in range(first, stop)}
@@ -250,7 +234,7 @@ def _cut_out(article: _Article, language: str, runs: Sequence[Span]) -> tuple[Pa
         around = [places[number] for number in (first - 1, stop) if number in places]
         body = article.text[spans[first][0] : spans[stop - 1][1]]
         query = Query(f"{name}/{first + 1}-{stop}", body, language, cluster=article.id)
-        asked.append(Asked(query, Evidence(name, around[0][0], around[-1][1])))
+        asked.append((query, Evidence(name, around[0][0], around[-1][1])))
     return Passage(name, text, language), asked
 
 

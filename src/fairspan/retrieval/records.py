@@ -78,11 +78,11 @@ def records(path: Path) -> Iterator[Record]:
         yield Record(row.place, row.fields)
 
 
-def with_ids(found: Iterable[Record], field: str) -> Iterator[tuple[str, Record]]:
-    """Each record with its id; an error if one comes twice."""
+def with_ids(found: Iterable[Record], field: str, *, optional: bool = False) -> Iterator[tuple[str, Record]]:
+    """Each record with its id, or its place if it has none and need not; an error if one comes twice."""
     places: dict[str, str] = {}
     for record in found:
-        id = record.id(field)
+        id = record.place if optional and not record.has(field) else record.id(field)
         if id in places:
             raise record.fault(f"the id {id!r} was already used at {places[id]}.")
         places[id] = record.place

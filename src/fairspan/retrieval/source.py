@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from pathlib import Path
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.design import Design
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
-from fairspan.errors import CorpusError, require_list
-from fairspan.retrieval.beir import read_beir
-from fairspan.retrieval.pages import PageQueries, build_pages
-from fairspan.retrieval.passages import build_passages
-from fairspan.retrieval.positions import files_of_positions, read_positions
-from fairspan.retrieval.task import RetrievalTask
+from fairspan.errors import CorpusError, require_list, require_whole
+from fairspan.retrieval.beir import files_of_positions, read_beir, read_positions
+from fairspan.retrieval.pages import QUERIES, build_pages
+from fairspan.retrieval.passages import PassageDraw
+from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
 
 PAGES, PASSAGES = "pages", "passages"
 BEIR, MTEB = "beir:", "mteb:"
-PER_DOCUMENT = 3
-"""Passages that are cut out of a document."""
 KNOWN = "'pages', 'passages', the folder of a collection, 'beir:FOLDER' or 'mteb:NAME'"
 # Options that only some kinds of task have.
 _OF_COLLECTIONS = ("language", "split")
-_OF_PASSAGES = ("corpus", "sets", "query_tokens")
-_OF_PAGES = (
-    *("mixed", "partial", "size", "orders", "opening", "min_tokens", "max_tokens", "length_language", "length_ratio"),
-    *("query", "query_language", "editions", "distractors"),
-)
-_OF_DESIGN = (
-    *("orders", "sets", "seed", "opening", "min_tokens", "max_tokens"),
-    *("length_language", "length_ratio"),
-)
+_OF_SEGMENTS = ("orders", "opening", "min_tokens", "max_tokens", "length_language", "length_ratio")
+_OF_PAGES = ("mixed", "partial", "size", *_OF_SEGMENTS, "query", "query_language", "editions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +38,6 @@ class TaskOptions:
         sets: number of pages, or of documents with passages, that are searched for.
         orders: how the segments of pages are ordered, as `design` in `audit`.
         editions: number of indexes, each with other orders; by default every segment is at every position once.
-        distractors: number of further pages, which no query asks for.
         query: what pages are searched with: "held-out", "first-sentence" or "title".
         query_tokens: length of the longest held-out query.
         query_language: ask in this language, whatever the language of the page.
@@ -67,7 +55,6 @@ class TaskOptions:
     sets: int = 100
     orders: str = "latin"
     editions: int | None = None
-    distractors: int = 0
     query: str = "held-out"
     query_tokens: int = 60
     query_language: str | None = None
@@ -86,11 +73,11 @@ class TaskOptions:
             if value is not None and not (name == "mixed" and isinstance(value, str)):
                 require_list(name, value, example, CorpusError)
                 object.__setattr__(self, name, tuple(value))
-
-    def source_of(self, task: str, *, fitted: bool = False) -> TaskSource:
-        """What is searched under the name `task`."""
-        own = {one.name: getattr(self, one.name) for one in fields(TaskOptions)}
-        return TaskSource(task, fitted, **own)
+        if self.query not in QUERIES:
+            raise CorpusError(f"query must be one of {', '.join(QUERIES)}, got {self.query!r}.")
+        require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
+        if self.editions is not None:
+            require_whole("editions", self.editions, kind=CorpusError)
 
 
 @dataclass(frozen=True)
@@ -108,17 +95,12 @@ class TaskSource(TaskOptions):
         super().__post_init__()
         if not isinstance(self.task, str) or not self.task.strip():
             raise CorpusError(f"a task is {KNOWN}, got {self.task!r}.")
-        idle: tuple[str, ...] = (*_OF_PASSAGES, *_OF_PAGES)
-        why = f"{self.task} brings its own documents and queries"
-        if self.task == PAGES:
-            idle, why = _OF_COLLECTIONS, "pages are built from a corpus"
-        elif self.task == PASSAGES:
-            idle, why = (*_OF_COLLECTIONS, *_OF_PAGES), "passages are cut out of the documents of a corpus"
-        default = {one.name: one.default for one in fields(TaskOptions)}
-        for option in idle:
-            if getattr(self, option) != default[option]:
-                raise CorpusError(f"{why}, so {option} would do nothing: omit it.")
-        _ = self.design, self.queries
+        built = {PAGES: "pages are built from a corpus", PASSAGES: "passages are cut out of documents of a corpus"}
+        why, used = built.get(self.task, f"{self.task} brings its own documents and queries"), options_of(self.task)
+        for option in fields(TaskOptions):
+            if option.name not in {*used, "languages", "seed"} and getattr(self, option.name) != option.default:
+                raise CorpusError(f"{why}, so {option.name} would do nothing: omit it.")
+        _ = self.design
         if self.is_built or self.languages is None or self.fitted:
             return
         if self.language is not None or self.task.startswith(MTEB) or (self._folder / "qrels").is_dir():
@@ -133,14 +115,11 @@ class TaskSource(TaskOptions):
                 "choose one with language."
             )
 
-    @cached_property
+    @property
     def design(self) -> Design:
         """The documents that are built; of pages and passages only."""
-        return Design(sizes=(self.size,), **{name: getattr(self, name) for name in _OF_DESIGN})
-
-    @cached_property
-    def queries(self) -> PageQueries:
-        return PageQueries(self.query, self.query_tokens, self.query_language, self.editions, self.distractors)
+        of_segments = {name: getattr(self, name) for name in _OF_SEGMENTS}
+        return Design(sizes=(self.size,), sets=self.sets, seed=self.seed, **of_segments)
 
     @property
     def is_built(self) -> bool:
@@ -160,21 +139,15 @@ class TaskSource(TaskOptions):
         if not self.is_built:
             return self.read_collections()
         plans, corpus = self.read_corpus()
-        if self.task == PAGES:
-            return build_pages(corpus, plans, self.design, counter, self.queries)
-        return build_passages(
-            corpus,
-            languages_of(plans),
-            counter,
-            tokens=self.queries.tokens,
-            per_document=PER_DOCUMENT,
-            documents=self.design.sets,
-            seed=self.design.seed,
-        )
+        if self.task == PASSAGES:
+            drawn = PassageDraw(counter, tokens=self.query_tokens, documents=self.sets, seed=self.seed)
+            return drawn.tasks(corpus, languages_of(plans))
+        asked = (self.query, self.query_tokens, self.query_language)
+        return build_pages(corpus, plans, self.design, counter, *asked, editions=self.editions)
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans of a task that is built from a corpus, and that corpus."""
-        also = [self.queries.language] if self.queries.language else []
+        also = [self.query_language] if self.query_language else []
         # Passages of one language need no translations.
         partial = self.partial or self.task == PASSAGES
         return choose_plans(self.corpus, self.languages, self.mixed, partial=partial, also=also)
@@ -201,15 +174,16 @@ class TaskSource(TaskOptions):
         several = self.languages if self.languages and len(self.languages) > 1 and self.language is None else ()
         if not several or (self.fitted and len(there) == 1):
             several = (self.language or (next(iter(there)) if len(there) == 1 else "en"),)
-        return tuple(self._read_language(there, language) for language in several)
-
-    def _read_language(self, there: Mapping[str, Path], language: str) -> RetrievalTask:
-        name = self._folder.resolve().name
-        if language not in there:
-            raise CorpusError(f"{name} has no {language!r}. Languages there: {', '.join(there)}.")
-        if there[language].is_file():
-            return read_positions(there[language], language)
-        return replace(read_beir(there[language], split=self.split, language=language), name=f"{name}-{language}")
+        name, found = folder.resolve().name, []
+        for language in several:
+            if language not in there:
+                raise CorpusError(f"{name} has no {language!r}. Languages there: {', '.join(there)}.")
+            if there[language].is_file():
+                found.append(read_positions(there[language], language))
+            else:
+                task = read_beir(there[language], split=self.split, language=language)
+                found.append(replace(task, name=f"{name}-{language}"))
+        return tuple(found)
 
     @property
     def _folder(self) -> Path:

@@ -1,19 +1,22 @@
 """Parts of tasks that share nothing: documents with their queries, and everything that shares a text with them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
+from operator import itemgetter
 
 import numpy as np
+from scipy.sparse import coo_array  # type: ignore[import-untyped]
+from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.task import RetrievalTask
 
 Tasks = tuple[MeasuredTask, ...]
+Node = tuple[str, str]
 LEAST = 2
 """Clusters in a part: of one alone, no error is known."""
-_QUERY, _CLUSTER, _DOCUMENT, _TEXT = "q ", "c ", "d ", "t "
 
 
 def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed: int) -> dict[str, Tasks]:
@@ -30,111 +33,84 @@ def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed
         CorpusError: if a part would have fewer than two clusters.
     """
     rng = np.random.default_rng(seed)
-    linked = _linked([one.task for one in tasks])
-    parts = _divided([linked.clusters[number] for number in rng.permutation(len(linked.clusters))], shares)
+    groups = _groups([one.task for one in tasks])
+    clusters = list(dict.fromkeys(groups["query", query.id] for one in tasks for query in one.task.queries))
+    asked = {*clusters}
+    of_documents = dict.fromkeys(groups["document", own.id] for one in tasks for own in one.task.documents)
+    others = [number for number in of_documents if number not in asked]
+    parts = _divided([clusters[number] for number in rng.permutation(len(clusters))], shares)
     if min(map(len, parts.values())) < LEAST:
         raise CorpusError(
-            f"{tasks[0].task.name} has {len(linked.clusters)} clusters of queries that share no document, and "
+            f"{tasks[0].task.name} has {len(clusters)} clusters of queries that share no document, and "
             f"{ceil(LEAST / min(shares.values()))} are needed to divide it into {', '.join(shares)}: add documents "
             "and queries."
         )
-    spread = _divided([linked.others[number] for number in rng.permutation(len(linked.others))], shares)
-    return {part: _taken(tasks, linked, own, spread[part]) for part, own in parts.items()}
+    spread = _divided([others[number] for number in rng.permutation(len(others))], shares)
+    return {part: _taken(tasks, groups, own, spread[part]) for part, own in parts.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Linked:
-    """Companies: queries and documents that share a text, by the cluster or document that names them.
-
-    Attributes:
-        queries, documents: the company of each one, by id.
-    """
-
-    queries: Mapping[str, str]
-    documents: Mapping[str, str]
-
-    @property
-    def clusters(self) -> list[str]:
-        """Companies with queries."""
-        return list(dict.fromkeys(self.queries.values()))
-
-    @property
-    def others(self) -> list[str]:
-        """Companies that no query asks for."""
-        return [one for one in dict.fromkeys(self.documents.values()) if one.startswith(_DOCUMENT)]
-
-
-def _taken(tasks: Sequence[MeasuredTask], linked: _Linked, clusters: Sequence[str], others: Sequence[str]) -> Tasks:
+def _taken(
+    tasks: Sequence[MeasuredTask], groups: Mapping[Node, int], clusters: Sequence[int], others: Sequence[int]
+) -> Tasks:
     """Tasks with the queries of these clusters, in their order, their documents, and the other documents."""
-    place, kept = {name: number for number, name in enumerate(clusters)}, {*clusters, *others}
+    place, kept = {number: rank for rank, number in enumerate(clusters)}, {*clusters, *others}
+    names: dict[int, str] = {}
     found = []
     for one in tasks:
-        task = one.task
-        queries = [query for query in task.queries if linked.queries[query.id] in place]
-        queries.sort(key=lambda query: place[linked.queries[query.id]])
+        task, queries = one.task, []
+        for query in task.queries:
+            number = groups["query", query.id]
+            if number in place:
+                # A cluster is called after its first query.
+                name = names.setdefault(number, query.cluster or query.id)
+                queries.append((place[number], replace(query, cluster=name)))
         if not queries:
             continue
-        documents = tuple(document for document in task.documents if linked.documents[document.id] in kept)
-        there = {document.id for document in documents}
-        relevant = {query.id: task.relevant[query.id] for query in queries}
+        queries.sort(key=itemgetter(0))
+        documents = tuple(own for own in task.documents if groups["document", own.id] in kept)
+        there, asked = {own.id for own in documents}, {query.id for _, query in queries}
         part = replace(
             task,
-            queries=tuple(
-                replace(query, cluster=linked.queries[query.id].removeprefix(_CLUSTER)) for query in queries
-            ),
+            queries=tuple(query for _, query in queries),
             documents=documents,
             relevant={
-                query: {document: gain for document, gain in gains.items() if document in there}
-                for query, gains in relevant.items()
+                query.id: {name: gain for name, gain in task.relevant[query.id].items() if name in there}
+                for _, query in queries
             },
-            evidence={query: task.evidence[query] for query in relevant if query in task.evidence},
+            evidence={query.id: task.evidence[query.id] for _, query in queries if query.id in task.evidence},
         )
-        positions = {query: own for query, own in one.positions.items() if query in relevant}
+        positions = {query: own for query, own in one.positions.items() if query in asked}
         found.append(replace(one, task=part, positions=positions))
     return tuple(found)
 
 
-def _divided(names: Sequence[str], shares: Mapping[str, float]) -> dict[str, list[str]]:
-    """Runs of names, as long as the shares say; the first part gets the rest."""
+def _divided(numbers: Sequence[int], shares: Mapping[str, float]) -> dict[str, Sequence[int]]:
+    """Runs of numbers, as long as the shares say; the first part gets the rest."""
     first, *others = shares
-    counts = {part: int(len(names) * shares[part] + 1e-9) for part in others}
-    ends = np.cumsum([len(names) - sum(counts.values()), *counts.values()])
+    counts = {part: int(len(numbers) * shares[part] + 1e-9) for part in others}
+    ends = np.cumsum([len(numbers) - sum(counts.values()), *counts.values()])
     starts = [0, *ends[:-1]]
-    return {part: list(names[start:end]) for part, start, end in zip((first, *others), starts, ends, strict=True)}
+    return {part: numbers[start:end] for part, start, end in zip((first, *others), starts, ends, strict=True)}
 
 
-def _linked(tasks: Sequence[RetrievalTask]) -> _Linked:
-    above: dict[str, str] = {}
+def _groups(tasks: Sequence[RetrievalTask]) -> dict[Node, int]:
+    """The number of the group that each query and document belongs to, by kind and id."""
+    nodes: dict[Node, int] = {}
+    pairs: list[list[int]] = []
 
-    def top(node: str) -> str:
-        while above.setdefault(node, node) != node:
-            above[node] = above[above[node]]
-            node = above[node]
-        return node
-
-    def join(one: str, other: str) -> None:
-        above[top(other)] = top(one)
+    def join(*pair: Node) -> None:
+        pairs.append([nodes.setdefault(node, len(nodes)) for node in pair])
 
     for task in tasks:
         for document in task.documents:
             for text in (document.text, *(document.text[slice(*span)] for span in document.spans)):
-                join(f"{_DOCUMENT}{document.id}", f"{_TEXT}{text}")
+                join(("document", document.id), ("text", text))
         for query in task.queries:
-            own = f"{_QUERY}{query.id}"
-            for other in (f"{_CLUSTER}{query.cluster or query.id}", f"{_TEXT}{query.text}"):
-                join(own, other)
+            own = ("query", query.id)
+            join(own, ("cluster", query.cluster or query.id))
+            join(own, ("text", query.text))
             for name, gain in task.relevant[query.id].items():
                 if gain > 0:
-                    join(own, f"{_DOCUMENT}{name}")
-    names: dict[str, str] = {}
-    queries = {
-        query.id: names.setdefault(top(f"{_QUERY}{query.id}"), f"{_CLUSTER}{query.cluster or query.id}")
-        for task in tasks
-        for query in task.queries
-    }
-    documents = {
-        document.id: names.setdefault(top(f"{_DOCUMENT}{document.id}"), f"{_DOCUMENT}{document.id}")
-        for task in tasks
-        for document in task.documents
-    }
-    return _Linked(queries, documents)
+                    join(own, ("document", name))
+    links = coo_array((np.ones(len(pairs)), np.transpose(pairs)), shape=(len(nodes), len(nodes)))
+    return dict(zip(nodes, connected_components(links, directed=False)[1].tolist(), strict=True))

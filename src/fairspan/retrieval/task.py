@@ -10,7 +10,8 @@ from fairspan.errors import CorpusError
 
 Span = tuple[int, int]
 FIFTHS = 5
-REPEATED = "Answers that occur more than once in their document, so that another place may be meant"
+LEAST_TOKENS = 8
+"""Of a query that is taken from a text: fewer do not say what is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,33 +94,17 @@ class RetrievalTask:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A query and where it is answered; `answer` is empty where its words are not known."""
-
-    query: Query
-    evidence: Evidence
-    answer: str = ""
-
-
 def make_task(
-    name: str, documents: Iterable[Passage], asked: Sequence[Asked], notes: tuple[str, ...] = ()
+    name: str, documents: Sequence[Passage], asked: Sequence[tuple[Query, Evidence]], notes: tuple[str, ...] = ()
 ) -> RetrievalTask:
-    passages = tuple(documents)
-    texts = {document.id: document.text for document in passages}
-    unasked = len(texts.keys() - {one.evidence.document for one in asked})
-    if unasked:
-        notes += (f"Documents that no query asks for, kept in the index: {unasked} of {len(texts)}.",)
-    repeated = sum(bool(one.answer) and texts[one.evidence.document].count(one.answer) > 1 for one in asked)
-    if repeated:
-        notes += (f"{REPEATED}: {repeated}.",)
+    """A task in which every query is answered by the document that has its evidence."""
     return RetrievalTask(
         name,
-        queries=tuple(one.query for one in asked),
-        documents=passages,
-        relevant={one.query.id: {one.evidence.document: 1.0} for one in asked},
-        evidence={one.query.id: one.evidence for one in asked},
-        notes=notes + same_texts(passages),
+        queries=tuple(query for query, _ in asked),
+        documents=tuple(documents),
+        relevant={query.id: {where.document: 1.0} for query, where in asked},
+        evidence={query.id: where for query, where in asked},
+        notes=notes + same_texts(documents),
     )
 
 

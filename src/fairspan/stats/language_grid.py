@@ -21,11 +21,6 @@ def as_grid(means: Floats) -> Floats:
     return means[..., 1:].reshape(*means.shape[:-1], side, side)
 
 
-def of_query(language: int) -> Statistic:
-    """The mean over documents in all languages for queries in one."""
-    return lambda means: np.asarray(as_grid(means)[..., language, :].mean(-1))
-
-
 def of_document(language: int) -> Statistic:
     """The mean over queries in all languages for documents in one."""
     return lambda means: np.asarray(as_grid(means)[..., :, language].mean(-1))
@@ -77,19 +72,14 @@ def lag_to(reference: int, language: int) -> Statistic:
     return lambda means: second(means) - first(means)
 
 
-def share_distance(query: int | None = None) -> Statistic:
+def share_distance(means: Floats) -> Floats:
     """Of mean shares that sum to 1 by query: how far they are from equal ones, in total variation.
 
-    ½ Σ_d |share(q, d) − 1/L|, for queries in one language or, with None, the mean over all. It is 0 where every
-    language has the same share, and 1 − 1/L where one has all.
+    The mean over q of ½ Σ_d |share(q, d) − 1/L|. It is 0 where every language has the same share, and 1 − 1/L where
+    one has all.
     """
-
-    def statistic(means: Floats) -> Floats:
-        grid = as_grid(means)
-        distances = np.abs(grid - 1 / grid.shape[-1]).sum(-1) / 2
-        return np.asarray(distances.mean(-1) if query is None else distances[..., query])
-
-    return statistic
+    grid = as_grid(means)
+    return np.asarray((np.abs(grid - 1 / grid.shape[-1]).sum(-1) / 2).mean(-1))
 
 
 def peer(ranking: ArrayLike, levels: ArrayLike, languages: ArrayLike, weights: Mapping[int, float]) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import entr  # type: ignore[import-untyped, unused-ignore]
 
 from fairspan.errors import CorpusError, DesignError, MissingExtra
-from fairspan.retrieval.records import records
+from fairspan.retrieval.records import records, with_ids
 
 Floats = NDArray[np.float64]
 
@@ -35,15 +35,8 @@ def read_labelled(path: Path | str) -> tuple[LabelledText, ...]:
 
     Labels are texts or whole numbers. A text without an id is named after its line.
     """
-    found: list[LabelledText] = []
-    places: dict[str, str] = {}
-    for record in records(Path(path)):
-        name = record.place if record.fields.get("id") is None else record.id("id")
-        one = LabelledText(name, record.id("label"), record.text("text"))
-        if one.id in places:
-            raise record.fault(f"the id {one.id!r} was already used at {places[one.id]}.")
-        places[one.id] = record.place
-        found.append(one)
+    named = with_ids(records(Path(path)), "id", optional=True)
+    found = [LabelledText(id, record.id("label"), record.text("text")) for id, record in named]
     if not found:
         raise CorpusError(f"{path} is empty: it needs one text per line, with 'text' and 'label'.")
     if len({one.label for one in found}) < 2:

@@ -56,18 +56,11 @@ class Shown:
         return self.arms[: len(COLOURS)]
 
     @property
-    def task(self) -> str:
-        """The task as titles name it."""
-        task = self.log.header["task"]
-        return str(task["names"][0]) if len(task["names"]) == 1 else PurePath(str(task["source"])).name
-
-    @property
     def where(self) -> str:
-        return f"{model_name(self.log.model)} on {self.task}"
-
-    @property
-    def subtitle(self) -> str:
-        return f"{model_name(self.log.model)}, {self.task}"
+        """The model and the task as titles name them."""
+        task = self.log.header["task"]
+        name = task["names"][0] if len(task["names"]) == 1 else PurePath(str(task["source"])).name
+        return f"{model_name(self.log.model)} on {name}"
 
     @property
     def unit(self) -> str:
@@ -108,7 +101,7 @@ def position_chart(shown: Shown) -> Chart:
         panels.append(Panel(plan or together, labels, drawn, detail=f"{queries:,} queries"))
     name, title = "search-by-position", "What is found, by position of the evidence"
     caption = f"{metric} by position of the evidence, with 95 % intervals."
-    axes, subtitle = (f"{shown.unit} with the evidence", metric), shown.subtitle
+    axes, subtitle = (f"{shown.unit} with the evidence", metric), shown.where
     return Chart(name, title, caption, "bars", *axes, tuple(panels), subtitle=subtitle, brief=True)
 
 
@@ -119,7 +112,7 @@ def overall_chart(shown: Shown) -> Chart:
     panel = Panel("all queries", metrics, shown.series(rows, "metric", metrics), detail=detail)
     title, caption = "What is found, over all queries", "Every metric over all queries, with 95 % intervals."
     axes = ("metric", "quality")
-    return Chart("search-overall", title, caption, "bars", *axes, (panel,), subtitle=shown.subtitle)
+    return Chart("search-overall", title, caption, "bars", *axes, (panel,), subtitle=shown.where)
 
 
 def grid_map(shown: Shown) -> HeatMap:
@@ -131,22 +124,17 @@ def grid_map(shown: Shown) -> HeatMap:
         for one in grid.filter(query=query).iter_rows(named=True):
             change = interval(one, "change_")
             note = "unmodified" if change.estimate is None else with_bounds(change, "+.3f").replace(" ", "\n", 1)
-            cells.append(HeatCell((one["estimate"],), note, framed=_excludes_0(one)))
+            excludes_0 = (change.low or 0) > 0 or (change.high or 0) < 0
+            cells.append(HeatCell((one["estimate"],), note, framed=excludes_0))
         rows.append((f"query {query:g}", tuple(cells)))
-    framed = "; framed: 0 is outside the interval" if any(map(_excludes_0, grid.iter_rows(named=True))) else ""
     return HeatMap(
         "temperature-grid",
         f"{metric} by the temperature of queries and of documents",
-        f"{metric} and its change from the pair (1, 1) with 95 % interval{framed}.",
+        f"{metric} and its change from the pair (1, 1) with 95 % interval; framed: 0 is outside the interval.",
         "temperature",
         tuple(f"document {value:g}" for value in values_of(grid, "document")),
         tuple(rows),
         "temperature of documents",
         "temperature of queries",
-        subtitle=shown.subtitle + ("" if shown.arms[0] == "plain" else f", under {shown.arms[0]}"),
+        subtitle=shown.where + ("" if shown.arms[0] == "plain" else f", under {shown.arms[0]}"),
     )
-
-
-def _excludes_0(row: Mapping[str, Any]) -> bool:
-    low, high = row["change_low"], row["change_high"]
-    return low is not None and (low > 0 or high < 0)

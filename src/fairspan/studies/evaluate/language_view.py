@@ -56,7 +56,7 @@ def language_map(shown: Shown) -> HeatMap:
         tuple(rows),
         "language of the document",
         "language of the query",
-        subtitle=shown.subtitle,
+        subtitle=shown.where,
         entries=tuple(shown.drawn),
         panels=True,
     )
@@ -83,7 +83,7 @@ def _share_chart(shown: Shown) -> Chart:
         "language of the document",
         f"share of the first {TOP}",
         tuple(panels),
-        subtitle=shown.subtitle,
+        subtitle=shown.where,
         form=".2f",
         dashes="share of what is relevant",
     )

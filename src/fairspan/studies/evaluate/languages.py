@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-import polars as pl
 
 from fairspan.report.frames import columns_of
 from fairspan.runs.log import RunLog
@@ -35,17 +33,19 @@ class _Asked:
 
 
 def language_records(log: RunLog, metrics: Sequence[str]) -> list[Record]:
-    """One for each figure and arm; none if the log is of one language, or of one cluster of queries.
+    """One for each figure and arm; none if the log is of one language.
 
     The change is from the first arm on the same queries: of ratios and of geometric means it is a factor, of
     everything else a difference. p values are those of randomisation tests, adjusted by Holm for all arms.
     """
     languages, arms, found = languages_of(log), arms_of(log), list[Record]()
-    if not languages or log.rows["set"].n_unique() < 2:
+    if not languages:
         return []
     for source, asked, logarithmic in _questions(languages, metrics):
-        tables = [sorted_rows(log.rows.filter(measure=source), arm) for arm in arms]
-        sums = [_sums(table, languages, source, logarithmic=logarithmic) for table in tables]
+        rows, sums = log.rows.filter(measure=source), []
+        for table in (sorted_rows(rows, arm) for arm in arms):
+            values, clusters = table["value"].to_numpy(), table["set"].to_numpy()
+            sums.append(query_sums(np.log(values) if logarithmic else values, pair_codes(table, languages), clusters))
         found += _figures(arms, sums, asked, int(log.header["seed"]), logarithmic=logarithmic)
     return found
 
@@ -53,19 +53,16 @@ def language_records(log: RunLog, metrics: Sequence[str]) -> list[Record]:
 def _questions(languages: Sequence[str], metrics: Sequence[str]) -> Iterator[tuple[str, list[_Asked], bool]]:
     """What is computed of the rows of each measure, and whether of their logarithms."""
     numbered = list(enumerate(languages))
+    overall = {
+        "within": grid.within,
+        "across": grid.across,
+        "gap": grid.document_gap,
+        "weakest": grid.weakest_document,
+    }
     for metric in metrics:
-        yield (
-            metric,
-            [
-                *(_Asked(metric, grid.of_document(number), document=name) for number, name in numbered),
-                *(_Asked(metric, grid.of_query(number), query=name) for number, name in numbered),
-                _Asked(f"{metric} within", grid.within, tested=True),
-                _Asked(f"{metric} across", grid.across, tested=True),
-                _Asked(f"{metric} gap", grid.document_gap, tested=True),
-                _Asked(f"{metric} weakest", grid.weakest_document, tested=True),
-            ],
-            False,
-        )
+        of_documents = [_Asked(metric, grid.of_document(number), document=name) for number, name in numbered]
+        tested = [_Asked(f"{metric} {name}", statistic, tested=True) for name, statistic in overall.items()]
+        yield metric, [*of_documents, *tested], False
     ratios = [_Asked(OWN_RATIO, grid.lag_to_own(number), document=name) for number, name in numbered]
     if ENGLISH in languages:
         english = languages.index(ENGLISH)
@@ -76,46 +73,26 @@ def _questions(languages: Sequence[str], metrics: Sequence[str]) -> Iterator[tup
         ]
     yield RANK, [*ratios, _Asked(OWN_RATIO, grid.lag_to_own(), tested=True)], True
     pairs = [(1 + i * len(languages) + j, one, two) for i, one in numbered for j, two in numbered]
-    yield (
-        SHARE,
-        [
-            *(_Asked(SHARE, column(number), query, document) for number, query, document in pairs),
-            *(_Asked(SHARE, grid.of_document(number), document=name) for number, name in numbered),
-            *(_Asked(DISTANCE, grid.share_distance(number), query=name) for number, name in numbered),
-            _Asked(DISTANCE, grid.share_distance(), tested=True),
-        ],
-        False,
-    )
-    yield (
-        TRANSLATION_RANK,
-        [_Asked(TRANSLATION_RANK, column(number), query, document) for number, query, document in pairs],
-        True,
-    )
-    of_queries = [_Asked(PEER, column(1 + number), query=name) for number, name in numbered]
-    yield PEER, [*of_queries, _Asked(PEER, column(0), tested=True)], False
-
-
-def _sums(rows: pl.DataFrame, languages: Sequence[str], source: str, *, logarithmic: bool) -> PositionSums:
-    values = rows["value"].to_numpy()
-    if source == PEER:
-        groups: Any = [1 + languages.index(language) for language in rows["language"]]
-    else:
-        groups = pair_codes(rows, languages)
-    return query_sums(np.log(values) if logarithmic else values, groups, rows["set"].to_numpy())
+    shares = [_Asked(SHARE, column(number), query, document) for number, query, document in pairs]
+    shares += [_Asked(SHARE, grid.of_document(number), document=name) for number, name in numbered]
+    yield SHARE, [*shares, _Asked(DISTANCE, grid.share_distance, tested=True)], False
+    ranks = [_Asked(TRANSLATION_RANK, column(number), query, document) for number, query, document in pairs]
+    yield TRANSLATION_RANK, ranks, True
+    yield PEER, [_Asked(PEER, column(0), tested=True)], False
 
 
 def _figures(
     arms: Sequence[Arm], sums: Sequence[PositionSums], asked: Sequence[_Asked], seed: int, *, logarithmic: bool
 ) -> list[Record]:
     """Every statistic of every arm. Differences of logarithms become factors."""
-    columns, found = range(1, sums[0].sums.shape[1]), list[Record]()
+    found = list[Record]()
     adjusted = _p_values(sums, [one for one in asked if one.tested], seed)
     for number, (arm, own) in enumerate(zip(arms, sums, strict=True)):
         drawn = None if logarithmic else resample(own, rng=np.random.default_rng(seed))
         both = sums[0].beside(own)
         for one in asked:
-            value = jackknife(own, one.statistic, columns) if drawn is None else drawn.interval(one.statistic)
-            change = jackknife(both, change_of(one.statistic), columns) if number else None
+            value = jackknife(own, one.statistic) if drawn is None else drawn.interval(one.statistic)
+            change = jackknife(both, change_of(one.statistic)) if number else None
             if logarithmic:
                 value, change = _factor(value), None if change is None else _factor(change)
             p_value = adjusted[one.measure][number - 1] if number and one.tested else np.nan

@@ -12,8 +12,7 @@ from fairspan.errors import FairspanError
 from fairspan.report.frames import columns_of
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
-from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import QueryChange, QueryCounts, QueryEffects, query_change, query_effects
+from fairspan.stats.queries import QueryChange, QueryEffects, query_change, query_effects
 from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
 
 Record = dict[str, Any]
@@ -133,10 +132,12 @@ def pair_codes(rows: pl.DataFrame, languages: Sequence[str]) -> np.ndarray:
 def change_of(before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed: int) -> QueryChange:
     """The values `after` minus those of the rows `before`, which are of the same queries."""
     values, clusters = before["value"].to_numpy(), before["set"].to_numpy()
-    if _alone(before):
-        none, counts = Interval(np.nan), QueryCounts(len(before), len(before), ())
-        return QueryChange(_bare(after - values), (), none, none, np.nan, np.nan, counts)
     return query_change(values, after, groups, clusters, rng=np.random.default_rng(seed))
+
+
+def effects_of(rows: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryEffects:
+    values, clusters = rows["value"].to_numpy(), rows["set"].to_numpy()
+    return query_effects(values, groups, clusters, rng=np.random.default_rng(seed))
 
 
 def change_columns(change: QueryChange | None) -> Record:
@@ -149,28 +150,10 @@ def change_columns(change: QueryChange | None) -> Record:
 def _results(log: RunLog, rows: pl.DataFrame, metric: str, plan: str) -> list[Result]:
     arms, seed = arms_of(log), int(log.header["seed"])
     first, *others = (sorted_rows(rows, arm) for arm in arms)
-    names, groups = ((), np.zeros(0)) if _alone(first) else query_groups(first, languages_of(log))
-    effects = [_effects(own, groups, seed) for own in (first, *others)]
+    names, groups = query_groups(first, languages_of(log))
     changes = [change_of(first, own["value"].to_numpy(), groups, seed) for own in others]
     p_values, p_psi = holm([one.p_value for one in changes]), holm([one.p_psi for one in changes])
-    found = [Result(arms[0], metric, plan, names, effects[0])]
-    for arm, own, change, p, q in zip(arms[1:], effects[1:], changes, p_values, p_psi, strict=True):
-        found.append(Result(arm, metric, plan, names, own, change, float(p), float(q)))
+    found = [Result(arms[0], metric, plan, names, effects_of(first, groups, seed))]
+    for arm, own, change, p, q in zip(arms[1:], others, changes, p_values, p_psi, strict=True):
+        found.append(Result(arm, metric, plan, names, effects_of(own, groups, seed), change, float(p), float(q)))
     return found
-
-
-def _effects(rows: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryEffects:
-    values, clusters = rows["value"].to_numpy(), rows["set"].to_numpy()
-    if _alone(rows):
-        none, counts = Interval(np.nan), QueryCounts(len(rows), rows["set"].n_unique(), ())
-        return QueryEffects(_bare(values), (), none, none, counts)
-    return query_effects(values, groups, clusters, rng=np.random.default_rng(seed))
-
-
-def _alone(rows: pl.DataFrame) -> bool:
-    """Whether there is a single cluster, and so nothing to resample."""
-    return rows["set"].n_unique() < 2
-
-
-def _bare(values: np.ndarray) -> Interval:
-    return Interval(float(np.mean(values)), reason="there are no queries to resample")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 from itertools import product
 from typing import ClassVar
@@ -21,7 +21,6 @@ from fairspan.retrieval.source import MTEB, PAGES, TaskOptions, TaskSource
 from fairspan.runs.options import StudyOptions, default_treatments, source
 
 DOCUMENTS_ONLY = "+sides=document"
-_NO_GRID = "a grid of temperatures needs one below 1, as in temperature_grid=1,0.9,0.8."
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,11 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < 1:
             raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
         if self.temperature_grid is not None:
-            object.__setattr__(self, "temperature_grid", _temperatures(self.temperature_grid))
+            require_list("temperature_grid", self.temperature_grid, "[1.0, 0.9]", CorpusError)
+            values = sorted({1.0, *map(check_temperature, self.temperature_grid)}, reverse=True)
+            if len(values) < 2:
+                raise CorpusError("a grid of temperatures needs one below 1, as in temperature_grid=1,0.9,0.8.")
+            object.__setattr__(self, "temperature_grid", tuple(values))
             first = self.compared[0]
             if first.calibration.temperature != 1.0 or first.calibration.sides != "both":
                 raise CorpusError(
@@ -88,7 +91,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     @cached_property
     def searched(self) -> TaskSource:
         """What is searched."""
-        return self.source_of(self.task, fitted=self.fit_corpus is not None)
+        own = {one.name: getattr(self, one.name) for one in fields(TaskOptions)}
+        return TaskSource(self.task, fitted=self.fit_corpus is not None, **own)
 
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
@@ -114,15 +118,14 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     def measured(self) -> tuple[Treatment, ...]:
         """The treatments with those of them that do not change queries, and the grid of temperatures."""
         found = []
-        for treatment in self.compared:
-            found.append(treatment)
-            both = treatment.for_queries.acts and treatment.for_documents.acts
-            if self.documents_only and both:
-                calibration = treatment.for_documents.but(sides="document")
-                found.append(replace(treatment, name=treatment.name + DOCUMENTS_ONLY, calibration=calibration))
+        for one in self.compared:
+            found.append(one)
+            if self.documents_only and one.for_queries.acts and one.for_documents.acts:
+                calibration = one.for_documents.but(sides="document")
+                found.append(replace(one, name=one.name + DOCUMENTS_ONLY, calibration=calibration))
         named: dict[str, Treatment] = {}
-        for treatment in (*found, *self.grid):
-            named.setdefault(treatment.name, treatment)
+        for one in (*found, *self.grid):
+            named.setdefault(one.name, one)
         return tuple(named.values())
 
     def twin_of(self, treatment: Treatment) -> Treatment | None:
@@ -157,15 +160,6 @@ def at_temperatures(treatment: str, query: float, document: float) -> str:
     """The name of a treatment with a temperature for each side."""
     written = json.dumps(dump_temperature(PerSide(query, document)), separators=(",", ":"))
     return f"{treatment}+temperature={written}"
-
-
-def _temperatures(given: Sequence[float]) -> tuple[float, ...]:
-    """From 1 downwards."""
-    require_list("temperature_grid", given, "[1.0, 0.9]", CorpusError)
-    found = tuple(sorted({1.0, *(check_temperature(value) for value in given)}, reverse=True))
-    if len(found) < 2:
-        raise CorpusError(_NO_GRID)
-    return found
 
 
 def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:

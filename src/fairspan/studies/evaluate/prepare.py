@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from fairspan.calibration.treatment import Treatment
@@ -11,7 +12,6 @@ from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES
-from fairspan.retrieval.task import RetrievalTask
 from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.forecast import Work
@@ -55,14 +55,8 @@ class PreparedEvaluation:
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment, with how far it reads and how many documents it cuts."""
         windows = {one["treatment"]: one for one in self._windows if one["texts"] == "documents"}
-        return [
-            Work(
-                one.name,
-                self.embedded(one, under),
-                facts={"reads": windows[one.name]["window"], "cut": windows[one.name]["cut"]},
-            )
-            for one in self.options.measured
-        ]
+        facts = {name: {"reads": one["window"], "cut": one["cut"]} for name, one in windows.items()}
+        return [Work(one.name, self.embedded(one, under), facts=facts[one.name]) for one in self.options.measured]
 
     @property
     def scope(self) -> str:
@@ -111,8 +105,9 @@ def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Pro
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(options.prompt, options.query_prompt).reading(options.measured)
     refuse_similarity(subject, options.indexes)
-    beyond = [*(["temperature_grid"] if options.temperature_grid else []), *filter(_is_late, options.indexes)]
-    on_tokens = [one for one in options.compared if any(map(_is_late, options.indexes_of(one)))]
+    late = [index for index in options.indexes if index.startswith("late")]
+    beyond = [*(["temperature_grid"] if options.temperature_grid else []), *late]
+    on_tokens = [one for one in options.compared if {*late} & {*options.indexes_of(one)}]
     subject.refuse_unsuited(options.compared, on_tokens=on_tokens, beyond=beyond)
     progress.stage("reading the task")
     source = options.searched
@@ -120,7 +115,10 @@ def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Pro
     if len(tasks) > 1 and not source.is_built:
         tasks = combine_languages(tasks, seed=options.seed)
     _refuse_unknown_segments(options, tasks)
-    return PreparedEvaluation(subject, options, tasks, _fit_part(options, subject, tasks))
+    prepared = PreparedEvaluation(subject, options, tasks, _fit_part(options, subject, tasks))
+    if len(prepared.searching.clusters) < 2:
+        raise CorpusError("all queries are about one document, and errors need 2: add queries about others.")
+    return prepared
 
 
 def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
@@ -129,18 +127,14 @@ def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[Measur
     source, languages = options.fit_corpus, options.fit_languages
     if options.task == PAGES:
         source = source or options.corpus
-        languages = tuple(dict.fromkeys(language for one in tasks for language in _spoken(one.task)))
+        spoken = [(one.task.lead, one.task.later, *(own.language for own in one.task.queries)) for one in tasks]
+        languages = tuple(dict.fromkeys(chain(*spoken)))
     tested = {query.text for one in tasks for query in one.task.queries}
     for document in {document for one in tasks for document in one.task.documents}:
         # A page has the beginning of a segment, and the corpus has its end as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
     model, seed = subject.model, options.seed
     return choose_fit_part(options.compared, model, subject.counter, source, languages, tested, seed=seed)
-
-
-def _spoken(task: RetrievalTask) -> list[str]:
-    """The languages of pages and of the queries that ask for them."""
-    return [task.lead, task.later, *(query.language for query in task.queries)]
 
 
 def _refuse_unknown_segments(options: EvaluateOptions, tasks: Sequence[MeasuredTask]) -> None:
@@ -151,7 +145,3 @@ def _refuse_unknown_segments(options: EvaluateOptions, tasks: Sequence[MeasuredT
             f"{by_segments[0]} makes every segment a basket, and of {without} documents the segments are not known: "
             "omit it, or give their borders."
         )
-
-
-def _is_late(index: str) -> bool:
-    return index.startswith("late")

@@ -1,10 +1,10 @@
 """`evaluate`: does a treatment help search, at every position of the evidence?"""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
-from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.calling import call_of
 from fairspan.encoding.encoder import Text
 from fairspan.runs.bases import Treated
@@ -18,50 +18,38 @@ from fairspan.studies.evaluate.view import view_of
 _SAME = 1e-4
 
 
-class _Search:
-    """One evaluation while it runs."""
-
-    def __init__(self, prepared: PreparedEvaluation, run: Run) -> None:
-        self.prepared, self.options, self.run = prepared, prepared.options, run
-        self.treated: dict[Treatment, Treated] = {}
-
-    def measure(self) -> None:
-        run, options, plans = self.run, self.options, self.prepared.plans
-        queries = self.prepared.searching.queries()
-        measured = options.measured
-        tokens = {one.name: sum(plans[index].tokens for index in options.indexes_of(one)) for one in measured}
-        asked = sum(text.length for text in queries)
-        run.announce(pair for one in measured for pair in self.prepared.embedded(one, self._under))
-        run.progress.start(sum(asked + tokens[one.name] + self.prepared.fit.tokens(one) for one in measured))
-        for treatment in measured:
-            run.progress.stage(f"{treatment.name}: queries")
-            treated = self._under(treatment)
-            run.fill(treated.queries, queries)
-            twin = options.twin_of(treatment)
-            if twin is not None and self._same_queries(queries, treated, self._under(twin)):
-                run.note(f"{twin.name} does not change these queries, so it is the same on documents only")
-                run.progress.advance(tokens[treatment.name])
-                continue
-            for index in options.indexes_of(treatment):
-                run.progress.stage(f"{treatment.name}: {index}")
-                rows, cost = self.prepared.searching.index_and_search(run, treated, plans[index])
-                run.header["costs"].append(cost)
-                run.add(rows)
-
-    def _under(self, treatment: Treatment) -> Treated:
-        if treatment not in self.treated:
-            self.treated[treatment] = self.run.under(treatment)
-        return self.treated[treatment]
-
-    def _same_queries(self, queries: Sequence[Text], one: Treated, other: Treated) -> bool:
-        """Whether two treatments embed all queries equally, up to rounding."""
-        keys = [[treated.queries.key(text) for text in queries] for treated in (one, other)]
-        first, second = (np.stack(self.run.read(own)) for own in keys)
-        scale = np.linalg.norm(first, axis=1)
-        return bool((np.linalg.norm(first - second, axis=1) <= _SAME * scale).all())
+def _measure(prepared: PreparedEvaluation, run: Run) -> None:
+    """Embed, index and search under every treatment."""
+    options, plans, queries = prepared.options, prepared.plans, prepared.searching.queries()
+    measured, under = options.measured, cache(run.under)
+    tokens = {one: sum(plans[index].tokens for index in options.indexes_of(one)) for one in measured}
+    asked = sum(text.length for text in queries)
+    run.announce(pair for one in measured for pair in prepared.embedded(one, under))
+    run.progress.start(sum(asked + tokens[one] + prepared.fit.tokens(one) for one in measured))
+    for treatment in measured:
+        run.progress.stage(f"{treatment.name}: queries")
+        treated = under(treatment)
+        run.fill(treated.queries, queries)
+        twin = options.twin_of(treatment)
+        if twin is not None and _same_queries(run, queries, treated, under(twin)):
+            run.note(f"{twin.name} does not change these queries, so it is the same on documents only")
+            run.progress.advance(tokens[treatment])
+            continue
+        for index in options.indexes_of(treatment):
+            run.progress.stage(f"{treatment.name}: {index}")
+            rows, cost = prepared.searching.index_and_search(run, treated, plans[index])
+            run.header["costs"].append(cost)
+            run.add(rows)
 
 
-STUDY = Study(prepare_evaluation, lambda prepared, run: _Search(prepared, run).measure(), view_of)
+def _same_queries(run: Run, queries: Sequence[Text], one: Treated, other: Treated) -> bool:
+    """Whether two treatments embed all queries equally, up to rounding."""
+    keys = [[treated.queries.key(text) for text in queries] for treated in (one, other)]
+    first, second = (np.stack(run.read(own)) for own in keys)
+    return bool((np.linalg.norm(first - second, axis=1) <= _SAME * np.linalg.norm(first, axis=1)).all())
+
+
+STUDY = Study(prepare_evaluation, _measure, view_of)
 
 
 def _evaluate(options: EvaluateOptions) -> RunLog:

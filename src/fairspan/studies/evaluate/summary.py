@@ -1,7 +1,6 @@
 """`frames_of` an evaluation's log: verdicts, quality overall and by group, by length, costs and temperatures."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from itertools import product
 from typing import Any
@@ -9,11 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.errors import DesignError
 from fairspan.report.frames import columns_of, frame_of
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import query_change, query_effects
 from fairspan.studies.evaluate.languages import language_records
 from fairspan.studies.evaluate.measures import (
     RANK,
@@ -22,6 +19,8 @@ from fairspan.studies.evaluate.measures import (
     Result,
     arms_of,
     change_columns,
+    change_of,
+    effects_of,
     languages_of,
     metrics_of,
     pair_name,
@@ -39,14 +38,11 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     """All statistics of a log by name, without empty frames except for the verdicts."""
     results, across = results_of(log), languages_of(log)
     groups = [one for result in results for one in _groups(result, across)]
-    lengths: list[Record] = []
-    with suppress(DesignError):  # of one cluster of queries
-        lengths = _by_length(log)
     records: dict[str, Sequence[Mapping[str, Any]]] = {
         "quality": [_quality(result) for result in results],
         "language_pairs" if across else "positions": groups,
         "languages": language_records(log, metrics_of(log)),
-        "by_length": lengths,
+        "by_length": _by_length(log),
         "costs": _costs(log, results),
         "temperature_grid": _temperatures(log, results),
         "windows": log.header.get("windows", ()),
@@ -59,7 +55,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
 
 
 def _quality(result: Result) -> Record:
-    effects, change = result.effects, result.change
+    effects = result.effects
     return {
         **result.named,
         "queries": effects.counts.queries,
@@ -68,10 +64,8 @@ def _quality(result: Result) -> Record:
         **columns_of(effects.psi, "psi_"),
         **columns_of(effects.harmonic, "harmonic_"),
         "p_value": result.p_value,
-        "p_value_alone": np.nan if change is None else change.p_value,
         "p_psi": result.p_psi,
-        "p_psi_alone": np.nan if change is None else change.p_psi,
-        **change_columns(change),
+        **change_columns(result.change),
     }
 
 
@@ -92,42 +86,23 @@ def _groups(result: Result, languages: Sequence[str]) -> list[Record]:
 def _costs(log: RunLog, results: Sequence[Result]) -> list[Record]:
     """What each index takes: tokens to read, seconds, vectors and bytes, and what it finds.
 
-    Where all vectors were stored already, `estimated` is true and the seconds follow from the speed of another
-    index, of the same treatment if possible; None if nothing was embedded in this run.
+    The seconds are None where all vectors were stored already.
     """
-    costs = {(one["treatment"], one["index"]): one for one in log.header["costs"]}
-    timed = [one for one in costs.values() if one["seconds"]]
-    found = []
-    for arm, result in {result.arm: result for result in reversed(results)}.items():
-        own = costs[arm.treatment, arm.index]
-        other = next((one for one in timed if one["treatment"] == arm.treatment), timed[0] if timed else None)
-        estimated = False
-        if own["seconds"] is None and other is not None:
-            estimated = True
-            own = {**own, "seconds": own["tokens"] * other["seconds"] / other["tokens"]}
-        mean = result.effects.overall.estimate
-        found.append({**own, "estimated": estimated, "metric": result.metric, "estimate": mean})
-    return sorted(found, key=lambda one: arms_of(log).index(Arm(one["treatment"], one["index"])))
+    costs = {Arm(one["treatment"], one["index"]): one for one in log.header["costs"]}
+    first = [one for one in results if (one.metric, one.plan) == (results[0].metric, "")]
+    return [{**costs[one.arm], "metric": one.metric, "estimate": one.effects.overall.estimate} for one in first]
 
 
 def _temperatures(log: RunLog, results: Sequence[Result]) -> list[Record]:
     """The first metric at every pair of a query's and a document's temperature (LC Fig. 9)."""
     base, found = results[0].arm, []
-    known = {(one.arm.treatment, one.arm.index): one for one in reversed(results)}
+    known = {one.arm: one for one in reversed(results)}
     for query, document in product(log.spec.get("temperature_grid") or (), repeat=2):
         name = base.treatment if query == document == 1 else at_temperatures(base.treatment, query, document)
-        one = known[name, base.index]
-        found.append(
-            {
-                "treatment": name,
-                "metric": one.metric,
-                "query": query,
-                "document": document,
-                **columns_of(one.effects.overall),
-                **columns_of(None if one.change is None else one.change.overall, "change_"),
-                "p_value": one.p_value,
-            }
-        )
+        one = known[Arm(name, base.index)]
+        measured = {"treatment": name, "metric": one.metric, "query": query, "document": document}
+        change = columns_of(None if one.change is None else one.change.overall, "change_")
+        found.append({**measured, **columns_of(one.effects.overall), **change, "p_value": one.p_value})
     return found
 
 
@@ -143,27 +118,21 @@ def _by_length(log: RunLog) -> list[Record]:
 
 
 def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...]) -> list[Record]:
-    """The last of `names` is for the longest, the one before it for the shortest."""
+    """The last of `names` is for the longest, the one before it for the shortest; none where lengths are alike."""
     rows, seed, found = log.rows.filter(measure=measure), int(log.header["seed"]), list[Record]()
     tables = {arm: sorted_rows(rows, arm) for arm in arms_of(log)}
     baseline, first = next(iter(tables.items()))
-    if first[column].null_count():
-        return []
-    lengths, clusters, before = (first[name].to_numpy() for name in (column, "set", "value"))
+    lengths = first[column].to_numpy()
     low, high = np.quantile(lengths, [SHARE, 1 - SHARE])
-    groups = np.zeros(len(lengths), dtype=np.int64)
-    if len(names) > 1:
-        groups[lengths <= low] = 1
-    groups[lengths >= high] = len(names)
     if low == high:
         return []
+    groups = np.where(lengths >= high, len(names), np.where(lengths <= low, len(names) - 1, 0))
     for arm, table in tables.items():
-        own = table["value"].to_numpy()
+        means = effects_of(table, groups, seed).groups
         changes: Sequence[Interval | None] = [None] * len(names)
-        effects = query_effects(own, groups, clusters, rng=np.random.default_rng(seed))
         if arm != baseline:
-            changes = query_change(before, own, groups, clusters, rng=np.random.default_rng(seed)).groups
-        for number, (name, mean, change) in enumerate(zip(names, effects.groups, changes, strict=True), start=1):
+            changes = change_of(first, table["value"].to_numpy(), groups, seed).groups
+        for number, (name, mean, change) in enumerate(zip(names, means, changes, strict=True), start=1):
             inside = lengths[groups == number]
             counted = {"count": len(inside), "tokens_from": int(inside.min()), "tokens_to": int(inside.max())}
             named = {**asdict(arm), "group": name, "measure": measure}

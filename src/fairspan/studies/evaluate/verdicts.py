@@ -1,6 +1,7 @@
-"""Verdicts on treatments and on temperatures: better, worse, not worse or inconclusive, and the numbers behind."""
+"""Verdicts on treatments: better, worse, not worse or inconclusive, and the numbers behind."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from fairspan.stats.queries import FEW_CLUSTERS, clusters_to_decide
 from fairspan.studies.evaluate.measures import Arm, Result, languages_of
 from fairspan.studies.evaluate.options import DOCUMENTS_ONLY, at_temperatures
 
-TEMPERATURES = "temperatures"
-"""What the verdict on a grid is called among those on treatments."""
 _SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("treatment", "verdict", "sentence"), pl.String),
     **dict.fromkeys(("clusters", "more_clusters"), pl.Int64),
@@ -24,25 +23,23 @@ _ORDER = ("worse", "inconclusive", "not worse", "better")
 
 
 def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
-    """One row for each treatment of whole documents and for a grid; none where nothing could be tested.
+    """One row for each treatment of whole documents but the first, without those that a grid of temperatures adds.
 
     `clusters` are those of queries that it rests on; `more_clusters` about how many more would decide, or make sure
     where there are few; 0 if these are enough.
     """
-    found, margin = [], float(log.spec["margin"])
+    found, margin, temperatures = [], float(log.spec["margin"]), log.spec.get("temperature_grid") or ()
     first = {one.arm: one for one in results if (one.metric, one.plan) == (results[0].metric, "")}
-    grid = _grid_of(log, first)
+    grid = {at_temperatures(results[0].arm.treatment, *pair) for pair in product(temperatures, repeat=2)}
     for arm, one in first.items():
         # Documents-only forms belong to the verdict on the treatment itself, where that was measured.
         own = arm.name == arm.treatment or arm.name not in log.treatments
-        if not own or arm.index != "whole" or arm in grid.values() or one.change is None or np.isnan(one.p_value):
+        if not own or arm.index != "whole" or arm.treatment in grid or one.change is None:
             continue
         chosen = _better_form(one, first.get(Arm(arm.treatment + DOCUMENTS_ONLY, arm.index)), margin)
         only = "documents only: " if chosen is not one else ""
         sentence = f"{only}{_sentence(log, results[0], chosen)}{_cuts(log, results[0].arm, chosen.arm)}"
         found.append(_row(arm.treatment, _judge(chosen, margin), sentence, chosen, margin))
-    if grid and not all(np.isnan(one.p_value) for one in first.values()):
-        found.append(_on_grid({pair: first[arm] for pair, arm in grid.items()}, results[0], margin))
     return pl.DataFrame(found, _SCHEMA, orient="row")
 
 
@@ -85,19 +82,15 @@ def _row(name: str, verdict: str, sentence: str, result: Result, margin: float) 
 
 
 def _sentence(log: RunLog, before: Result, after: Result) -> str:
-    words = _gain(before, after)
+    assert after.change is not None
     sides = before.effects, after.effects
+    means = " → ".join(number(side.overall.estimate) for side in sides)
+    words = f"{after.metric} {means} ({with_bounds(after.change.overall, '+.3f')})"
     if all(np.isfinite(side.psi.estimate) for side in sides):
         weakest = " → ".join(number(min(one.estimate for one in side.groups)) for side in sides)
         psi = " → ".join(number(side.psi.estimate, ".2f") for side in sides)
         words += f", {_weakest(log, before, after)} {weakest}, PSI {psi}"
     return words
-
-
-def _gain(before: Result, after: Result) -> str:
-    assert after.change is not None
-    means = " → ".join(number(one.effects.overall.estimate) for one in (before, after))
-    return f"{after.metric} {means} ({with_bounds(after.change.overall, '+.3f')})"
 
 
 def _weakest(log: RunLog, *sides: Result) -> str:
@@ -120,29 +113,3 @@ def _cuts(log: RunLog, *arms: Arm) -> str:
     if len(set(said)) == 1:
         return f"; {said[0]} under both"
     return "".join(f"; {one['treatment']}: {words}" for one, words in zip(own, said, strict=True))
-
-
-def _grid_of(log: RunLog, first: dict[Arm, Result]) -> dict[tuple[float, float], Arm]:
-    """The arms that a grid of temperatures added, by the temperature of queries and of documents."""
-    base, values = next(iter(first)), log.spec.get("temperature_grid") or ()
-    named = {(q, d): Arm(at_temperatures(base.treatment, q, d), base.index) for q in values for d in values}
-    return {pair: arm for pair, arm in named.items() if arm in first}
-
-
-def _on_grid(grid: dict[tuple[float, float], Result], base: Result, margin: float) -> tuple[Any, ...]:
-    """Whether any pair of temperatures is better than (1, 1): the verdict on the best pair."""
-    changes = {pair: one.change.overall for pair, one in grid.items() if one.change is not None}
-    gains = [pair for pair, own in changes.items() if own.low > 0 and grid[pair].p_value < 0.05]
-    losses = sum(own.high < 0 for own in changes.values())
-    lost = f"; for {losses} of {len(changes)} pairs the interval is below 0" if losses else ""
-    # Of equal values the pair nearest to (1, 1).
-    best = max(gains or changes, key=lambda pair: (grid[pair].effects.overall.estimate, sum(pair)))
-    where, gain = f"query {best[0]:g}, document {best[1]:g}", _gain(base, grid[best])
-    verdict = _judge(grid[best], margin)
-    if gains:
-        return _row(TEMPERATURES, verdict, f"{where}: {gain}{lost}", grid[best], margin)
-    if changes[best].estimate <= 0:
-        sentence = f"keep both at 1: no pair finds more; the best other one, {where}, has {gain}{lost}"
-    else:
-        sentence = f"no pair is better beyond chance: the best, {where}, has {gain}{lost}"
-    return _row(TEMPERATURES, "not worse" if verdict == "better" else verdict, sentence, grid[best], margin)

@@ -1,7 +1,5 @@
 """What an evaluation shows: verdicts first, then quality by position, overall, by index and by length."""
 
-from collections.abc import Sequence
-
 import polars as pl
 
 from fairspan.report.frames import interval, values_of
@@ -14,8 +12,7 @@ from fairspan.studies.evaluate.language_view import ARMS, CHANGE, TEST, language
 from fairspan.studies.evaluate.measures import RANK
 from fairspan.studies.evaluate.summary import frames_of
 
-PSI = "PSI: 1 − smallest/largest mean of a position; harmonic: the harmonic mean of the positions' means"
-PSI_OF_PAIRS = PSI.replace("a position", "a pair of languages").replace("positions'", "pairs'")
+PSI = "PSI: 1 − smallest/largest mean of a position, or of a pair of languages; harmonic: the harmonic mean of them"
 METHODS = (
     """Every query is searched among all documents of its index by exact inner products; equal scores are always
     ranked in the same way. A position is where the evidence of a query is in its document.""",
@@ -120,36 +117,13 @@ def _by_position(shown: Shown) -> Section:
 
 
 def _overall(shown: Shown) -> Section:
-    verdicts = Table.from_frame(
-        "verdicts",
-        f"Verdicts ({shown.where})",
-        shown.frames["verdicts"],
-        heads=("treatment",),
-        columns={"verdict": Column("verdict", align="left"), "sentence": Column("because", align="wrap")},
-        notes=shown.log.notes,
-    )
-    # A single arm with a grid is the grid's cell (1, 1).
-    alone = "temperature_grid" in shown.frames and len(shown.arms) == 1
-    by_plan = [_quality_table(shown, shown.plans)] if shown.plans else []
-    return Section(
-        "Search overall",
-        "Means over all queries, with 95 % intervals.",
-        charts=() if alone else (overall_chart(shown),),
-        tables=(_quality_table(shown),),
-        folded=(*by_plan, *([verdicts] if verdicts.rows else [])),
-    )
-
-
-def _quality_table(shown: Shown, plans: Sequence[str] = ("",)) -> Table:
-    """Every arm over all queries or for each language plan: the first metric with its change, means of the others."""
-    by_plan, (first, *others) = plans[0] != "", shown.metrics
-    frame = shown.of_metric("quality", pl.col("plan").is_in(plans))
+    """Every arm over all queries: the first metric with its change, means of the others."""
+    first, *others = shown.metrics
+    frame = shown.of_metric("quality")
     frame = frame.with_columns(mean="estimate", PSI="psi_estimate", harmonic_mean="harmonic_estimate")
     for metric in others:
-        own = shown.frame("quality", pl.col("metric") == metric).select(
-            "arm", "plan", pl.col("estimate").alias(metric)
-        )
-        frame = frame.join(own, on=["arm", "plan"], maintain_order="left")
+        own = shown.frame("quality", pl.col("metric") == metric, pl.col("plan") == "")
+        frame = frame.join(own.select("arm", pl.col("estimate").alias(metric)), on="arm", maintain_order="left")
     columns = {
         "mean": Column("mean", first),
         "change": Column(CHANGE, first, form="+.3f"),
@@ -158,26 +132,23 @@ def _quality_table(shown: Shown, plans: Sequence[str] = ("",)) -> Table:
     grouped = frame["PSI"].is_not_nan().any()
     if grouped:
         columns |= {"PSI": Column("PSI", first, form=".2f"), "harmonic_mean": Column("harmonic", first)}
-    psi = PSI_OF_PAIRS if "languages" in shown.frames else PSI
-    return Table.from_frame(
-        "quality-by-plan" if by_plan else "quality",
-        f"Search{', by language plan' if by_plan else ''} ({shown.where})",
+    table = Table.from_frame(
+        "quality",
+        f"Search ({shown.where})",
         frame,
-        heads={**({"plan": "plan"} if by_plan else {}), "arm": ARMS},
+        heads={"arm": ARMS},
         columns={**columns, **{metric: Column(metric) for metric in others}},
-        grouped=int(by_plan),
-        notes=(*([TEST] if len(shown.arms) > 1 else []), *([psi] if grouped else [])),
-        brief=not by_plan,
+        notes=(*([TEST] if len(shown.arms) > 1 else []), *([PSI] if grouped else [])),
+        brief=True,
     )
+    intro = "Means over all queries, with 95 % intervals."
+    return Section("Search overall", intro, charts=(overall_chart(shown),), tables=(table,))
 
 
 def _cost_table(shown: Shown) -> Table:
     """What each index costs, and what it finds."""
     frame = shown.frame("costs")
-    took = [
-        "stored" if seconds is None else f"{'~' * estimated}{seconds:.0f}"
-        for seconds, estimated in frame.select("seconds", "estimated").rows()
-    ]
+    took = ["stored" if seconds is None else f"{seconds:.0f}" for seconds in frame["seconds"]]
     frame = frame.with_columns(
         (pl.col("vectors") / pl.col("searched_documents")).alias("vectors per document"),
         (pl.col("bytes") / 2**20).alias("MiB"),
@@ -195,7 +166,7 @@ def _cost_table(shown: Shown) -> Table:
             "time": "seconds",
             "estimate": shown.metrics[0],
         },
-        notes=("seconds: to embed the documents; stored: not embedded in this run; ~: from another index's speed",),
+        notes=("seconds: to embed the documents; stored: these vectors were there already",),
         brief=frame["index"].n_unique() > 1,
     )
 
