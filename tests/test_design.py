@@ -376,13 +376,13 @@ def test_sharing_and_shortage_are_told() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"orders": "greek"}, "no design 'greek'. Designs: latin, permutations, williams"),
+        ({"design": "greek"}, "no design 'greek'. Designs: latin, permutations, williams"),
         ({"sizes": ()}, "different numbers, such as 3 and 4, got []"),
         ({"sizes": (1,)}, "sizes must be a whole number of at least 2, got 1"),
         ({"sizes": (3, 2.5)}, "got 2.5"),
         ({"sizes": (True, 3)}, "got True"),
         ({"sizes": (3, 4, 3)}, "different numbers, such as 3 and 4, got [3, 4, 3]"),
-        ({"sizes": (9,), "orders": "permutations"}, "9! = 362880 orders"),
+        ({"sizes": (9,), "design": "permutations"}, "9! = 362880 orders"),
         ({"sizes": 4}, "sizes"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
         ({"sets": "many"}, "got 'many'"),

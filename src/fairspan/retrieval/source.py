@@ -118,8 +118,8 @@ class TaskSource(TaskOptions):
     @property
     def design(self) -> Design:
         """The documents that are built; of pages and passages only."""
-        of_segments = {name: getattr(self, name) for name in _OF_SEGMENTS}
-        return Design(sizes=(self.size,), sets=self.sets, seed=self.seed, **of_segments)
+        limits = {name: getattr(self, name) for name in _OF_SEGMENTS if name != "orders"}
+        return Design(design=self.orders, sizes=(self.size,), sets=self.sets, seed=self.seed, **limits)
 
     @property
     def is_built(self) -> bool:
