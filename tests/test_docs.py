@@ -14,6 +14,7 @@ import typer.main
 from sentence_transformers import SentenceTransformer
 from typer.cli import get_docs_for_click
 
+import fairspan
 from fairspan.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -46,6 +47,8 @@ def test_code_on_a_page_runs(
 ) -> None:
     """The blocks of a page are one program. Loading by name is replaced, since no test reaches a hub."""
     model = make_tiny("bert", "cls")
+    for name in fairspan.__all__:  # loads what needs the class itself, before it is replaced
+        getattr(fairspan, name)
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda name: model)
     monkeypatch.chdir(tmp_path)
     names = {"model": model, "pages": ["w1 w2", "w3"], "folder": str(tmp_path / "saved"), "prints": prints}
@@ -61,7 +64,8 @@ def frames_named(page: Path) -> dict[str, str]:
     """A page's table of frames: names and what they hold. Frames that not every run has say when they are there."""
     text = page.read_text(encoding="utf-8")
     tables = re.findall(r"^\| frame \|.*\n\|---\|---\|\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
-    return dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", "".join(tables), flags=re.MULTILINE))
+    rows = re.findall(r"^\| (.*?) \| (.*) \|$", "".join(tables), flags=re.MULTILINE)
+    return {name: words for names, words in rows for name in re.findall(r"`(\w+)`", names)}
 
 
 def test_a_shown_value_is_checked() -> None:

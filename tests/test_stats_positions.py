@@ -82,11 +82,11 @@ def test_auto_looks_at_sets_and_segments() -> None:
 
 @pytest.mark.slow
 def test_segments_shared_between_sets_are_covered() -> None:
-    """40 sets from 60 segments, 150 samples: an error of at most 0.018. Clustering by set alone fails."""
+    """40 sets from 60 segments, 1,000 samples: a standard error of 0.007. Clustering by set alone fails."""
     rng = np.random.default_rng(0)
     place = np.arange(4)
     hits: dict[str, list[np.ndarray]] = {"auto": [], "cr1": []}
-    for _ in range(150):
+    for _ in range(1000):
         drawn = np.stack([rng.choice(60, 4, replace=False) for _ in range(40)])
         segments = drawn[:, (place[:, None] + place) % 4]
         values = rng.normal(0, 0.05, 60)[segments] + rng.normal(0, 0.03, (60, 4))[segments, place]
@@ -98,8 +98,8 @@ def test_segments_shared_between_sets_are_covered() -> None:
             )
     shares = {inference: float(np.mean(found)) for inference, found in hits.items()}
     print(f"\nshared segments: coverage {shares}")
-    assert 0.92 < shares["auto"] < 0.98
-    assert shares["cr1"] < 0.91
+    assert 0.93 < shares["auto"] < 0.97
+    assert shares["cr1"] < 0.88
 
 
 def test_too_few_sets_for_a_joint_test_give_none() -> None:

@@ -115,7 +115,9 @@ class LanguageCorrection(Module):
                 f"encode_document(texts, language={self.languages[0]!r})."
             )
         vectors = features["sentence_embedding"]
-        features["sentence_embedding"] = self._corrected(vectors, [[(language or "", 1.0)]] * len(vectors))
+        # The number of vectors stays open in an exported graph.
+        shares = [[(language or "", 1.0)]] * len(vectors) if self.needs_language else []
+        features["sentence_embedding"] = self._corrected(vectors, shares)
         return features
 
     def correct(self, vectors: np.ndarray, shares: Sequence[Shares]) -> np.ndarray:
