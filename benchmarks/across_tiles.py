@@ -54,7 +54,7 @@ TREATMENTS = (
     "paper",
     "tiles",
     "tiles+tile_size=128",
-    "tiles+tile_layers=first_half",
+    "tiles+tile_layers=3",
     "tiles+tiles=segments",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -42,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         transformers.logging.disable_progress_bar()
         torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it saves
+        gc.set_threshold(100_000, 50, 50)  # looking through all that torch holds takes most of a second
 
 
 @pytest.fixture(autouse=True, scope="session")

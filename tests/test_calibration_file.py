@@ -41,7 +41,7 @@ def refusal(path: str | Path) -> str:
         *PRESETS.values(),
         Calibration(layers=[5, 3], bos="original", sides="document"),
         Calibration(temperature=PerSide(query=1.0, document=0.8)),
-        TILES.but(tile_layers="first_half"),
+        TILES.but(tile_layers=2),
     ],
 )
 def test_what_was_written_is_read(tmp_path: Path, calibration: Calibration) -> None:

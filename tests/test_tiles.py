@@ -39,10 +39,10 @@ PLAIN: list[dict[str, Any]] = [
     {"tile_size": 7},
     {"tile_size": 16, "tile_layers": 3},
     {"tile_size": 64, "temperature": 0.8},
-    {"tile_size": 1, "tile_layers": "first_half", "temperature": 0.7},
+    {"tile_size": 1, "tile_layers": 2, "temperature": 0.7},
     {
         "tile_size": 7,
-        "tile_layers": "first_three_quarters",
+        "tile_layers": 3,
         "temperature": 0.5,
         "scale_position_bias": True,
     },
@@ -317,15 +317,15 @@ def test_texts_of_one_tile_are_read_as_they_were(
 # 2. The order of tiles
 
 ORDERLESS = [
-    ("bert", "cls", "right", ("all", "first_half", 1)),
-    ("mpnet", "mean", "right", ("all", "first_half", 1)),
-    ("modernbert", "mean", "left", ("all", "first_half", 1)),
+    ("bert", "cls", "right", ("all", 2, 1)),
+    ("mpnet", "mean", "right", ("all", 2, 1)),
+    ("modernbert", "mean", "left", ("all", 2, 1)),
     ("qwen3", "lasttoken", "left", ("all",)),
-    ("t5", "mean", "right", ("all", "first_half", 1)),
+    ("t5", "mean", "right", ("all", 2, 1)),
     ("mistral", "mean", "right", ("all",)),
     ("gemma3_text", "lasttoken", "right", ("all",)),
-    ("roberta", "lasttoken", "left", ("all", "first_half", 1)),
-    ("gte", "cls", "left", ("all", "first_half", 1)),
+    ("roberta", "lasttoken", "left", ("all", 2, 1)),
+    ("gte", "cls", "left", ("all", 2, 1)),
 ]
 
 
@@ -524,7 +524,7 @@ def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
     assert np.array_equal(one.encode_document(texts), tiled["document"].encode(texts))
 
 
-@pytest.mark.parametrize("tile_layers", ["all", pytest.param("first_half", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tile_layers", ["all", pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("architecture", "pooling"), TWO_OF_FIVE)
 def test_gradients_are_those_of_the_matrices(
     make_tiny: Make, architecture: str, pooling: str, tile_layers: str

@@ -24,7 +24,6 @@ Layers = str | int | tuple[int, ...]
 
 CALIBRATION_FILE = "calibration.json"
 LAYER_NAMES = ("last_half", "last", "all")
-TILE_LAYER_NAMES = ("all", "first_three_quarters", "first_half")
 _SPECIAL_BASKETS = ("auto", "basket", "equal", "original")
 _CHOICES = {
     "bos": _SPECIAL_BASKETS,
@@ -59,8 +58,8 @@ class Calibration:
             published equation does not, the published code does.
         tile_size: tokens per tile, or None to read texts as the plain model does. In tiles, a token sees its own tile
             and the shared tokens (special tokens and prompt), and positions start again in every tile.
-        tile_layers: the layers that are tiled: "all", "first_three_quarters", "first_half" or an int k for the first
-            k. Positions start again in every tile whatever this says.
+        tile_layers: the layers that are tiled: "all", or an int k for the first k. Positions start again in every
+            tile whatever this says.
 
     >>> Calibration.preset("retrieval").strength
     0.5
@@ -100,11 +99,8 @@ class Calibration:
             )
         if self.tile_size is not None:
             require_whole("tile_size", self.tile_size)
-        if not (_is_whole(self.tile_layers, 1) or self.tile_layers in TILE_LAYER_NAMES):
-            raise DesignError(
-                f"tile_layers must be {', '.join(map(repr, TILE_LAYER_NAMES))} or the number of first layers (1 or "
-                f"more), got {self.tile_layers!r}."
-            )
+        if self.tile_layers != "all" and not _is_whole(self.tile_layers, 1):
+            raise DesignError(f"tile_layers must be 'all' or the number of first layers, got {self.tile_layers!r}.")
         if self.tile_size is None and self.tile_layers != "all":
             raise DesignError(f"tile_layers={self.tile_layers!r} needs tiles: give a tile_size such as 64.")
 
@@ -157,10 +153,8 @@ class Calibration:
         """The 0-based tiled layers of a model with `depth` attention layers; none without tiles."""
         if self.tile_size is None:
             return frozenset()
-        if isinstance(self.tile_layers, int):
-            return _layers_within(depth, range(self.tile_layers), f"tile_layers={self.tile_layers}")
-        quarters = {"all": 4, "first_three_quarters": 3, "first_half": 2}[self.tile_layers]
-        return frozenset(range(-(-quarters * depth // 4)))
+        count = depth if self.tile_layers == "all" else int(self.tile_layers)
+        return _layers_within(depth, range(count), f"tile_layers={self.tile_layers}")
 
     def special_baskets(self, pooling: Pooling) -> tuple[str, str]:
         """`bos` and `eos` as they act under that pooling: "basket", "equal" or "original"."""

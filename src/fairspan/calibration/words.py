@@ -18,8 +18,8 @@ def in_words(calibration: Calibration) -> str:
         return "the plain model"
     tile_layers, temperature, said = calibration.tile_layers, calibration.temperature, []
     if calibration.tile_size is not None:
-        where = f"the first {tile_layers} layers" if isinstance(tile_layers, int) else _layers(tile_layers)
-        said.append(f"tiles of {calibration.tile_size} tokens" + ("" if tile_layers == "all" else f" in {where}"))
+        where = "" if tile_layers == "all" else f" in the first {tile_layers} layers"
+        said.append(f"tiles of {calibration.tile_size} tokens{where}")
     if calibration.strength > 0:
         strength = "" if calibration.strength == 1 else f" at strength {calibration.strength:g}"
         usual = calibration.layers == PRESETS["paper"].layers

@@ -134,11 +134,6 @@ class TerminalProgress:
         if self._task is not None:
             self._bar.advance(self._task.id, amount)
 
-    def count(self, rows: int, tokens: int) -> None:
-        """Rows of an input that are embedded, where `advance` counts the input's bytes."""
-        elapsed = self._task.elapsed if self._task else None
-        self._say(f"{rows:,} rows, {tokens / max(1e-9, elapsed or 0):,.0f} tokens/s")
-
     def reach(self, file: Path, done: int, found: str) -> None:
         """So many bytes of a file are read, and what was found in them."""
         if f"reading {file.name}" != self._stage:
@@ -146,9 +141,9 @@ class TerminalProgress:
             self.stage(f"reading {file.name}")
             self.start(file.stat().st_size)
         self.advance(done - int(self._task.completed if self._task else 0))
-        self._say(found)
+        self.say(found)
 
-    def _say(self, found: str) -> None:
+    def say(self, found: str) -> None:
         self._found = found
         if self._task is not None:
             self._task.description = f"{self._stage}: {found}"

@@ -11,10 +11,10 @@ from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.calibration.temperature import Side
 from fairspan.corpus.rows import Fields
 from fairspan.corpus.source import Given
-from fairspan.embedding.progress import RowProgress
 from fairspan.embedding.shards import VECTORS
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
+from fairspan.runs.progress import Progress
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -74,7 +74,7 @@ class EmbedOptions:
     engine: str = field(default="local", metadata=_PASSING)
     address: str | None = field(default=None, metadata=_PASSING)
     actors: int | None = field(default=None, metadata=_PASSING)
-    progress: bool | RowProgress = field(default=True, metadata=_PASSING)
+    progress: bool | Progress = field(default=True, metadata=_PASSING)
 
     def __post_init__(self) -> None:
         for name, allowed in {"side": get_args(Side), "vectors": VECTORS, "engine": ENGINES}.items():

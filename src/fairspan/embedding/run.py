@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,15 +22,38 @@ from fairspan.embedding.manifest import (
     write_manifest,
 )
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.progress import Meter, RowProgress, as_row_progress
 from fairspan.embedding.shards import Record, read_ids, read_records, remove_partial, write_rejected
 from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.runs.folder import locked
+from fairspan.runs.progress import Progress, as_progress
 
 if TYPE_CHECKING:
     from fairspan.embedding.engines import Engine
+
+
+class Meter:
+    """Adds up what was done, for whoever shows it."""
+
+    def __init__(self, shown: Progress, total: int, rows: int) -> None:
+        self._shown, self._rows, self._tokens = shown, rows, 0
+        self._amount, self._said, self._began = 0.0, 0, time.monotonic()
+        shown.start(total)
+
+    def advance(self, tokens: int, amount: float) -> None:
+        """So many tokens were read, for so much of the input."""
+        self._tokens += tokens
+        self._amount += amount
+        self._shown.advance(int(self._amount) - self._said)
+        self._said = int(self._amount)
+        self.finish(0)
+
+    def finish(self, rows: int) -> None:
+        """So many rows more are on disk."""
+        self._rows += rows
+        speed = self._tokens / max(1e-9, time.monotonic() - self._began)
+        self._shown.say(f"{self._rows:,} rows, {speed:,.0f} tokens/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +108,7 @@ class Job:
         done = manifest["status"] == "complete" and manifest["model"] == self.asked.name
         return Embedding(self.out, manifest) if done else None
 
-    def run(self, shown: RowProgress) -> Embedding:
+    def run(self, shown: Progress) -> Embedding:
         """Embed what is missing."""
         with locked(self.out):
             remove_partial(self.out)
@@ -111,7 +135,7 @@ class Job:
             refuse_other(self.out, manifest, self.asked, self.source)
         return manifest
 
-    def _compute(self, records: dict[int, Record], shown: RowProgress) -> dict[str, Any]:
+    def _compute(self, records: dict[int, Record], shown: Progress) -> dict[str, Any]:
         """Write the missing shards, and add them to the records; returns the manifest."""
         from fairspan.embedding.engines import ThisProcess, embed_units
 
@@ -172,7 +196,7 @@ def _embed(asked: EmbedOptions) -> Embedding:
     The same call again continues where the last one ended, or returns at once if all is done.
     """
     job = Job(asked)
-    return job.answer() or job.run(as_row_progress(asked.progress))
+    return job.answer() or job.run(as_progress(asked.progress))
 
 
 embed = call_of(EmbedOptions, _embed, "embed", __name__)

@@ -10,10 +10,13 @@ class Progress(Protocol):
         """Something else begins."""
 
     def start(self, total: int) -> None:
-        """Counted work begins; `total` is in tokens."""
+        """Counted work begins, in tokens or in bytes of the input; a total of 0 is not known."""
 
     def advance(self, amount: int) -> None:
-        """So many tokens are done."""
+        """So much more is done."""
+
+    def say(self, found: str) -> None:
+        """What has come out so far, beside how much is done."""
 
     def stop(self) -> None:
         """Counted work is over."""
@@ -27,6 +30,8 @@ class Silent:
     def start(self, total: int) -> None: ...
 
     def advance(self, amount: int) -> None: ...
+
+    def say(self, found: str) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -47,11 +52,15 @@ class TqdmProgress:
         from tqdm.auto import tqdm
 
         self.stop()
-        self._bar = tqdm(total=total, desc=self._stage, unit=" tokens", unit_scale=True, leave=False)
+        self._bar = tqdm(total=total or None, desc=self._stage, unit="", unit_scale=True, leave=False)
 
     def advance(self, amount: int) -> None:
         if self._bar is not None:
             self._bar.update(amount)
+
+    def say(self, found: str) -> None:
+        if self._bar is not None:
+            self._bar.set_postfix_str(found)
 
     def stop(self) -> None:
         if self._bar is not None:
