@@ -76,6 +76,7 @@ def test_json_is_the_summary_and_nothing_else(run: Run, usual: list[str | Path],
     assert said["families"][0]["documents"] == 12
 
 
+@pytest.mark.slow
 def test_all_measures_languages_and_plans(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
     more = ["--languages", "en,de", "--mixed", "de:en", "--measures", "representation,retention,attention"]
     more += ["--treatments", "plain", "--sizes", "2"]

@@ -121,14 +121,14 @@ def test_progress_says_what_remains() -> None:
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same(commands: Commands, place: Path, tmp_path: Path) -> None:
-    """20 times a new folder is begun and killed once or twice; the last call ends with the same bits and lists."""
+    """6 times a new folder is begun and killed once or twice; the last call ends with the same bits and lists."""
     began = time.monotonic()
     assert commands.start(tmp_path, *typed(place, out="whole")).wait().code == 0
     seconds = time.monotonic() - began
     whole = pl.read_parquet(tmp_path / "whole" / "part-*.parquet")
     assert whole["id"].to_list() == [str(number) for number in range(ROWS)]
     rng, in_the_middle = random.Random(20), 0
-    for number in range(20):
+    for number in range(6):
         out = f"killed-{number}"
         for _ in range(1 + number % 2):
             started = commands.start(tmp_path, *typed(place, out=out))

@@ -507,6 +507,7 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> No
     assert recorder.stopped == 1
 
 
+@pytest.mark.slow
 def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> None:
     """Spectra add time and no tokens; a baseline, whose attention is the plain model's, has none."""
     asked: dict[str, Any] = {"corpus": corpus, "lengths": [10, 20], "documents": 5, "progress": False}

@@ -162,6 +162,7 @@ def test_the_mean_of_chunks_is_corrected_as_a_whole() -> None:
     np.testing.assert_array_equal(found, fit.correct(mean[None], of("de"))[0])
 
 
+@pytest.mark.slow
 def test_with_whitening_tiles_and_a_transformer(make_tiny: Make, tmp_path: Path) -> None:
     """Fitted on vectors of the rest of the treatment: of tiles, of whitened vectors, of means of chunks."""
     rest = ["tiles+tile_size=8", "whitening-8", "chunk-mean-20"]

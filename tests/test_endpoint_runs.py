@@ -224,6 +224,7 @@ def test_mistakes_on_the_command_line(corpus: str, run: Run, words: list[str], s
     run(*words).is_one_line(said)
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(server: Server, corpus: str, commands: Commands, tmp_path: Path) -> None:
     """At two moments: what was under way is sent again, at most, and the rows are those of a run in one go."""
     whole = fairspan.audit(Endpoint(server.url, "words"), corpus="corpus", **AUDIT, out="whole", store="whole.db")

@@ -743,6 +743,7 @@ def bag_of_words() -> SentenceTransformer:
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
 
 
+@pytest.mark.slow
 def test_to_a_bag_of_words_all_positions_are_the_same(bag_of_words: SentenceTransformer, tmp_path: Path) -> None:
     """Every segment is looked for once at every position, and every time found at the same rank."""
     log = evaluate(bag_of_words, "pages", treatments=["plain"], out=tmp_path / "run", store=tmp_path / "s.sqlite")

@@ -72,6 +72,7 @@ def small(
     return model
 
 
+@pytest.mark.slow
 def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
     """Batch and length stay open: were either of them fixed, the other sizes of `assert_same` would fail."""
     model = small(make_tiny, "bert", "mean", layers=1, normalize=True)
@@ -117,21 +118,14 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
 
 
 ARCHITECTURES: list[tuple[str, str, str, Any]] = [
-    ("bert", "mean", "right", None),
     ("bert", "mean", "right", {"basket_size": 16}),
     ("bert", "cls", "right", {"basket_size": 16, "layers": "last", "tile_size": 16, "tile_layers": 1}),
-    ("bert", "mean", "right", {"tile_size": 16, "tile_layers": 1}),
     ("roberta", "cls", "right", {"basket_size": 16, "strength": 0.5, "bos": "original", "short_texts": "leave"}),
-    ("xlm-roberta", "cls", "right", {"tile_size": 16, "basket_size": 16}),
-    ("distilbert", "mean", "right", {"strength": 0, "temperature": 0.8}),
-    ("modernbert", "mean", "right", {"basket_size": 16, "temperature": 0.8}),
+    ("distilbert", "mean", "right", None),
     ("modernbert", "cls", "left", {"tile_size": 16, "temperature": {"query": 1, "document": 0.7}}),
-    ("qwen3", "lasttoken", "left", None),
     ("qwen3", "lasttoken", "left", {"tile_size": 16, "basket_size": 16, "eos": "original"}),
     ("mistral", "lasttoken", "right", {"tile_size": 16}),
     ("t5", "mean", "right", {"tile_size": 16}),
-    ("t5", "cls", "left", {"basket_size": 16}),
-    ("mpnet", "mean", "right", {"basket_size": 16}),
     ("mpnet", "cls", "right", {"tile_size": 16}),
 ]
 

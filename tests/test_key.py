@@ -71,6 +71,7 @@ def test_the_same_call_loads_nothing(verb: Verb, here: Path, loads: list[str]) -
     assert loads == ["model"] * 2
 
 
+@pytest.mark.slow
 def test_changed_weights_texts_settings_and_fresh_are_measured(here: Path, loads: list[str]) -> None:
     verb = VERBS[-1]
     runs = [measured(verb).run, measured(verb, seed=1).run, measured(verb, fresh=True).run]

@@ -231,6 +231,7 @@ print(find_task("NFCorpus").metadata.name, "pytrec_eval" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_where_pytrec_eval_has_no_wheel(mteb: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mteb imports it at once and needs it to score, which is not done here."""
     monkeypatch.setenv("MTEB_CACHE", str(tmp_path))

@@ -191,7 +191,7 @@ def test_a_killed_process_loses_nothing_that_it_had_put(
 
 @pytest.mark.slow
 def test_six_processes_may_create_it_together(path: Path) -> None:
-    """Changing a new file to write-ahead logging is the one step that SQLite may refuse without waiting."""
+    """Whoever comes first makes the table, and the others wait."""
     moment = time.time() + 1.0
     code = (
         "import sys, time\nfrom tests.test_store import Store, numbered\n"
@@ -231,40 +231,6 @@ def nearly_full(plain: Connect, pages: int) -> Connect:
         return connection
 
     return connect
-
-
-class NoSharedMemory(sqlite3.Connection):
-    """A file system of a network, on which SQLite keeps the journal that it has."""
-
-    answer: str | None = None
-
-    def execute(self, query: str, *parameters: object) -> sqlite3.Cursor:  # type: ignore[override]
-        if query == "PRAGMA journal_mode = WAL":
-            if self.answer is None:
-                error = sqlite3.OperationalError("locking protocol")
-                error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
-                raise error
-            return super().execute(f"SELECT '{self.answer}'")
-        return super().execute(query, *parameters)
-
-
-class KeepsTheJournal(NoSharedMemory):
-    answer = "delete"
-
-
-@pytest.mark.parametrize("kind", [KeepsTheJournal, NoSharedMemory], ids=["answers", "fails"])
-def test_a_file_system_without_write_ahead_logging(
-    path: Path, connected: Callable[[Connect], None], kind: type[sqlite3.Connection]
-) -> None:
-    """What SQLite answers is what counts: a rollback journal with synchronous FULL (2)."""
-    plain = sqlite3.connect
-    connected(lambda path, **options: plain(path, factory=kind, **options))
-    with Store(path) as store:
-        store.put(numbered(1, 2))
-        assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-        assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    connected(plain)
-    assert_holds(path, 1, 2)
 
 
 def test_a_full_disk_keeps_what_was_stored(path: Path, connected: Callable[[Connect], None]) -> None:

@@ -138,6 +138,7 @@ def test_each_side_is_embedded_once_a_temperature(
     assert sorted(embedded["document"]) == sorted([*collection.documents.values()] * 3)
 
 
+@pytest.mark.slow
 def test_cells_by_hand(log: RunLog, model: SentenceTransformer, collection: Collection) -> None:
     """Values are means of searches by hand; changes, intervals and p those of the two lists of queries."""
     baseline = by_hand(model, collection, 1.0, 1.0)

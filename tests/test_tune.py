@@ -167,6 +167,7 @@ def test_nothing_of_the_report_part_is_embedded_before_the_guard_is_done(
 # --- the answer
 
 
+@pytest.mark.slow
 def test_rows_and_header_alone_decide(tuned: Tuned, place: Path, tmp_path: Path) -> None:
     """In any order of the rows, and with vectors that were computed again."""
     with crafted({MILD: 0.1, TILES: 0.2}, kept=0.2):

@@ -5,55 +5,29 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import PerSide
-from fairspan.errors import CorpusError, DesignError, FairspanError, MissingExtra, UnsupportedModel
+from fairspan.calibration.calibration import Calibration as Calibration
+from fairspan.calibration.temperature import PerSide as PerSide
+from fairspan.errors import CorpusError, DesignError, FairspanError, MissingExtra, UnsupportedModel  # noqa: F401
 
 if TYPE_CHECKING:
-    from fairspan.corpus.corpus import Corpus
-    from fairspan.embedding.run import embed
-    from fairspan.encoding.endpoint import Endpoint
-    from fairspan.model.build import calibrate
-    from fairspan.model.export import export
-    from fairspan.model.loading import load
-    from fairspan.model.segments import SegmentedText, encode_segments
-    from fairspan.runs.correction import fit_correction
-    from fairspan.runs.log import RunLog
-    from fairspan.studies.audit.run import audit
-    from fairspan.studies.collapse.run import collapse
-    from fairspan.studies.evaluate.run import evaluate
-    from fairspan.studies.inspect.run import inspect
-    from fairspan.studies.logs import read_log
-    from fairspan.studies.tune.run import tune
+    from fairspan.corpus.corpus import Corpus as Corpus
+    from fairspan.embedding.run import embed as embed
+    from fairspan.encoding.endpoint import Endpoint as Endpoint
+    from fairspan.model.build import calibrate as calibrate
+    from fairspan.model.export import export as export
+    from fairspan.model.loading import load as load
+    from fairspan.model.segments import SegmentedText as SegmentedText
+    from fairspan.model.segments import encode_segments as encode_segments
+    from fairspan.runs.correction import fit_correction as fit_correction
+    from fairspan.runs.log import RunLog as RunLog
+    from fairspan.studies.audit.run import audit as audit
+    from fairspan.studies.collapse.run import collapse as collapse
+    from fairspan.studies.evaluate.run import evaluate as evaluate
+    from fairspan.studies.inspect.run import inspect as inspect
+    from fairspan.studies.logs import read_log as read_log
+    from fairspan.studies.tune.run import tune as tune
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Calibration",
-    "Corpus",
-    "CorpusError",
-    "DesignError",
-    "Endpoint",
-    "FairspanError",
-    "MissingExtra",
-    "PerSide",
-    "RunLog",
-    "SegmentedText",
-    "UnsupportedModel",
-    "__version__",
-    "audit",
-    "calibrate",
-    "collapse",
-    "embed",
-    "encode_segments",
-    "evaluate",
-    "export",
-    "fit_correction",
-    "inspect",
-    "load",
-    "read_log",
-    "tune",
-]
 
 # Names whose modules are heavy are imported when first used, so that `import fairspan` stays cheap.
 _LAZY = {
@@ -74,6 +48,11 @@ _LAZY = {
     "encode_segments": "fairspan.model.segments",
     "fit_correction": "fairspan.runs.correction",
 }
+
+__all__ = [
+    *("Calibration", "CorpusError", "DesignError", "FairspanError", "MissingExtra", "PerSide", "UnsupportedModel"),
+    *("__version__", *_LAZY),
+]
 
 
 def __getattr__(name: str) -> Any:

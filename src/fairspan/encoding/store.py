@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -37,7 +36,8 @@ class Store:
     """Vectors by key, in one SQLite file.
 
     Every `put` is one transaction: after a crash it is there as a whole or not at all. Any number of processes may
-    read and write at the same time; of two that put the same key, the first wins.
+    read and write at the same time, also over a network, where SQLite's write-ahead log does not work; of two that
+    put the same key, the first wins.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -72,13 +72,6 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
         try:
-            if _journal(connection, "WAL") in ("wal", "memory"):
-                connection.execute("PRAGMA synchronous = NORMAL")
-            else:
-                # Networks have no memory that processes share, which write-ahead logging needs. With a rollback
-                # journal `NORMAL` could lose the file when the power fails, so that every commit is waited for.
-                _journal(connection, "DELETE")
-                connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
             self._refuse_others(connection)
             connection.execute(
@@ -132,21 +125,3 @@ class Store:
                 f"the store {self.path} cannot be used ({reason}): what it holds is kept. Put this right and run the "
                 f"same again, or {_ELSEWHERE}"
             ) from error
-
-
-def _journal(connection: sqlite3.Connection, wanted: str) -> str:
-    """The journal that is used after one was asked for; empty if the file system does not carry it.
-
-    SQLite itself does not wait for another process that switches at the same moment.
-    """
-    until = time.monotonic() + _WAIT_SECONDS
-    while True:
-        try:
-            return str(connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]).lower()
-        except sqlite3.OperationalError as error:
-            code = error.sqlite_errorcode & 0xFF
-            if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL):
-                return ""
-            if code != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-        time.sleep(0.05)
