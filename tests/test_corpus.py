@@ -127,12 +127,6 @@ def test_titles_are_kept_whole_numbers_are_ids_and_other_fields_ignored(tmp_path
     assert corpus.segments == (Segment("7", "en", "x", "T"), Segment("8", "en", "y"))
 
 
-def test_another_field_can_be_the_id(tmp_path: Path) -> None:
-    for ending in (".jsonl", ".parquet"):
-        path = write(tmp_path / f"f{ending}", [{"id": "same", "key": key, "text": "x"} for key in ("k1", "k2")])
-        assert Corpus.read(path, ["en"], id_field="key").ids() == ("k1", "k2")
-
-
 def test_only_the_languages_asked_for_are_opened(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, TEXTS)
     (folder / "hi.jsonl").write_bytes(b"\xff not even text")

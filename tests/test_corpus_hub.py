@@ -106,13 +106,6 @@ def test_row_numbers_stand_in_for_ids_and_a_note_says_so(put: Put) -> None:
     assert corpus.notes == (f"{NAME} has no 'id': row numbers serve as ids, so equal rows must be translations.",)
 
 
-def test_another_column_can_be_the_id(put: Put) -> None:
-    name = put({"default": {"en": [{"key": 5, "text": "x"}]}})
-    assert Corpus.read(name, id_field="key").ids() == ("5",)
-    with pytest.raises(CorpusError, match=r"wiki:default:en has no column 'wikidata'\. Columns there: key, text\."):
-        Corpus.read(name, id_field="wikidata")
-
-
 def test_faults_have_their_row(put: Put) -> None:
     bad = [
         *rows("de"),

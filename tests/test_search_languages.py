@@ -197,8 +197,6 @@ def test_a_model_that_prefers_the_language_of_the_query(task: Path, tmp_path: Pa
     assert figure(log, "share@10", "en", "en") == figure(log, "share@10", "de", "de") == 1.0
     assert figure(log, "share@10", document="en") == pytest.approx(0.5)
     assert figure(log, "share distance") == pytest.approx(0.5)
-    assert figure(log, "translation rank", "en", "en") == pytest.approx(1.0)
-    assert figure(log, "translation rank", "en", "de") == pytest.approx(17.0)
     assert figure(log, "PEER") < 1e-4
     assert log.header["task"]["languages"] == ["en", "de"]
     assert (log.header["task"]["queries"], log.header["task"]["documents"]) == (64, 32)
@@ -249,7 +247,7 @@ def test_rows_say_both_languages(task: Path, tmp_path: Path) -> None:
     assert [(one["segment"], one["language"], one["document"]) for one in row] == [("q3-1", "de", "a03/en")]
     assert row[0]["value"] == pytest.approx(1 / 9)
     assert row[0]["position"] is not None
-    assert sorted(log.rows["measure"].unique()) == ["PEER", "mrr", "rank", "share@10", "translation rank"]
+    assert sorted(log.rows["measure"].unique()) == ["PEER", "mrr", "rank", "share@10"]
 
 
 # Two treatments.

@@ -1,7 +1,6 @@
 """A calibration in words, for sentences that people read."""
 
-from fairspan.calibration.calibration import PRESETS, Calibration, Layers
-from fairspan.calibration.temperature import PerSide, dump_temperature
+from fairspan.calibration.calibration import PRESETS, Calibration, Layers, PerSide, dump_temperature
 
 _SIDES = {"document": " on documents", "query": " on queries"}
 

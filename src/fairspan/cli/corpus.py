@@ -28,7 +28,6 @@ def check(
     languages: str | None = list_option("Languages to check. Default: all."),
     sizes: str | None = list_option("Numbers of segments per document. Default: 3,4,5.", int),
     partial: bool = option("Accept segments that lack a translation.", "--partial", default=False),
-    id_field: str = option("The field or column that aligns the languages.", default="id"),
     as_json: AsJson = False,
 ) -> None:
     """Check that a corpus can be read, and print what it contains.
@@ -47,7 +46,7 @@ def check(
     from fairspan.corpus.check import check
     from fairspan.corpus.corpus import Corpus
 
-    corpus, counting = Corpus.read(path, languages, partial, id_field=id_field), {}
+    corpus, counting = Corpus.read(path, languages, partial), {}
     if model is not None:
         from fairspan.model.tokenizer import load_tokenizer
 

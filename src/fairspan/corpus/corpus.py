@@ -47,14 +47,7 @@ class Corpus:
         return cls(name, tuple(segments))
 
     @classmethod
-    def read(
-        cls,
-        source: Given,
-        languages: Sequence[str] | None = None,
-        partial: bool = False,
-        *,
-        id_field: str = "id",
-    ) -> Corpus:
+    def read(cls, source: Given, languages: Sequence[str] | None = None, partial: bool = False) -> Corpus:
         """Read a corpus.
 
         Args:
@@ -65,10 +58,9 @@ class Corpus:
             languages: those to read, by default all. Only these are checked. What does not say its language is in
                 the one that is named here, or else in "und".
             partial: accept that some segments lack a translation; `ids` then gives those that do not.
-            id_field: the field or column that holds the id.
         """
         wanted = parse_languages(languages)
-        reading = read_segments(source, wanted, id_field)
+        reading = read_segments(source, wanted)
         chosen = wanted or tuple(reading.languages)
         _require_there(reading.name, chosen, reading.languages)
         if not partial:

@@ -40,15 +40,15 @@ class Reading:
     notes: tuple[str, ...] = ()
 
 
-def read_segments(given: Given, languages: Sequence[str] | None, id_field: str = "id") -> Reading:
+def read_segments(given: Given, languages: Sequence[str] | None) -> Reading:
     """The segments of a source in the languages asked for, by default all.
 
     Records without a field `language` are in the language of their file (`en.jsonl` in a folder, the split of a
     dataset), or else in the one language that is asked for, or in `UNKNOWN`.
     """
-    reading = _open(given, languages, Fields(id=None if id_field == "id" else id_field, more=("language", "title")))
+    reading = _open(given, languages, Fields(more=("language", "title")))
     rows = chain.from_iterable(source.rows() for source in reading.sources)
-    _collect(reading, (row for row, _ in rows), languages, id_field)
+    _collect(reading, (row for row, _ in rows), languages)
     if not reading.languages:
         raise CorpusError(f"{reading.name} is empty: it needs records with 'id' and 'text'.")
     return reading
@@ -96,7 +96,7 @@ def _stem(name: str) -> str:
     return next((name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)), name)
 
 
-def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[str] | None, id_field: str) -> None:
+def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[str] | None) -> None:
     """Add the segments to the reading; an error if any record was wrong, with the first and how many more."""
     default = languages[0] if languages is not None and len(languages) == 1 else UNKNOWN
     places: dict[tuple[str, str], str] = {}
@@ -108,7 +108,7 @@ def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[
             continue
         try:
             own = _language(reading, row)
-            has = {"id": id_field != "id" or "id" in row.fields, "language": own is not None}
+            has = {"id": "id" in row.fields, "language": own is not None}
             first = first or has
             for name in (name for name in has if has[name] != first[name]):
                 said = missing_field(name, row.fields)
@@ -119,7 +119,7 @@ def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[
             if languages is not None and language not in languages:
                 continue
             number = str(row.number) if row.file in reading.spoken else f"{row.file}#{row.number}"
-            id = id_of(row.fields, id_field) if has["id"] else number
+            id = id_of(row.fields, "id") if has["id"] else number
             segment = Segment(id, language, text_of(row.fields, "text"), row.fields.get("title"))
             if (id, language) in places:
                 raise CorpusError(f"the id {id!r} was already used at {places[id, language]}.")
@@ -153,6 +153,6 @@ def _align_by_number(reading: Reading) -> None:
         counts = ", ".join(f"{language} {length}" for language, length in lengths.items())
         raise CorpusError(
             f"{reading.name} has no 'id', and row numbers cannot replace it, because its languages differ in length "
-            f"({counts}). Name the field that aligns them: id_field."
+            f"({counts}): give translations the same 'id'."
         )
     reading.notes = (f"{reading.name} has no 'id': row numbers serve as ids, so equal rows must be translations.",)

@@ -1,6 +1,6 @@
 """Parts of about equal length: a text without borders, divided at its paragraphs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,16 +10,12 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.errors import DesignError
 
 Span = tuple[int, int]
-Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Costs of what comes before, and distances of the part after, to costs of both."""
 
 
 def split_parts(text: str, count: int, counter: TokenCounter, language: str = "") -> list[Span]:
     """The characters of `count` parts of a text, of lengths as equal as its paragraphs allow.
 
-    Paragraphs stay whole, but one that is longer than an equal part may be divided at the ends of its sentences. Of
-    all divisions into neighbouring units that one is taken whose largest distance from the equal length is smallest,
-    and of those with the same largest distance the one with the smallest sum of squared distances.
+    Paragraphs stay whole, but one that is longer than an equal part may be divided at the ends of its sentences.
 
     Raises:
         DesignError: if the text has fewer sentences than parts.
@@ -58,37 +54,15 @@ def _sentences(text: str, paragraph: Span, language: str) -> list[Span]:
 
 
 def balance(lengths: Sequence[int], count: int) -> list[int]:
-    """The first unit of each of `count` runs of neighbouring units, as equal in length as they can be.
+    """The first unit of each of `count` runs of neighbouring units: borders are those nearest to equal shares.
 
     >>> balance([5, 1, 1, 1, 4], 3)
     [0, 1, 4]
     """
-    total = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
-    # In whole numbers, `count` times the distance from the equal length, so that ties are ties.
-    worst, _ = _divide(total, count, lambda before, distance: np.maximum(before, distance))
-    least = worst[count][len(lengths)]
-    _, came_from = _divide(
-        total,
-        count,
-        lambda before, distance: np.where(distance > least, np.inf, before + distance.astype(float) ** 2),
-    )
-    starts, end = [], len(lengths)
-    for part in range(count, 0, -1):
-        end = int(came_from[part][end])
-        starts.append(end)
-    return starts[::-1]
-
-
-def _divide(total: np.ndarray, count: int, add: Combine) -> tuple[np.ndarray, np.ndarray]:
-    """The least cost of the first j units in k parts, [k, j], and where the last of these parts begins."""
-    size = len(total)
-    cost = np.full((count + 1, size), np.inf)
-    came_from = np.zeros((count + 1, size), dtype=np.int64)
-    cost[0, 0] = 0
-    for part in range(1, count + 1):
-        for end in range(part, size):
-            distance = np.abs(count * (total[end] - total[:end]) - total[-1])
-            costs = add(cost[part - 1, :end], distance)
-            came_from[part, end] = best = int(np.argmin(costs))
-            cost[part, end] = costs[best]
-    return cost, came_from
+    ends, starts = np.cumsum(lengths), [0]
+    for part in range(1, count):
+        # At least one unit for the part before, and one for each part that follows.
+        first, last = starts[-1] + 1, len(lengths) - (count - part)
+        distances = np.abs(count * ends[first - 1 : last] - part * ends[-1])
+        starts.append(first + int(np.argmin(distances)))
+    return starts

@@ -7,8 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from fairspan.calibration.calibration import Calibration, as_calibration
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Calibration, Side, as_calibration
 from fairspan.corpus.rows import Fields
 from fairspan.corpus.source import Given
 from fairspan.embedding.shards import VECTORS

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairspan.attention.plan import Plan
 from fairspan.attention.pooled_row import average_row
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Side
 from fairspan.encoding.recording import Recorded, RecordingTransformer, record
 from fairspan.encoding.tokens import tokens_of_spans
 

@@ -16,7 +16,7 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Side
 from fairspan.encoding.tokens import counter_of, cutting, prompt_of, window_of
 from fairspan.errors import FairspanError
 from fairspan.model.tiling import special_tokens_around

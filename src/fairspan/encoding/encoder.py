@@ -11,8 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from sentence_transformers.util import batch_to_device
 
-from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Calibration, Side
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.text import DerivedEncoder, key_of
 from fairspan.encoding.text import Encoder as Encoder

@@ -17,7 +17,7 @@ import numpy as np
 import urllib3
 from urllib3.exceptions import HTTPError, InvalidHeader
 
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Side
 from fairspan.errors import FairspanError, require_whole
 
 BATCH_CHARACTERS = 64_000

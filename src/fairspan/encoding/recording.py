@@ -12,8 +12,7 @@ from sentence_transformers.util import batch_to_device
 
 from fairspan.attention.layers import count_layers, route_attention, unsupported
 from fairspan.attention.plan import Plan
-from fairspan.calibration.calibration import PRESETS, Calibration
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.encoding.tokens import prompt_of, window_of
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers

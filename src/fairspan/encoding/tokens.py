@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Side
 from fairspan.errors import FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.transformer import prompt_of as prompt_of

@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer
 
 from fairspan import __version__
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Side
 from fairspan.errors import MissingExtra, UnsupportedModel
 from fairspan.model.graph import INPUTS, OUTPUT, Graph, exportable_copy, trace
 from fairspan.model.saving import first_line, require_exportable, written_beside

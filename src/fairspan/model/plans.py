@@ -8,8 +8,7 @@ from torch import Tensor
 from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_baskets
 from fairspan.attention.plan import BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
-from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import Side, temperature_of
+from fairspan.calibration.calibration import Calibration, Side, temperature_of
 from fairspan.model.pooling import PoolingSite
 from fairspan.model.segments import UNSEGMENTED
 from fairspan.model.tiling import Tiling

@@ -16,8 +16,7 @@ from fairspan.attention.layers import count_layers, evaluating, probe, probe_inp
 from fairspan.attention.plan import Plan
 from fairspan.attention.positions import find_positions, position_limit, recur_in
 from fairspan.attention.tiles import lay_tiles, reading
-from fairspan.calibration.calibration import Calibration, as_calibration
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Calibration, Side, as_calibration
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of

@@ -7,8 +7,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from tokenizers import Tokenizer
 
 from fairspan.attention.positions import position_limit
-from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Calibration, Side
 from fairspan.errors import DesignError, require_whole
 
 

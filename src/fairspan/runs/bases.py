@@ -7,8 +7,7 @@ from functools import cached_property
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
 from fairspan.encoding.chunks import ChunkEncoder
 from fairspan.encoding.encoder import CorrectedEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text

@@ -27,7 +27,6 @@ def fit_correction(
     calibration: Calibration | str | Path | Mapping[str, Any] | None = None,
     languages: Sequence[str] | None = None,
     seed: int = 0,
-    batch_tokens: int | None = None,
     progress: bool | Progress = True,
 ) -> LanguageCorrection:
     """Find what a model's vectors say about their language, so that `fairspan.calibrate` can remove it.
@@ -44,7 +43,6 @@ def fit_correction(
             lie elsewhere. By default the model as it is.
         languages: those to fit, by default all of the corpus.
         seed: of the draw.
-        batch_tokens: number of tokens in a batch, padding included.
         progress: True for a bar, False for none, or an object that shows it.
 
     Raises:
@@ -63,7 +61,7 @@ def fit_correction(
     fit = FitPart(parallel=choose_parallel(method, read.segments, read, subject.counter, seed=seed))
     try:
         with Store(":memory:") as store:
-            embed = embed_through(store, budget=subject.budget(batch_tokens), tally=Tally(), progress=shown.advance)
+            embed = embed_through(store, budget=subject.budget(None), tally=Tally(), progress=shown.advance)
             shown.start(fit.tokens(treatment))
             treated = subject.under(treatment, fit=fit, embed=embed)
     finally:

@@ -32,23 +32,18 @@ def facts_of(header: Header) -> Pairs:
 
 
 def settings_of(header: Header) -> Pairs:
-    """Everything needed to do it again: seeds, weights, versions, machine."""
-    spec, model = header["spec"], header["model"]
+    """What it was made with: weights, versions, machine. What was asked is shown beside it."""
+    model = header["model"]
     unit, windows = header.get("token_unit", "tokens"), {one["window"] for one in header.get("windows", ())}
     window = f"{model['window']:,} {unit}" if model.get("window") else "no limit"
     if len(windows) > 1:
         window += "; shorter under some treatments: see the notes"
     found = [
         ("run", header["run"]),
-        ("model", model_name(model["name"])),
         ("weights", str(model.get("fingerprint") or "not fingerprinted")),
         ("max_seq_length", window),
         ("precision", ", ".join(str(model[name]) for name in ("dtype", "device") if model.get(name))),
-        ("seed", str(header.get("seed", ""))),
-        ("inference", str(spec.get("inference", ""))),
-        ("margin", f"±{spec['margin']:g}" if spec.get("margin") is not None else ""),
         ("started", str(header.get("started"))),
-        ("finished", str(header.get("finished") or "not yet")),
         ("rows", f"{header.get('rows', 0):,}"),
         ("machine", ", ".join(f"{value}" for value in header.get("machine", {}).values()) + " cores"),
         ("versions", ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())),

@@ -17,7 +17,7 @@ from fairspan.stats.language_grid import peer
 DEPTH = 1000
 """Ranks that a metric without a cutoff looks at."""
 TOP = 10
-SHARE, PEER, TRANSLATION_RANK = f"share@{TOP}", "PEER", "translation rank"
+SHARE, PEER = f"share@{TOP}", "PEER"
 """The share of a document language in the first ranks, PEER, and the rank of the translation in that language."""
 
 
@@ -88,7 +88,7 @@ class Ranking:
             tables.append(as_rows({**self._columns, "measure": name, "value": values.tolist()}))
         return pl.concat(tables)
 
-    def rank_rows(self, ranks: np.ndarray, **columns: Any) -> pl.DataFrame:
+    def rank_rows(self, ranks: np.ndarray) -> pl.DataFrame:
         """One row for each of `pairs`: the rank of the document, and what the row of its query has."""
         names = [self.documents[number] for number in self.pairs[:, 1]]
         of_query = {
@@ -96,12 +96,12 @@ class Ranking:
             for name, column in self._columns.items()
         }
         own = {"measure": "rank", "document": names, "tokens": [self.measured.lengths[name] for name in names]}
-        return as_rows({**of_query, **own, "value": ranks.astype(np.float64), **columns})
+        return as_rows({**of_query, **own, "value": ranks.astype(np.float64)})
 
-    def language_rows(self, ranks: np.ndarray) -> pl.DataFrame:
-        """Which languages are in the first ranks of a search among all translations, and where each translation is.
+    def language_rows(self) -> pl.DataFrame:
+        """Which languages are in the first ranks of a search among all translations.
 
-        One row per query for PEER, and one for each query and document language for the others.
+        One row per query for PEER, and one for each query and document language for their shares.
         """
         task = self.measured.task
         spoken = list(dict.fromkeys(query.language for query in task.queries))
@@ -112,8 +112,6 @@ class Ranking:
         for number, language in enumerate(spoken):
             own = {"measure": SHARE, "document_language": language, "value": shares[:, number]}
             tables.append(as_rows({**self._columns, **own}))
-        found = [language_of[self.documents[number]] for number in self.pairs[:, 1]]
-        tables.append(self.rank_rows(ranks, measure=TRANSLATION_RANK, document_language=found))
         return pl.concat(tables)
 
     def _peer(self, codes: np.ndarray) -> list[float]:

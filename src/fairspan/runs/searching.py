@@ -109,12 +109,12 @@ class Searching:
         hits = search(queries.vectors, index.vectors, depth, owners=index.owners)
         label = {**run.label, "treatment": treated.treatment.name, "part": plan.kind}
         ranking = Ranking(measured, names, hits, self.clusters, label)
-        size, parallel = (len(index.vectors), index.vectors.nbytes), task.across == PARALLEL
-        if not (self.with_ranks or parallel):
+        size = (len(index.vectors), index.vectors.nbytes)
+        if task.across == PARALLEL:
+            return ranking.language_rows(), size
+        if not self.with_ranks:
             return ranking.metric_rows(self.metrics), size
         found = ranks(queries.vectors, index.vectors, ranking.pairs, owners=index.owners)
-        if parallel:
-            return ranking.language_rows(found), size
         return pl.concat([ranking.metric_rows(self.metrics), ranking.rank_rows(found)]), size
 
 

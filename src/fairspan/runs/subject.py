@@ -10,8 +10,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.treatment import CLOSED_TREATMENTS, Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import room_of

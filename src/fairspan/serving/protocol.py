@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from starlette.responses import JSONResponse
 
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Side
 
 _INPUT_TYPES: dict[str, Side] = {
     "query": "query",

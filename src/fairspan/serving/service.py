@@ -14,8 +14,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan import __version__
-from fairspan.calibration.calibration import Calibration
-from fairspan.calibration.temperature import Side
+from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.words import in_words
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.errors import FairspanError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import ClassVar, Literal, get_args
 
-from fairspan.calibration.temperature import check_temperature
+from fairspan.calibration.calibration import check_temperature
 from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments, require_use_of_fit
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.cuts import Start

@@ -11,7 +11,7 @@ from fairspan.report.frames import columns_of, frame_of
 from fairspan.report.table import Column, Table
 from fairspan.report.text import with_bounds
 from fairspan.runs.log import RunLog
-from fairspan.runs.search_rows import SHARE, TRANSLATION_RANK
+from fairspan.runs.search_rows import SHARE
 from fairspan.runs.sides import Change, Side, pairs_to_compare
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import judge_loss
@@ -126,8 +126,7 @@ def compare_searches(one: Side, two: Side) -> list[Paired]:
             f"{runs} searched different pages: paired differences need the same corpus, lengths, seed and tokenizer."
         )
     before, after = (
-        side.log.rows.filter(~pl.col("measure").is_in([RANK, SHARE, TRANSLATION_RANK]), treatment=side.treatment)
-        for side in (one, two)
+        side.log.rows.filter(~pl.col("measure").is_in([RANK, SHARE]), treatment=side.treatment) for side in (one, two)
     )
     # A page of the same name in another draw may have something else at the query's position.
     placed = ["position"] if before["lead"].null_count() < len(before) else []

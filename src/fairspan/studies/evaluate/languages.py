@@ -7,7 +7,7 @@ import numpy as np
 
 from fairspan.report.frames import columns_of
 from fairspan.runs.log import RunLog
-from fairspan.runs.search_rows import PEER, SHARE, TRANSLATION_RANK
+from fairspan.runs.search_rows import PEER, SHARE
 from fairspan.stats import language_grid as grid
 from fairspan.stats.distributions import holm
 from fairspan.stats.intervals import Interval
@@ -76,8 +76,6 @@ def _questions(languages: Sequence[str], metrics: Sequence[str]) -> Iterator[tup
     shares = [_Asked(SHARE, column(number), query, document) for number, query, document in pairs]
     shares += [_Asked(SHARE, grid.of_document(number), document=name) for number, name in numbered]
     yield SHARE, [*shares, _Asked(DISTANCE, grid.share_distance, tested=True)], False
-    ranks = [_Asked(TRANSLATION_RANK, column(number), query, document) for number, query, document in pairs]
-    yield TRANSLATION_RANK, ranks, True
     yield PEER, [_Asked(PEER, column(0), tested=True)], False
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import product
 from typing import ClassVar
 
-from fairspan.calibration.temperature import PerSide, check_temperature, dump_temperature
+from fairspan.calibration.calibration import PerSide, check_temperature, dump_temperature
 from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments, require_use_of_fit
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.plan import languages_of
