@@ -36,9 +36,9 @@ from tests.tiny import WORDS
 import fairspan
 from benchmarks.measure import time_side_by_side
 from benchmarks.models import Shape, random_model
-from fairspan.embedding.progress import SilentRows
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.model.loading import Loading, load_model
+from fairspan.runs.progress import Silent
 
 BATCH_SIZES = (32, 64, 128)
 SHAPES = [Shape("small", 6, 384, 12), Shape("base", 12, 768, 12), Shape("large", 24, 1024, 16)]
@@ -53,7 +53,7 @@ def make_texts(count: int, median: int, most: int, words: Sequence[str]) -> Iter
         yield " ".join(rng.choices(words, k=min(most, max(4, round(rng.lognormvariate(log(median), 0.9))))))
 
 
-class Clock(SilentRows):
+class Clock(Silent):
     """Knows when the model was ready."""
 
     ready = 0.0
