@@ -384,6 +384,7 @@ def whitening_of(model: SentenceTransformer, texts: Sequence[str], dimensions: i
     return fitted_on(np.stack([np.asarray(model.encode_document(text)) for text in texts]), dimensions)
 
 
+@pytest.mark.slow
 def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     """cos(e(D), iso(s)) of every row, from whitenings fitted here on the segments that no row names."""
     model = make_tiny("bert", "mean")

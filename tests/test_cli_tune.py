@@ -120,6 +120,7 @@ def test_every_option_reaches_the_log(run: Run, usual: Typed, place: Path, tmp_p
     assert [one["name"] for one in spec["treatments"]] == ["plain", STRONG, TILES]
 
 
+@pytest.mark.slow
 def test_a_changed_corpus_is_noticed(run: Run, usual: Typed, place: Path, tmp_path: Path) -> None:
     """In the corpus of a task and in the folder of a guard."""
     for name in ("articles", "beir"):

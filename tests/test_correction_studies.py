@@ -230,6 +230,7 @@ def test_tested_texts_are_never_fitted_on(spoken: str, tmp_path: Path) -> None:
     assert run_name(again) != run_name(prepared)
 
 
+@pytest.mark.slow
 def test_texts_of_a_fit_are_the_same_in_every_language(tmp_path: Path) -> None:
     """Long segments are cut; of an id as many texts count as its shortest language has; at most 500 are drawn."""
     folder = tmp_path / "long"

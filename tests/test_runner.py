@@ -420,6 +420,7 @@ def called(verb: Verb, place: Path, folder: Path, **changes: Any) -> RunLog:
 @pytest.mark.parametrize(
     "verb", [*VERBS, pytest.param(TUNE, marks=pytest.mark.slow)], ids=lambda verb: getattr(verb, "name", None)
 )
+@pytest.mark.slow
 def test_every_verb_goes_on_and_answers_from_its_log(
     verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

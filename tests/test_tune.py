@@ -202,6 +202,7 @@ def test_use_writes_the_calibration_of_the_candidate(
     assert sentence.endswith("; embedding takes 1.00 × the time.")
 
 
+@pytest.mark.slow
 def test_keeping_writes_the_plain_calibration(tuned: Tuned, place: Path) -> None:
     """Also if averaged chunks, which are measured beside the candidates and never chosen, are the best."""
     with crafted({MILD: -0.1, TILES: -0.05, "chunk-mean": 0.5}):
@@ -227,6 +228,7 @@ def test_a_guard_that_loses_keeps_the_plain_model(tuned: Tuned, place: Path, tmp
     assert "tiles of 8 tokens at temperature 0.8 loses ndcg@10 on other (" in worse["verdicts"]["sentence"][0]
 
 
+@pytest.mark.slow
 def test_few_clusters_are_inconclusive_whatever_is_gained(tuned: Tuned, place: Path) -> None:
     with crafted({TILES: 0.2}):
         log = tuned(place / "few")
@@ -241,6 +243,7 @@ def test_few_clusters_are_inconclusive_whatever_is_gained(tuned: Tuned, place: P
 # --- groups and tasks
 
 
+@pytest.mark.slow
 def test_groups_by_length_are_fifths_and_equal_lengths_are_together(tuned: Tuned, place: Path) -> None:
     log = tuned(place / "few", fairness="length")
     rows = part_rows(log, "tune").filter(treatment="plain", part="whole").sort("query")
@@ -278,6 +281,7 @@ def test_pages_are_grouped_by_position(tuned: Tuned, tmp_path: Path) -> None:
     assert log.frame("candidates")["psi"][0] == pytest.approx(1 - min(means) / max(means))
 
 
+@pytest.mark.slow
 def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None:
     """As if the words of the prompts were part of every text, which scaled attention makes of them."""
     log = tuned(place / "few", prompt="w1 w2 ", query_prompt="w3 ", candidates=[MILD])
