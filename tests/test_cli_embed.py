@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -17,6 +17,7 @@ import pytest
 import fairspan
 from fairspan.cli.showing import TerminalProgress
 from fairspan.errors import FairspanError
+from fairspan.runs.progress import Silent
 from tests.commands import Commands, Run
 from tests.tiny import words
 
@@ -117,6 +118,23 @@ def test_progress_says_what_remains() -> None:
     progress.say("4,096 rows, 2,000 tokens/s")
     assert progress.line == "embedding: 4,096 rows, 2,000 tokens/s, 10 % done, about 2 min left …"
     progress.stop()
+
+
+def test_rows_and_tokens_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairspan.embedding.run import Meter
+
+    class Heard(Silent):
+        said: ClassVar[list[str]] = []
+
+        def say(self, found: str) -> None:
+            self.said.append(found)
+
+    clock = iter([0.0, 10.0, 10.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    meter = Meter(Heard(), 1000, rows=4)
+    meter.advance(20_000, 100.5)
+    meter.finish(16)
+    assert Heard.said == ["4 rows, 2,000 tokens/s", "20 rows, 2,000 tokens/s"]
 
 
 @pytest.mark.slow

@@ -215,3 +215,12 @@ def test_each_mean_has_the_interval_of_its_own_fit() -> None:
 
 def test_one_cluster_has_no_interval() -> None:
     assert np.isnan(mean_half_widths([0.1], [5], [1])).all()
+
+
+def test_two_way_clusters_are_as_many_as_the_fewer() -> None:
+    """Eight sets that share six segments have t(5), and not t(7)."""
+    sets, segments = np.repeat(np.arange(8), 3), (np.arange(24) * 5) % 6
+    values = np.random.default_rng(0).normal(size=24)
+    found = regress(values, group(np.tile([0, 1, 2], 8)), sets, segments)
+    assert (found.inference, found.clusters) == ("two-way", 6)
+    assert found.degrees_of_freedom(np.eye(3)).tolist() == [5, 5, 5]
