@@ -141,7 +141,7 @@ def forward_by_matrices(module: CalibratedTransformer, features: dict[str, Any],
         features.update(Transformer.forward(module, inputs, **{PLAN_ARGUMENT: plan}, **kwargs))
     finally:
         AttentionMaskInterface.register(NAME, mask)
-    assert plan.passed == module.depth
+    assert len(plan.asked) == module.depth
     return features
 
 
@@ -164,7 +164,7 @@ def attention_by_matrices(
     layer, layout = None, None
     if fairspan_plan is not None:
         temperature = temperature / fairspan_plan.inverse_temperature
-        layer, layout = fairspan_plan.enter_layer(), getattr(fairspan_plan, "layout", None)
+        layer, layout = fairspan_plan.enter_layer(module), getattr(fairspan_plan, "layout", None)
 
     bias = torch.zeros(n, 1, length, length, dtype=torch.float64)
     if layout is not None:

@@ -168,12 +168,18 @@ def test_special_tokens_alone_share_everything() -> None:
     assert target_shares(mass, present, SpecialShares("equal", "equal")).tolist() == pytest.approx([0.5, 0.5, 0])
     both = SpecialShares("original", "original")
     assert target_shares(mass, present, both).tolist() == pytest.approx([0.9, 0.1, 0])
-    # 1/2 for the last token leaves 1/2 of the 0.9; of 0.1 and 1/2 each gets its part.
-    assert target_shares(mass, present, SpecialShares("original", "equal")).tolist() == pytest.approx([0.5, 0.5, 0])
+    # 0.9 and 1/2, or 0.1 and 1/2, in proportion.
+    beside = SpecialShares("original", "equal")
+    assert target_shares(mass, present, beside).tolist() == pytest.approx([9 / 14, 5 / 14, 0])
     small = torch.tensor([0.1, 0.9, 0.0])
-    assert target_shares(small, present, SpecialShares("original", "equal")).tolist() == pytest.approx(
-        [1 / 6, 5 / 6, 0]
-    )
+    assert target_shares(small, present, beside).tolist() == pytest.approx([1 / 6, 5 / 6, 0])
+
+
+def test_special_shares_of_more_than_one_are_scaled_and_leave_content_nothing() -> None:
+    """0.9 that stays and 1/4 of four baskets are 1.15, as the authors' vectors of last-token models have it."""
+    mass = torch.tensor([0.9, 0.02, 0.05, 0.03])
+    shares = target_shares(mass, torch.ones(4, dtype=torch.bool), SpecialShares("original", "equal"))
+    assert shares.tolist() == pytest.approx([0.9 / 1.15, 0.25 / 1.15, 0, 0])
 
 
 def test_strength_mixes_before_and_after() -> None:

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from tests.test_architectures import TEXTS, error
-from tests.tiny import ARCHITECTURES
+from tests.tiny import ARCHITECTURES, words
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 # The kernels take no position bias; plain torch does.
@@ -39,3 +39,16 @@ def test_vectors_are_those_of_the_cpu(
         assert error(got.cpu(), wanted) <= 1e-4, settings
         by_torch = architecture in WITH_POSITION_BIAS and "tile_size" not in settings
         assert on_gpu[0].path == ("torch" if by_torch else "triton")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_batch_has_more_heads_than_a_second_dimension_of_cuda(
+    make_tiny: Callable[..., SentenceTransformer], pooling: str
+) -> None:
+    """16,400 texts of 4 heads are 65,600 programs, and all dimensions of a grid but the first end at 65,535."""
+    texts = [words(30, number % 8) for number in range(16_400)]
+    for settings in SETTINGS:
+        fair = fairspan.calibrate(make_tiny("bert", pooling), **settings).to("cuda")
+        at_once = fair.encode(texts, batch_size=len(texts), convert_to_tensor=True)
+        few = fair.encode(texts[:8], convert_to_tensor=True).repeat(2050, 1)
+        assert error(at_once, few) <= 1e-4, settings

@@ -345,9 +345,6 @@ def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
     assert same(fair.encode_document(TEXTS), expected[1])
 
 
-# What torch says of a cached function in the forward pass of sentence_transformers 6.0, calibrated or not.
-
-
 @pytest.mark.parametrize(("training", "fields"), [(False, {}), (True, {"strength": 0.5, "bos": "original"})])
 def test_a_calibrated_model_can_be_trained(
     plain: SentenceTransformer, fields: dict[str, Any], training: bool

@@ -22,8 +22,10 @@ from torch import Tensor
 import fairspan
 from fairspan import SegmentedText
 from fairspan.attention import tile_rows as tile_rows_module
+from fairspan.attention.plan import Plan
 from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
 from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
+from fairspan.errors import UnsupportedModel
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error, outputs
 from tests.test_attention_profile import LargestTensor
@@ -550,6 +552,39 @@ def test_gradients_are_those_of_the_matrices(
     assert len(fast) > 20
     for name, wanted in exact.items():
         assert float((fast[name] - wanted).abs().max()) <= 1e-5 * float(wanted.abs().max()) + 1e-9, name
+
+
+@pytest.mark.parametrize("fields", [{"tile_size": 7}, {"basket_size": 7, "layers": 2}])
+@pytest.mark.parametrize("architecture", ["bert", "t5"])
+def test_gradient_checkpointing_computes_every_layer_as_before(
+    make_tiny: Make, architecture: str, fields: dict[str, int]
+) -> None:
+    """Layers are computed again in reverse order, dropout included. T5 makes its bias in the first of them."""
+    fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, "mean")), **fields).train()
+
+    def gradients() -> dict[str, Tensor]:
+        fair.zero_grad()
+        torch.manual_seed(3)
+        fair(fair.preprocess([words(40), words(9)]))["sentence_embedding"].pow(3).sum().backward()
+        return {name: p.grad.clone() for name, p in fair.named_parameters() if p.grad is not None}
+
+    wanted = gradients()
+    for reentrant in (False, True):
+        fair[0].model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        fair[0].model.enable_input_require_grads()
+        found = gradients()
+        assert found.keys() == wanted.keys()
+        # The same sums, some in another order; a gradient that is zero but for rounding has no scale of its own.
+        scale = max(float(gradient.abs().max()) for gradient in wanted.values())
+        assert max(float((found[name] - wanted[name]).abs().max()) for name in wanted) <= 1e-5 * scale
+
+
+def test_a_module_of_several_layers_is_not_computed_again() -> None:
+    plan, shared = Plan(), torch.nn.Linear(1, 1)
+    assert [plan.enter_layer(shared), plan.enter_layer(shared)] == [0, 1]
+    plan.ended = True
+    with pytest.raises(UnsupportedModel, match=r"one module for 2 layers.*train it without gradient checkpointing"):
+        plan.enter_layer(shared)
 
 
 def test_gradients_of_a_text_that_is_all_prompt(make_tiny: Make) -> None:

@@ -54,7 +54,7 @@ def attention(
     if plan is None:
         return _sdpa(module, query, key, value, attention_mask, scaling, position_bias, **kwargs)
     _refuse_unknown_softmax(module, kwargs)
-    layer = plan.enter_layer()
+    layer = plan.enter_layer(module)
     scale = (query.shape[-1] ** -0.5 if scaling is None else scaling) * plan.inverse_temperature
     if position_bias is not None and plan.scale_position_bias:
         position_bias = position_bias * plan.inverse_temperature

@@ -48,16 +48,17 @@ def count_layers(model: PreTrainedModel) -> int:
     parameters = inspect.signature(model.forward).parameters.values()
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         probe(model, plan)
-    if plan.passed == 0:
+    found = len(plan.asked)
+    if found == 0:
         raise unsupported(model, "does not compute its attention through transformers' attention interface")
-    expected = getattr(model.config.get_text_config(), "num_hidden_layers", plan.passed)
-    if plan.passed != expected:
+    expected = getattr(model.config.get_text_config(), "num_hidden_layers", found)
+    if found != expected:
         raise unsupported(
             model,
-            f"has {expected} layers, of which {plan.passed} compute softmax attention through transformers' "
+            f"has {expected} layers, of which {found} compute softmax attention through transformers' "
             "attention interface",
         )
-    return plan.passed
+    return found
 
 
 @contextmanager

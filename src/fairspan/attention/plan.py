@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairspan.attention.baskets import Baskets
 from fairspan.attention.bias import modulo, pooled_row_of
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import Tiles, TileView
+from fairspan.errors import UnsupportedModel
 
 # Models hand keyword arguments that they do not know down to the attention function; the plan is one of them.
 PLAN_ARGUMENT = "fairspan_plan"
@@ -86,7 +87,8 @@ class Plan:
         tile_layers: the layers in which a token sees its own tile alone.
         causal: whether the model is, which passes in tiles need to know.
         only_pooled_in: the last layer, if nothing reads its other rows than the pooled one.
-        passed: how many layers have asked so far.
+        asked: the attention modules of the layers that have asked so far.
+        ended: whether the pass is over. Layers that ask after it are computed once more, for their gradients.
         calibrated: those of them that were split into baskets.
         tiled: those of them that were read in tiles.
         path: what computed them: "triton" kernels or plain "torch".
@@ -101,7 +103,8 @@ class Plan:
     tile_layers: frozenset[int] = frozenset()
     causal: bool = False
     only_pooled_in: int | None = None
-    passed: int = 0
+    asked: list[nn.Module] = field(default_factory=list)
+    ended: bool = False
     calibrated: list[int] = field(default_factory=list)
     tiled: list[int] = field(default_factory=list)
     path: str | None = None
@@ -116,12 +119,19 @@ class Plan:
             self._rule = self.make_rule()
         return self._rule
 
-    def enter_layer(self) -> int:
+    def enter_layer(self, module: nn.Module) -> int:
         """The number of the layer that is asking.
 
         Layers are identified by the order of their calls: some architectures do not number their layers, and some
-        run one module as several layers.
+        run one module as several layers. Gradient checkpointing calls them once more, in another order.
         """
-        layer = self.passed
-        self.passed += 1
-        return layer
+        if not self.ended:
+            self.asked.append(module)
+            return len(self.asked) - 1
+        layers = [layer for layer, known in enumerate(self.asked) if known is module]
+        if len(layers) != 1:
+            raise UnsupportedModel(
+                f"{type(module).__name__} is one module for {len(layers)} layers, which gradient checkpointing "
+                "cannot tell apart in a calibrated model: train it without gradient checkpointing."
+            )
+        return layers[0]

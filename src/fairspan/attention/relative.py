@@ -4,6 +4,7 @@ In passes in tiles their biases are made for the positions that recur, and not f
 MPNet does not use the attention interface: the classes here have the same parameters and arithmetic, and use it.
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 from torch import Tensor
@@ -14,7 +15,8 @@ from transformers.models.mpnet import modeling_mpnet
 from transformers.models.t5 import modeling_t5
 
 from fairspan.attention.interface import NAME
-from fairspan.attention.tiles import tiles_being_read
+from fairspan.attention.plan import PLAN_ARGUMENT
+from fairspan.attention.tiles import reading, tiles_being_read
 
 
 class MPNetLayer(modeling_mpnet.MPNetLayer):
@@ -94,7 +96,12 @@ def route_mpnet(model: PreTrainedModel) -> bool:
 
 
 class T5Attention(modeling_t5.T5Attention):
-    """Attention that asks for a bias of the tiles' positions while tiles are read."""
+    """Attention that asks for a bias of the tiles' positions while tiles are read, and when it is computed again."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        plan = kwargs.get(PLAN_ARGUMENT)
+        with nullcontext() if plan is None or plan.tiles is None else reading(plan.tiles):
+            return super().forward(*args, **kwargs)
 
     def compute_bias(self, query_length: int, key_length: int, *args: Any, **kwargs: Any) -> Tensor:
         tiles = tiles_being_read()

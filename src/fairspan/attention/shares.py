@@ -26,8 +26,8 @@ class SpecialShares:
 def target_shares(mass: Tensor, present: Tensor, special: SpecialShares) -> Tensor:
     """The share of each basket at full strength.
 
-    A special basket with an equal share holds 1/m of m baskets, one that keeps its original mass this, as far as it
-    fits beside the other. Content baskets divide the rest equally.
+    A special basket with an equal share holds 1/m of m baskets, one that keeps its original mass just that. Content
+    baskets divide the rest equally. If special shares leave no rest, or no content is there, they are scaled to 1.
 
     Args:
         mass: [..., M], what each basket had; sums to 1 over the baskets present.
@@ -36,21 +36,17 @@ def target_shares(mass: Tensor, present: Tensor, special: SpecialShares) -> Tens
     one = present / present.sum(dim=-1, keepdim=True).clamp(min=1).to(mass.dtype)
     if not special.slots("original"):
         return one.expand_as(mass)
-    tiny = torch.finfo(mass.dtype).tiny
-    equal, kept = torch.zeros_like(mass), torch.zeros_like(mass)
+    shares = torch.zeros_like(mass)
     for slot in special.slots("equal"):
-        equal[..., slot] = one[..., slot]
+        shares[..., slot] = one[..., slot]
     for slot in special.slots("original"):
-        kept[..., slot] = mass[..., slot]
-    room = 1 - equal.sum(dim=-1, keepdim=True)
-    reserved = equal + kept * (room / kept.sum(dim=-1, keepdim=True).clamp(min=tiny)).clamp(max=1)
-    total = reserved.sum(dim=-1, keepdim=True)
+        shares[..., slot] = mass[..., slot]
     sharing = present & (torch.arange(mass.shape[-1], device=mass.device) >= CONTENT)
-    sharers = sharing.sum(dim=-1, keepdim=True)
-    shares = reserved + sharing * (1 - total) / sharers.clamp(min=1)
-    # With nobody to take the rest, the special baskets take it in proportion, or, reserving nothing, as they had.
-    alone = torch.where(total > 0, reserved / total.clamp(min=tiny), mass)
-    return torch.where(sharers > 0, shares, alone)
+    rest = (1 - shares.sum(dim=-1, keepdim=True)).clamp(min=0)
+    shares = shares + sharing * rest / sharing.sum(dim=-1, keepdim=True).clamp(min=1)
+    total = shares.sum(dim=-1, keepdim=True)
+    # A row in which nothing is reserved and nobody shares stays as it was.
+    return torch.where(total > 0, shares / total.clamp(min=torch.finfo(mass.dtype).tiny), mass)
 
 
 def basket_shares(mass: Tensor, present: Tensor, special: SpecialShares, strength: Tensor | None) -> Tensor:

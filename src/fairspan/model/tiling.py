@@ -89,11 +89,12 @@ def forward_under(
             kwargs |= tiling.position_ids(plan.tiles)
         output: dict[str, Any] = Transformer.forward(module, dict(inputs), **kwargs)
     promised, tiled = sorted(plan.layers), sorted(plan.tile_layers)
-    if (plan.passed, plan.calibrated, plan.tiled) != (depth, promised, tiled):
+    plan.ended = True
+    if (len(plan.asked), plan.calibrated, plan.tiled) != (depth, promised, tiled):
         raise unsupported(
             module.model,
             f"was promised a calibration of layers {promised} and tiles in layers {tiled} of {depth}, and went "
-            f"through {plan.passed} layers, calibrated {plan.calibrated} and tiled {plan.tiled}",
+            f"through {len(plan.asked)} layers, calibrated {plan.calibrated} and tiled {plan.tiled}",
         )
     return output
 

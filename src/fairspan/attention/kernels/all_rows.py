@@ -28,9 +28,10 @@ def _all_rows(  # type: ignore[no-untyped-def]
     """
     # Compiled graphs hand numbers over in double precision.
     scale = tl.cast(scale, tl.float32)
-    block = tl.program_id(0)
-    n = tl.program_id(1) // heads
-    h = tl.program_id(1) % heads
+    block = tl.program_id(0) % tl.cdiv(tokens, ROWS)
+    head = tl.program_id(0) // tl.cdiv(tokens, ROWS)
+    n = head // heads
+    h = head % heads
     kv = h // groups
     query += n.to(tl.int64) * q_n + h * q_h
     key += n.to(tl.int64) * k_n + kv * k_h
@@ -208,7 +209,7 @@ def all_rows_kernel(
     tile = _tile(block_d, query.dtype, full=strength is None)
     keys = block_of(longest, most=tile.keys)
     shown = mask if mask is not None else query
-    _all_rows[(triton.cdiv(tokens, tile.rows), n * heads)](
+    _all_rows[(triton.cdiv(tokens, tile.rows) * n * heads,)](
         query, key, value, out, start, length, baskets.content, shown, strength if strength is not None else query,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *out.stride()[:3], *mask_strides(mask),
         heads, heads // key.shape[1], tokens, start.shape[1], scale * LOG2_E,

@@ -18,7 +18,10 @@ _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class Launcher:
-    """A Triton kernel whose arguments are tensors, then numbers, then constants."""
+    """A Triton kernel whose arguments are tensors, then numbers, then constants.
+
+    Its programs are numbered in one dimension: the others end at 65,535, fewer than a large batch has heads.
+    """
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -26,7 +29,7 @@ class Launcher:
 
     def __call__(
         self,
-        grid: tuple[int, int],
+        programs: int,
         tensors: tuple[Tensor, ...],
         numbers: tuple[Any, ...],
         constants: tuple[Any, ...],
@@ -36,17 +39,17 @@ class Launcher:
     ) -> None:
         options = {"num_warps": num_warps, "num_stages": num_stages}
         if torch.compiler.is_compiling() or _INTERPRETED:
-            self._kernel[grid](*tensors, *numbers, *constants, **options)
+            self._kernel[(programs,)](*tensors, *numbers, *constants, **options)
             return
         kinds = [(x.dtype, x.data_ptr() % 16 == 0) for x in tensors]
         key = (tensors[0].device.index, numbers, constants, num_warps, num_stages, *kinds)
         found = self._found.get(key)
         if found is not None:
-            found[(*grid, 1)](*tensors, *numbers, *constants)
+            found[(programs, 1, 1)](*tensors, *numbers, *constants)
             return
         if len(self._found) >= _MOST:
             self._found.clear()
-        self._found[key] = self._kernel[grid](*tensors, *numbers, *constants, **options)
+        self._found[key] = self._kernel[(programs,)](*tensors, *numbers, *constants, **options)
 
 
 def block_of(size: int, *, most: int | None = None) -> int:

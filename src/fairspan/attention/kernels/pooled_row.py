@@ -20,9 +20,10 @@ def _row_pieces(  # type: ignore[no-untyped-def]
     """Attention of the pooled row restricted to one basket: its output [D] and the base-2 log of its normaliser."""
     # Compiled graphs hand numbers over in double precision.
     scale = tl.cast(scale, tl.float32)
-    slot = tl.program_id(0)
-    n = tl.program_id(1) // heads
-    h = tl.program_id(1) % heads
+    slot = tl.program_id(0) % slots
+    head = tl.program_id(0) // slots
+    n = head // heads
+    h = head % heads
     kv = h // groups
     key += n.to(tl.int64) * k_n + kv * k_h
     value += n.to(tl.int64) * v_n + kv * v_h
@@ -59,7 +60,7 @@ def _row_pieces(  # type: ignore[no-untyped-def]
         v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cell, other=0.0).to(tl.float32)
         o = o * old + tl.sum(p[:, None] * v, 0)
         top = higher
-    at = tl.program_id(1).to(tl.int64) * slots + slot
+    at = head.to(tl.int64) * slots + slot
     safe = tl.maximum(total, 1e-30)
     tl.store(pieces + at * DIM + d, o / safe, mask=d < DIM)
     tl.store(log_mass + at, tl.where(total > 0, top + tl.log2(safe), float("-inf")))
@@ -89,8 +90,7 @@ def _row_mix(  # type: ignore[no-untyped-def]
         base = tl.where(higher == float("-inf"), 0.0, higher)
         total = total * tl.exp2(peak - base) + tl.sum(tl.exp2(lse - base), 0)
         peak = higher
-        shares = (lse > float("-inf")) & ((slot > 1) | ((slot == 0) & (BOS == 1)) | ((slot == 1) & (EOS == 1)))
-        sharers += tl.sum(tl.where(shares, 1.0, 0.0), 0)
+        sharers += tl.sum(tl.where((lse > float("-inf")) & (slot > 1), 1.0, 0.0), 0)
     base = tl.where(peak == float("-inf"), 0.0, peak)
     normal = 1 / tl.maximum(total, 1e-30)
 
@@ -98,25 +98,20 @@ def _row_mix(  # type: ignore[no-untyped-def]
     eos_lse = tl.load(log_mass + 1)
     bos_mass = tl.exp2(bos_lse - base) * normal
     eos_mass = tl.exp2(eos_lse - base) * normal
-    bos_kept = bos_mass if BOS == 2 else 0.0
-    eos_kept = eos_mass if EOS == 2 else 0.0
     bos_there = tl.where(bos_lse > float("-inf"), 1.0, 0.0)
     eos_there = tl.where(eos_lse > float("-inf"), 1.0, 0.0)
-    # Both cannot be reserved: an equal share is, beside a special token that keeps its mass.
     one = 1 / tl.maximum(sharers + bos_there + eos_there, 1.0)
-    bos_one = one * bos_there if BOS == 3 else 0.0
-    eos_one = one * eos_there if EOS == 3 else 0.0
-    fit = tl.minimum((1 - bos_one - eos_one) / tl.maximum(bos_kept + eos_kept, 1e-30), 1.0)
-    bos_reserved = bos_one + fit * bos_kept
-    eos_reserved = eos_one + fit * eos_kept
-    reserved = bos_reserved + eos_reserved
-    each = (1 - reserved) / tl.maximum(sharers, 1.0)
-    grown = tl.where(sharers > 0, 1.0, 1 / tl.maximum(reserved, 1e-30))
+    bos_share = one * bos_there if BOS == 1 else (bos_mass if BOS == 2 else 0.0)
+    eos_share = one * eos_there if EOS == 1 else (eos_mass if EOS == 2 else 0.0)
+    rest = tl.maximum(1 - bos_share - eos_share, 0.0)
+    all_shares = bos_share + eos_share + tl.where(sharers > 0, rest, 0.0)
+    to_one = 1 / tl.maximum(all_shares, 1e-30)
+    each = to_one * rest / tl.maximum(sharers, 1.0)
     amount = 1.0
     if not FULL:
         amount = tl.load(strength + n)
-    # With nobody to share and nothing reserved, the row stays as it was.
-    amount = tl.where((sharers == 0) & (reserved <= 0), 0.0, amount)
+    # A row in which nothing is reserved and nobody shares stays as it was.
+    amount = tl.where(all_shares <= 0, 0.0, amount)
 
     result = tl.zeros([BLOCK_D], dtype=tl.float32)
     for offset in range(0, slots, SLOTS):
@@ -125,10 +120,8 @@ def _row_mix(  # type: ignore[no-untyped-def]
         present = lse > float("-inf")
         mass = tl.exp2(lse - base) * normal
         share = tl.where(present, each, 0.0)
-        if BOS != 1:
-            share = tl.where(slot == 0, bos_reserved * grown, share)
-        if EOS != 1:
-            share = tl.where(slot == 1, eos_reserved * grown, share)
+        share = tl.where(slot == 0, bos_share * to_one, share)
+        share = tl.where(slot == 1, eos_share * to_one, share)
         weight = amount * share + (1 - amount) * mass
         cell = (slot < slots)[:, None] & (d < DIM)[None, :]
         o = tl.load(pieces + slot[:, None] * DIM + d[None, :], mask=cell, other=0.0)
@@ -138,7 +131,7 @@ def _row_mix(  # type: ignore[no-untyped-def]
 
 
 # What a special token's own basket receives, as `_row_mix` compares it.
-_NONE, _EQUAL, _ORIGINAL, _EQUAL_BESIDE_ORIGINAL = 0, 1, 2, 3
+_OWN = {None: 0, "equal": 1, "original": 2}
 
 _launch_pieces, _launch_mix = Launcher(_row_pieces), Launcher(_row_mix)
 
@@ -168,19 +161,17 @@ def pooled_row_kernel(
     shown = mask if mask is not None else query
     keys = block_of(max(baskets.widths), most=128)
     _launch_pieces(
-        (slots, n * heads),
+        slots * n * heads,
         (query, key, value, pooled, pieces, log_mass, start, length, shown),
         (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *mask_strides(mask),
          heads, heads // key.shape[1], slots, scale * LOG2_E),
         (mask is not None, causal, dim, block_d, keys),
         num_warps=4,
     )  # fmt: skip
-    equal = _EQUAL_BESIDE_ORIGINAL if special.slots("original") else _EQUAL
-    bos, eos = ({None: _NONE, "equal": equal, "original": _ORIGINAL}[own] for own in (special.bos, special.eos))
     _launch_mix(
-        (n * heads, 1),
+        n * heads,
         (pieces, log_mass, pooled, strength if strength is not None else query, out),
         (out.stride(0), out.stride(2), out.stride(1), heads, slots),
-        (bos, eos, strength is None, dim, block_d, block_of(slots, most=64)),
+        (_OWN[special.bos], _OWN[special.eos], strength is None, dim, block_d, block_of(slots, most=64)),
         num_warps=2,
     )

@@ -52,9 +52,10 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
     SHARED is a size for the shared tokens, PER_TILE how many blocks a tile has.
     """
     scale = tl.cast(scale, tl.float32)
-    block = tl.program_id(0)
-    n = tl.program_id(1) // heads
-    h = tl.program_id(1) % heads
+    block = tl.program_id(0) % blocks
+    head = tl.program_id(0) // blocks
+    n = head // heads
+    h = head % heads
     kv = h // groups
     query += n.to(tl.int64) * q_n + h * q_h
     key += n.to(tl.int64) * k_n + kv * k_h
@@ -127,7 +128,7 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
         own_o = tl.dot(own_p.to(own_v.dtype), own_v, input_precision=PRECISION)
         own_o *= (1 / tl.maximum(own_total, 1e-30))[:, None]
         own_lse = tl.where(own_total > 0, own_base + tl.log2(tl.maximum(own_total, 1e-30)), float("-inf"))
-        at = (tl.program_id(1).to(tl.int64) * shared_count + s_column) * blocks + block
+        at = (head.to(tl.int64) * shared_count + s_column) * blocks + block
         tl.store(pieces + at[:, None] * DIM + d[None, :], own_o, mask=s_ok[:, None] & in_d[None, :])
         tl.store(log_mass + at, own_lse, mask=s_ok)
 
@@ -141,9 +142,10 @@ def _shared_rows(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """One shared row of one head of one text: what it finds in each block, and in the shared tokens."""
     scale = tl.cast(scale, tl.float32)
-    number = tl.program_id(0)
-    n = tl.program_id(1) // heads
-    h = tl.program_id(1) % heads
+    number = tl.program_id(0) % shared_count
+    head = tl.program_id(0) // shared_count
+    n = head // heads
+    h = head % heads
     kv = h // groups
     key += n.to(tl.int64) * k_n + kv * k_h
     value += n.to(tl.int64) * v_n + kv * v_h
@@ -174,7 +176,7 @@ def _shared_rows(  # type: ignore[no-untyped-def]
     v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cells, other=0.0).to(tl.float32)
     result = tl.sum(v * p[:, None], 0)
 
-    at = (tl.program_id(1).to(tl.int64) * shared_count + number) * blocks
+    at = (head.to(tl.int64) * shared_count + number) * blocks
     column = tl.arange(0, BLOCKS)
     for offset in range(0, blocks, BLOCKS):
         block = offset + column
@@ -215,7 +217,7 @@ def tile_rows_kernel(
     sizes = (block_of(shared), table is not query, dim, block_of(dim))
     precision = "ieee" if query.dtype == torch.float32 else "tf32"
     _launch_blocks(
-        (blocks, n * heads),
+        blocks * n * heads,
         (query, key, value, out, pieces, log_mass, tiles.start, tiles.length, tiles.shared, tiles.position, table),
         (*strides, heads, groups, tokens, count, blocks, shared, scale),
         (*sizes, shared > 0, only_shared, per_tile, rows, precision),
@@ -223,7 +225,7 @@ def tile_rows_kernel(
     )
     if shared:
         _launch_shared(
-            (shared, n * heads),
+            shared * n * heads,
             (query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table),
             (*strides, heads, groups, tokens, blocks, shared, scale),
             (*sizes, block_of(blocks, most=64)),
