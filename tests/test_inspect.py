@@ -198,7 +198,7 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     warning, remedy = found.warnings
     assert warning.startswith("plain, paper: The last 42 of 92 tokens (45.7\xa0%) are not in the vector")
     assert "segment 3, and 22 of the 30 tokens of segment 2" in warning
-    assert remedy.startswith("Read whole by tiles+tile_size=8")
+    assert remedy.startswith("The whole document is read by tiles+tile_size=8")
     # Half-read segments count by the part that is read, and unread ones not at all.
     first, second, _ = found.readings[0].representation
     weighed = [first, second * 8 / 30, 0.0]
@@ -221,7 +221,7 @@ def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_
         ("tiles", 602, 0),
     ]
     assert [card.badge for card in found.view.cards][0] == "15.0\xa0% never seen"
-    assert "Read whole by tiles, with max_seq_length set to 602 or more." in found.warnings
+    assert "The whole document is read by tiles, with max_seq_length set to 602 or more." in found.warnings
     tiled = fairspan.calibrate(model, "tiles", max_seq_length=602)
     for by, reading in ((model, found.readings[0]), (tiled, found.readings[1])):
         whole, *alone = by.encode([" ".join(parts), *parts])

@@ -113,6 +113,11 @@ def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
     assert not any("tile_size" in one for one in (*further().warnings, *read().warnings))
 
 
+def test_headings_name_the_model_without_its_folders() -> None:
+    assert repr(made()).startswith("<<b>page</b>.json through tiny: 3 segments as given, 97 tokens")
+    assert "somebody" not in made()._repr_html_()
+
+
 def test_json_holds_the_facts_as_well() -> None:
     said = json.loads(json.dumps(made().to_dict(), allow_nan=False))
     facts = {"format": 1, "verb": "inspect", "document": "<b>page</b>.json", "borders": "as given", "length": 97}
@@ -137,7 +142,7 @@ def test_a_treatment_that_reads_further_says_so_in_json() -> None:
     assert seen == {"none": [60, 6, 0], "tiles": [60, 20, 15]}
     warning, remedy = said["warnings"]
     assert warning.startswith("none, paper, tempscale: The last 29 of 97 tokens")
-    assert remedy == "Read whole by tiles, with max_seq_length set to 97 or more."
+    assert remedy == "The whole document is read by tiles, with max_seq_length set to 97 or more."
 
 
 # --- chart and table

@@ -318,6 +318,8 @@ def test_every_log_is_a_result(logs: dict[str, RunLog], verb: str, tmp_path: Pat
     assert all(f"{card.name}: {card.badge}" in line for card in log.view.cards)
     html = log._repr_html_()
     assert html.count("<tr>") == len(log.view.cards)
+    away = replace(log, header={**log.header, "model": {**log.header["model"], "name": "/home/somebody/tiny"}})
+    assert away.view.heading.startswith("tiny on ")
     assert "data:image/svg+xml;base64," in html
     told = json.loads(json.dumps(log.to_dict(), allow_nan=False))
     assert (told["verb"], told["run"], told["status"]) == (verb, log.run, "complete")

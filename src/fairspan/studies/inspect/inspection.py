@@ -192,7 +192,7 @@ class Inspection(Result):
             f"tiles, or tiles+tile_size={(self.readings[0].window or 0) // 2} for longer tiles."
         )
         if whole := [one.treatment for one in self.readings if not one.unseen]:
-            remedy = f"Read whole by {', '.join(whole)}, with max_seq_length set to {self.length} or more."
+            remedy = f"The whole document is read by {', '.join(whole)}, with max_seq_length set to {self.length} or more."
         return (*self.cuts, remedy)
 
     @property

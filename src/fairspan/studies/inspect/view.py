@@ -24,15 +24,15 @@ _LEAST_REACH = 0.25
 
 def view_of(inspection: Inspection) -> View:
     """What one document's inspection has to show."""
+    title = f"{inspection.document} through {model_name(inspection.model)}"
     frames = {
         "verdicts": _verdicts(inspection),
         "segments": pl.DataFrame([{**asdict(one), "status": one.status} for one in inspection.segments]),
         "readings": _readings(inspection),
     }
     return View(
-        title=f"{inspection.document} through {model_name(inspection.model)}",
-        heading=f"{inspection.document} through {inspection.model}: {inspection.n} segments {inspection.borders}, "
-        f"{inspection.length:,} {inspection.unit}",
+        title=title,
+        heading=f"{title}: {inspection.n} segments {inspection.borders}, {inspection.length:,} {inspection.unit}",
         cards=tuple(
             Card(one.treatment, f"{inspection.unread(one)} never seen", "open", (one.finding,))
             if one.unseen
