@@ -146,7 +146,9 @@ def test_a_document_beyond_the_window_is_cut_and_told(make_tiny: Make, architect
     assert "set max_seq_length to 602" in remedy
     beginning = " ".join(parts[2].split()[10:13])
     # 90 of 602 are 14.95 %.
-    assert warning.startswith("The last 90 of 602 tokens (15.0\xa0%) are not in the vector, because the model reads 512")
+    assert warning.startswith(
+        "The last 90 of 602 tokens (15.0\xa0%) are not in the vector, because the model reads 512"
+    )
     assert f"“{beginning}" in warning
     assert ": 90 of the 100 tokens of segment 3." in warning
     # The vector is that of the text as the model reads it, and of the same text without what it never sees.
@@ -220,7 +222,7 @@ def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_
         ("plain", 512, 90),
         ("tiles", 602, 0),
     ]
-    assert [card.badge for card in found.view.cards][0] == "15.0\xa0% never seen"
+    assert found.view.cards[0].badge == "15.0\xa0% never seen"
     assert "The whole document is read by tiles, with max_seq_length set to 602 or more." in found.warnings
     tiled = fairspan.calibrate(model, "tiles", max_seq_length=602)
     for by, reading in ((model, found.readings[0]), (tiled, found.readings[1])):

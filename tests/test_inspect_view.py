@@ -95,7 +95,7 @@ def test_frames_hold_everything() -> None:
 
 
 def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() -> None:
-    """Of the second 6 of 20 tokens are read and of the third none, so that the first has nothing to be compared with."""
+    """Of the second 6 of 20 tokens are read and of the third none: the first has nothing to be compared with."""
     found = made().verdicts
     assert found["spread"].to_list() == [None] * 3
     assert found["counted"].to_list() == [1] * 3

@@ -235,7 +235,7 @@ def test_a_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, Ru
         ({"rows": "x"}, "cannot be used (TypeError: "),
         ({"model": []}, "cannot be used (TypeError: "),
         ({"spec": spec}, "cannot be used (KeyError: 'sizes'): its files were changed since they were written, or"),
-        ({"plans": 3}, "cannot be used (TypeError: can only join an iterable)"),
+        ({"plans": 3}, "cannot be used (TypeError: 'int' object is not subscriptable)"),
     ):
         assert said in refusals(tmp_path, logs["audit"], {**kept, **entries})[0]
 

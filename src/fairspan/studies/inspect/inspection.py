@@ -192,7 +192,9 @@ class Inspection(Result):
             f"tiles, or tiles+tile_size={(self.readings[0].window or 0) // 2} for longer tiles."
         )
         if whole := [one.treatment for one in self.readings if not one.unseen]:
-            remedy = f"The whole document is read by {', '.join(whole)}, with max_seq_length set to {self.length} or more."
+            remedy = (
+                f"The whole document is read by {', '.join(whole)}, with max_seq_length set to {self.length} or more."
+            )
         return (*self.cuts, remedy)
 
     @property
@@ -225,8 +227,8 @@ class Inspection(Result):
             body = self.text[first.seen_end : first.end] or self.text[first.start : first.seen_start]
             words = f": {reading.missing}. The unread text begins “{excerpt(body)}”"
         return (
-            f"The {side} {reading.unseen:,} of {self.length:,} tokens ({self.unread(reading)}) are not in the vector, "
-            f"because the model reads {reading.window:,}{words}."
+            f"The {side} {reading.unseen:,} of {self.length:,} tokens ({self.unread(reading)}) are not in the "
+            f"vector, because the model reads {reading.window:,}{words}."
         )
 
     def unread(self, reading: Reading) -> str:

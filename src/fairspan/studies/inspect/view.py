@@ -83,7 +83,9 @@ def _chart(inspection: Inspection) -> Chart:
     """Bars are shares, one panel for each treatment, and a dashed line the fair share (IRF's Figure 2)."""
     panels = []
     for place, reading in enumerate(inspection.readings):
-        labels = tuple(f"{one.number} {one.label} ({_meta(one, inspection.unit, whole=True)})" for one in reading.segments)
+        labels = tuple(
+            f"{one.number} {one.label} ({_meta(one, inspection.unit, whole=True)})" for one in reading.segments
+        )
         points = tuple(
             None if share is None else Point(share, note=number(cosine) if one.seen else "unseen", void=not one.seen)
             for share, cosine, one in zip(reading.share, reading.representation, reading.segments, strict=True)
@@ -174,9 +176,7 @@ def _meta(segment: InspectedSegment, unit: str, *, whole: bool = False) -> str:
 
 def colour_range(inspection: Inspection) -> tuple[float, float]:
     """The ends of the colour scale, in multiples of the fair share, which is in the middle: at most from 0 to 2."""
-    ratios = [
-        share / one.fair for one in inspection.readings for share in one.share if share is not None
-    ]
+    ratios = [share / one.fair for one in inspection.readings for share in one.share if share is not None]
     reach = min(1.0, max([_LEAST_REACH, *(abs(ratio - 1) for ratio in ratios)]))
     return 1 - reach, 1 + reach
 
