@@ -16,7 +16,7 @@ from fairspan.report.chart import Chart
 from fairspan.report.text import number
 from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 from fairspan.studies.inspect.view import colour_range, inspection_page, view_of
-from tests.browser import chromium, opened
+from tests.browser import chromium, legend_of, opened
 
 EVIL_TITLE = "<img src=x onerror=alert(1)>"
 EVIL_TEXT = "</script><script>alert(2)</script> & \u2028 {{ 7*7 }} $x^2$ [bold] end"
@@ -263,6 +263,7 @@ def test_it_opens_from_disk_and_asks_for_nothing(browser: Any, written: Path, wi
             "14 tokens never seen", ""
         ).replace("\n", "")
         assert found.page.locator("main img").count() == 0
+        assert legend_of(found.page) == (True, ["none"] * 3)
         assert not found.complaints
         assert found.requests == [written.resolve().as_uri()]
 
