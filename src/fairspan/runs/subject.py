@@ -162,12 +162,8 @@ class Subject:
         )
 
     def further(self, tokens: int) -> Subject:
-        """The same with treatments in tiles that read so many tokens, where the model's limit is all that stops them.
-
-        A model that came calibrated keeps its limit.
-        """
-        tiled = any(one.for_documents.tiles_on("document") for one in self.treatments)
-        own = self.counter.window
+        """The same with treatments in tiles that read so many tokens; a model that came calibrated keeps its limit."""
+        own, tiled = self.counter.window, any(one.for_documents.tiles_on("document") for one in self.treatments)
         if own is None or tokens <= own or not tiled or self.calibrations:
             return self
         model = copy_sharing_weights(self.transformer("a longer window"))

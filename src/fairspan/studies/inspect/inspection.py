@@ -126,12 +126,10 @@ class Reading:
     @property
     def missing(self) -> str:
         """The segments that it does not read, or not to their end; empty if it reads all of them."""
-        cut = [f"{one.unseen:,} of the {one.tokens:,} tokens of segment {one.number}" for one in self._with("cut")]
-        gone = [one.number for one in self._with("never seen")]
-        return ", and ".join([*([_named(gone)] if gone else []), *cut])
-
-    def _with(self, status: str) -> list[InspectedSegment]:
-        return [one for one in self.segments if one.status == status]
+        cut = [one for one in self.segments if one.status == "cut"]
+        gone = [one.number for one in self.segments if one.status == "never seen"]
+        words = [f"{one.unseen:,} of the {one.tokens:,} tokens of segment {one.number}" for one in cut]
+        return ", and ".join([*([_named(gone)] if gone else []), *words])
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,17 +183,14 @@ class Inspection(Result):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was never seen; and what reads the whole document."""
-        if not self.cuts:
-            return ()
+        whole = ", ".join(one.treatment for one in self.readings if not one.unseen)
         remedy = (
             f"To read all of it on this model, set max_seq_length to {self.length} and use a treatment in tiles: "
             f"tiles, or tiles+tile_size={(self.readings[0].window or 0) // 2} for longer tiles."
         )
-        if whole := [one.treatment for one in self.readings if not one.unseen]:
-            remedy = (
-                f"The whole document is read by {', '.join(whole)}, with max_seq_length set to {self.length} or more."
-            )
-        return (*self.cuts, remedy)
+        if whole:
+            remedy = f"The whole document is read by {whole}, with max_seq_length set to {self.length} or more."
+        return (*self.cuts, remedy) if self.cuts else ()
 
     @property
     def cuts(self) -> tuple[str, ...]:
@@ -220,10 +215,9 @@ class Inspection(Result):
 
     def _unread(self, reading: Reading) -> str:
         first = next((segment for segment in reading.segments if segment.unseen), None)
-        side, words = "last", ""
+        # A tokenizer may cut at the start.
+        side, words = "last" if first is None or reading.segments[-1].unseen else "first", ""
         if first is not None:
-            # A tokenizer may cut at the start.
-            side = "first" if not reading.segments[-1].unseen else "last"
             body = self.text[first.seen_end : first.end] or self.text[first.start : first.seen_start]
             words = f": {reading.missing}. The unread text begins “{excerpt(body)}”"
         return (
@@ -248,9 +242,7 @@ def excerpt(text: str) -> str:
 
 
 def _named(numbers: Sequence[int]) -> str:
-    """ "segment", "segment 3", "segments 3 and 4", "segments 3 to 7"."""
-    if not numbers:
-        return "segment"
+    """ "segment 3", "segments 3 and 4", "segments 3 to 7"."""
     if len(numbers) == 1:
         return f"segment {numbers[0]}"
     if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):

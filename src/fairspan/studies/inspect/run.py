@@ -86,8 +86,7 @@ def inspect(
 
 def look_through(lens: Lens, subject: Subject, treated: Sequence[Treated], embed: Embed, *, name: str) -> Inspection:
     """What `inspect` finds, of a model that is loaded and treated."""
-    windows = [one.documents.window or lens.length for one in treated]
-    notes = limit_note(subject, [min(lens.length, *windows)])
+    notes = limit_note(subject, [min(lens.length, *(one.documents.window or lens.length for one in treated))])
     whole = Text(lens.text, lens.length)
     if not subject.is_open and not all(reads_to_end(one.documents, whole, Tally()) for one in treated):
         notes.insert(0, UNREAD)
