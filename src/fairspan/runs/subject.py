@@ -162,7 +162,7 @@ class Subject:
         )
 
     def further(self, tokens: int) -> Subject:
-        """The same with treatments in tiles that read so many tokens; a model that came calibrated keeps its limit."""
+        """The same with treatments in tiles that read this far; a model that came calibrated keeps its limit."""
         own, tiled = self.counter.window, any(one.for_documents.tiles_on("document") for one in self.treatments)
         if own is None or tokens <= own or not tiled or self.calibrations:
             return self
