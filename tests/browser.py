@@ -48,6 +48,20 @@ def chromium() -> Iterator[Any]:
             browser.close()
 
 
+def legend_of(page: Any) -> tuple[bool, list[str]]:
+    """Whether the labels of a scale of colours are apart from each other and below its ramp; their backgrounds."""
+    found = page.evaluate(
+        """() => {
+          const box = (one) => one.getBoundingClientRect(), ramp = box(document.querySelector(".ramp"));
+          const labels = [...document.querySelectorAll(".ends > span")], boxes = labels.map(box);
+          const apart = boxes.every((one, place) => !place || boxes[place - 1].right < one.left);
+          const grounds = labels.map((one) => getComputedStyle(one).backgroundImage);
+          return [labels.length === 3 && apart && boxes.every((one) => one.top >= ramp.bottom - 1), grounds];
+        }"""
+    )
+    return bool(found[0]), list(found[1])
+
+
 @contextmanager
 def opened(browser: Any, file: Path, *, width: int = 1280, dark: bool = False) -> Iterator[Opened]:
     """The file, opened as by a double click."""

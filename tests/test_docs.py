@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import doctest
 import re
+import shlex
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -15,7 +17,9 @@ from sentence_transformers import SentenceTransformer
 from typer.cli import get_docs_for_click
 
 import fairspan
-from fairspan.cli import app
+from fairspan.calibration.treatment import as_treatments
+from fairspan.cli import _refuse_empty, app
+from fairspan.errors import FairspanError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -82,6 +86,41 @@ def test_options_on_a_page_exist(page: Path) -> None:
     known = {option for code in known for option in re.findall(r"--[a-z][a-z-]*", code)}
     known |= {"--head"}  # of `ray start`
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page.read_text(encoding="utf-8"))) <= known
+
+
+def commands_on(page: Path) -> list[list[str]]:
+    """What is typed after `fairspan` in the blocks of a page."""
+    text = re.sub(r"\\\n\s*", "", page.read_text(encoding="utf-8"))
+    typed = re.findall(r"^ {4}fairspan (.*)$", text, flags=re.MULTILINE)
+    return [[re.sub(r"[\[\]…]", "", word) for word in shlex.split(line, comments=True)] for line in typed]
+
+
+@pytest.mark.parametrize(
+    "page", [one for one in PAGES if one.name != "cli.md" and commands_on(one)], ids=lambda page: page.name
+)
+def test_commands_on_a_page_are_accepted(page: Path) -> None:
+    """As far as they can be parsed without a model."""
+    for words in commands_on(page):
+        accept(words)
+
+
+def test_options_on_the_page_of_collapse_are_accepted() -> None:
+    [shown] = re.findall(r"`(--max-seq-length 4096 [^`]*)`", (ROOT / "docs" / "collapse.md").read_text("utf-8"))
+    options = accept(["collapse", "MODEL", *shlex.split(shown)])
+    assert (options["temperatures"], options["treatments"]) == ([], ["tiles+temperature=1", "tiles"])
+    with pytest.raises(FairspanError, match="is empty"):
+        accept(["collapse", "MODEL", "--treatments", ""])
+
+
+def accept(words: list[str]) -> dict[str, Any]:
+    """The options that a command line is parsed into, as `main` does it; nothing is run."""
+    _refuse_empty(words)
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        command, words = command.commands[words[0]], words[1:]
+    options: dict[str, Any] = command.make_context(command.name, words).params
+    as_treatments(options.get("treatments") or ["plain"])
+    return options
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -55,6 +55,13 @@ def test_no_two_files_import_each_other() -> None:
     assert pairs == []
 
 
+def test_nothing_is_used_that_windows_does_not_have() -> None:
+    """The package says that it is independent of the operating system; these have no counterpart on Windows."""
+    words = ["os.sysconf", "os.fork", "os.geteuid", "sched_getaffinity", "import fcntl", "import resource", "SIGKILL"]
+    sources = {path.name: path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
+    assert [(name, word) for name, text in sources.items() for word in words if word in text] == []
+
+
 def test_importing_is_cheap() -> None:
     """Without torch, and well under the 0.3 s that a command line can spend before anybody notices.
 

@@ -65,8 +65,9 @@ def test_representation_is_what_encode_gives_by_hand(make_tiny: Make, architectu
 def test_shares_are_parts_of_the_sum() -> None:
     assert shares([0.5, 0.3, 0.2], range(3)) == pytest.approx((0.5, 0.3, 0.2))
     assert shares([0.6, -0.3, 0.2], range(3)) == pytest.approx((0.75, 0.0, 0.25))
-    assert shares([0.6, 0.9, 0.2], [0, 2]) == pytest.approx((0.75, None, 0.25))
-    assert shares([-0.1, -0.2], range(2)) == shares([0.5, 0.2], [0]) == (None, None)
+    assert shares([0.6, 0.9, 0.2], [0, 2]) == pytest.approx((0.75, 0.0, 0.25)), "what is never seen has none"
+    assert shares([0.5, 0.2], [0]) == (1.0, 0.0)
+    assert shares([-0.1, -0.2], range(2)) == (None, None)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8))
@@ -144,9 +145,12 @@ def test_a_document_beyond_the_window_is_cut_and_told(make_tiny: Make, architect
     warning, remedy = found.warnings
     assert "set max_seq_length to 602" in remedy
     beginning = " ".join(parts[2].split()[10:13])
-    assert "602 tokens and the model reads 512: 90 were never seen" in warning
+    # 90 of 602 are 14.95 %.
+    assert warning.startswith(
+        "The last 90 of 602 tokens (15.0\xa0%) are not in the vector, because the model reads 512"
+    )
     assert f"“{beginning}" in warning
-    assert "segment 3 in part (90 of its 100 tokens)" in warning
+    assert ": 90 of the 100 tokens of segment 3." in warning
     # The vector is that of the text as the model reads it, and of the same text without what it never sees.
     read = " ".join([*parts[:2], *parts[2].split()[:10]])
     expected = [cosine(model.encode([read])[0], model.encode([part])[0]) for part in parts]
@@ -157,9 +161,10 @@ def test_segments_that_lie_wholly_beyond_still_have_a_cosine(make_tiny: Make) ->
     model, parts = make_tiny("bert", "mean"), texts(520, 30, 30)
     found = fairspan.inspect(model, parts, treatments=["none"])
     assert [s.status for s in found.segments] == ["cut", "never seen", "never seen"]
-    assert "segments 2 and 3 wholly" in found.warnings[0]
+    assert ": segments 2 and 3, and 10 of the 520 tokens of segment 1." in found.warnings[0]
     whole = model.encode([" ".join(parts)])[0]
     (reading,) = found.readings
+    assert reading.share == (1.0, 0.0, 0.0)
     assert reading.representation[1] == pytest.approx(cosine(whole, model.encode([parts[1]])[0]), abs=1e-5)
 
 
@@ -192,9 +197,14 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     seen = [[(s.seen, s.status) for s in one.segments] for one in found.readings]
     cut = [(40, "seen"), (8, "cut"), (0, "never seen")]
     assert seen == [cut, cut, [(40, "seen"), (30, "seen"), (20, "seen")]]
-    (warning,) = found.warnings
-    assert warning.startswith("plain, paper: The document has 92 tokens and the model reads 50: 42 were never seen.")
-    assert "segment 2 in part (22 of its 30 tokens) and segment 3 wholly" in warning
+    warning, remedy = found.warnings
+    assert warning.startswith("plain, paper: The last 42 of 92 tokens (45.7\xa0%) are not in the vector")
+    assert "segment 3, and 22 of the 30 tokens of segment 2" in warning
+    assert remedy.startswith("The whole document is read by tiles+tile_size=8")
+    # Half-read segments count by the part that is read, and unread ones not at all.
+    first, second, _ = found.readings[0].representation
+    weighed = [first, second * 8 / 30, 0.0]
+    assert found.readings[0].share == pytest.approx([one / sum(weighed) for one in weighed], abs=1e-12)
     # By hand: the plain model on what it reads, and tiles on all of it.
     plain = SentenceTransformer(str(tmp_path / "short"), device="cpu")
     tiled = fairspan.calibrate(plain, "tiles", tile_size=8, max_seq_length=200)
@@ -202,6 +212,24 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
         whole = model.encode([" ".join(parts)])[0]
         expected = [cosine(whole, model.encode([part])[0]) for part in parts]
         assert reading.representation == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_model(make_tiny: Make) -> None:
+    """512 of 602 tokens are read by a model that is set to, without a word about max_seq_length; tiles read all."""
+    model, parts = make_tiny("bert", "mean"), texts(400, 100, 100)
+    found = fairspan.inspect(model, parts, progress=False)
+    assert [(one.treatment, one.window, one.unseen) for one in found.readings] == [
+        ("plain", 512, 90),
+        ("tiles", 602, 0),
+    ]
+    assert found.view.cards[0].badge == "15.0\xa0% never seen"
+    assert "The whole document is read by tiles, with max_seq_length set to 602 or more." in found.warnings
+    tiled = fairspan.calibrate(model, "tiles", max_seq_length=602)
+    for by, reading in ((model, found.readings[0]), (tiled, found.readings[1])):
+        whole, *alone = by.encode([" ".join(parts), *parts])
+        assert reading.representation == pytest.approx([cosine(whole, one) for one in alone], abs=1e-5)
+        assert sum(one or 0.0 for one in reading.share) == pytest.approx(1)
+    assert model.max_seq_length == 512, "the caller's model stays as it is"
 
 
 def test_a_tokenizer_that_cuts_at_the_start_is_believed(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,6 +240,7 @@ def test_a_tokenizer_that_cuts_at_the_start_is_believed(make_tiny: Make, monkeyp
     first = found.segments[0]
     assert found.text[first.seen_start : first.seen_end].split() == parts[0].split()[-10:]
     assert f"“{' '.join(parts[0].split()[:3])}" in found.warnings[0]
+    assert found.warnings[0].startswith("The first 90 of 602 tokens")
 
 
 @pytest.mark.parametrize("name", ["minilm", "granite"])

@@ -16,7 +16,7 @@ from fairspan.report.chart import Chart
 from fairspan.report.text import number
 from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 from fairspan.studies.inspect.view import colour_range, inspection_page, view_of
-from tests.browser import chromium, opened
+from tests.browser import chromium, legend_of, opened
 
 EVIL_TITLE = "<img src=x onerror=alert(1)>"
 EVIL_TEXT = "</script><script>alert(2)</script> & \u2028 {{ 7*7 }} $x^2$ [bold] end"
@@ -94,14 +94,15 @@ def test_frames_hold_everything() -> None:
     assert segments["text"].to_list() == [segment.text for segment in found.segments]
 
 
-def test_only_segments_that_are_read_whole_are_counted() -> None:
-    """The second is cut and the third never seen, so that there is nothing to compare the first with."""
+def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() -> None:
+    """Of the second 6 of 20 tokens are read and of the third none: the first has nothing to be compared with."""
     found = made().verdicts
     assert found["spread"].to_list() == [None] * 3
     assert found["counted"].to_list() == [1] * 3
-    assert found["sentence"][0] == "only segment 1 is read whole, so there is no spread"
-    assert [one.share for one in made().readings] == [(None, None, None)] * 3
-    assert [panel.reference for panel in chart(made()).panels] == [None] * 3
+    assert found["sentence"][0] == "the vector lacks segment 3, and 14 of the 20 tokens of segment 2"
+    first, second = 0.8, 0.4 * 6 / 20
+    assert made().readings[0].share == pytest.approx((first / (first + second), second / (first + second), 0.0))
+    assert [panel.reference for panel in chart(made()).panels] == [pytest.approx(1 / 3)] * 3
 
 
 def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
@@ -112,12 +113,17 @@ def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
     assert not any("tile_size" in one for one in (*further().warnings, *read().warnings))
 
 
+def test_headings_name_the_model_without_its_folders() -> None:
+    assert repr(made()).startswith("<<b>page</b>.json through tiny: 3 segments as given, 97 tokens")
+    assert "somebody" not in made()._repr_html_()
+
+
 def test_json_holds_the_facts_as_well() -> None:
     said = json.loads(json.dumps(made().to_dict(), allow_nan=False))
     facts = {"format": 1, "verb": "inspect", "document": "<b>page</b>.json", "borders": "as given", "length": 97}
     facts |= {"unit": "tokens", "prompt": "", "n": 3, "notes": ["a note"]}
     assert {name: said[name] for name in facts} == facts
-    assert "29 were never seen" in said["warnings"][0]
+    assert said["warnings"][0].startswith("The last 29 of 97 tokens (29.9\xa0%) are not in the vector")
     assert "This is one document" in said["caveat"]
     second = said["segments"][1]
     assert said["text"][second["start"] : second["end"]] == EVIL_TEXT
@@ -134,8 +140,9 @@ def test_a_treatment_that_reads_further_says_so_in_json() -> None:
     ]
     seen = {one: [row["seen"] for row in said["readings"] if row["treatment"] == one] for one in ("none", "tiles")}
     assert seen == {"none": [60, 6, 0], "tiles": [60, 20, 15]}
-    assert len(said["warnings"]) == 1
-    assert said["warnings"][0].startswith("none, paper, tempscale: The document has 97 tokens and the model reads 68")
+    warning, remedy = said["warnings"]
+    assert warning.startswith("none, paper, tempscale: The last 29 of 97 tokens")
+    assert remedy == "The whole document is read by tiles, with max_seq_length set to 97 or more."
 
 
 # --- chart and table
@@ -153,11 +160,15 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
         assert panel.reference == pytest.approx(1 / 3)
     first, second, third = chart(made()).panels[0].labels
     assert first == f"1 {EVIL_TITLE} (en · 60 tokens)"
-    assert second.startswith("2 cut: ")
-    assert second.endswith("(6 of 20 tokens)")
-    assert third.startswith("3 never seen: a ")
-    assert third.endswith("(zh · 0 of 15 tokens)")
-    assert [panel.detail for panel in chart(further()).panels] == [*["29 tokens never seen"] * 3, ""]
+    # Panels share their labels, and treatments do not read alike: what is unread is said in the panel.
+    assert second.endswith("(20 tokens)")
+    assert third.endswith("(zh · 15 tokens)")
+    plain, *_, tiles = chart(further()).panels
+    assert plain.labels == tiles.labels
+    drawn = [(one.note, one.void) for panel in (plain, tiles) for one in panel.series[0].points if one is not None]
+    assert drawn[:3] == [("0.800", False), ("0.400", False), ("unseen", True)]
+    assert not any(void for _, void in drawn[3:])
+    assert (plain.detail, tiles.detail) == ("29.9\xa0% never seen", "")
 
 
 def test_the_table_has_all_numbers() -> None:
@@ -168,7 +179,7 @@ def test_the_table_has_all_numbers() -> None:
     assert rows["tempscale", third] == ["15", "15", "0.0\u00a0%", "−0.100"]
     [table] = made().view.tables()
     cut = [cell.text for row in table.rows if row.heads == ("tempscale", third) for cell in row.cells]
-    assert cut == ["15", "0", "–", "−0.100"], "the cosine is there, and counts for nothing"
+    assert cut == ["15", "0", "0.0\xa0%", "−0.100"], "the cosine is there, and counts for nothing"
 
 
 # --- the page
@@ -252,6 +263,7 @@ def test_it_opens_from_disk_and_asks_for_nothing(browser: Any, written: Path, wi
             "14 tokens never seen", ""
         ).replace("\n", "")
         assert found.page.locator("main img").count() == 0
+        assert legend_of(found.page) == (True, ["none"] * 3)
         assert not found.complaints
         assert found.requests == [written.resolve().as_uri()]
 

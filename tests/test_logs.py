@@ -235,7 +235,7 @@ def test_a_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, Ru
         ({"rows": "x"}, "cannot be used (TypeError: "),
         ({"model": []}, "cannot be used (TypeError: "),
         ({"spec": spec}, "cannot be used (KeyError: 'sizes'): its files were changed since they were written, or"),
-        ({"plans": 3}, "cannot be used (TypeError: can only join an iterable)"),
+        ({"plans": 3}, "cannot be used (TypeError: 'int' object is not subscriptable)"),
     ):
         assert said in refusals(tmp_path, logs["audit"], {**kept, **entries})[0]
 
@@ -318,6 +318,8 @@ def test_every_log_is_a_result(logs: dict[str, RunLog], verb: str, tmp_path: Pat
     assert all(f"{card.name}: {card.badge}" in line for card in log.view.cards)
     html = log._repr_html_()
     assert html.count("<tr>") == len(log.view.cards)
+    away = replace(log, header={**log.header, "model": {**log.header["model"], "name": "/home/somebody/tiny"}})
+    assert away.view.heading.startswith("tiny on ")
     assert "data:image/svg+xml;base64," in html
     told = json.loads(json.dumps(log.to_dict(), allow_nan=False))
     assert (told["verb"], told["run"], told["status"]) == (verb, log.run, "complete")

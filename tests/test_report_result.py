@@ -56,4 +56,4 @@ def test_in_a_notebook_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> No
     html = result()._repr_html_()
     assert "<img" not in html
     assert re.findall(r"<b>(.*?)</b>", html)[:2] == ["none", "unfair"]
-    assert "none is unfair. A second sentence." in html
+    assert ">none is unfair.<br>A second sentence.<" in html, "sentences of a verdict have no full stop of their own"

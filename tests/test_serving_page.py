@@ -15,7 +15,7 @@ import pytest
 import fairspan
 from fairspan.errors import CorpusError
 from fairspan.serving.desk import Desk, Document, open_desk
-from tests.browser import chromium
+from tests.browser import chromium, legend_of
 
 pytest.importorskip("starlette", reason="needs starlette")
 from starlette.testclient import TestClient
@@ -265,6 +265,7 @@ def test_a_pasted_document_is_coloured_side_by_side(browser: Any, address: str, 
             chips = page.locator(f".segment[data-treatment='{which}'] [data-chip]").all_inner_texts()
             assert chips == [f"{100 * (share or 0):.1f}\u00a0%" for share in reading.share]
             assert np.argsort(heats(page, which)).tolist() == np.argsort(reading.representation).tolist()
+        assert legend_of(page) == (True, ["none"] * 3)
         left, right = (page.locator(f".segment[data-treatment='{which}']").first.bounding_box() for which in (0, 1))
         assert left["y"] == right["y"]
         assert left["x"] + left["width"] < right["x"]

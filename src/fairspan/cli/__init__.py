@@ -22,7 +22,7 @@ from fairspan.cli.tune import tune
 from fairspan.errors import DesignError, FairspanError
 
 # No prompt in place of the model's own, and no title.
-_MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title")
+_MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title", "--temperatures")
 
 app = typer.Typer(
     name="fairspan",

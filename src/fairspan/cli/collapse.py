@@ -31,7 +31,9 @@ def collapse(
     documents: int | None = option("Number of documents at most. Default: 100.", group=DATA),
     labelled: str | None = option("A JSONL file of texts and labels to classify at every length.", group=DATA),
     temperatures: str | None = list_option(
-        "Softmax temperatures; 1 is the unmodified model. Default: 1.0,0.9,0.8.", float
+        'Softmax temperatures; 1 is the unmodified model, and "" leaves only --treatments. Default: 1.0,0.9,0.8.',
+        float,
+        none=True,
     ),
     treatments: str | None = list_option("More treatments, as in an audit, such as paper or whitening."),
 ) -> None:

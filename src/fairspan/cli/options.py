@@ -38,8 +38,8 @@ def words(text: str) -> list[str]:
     return [word.strip() for word in _COMMA.split(text) if word.strip()]
 
 
-def list_option(help: str, of: type = str, *, group: str | None = None) -> Any:
-    """An option that is typed as one word, such as en,de, and is a list of text or numbers in Python."""
+def list_option(help: str, of: type = str, *, group: str | None = None, none: bool = False) -> Any:
+    """An option that is typed as one word, such as en,de, and is a list of text or numbers in Python, or `none`."""
     example = {str: "words such as en,de", int: "whole numbers such as 3,4"}.get(of, "numbers such as 1.0,0.9")
 
     def read(param: typer.CallbackParam, value: str | None) -> Any:
@@ -47,7 +47,7 @@ def list_option(help: str, of: type = str, *, group: str | None = None) -> Any:
             found = None if value is None else [of(word) for word in words(value)]
         except ValueError:
             found = []
-        if found == []:
+        if found == [] and not (none and value == ""):
             raise DesignError(f"{param.name} takes {example}, got {value!r}.")
         return found
 

@@ -18,6 +18,7 @@ class Point:
     Attributes:
         told: what is shown when a reader points at it, one fact per line.
         note: a second number, shown in small print next to it where there is room.
+        void: whether there was nothing to measure, so that its row is hatched.
     """
 
     estimate: float
@@ -25,6 +26,7 @@ class Point:
     high: float | None = None
     told: str = ""
     note: str = ""
+    void: bool = False
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):

@@ -199,7 +199,7 @@ def _draw_rows(chart: Chart) -> Figure:
         if low < 0:
             axes.axvline(0, color=INK, linewidth=0.8, label="_zero")
         axes.set_axis_on()
-        axes.set_title("\n".join(wrap(panel.title, 38)), fontweight="bold")
+        axes.set_title("\n".join([*wrap(panel.title, 38), *wrap(panel.detail)]), fontweight="bold")
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
     first = grid[0][0]
@@ -222,6 +222,9 @@ def _draw_row_bars(axes: Any, chart: Chart, series: Series) -> None:
             _write(axes, UNKNOWN, 0.8, place)
             continue
         axes.barh(place, one.estimate, 0.72, color=colour, edgecolor=colour, linewidth=0.8, label=f"_{series.name}")
+        if one.void:
+            ends = place - 0.36, place + 0.36
+            axes.axhspan(*ends, xmax=0.6, facecolor="none", edgecolor="#c8c8c8", hatch="////", linewidth=0)
         _write(axes, number(one.estimate, chart.form), 0.8, place)
         _write(axes, one.note, 1.0, place, colour="#666666")
 

@@ -63,7 +63,7 @@ class Result(ABC):
         rows = "".join(
             f"<tr><td style='text-align:left'><b>{escape(card.name)}</b></td>"
             f"<td style='text-align:left;color:{_TONES[card.tone]}'><b>{escape(card.badge)}</b></td>"
-            f"<td style='text-align:left'>{escape(' '.join(card.sentences))}</td></tr>"
+            f"<td style='text-align:left'>{'<br>'.join(map(escape, card.sentences))}</td></tr>"
             for card in view.cards
         )
         picture = ""

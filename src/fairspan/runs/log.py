@@ -93,6 +93,12 @@ class RunLog(Result):
         return [str(note) for note in self.header["notes"]]
 
     @property
+    def where(self) -> str:
+        """The model and what it was measured on, as headings name them: without folders."""
+        facts = dict(facts_of(self.header))
+        return f"{facts['model']} on {facts['task'] if 'task' in facts else facts['corpus']}"
+
+    @property
     def unfinished(self) -> str:
         """What a reader of a run that is not complete must know; empty if it is."""
         if self.status == "complete":

@@ -19,6 +19,7 @@ from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.baselines import last_two, refuse_truncated
+from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
 from fairspan.model.transformer import calibrated_transformers
@@ -159,6 +160,16 @@ class Subject:
             f"max_seq_length={self.asked} is more than the {read} tokens that {who} can read: use at most {read}, or "
             f"{remedy}."
         )
+
+    def further(self, tokens: int) -> Subject:
+        """The same with treatments in tiles that read this far; a model that came calibrated keeps its limit."""
+        own, tiled = self.counter.window, any(one.for_documents.tiles_on("document") for one in self.treatments)
+        if own is None or tokens <= own or not tiled or self.calibrations:
+            return self
+        model = copy_sharing_weights(self.transformer("a longer window"))
+        for module in require_transformers(model, "read further"):
+            module.untiled_length, module.max_seq_length = own, tokens
+        return replace(self, model=model)
 
     def transformer(self, study: str) -> SentenceTransformer:
         """The model, for a study that no other object will do for."""

@@ -86,7 +86,7 @@ class LanguageReader:
         """A line for every page of a file that is accepted, and one with counts at the end.
 
         Args:
-            reached: is told the bytes of the file that are read, and what was found in them.
+            reached: called with the number of bytes read so far and what was found in them.
         """
         small = path.stat().st_size < _SMALL or recognise(path) != XML
         processes = 1 if small else os.cpu_count() or 1

@@ -34,7 +34,7 @@ class Sitelinks:
 
 
 def write_sitelinks(path: Path, languages: Sequence[str], file: Path, reached: Callable[[int, str], None]) -> None:
-    """Reduce Wikidata's table to the file that `Sitelinks` reads; `reached` is told how many bytes are read.
+    """Reduce Wikidata's table to the file that `Sitelinks` reads; `reached` is called with the bytes read.
 
     Raises:
         CorpusError: among others, if no item has a page in every language.

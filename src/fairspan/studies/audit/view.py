@@ -88,10 +88,7 @@ def _heading(log: RunLog) -> str:
     seconds = header["timings"].get("seconds")
     sizes = ", ".join(map(str, log.spec["sizes"]))
     took = "" if seconds is None else f", {number(seconds, '.0f')} s"
-    return (
-        f"{log.model} on {header['corpus']['name']}: {header['documents']} documents of {sizes} segments, "
-        f"{', '.join(header['plans'])}{took}"
-    )
+    return f"{log.where}: {header['documents']} documents of {sizes} segments, {', '.join(header['plans'])}{took}"
 
 
 def _cards(frames: Frames) -> tuple[Card, ...]:

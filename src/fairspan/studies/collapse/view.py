@@ -103,7 +103,7 @@ class _Shown:
 
     def __init__(self, log: RunLog, frames: Mapping[str, pl.DataFrame]) -> None:
         self.log, self.frames, self.treatments = log, frames, log.measured
-        self.where = f"{model_name(log.model)} on {model_name(str(log.header['corpus']['name']))}"
+        self.where = log.where
         self.labels = dict(frames["lengths"].select("length", "name").rows())
         self.lengths = _Axis("length", "tokens", self.labels, on_log_axis(list(self.labels)))
         self.longest = max(self.labels)

@@ -61,7 +61,7 @@ def _heading(log: RunLog) -> str:
     counted = [f"{task[what]:,} {what}" for what in ("queries", "documents")]
     counted += [f"{task['indexes']} indexes"] if task["indexes"] > 1 else []
     counted += [f"{seconds:.0f} s"] if seconds is not None else []
-    return f"{log.model} on {task['source']}: {', '.join(counted)}"
+    return f"{log.where}: {', '.join(counted)}"
 
 
 def _cards(shown: Shown) -> tuple[Card, ...]:

@@ -77,24 +77,26 @@ class Reading:
 
     @property
     def counted(self) -> tuple[int, ...]:
-        """The places of the segments that it reads to their end: the cosine of any other is not about its text."""
+        """The places of the segments that it reads to their end; spread and order are about these."""
         return tuple(place for place, one in enumerate(self.segments) if one.status == "seen")
 
     @property
     def share(self) -> tuple[float | None, ...]:
-        """Each counted segment's part of the sum of their cosines, negative ones counted as 0.
+        """Each segment's part of the sum of the cosines, each times the part of the segment that is read.
 
-        None for those that do not count, and throughout if fewer than two count or no cosine is positive.
+        So a segment that is never seen has 0. Negative cosines count as 0; None throughout if none is positive.
         """
-        positive = {place: max(0.0, self.representation[place]) for place in self.counted}
-        total = sum(positive.values()) if len(positive) > 1 else 0.0
-        places = range(len(self.segments))
-        return tuple(positive[one] / total if total and one in positive else None for one in places)
+        weighed = [
+            max(0.0, cosine) * (one.seen / one.tokens if one.tokens else 1.0)
+            for cosine, one in zip(self.representation, self.segments, strict=True)
+        ]
+        total = sum(weighed)
+        return tuple(one / total if total else None for one in weighed)
 
     @property
-    def fair(self) -> float | None:
-        """The share that every counted segment would have in a fair vector."""
-        return 1 / len(self.counted) if len(self.counted) > 1 else None
+    def fair(self) -> float:
+        """The share that every segment would have in a fair vector."""
+        return 1 / len(self.segments)
 
     @property
     def ordered(self) -> list[int]:
@@ -110,17 +112,24 @@ class Reading:
 
     @property
     def finding(self) -> str:
-        """One sentence about the segments that it reads to their end."""
-        numbers = [place + 1 for place in self.counted]
-        if not self.ordered:
-            return f"{'only' if numbers else 'no'} {_named(numbers)} is read whole, so there is no spread"
-        worst, best = self.ordered[0], self.ordered[-1]
-        words = (
-            f"segment {best} is represented best ({number(self.representation[best - 1])}) and segment {worst} least "
-            f"({number(self.representation[worst - 1])}): a spread of {number(self.spread)}"
-        )
-        left_out = [one.number for one in self.segments if one.number not in numbers]
-        return f"{words} over {_named(numbers)}; {_named(left_out)} not counted" if left_out else words
+        """One sentence: what of the document is not in the vector, and the spread of what is read to its end."""
+        missing, words = f"the vector lacks {self.missing}" if self.missing else "", ""
+        if self.ordered:
+            worst, best = self.ordered[0], self.ordered[-1]
+            words = (
+                f"{'of the others, ' if missing else ''}segment {best} is represented best "
+                f"({number(self.representation[best - 1])}) and segment {worst} least "
+                f"({number(self.representation[worst - 1])}): a spread of {number(self.spread)}"
+            )
+        return "; ".join(filter(None, (missing, words)))
+
+    @property
+    def missing(self) -> str:
+        """The segments that it does not read, or not to their end; empty if it reads all of them."""
+        cut = [one for one in self.segments if one.status == "cut"]
+        gone = [one.number for one in self.segments if one.status == "never seen"]
+        words = [f"{one.unseen:,} of the {one.tokens:,} tokens of segment {one.number}" for one in cut]
+        return ", and ".join([*([_named(gone)] if gone else []), *words])
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,14 +182,15 @@ class Inspection(Result):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was never seen; and, where no treatment reads the whole document, what does."""
-        if not all(reading.unseen for reading in self.readings):
-            return self.cuts
+        """What was never seen; and what reads the whole document."""
+        whole = ", ".join(one.treatment for one in self.readings if not one.unseen)
         remedy = (
             f"To read all of it on this model, set max_seq_length to {self.length} and use a treatment in tiles: "
             f"tiles, or tiles+tile_size={(self.readings[0].window or 0) // 2} for longer tiles."
         )
-        return (*self.cuts, remedy)
+        if whole:
+            remedy = f"The whole document is read by {whole}, with max_seq_length set to {self.length} or more."
+        return (*self.cuts, remedy) if self.cuts else ()
 
     @property
     def cuts(self) -> tuple[str, ...]:
@@ -188,7 +198,7 @@ class Inspection(Result):
         said: dict[str, list[str]] = {}
         for reading in self.readings:
             if reading.unseen:
-                said.setdefault(self._never_seen(reading), []).append(reading.treatment)
+                said.setdefault(self._unread(reading), []).append(reading.treatment)
         every = len(self.readings)
         return tuple(one if len(names) == every else f"{', '.join(names)}: {one}" for one, names in said.items())
 
@@ -203,25 +213,21 @@ class Inspection(Result):
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
 
-    def _never_seen(self, reading: Reading) -> str:
-        places = [
-            f"segment {segment.number} in part ({segment.unseen} of its {segment.tokens} {self.unit})"
-            for segment in reading.segments
-            if segment.status == "cut"
-        ]
-        gone = [segment.number for segment in reading.segments if segment.status == "never seen"]
-        if gone:
-            places.append(f"{_named(gone)} wholly")
+    def _unread(self, reading: Reading) -> str:
         first = next((segment for segment in reading.segments if segment.unseen), None)
-        words = ""
+        # A tokenizer may cut at the start.
+        side, words = "last" if first is None or reading.segments[-1].unseen else "first", ""
         if first is not None:
-            # A tokenizer may cut at the start.
             body = self.text[first.seen_end : first.end] or self.text[first.start : first.seen_start]
-            words = f" Unseen is what begins “{excerpt(body)}”: {' and '.join(places)}."
+            words = f": {reading.missing}. The unread text begins “{excerpt(body)}”"
         return (
-            f"The document has {self.length:,} {self.unit} and the model reads {reading.window:,}: "
-            f"{reading.unseen:,} were never seen.{words}"
+            f"The {side} {reading.unseen:,} of {self.length:,} tokens ({self.unread(reading)}) are not in the "
+            f"vector, because the model reads {reading.window:,}{words}."
         )
+
+    def unread(self, reading: Reading) -> str:
+        """How much of the document a treatment does not read."""
+        return number(reading.unseen / self.length, ".1%")
 
 
 def excerpt(text: str) -> str:
@@ -236,9 +242,7 @@ def excerpt(text: str) -> str:
 
 
 def _named(numbers: Sequence[int]) -> str:
-    """ "segment", "segment 3", "segments 3 and 4", "segments 3 to 7"."""
-    if not numbers:
-        return "segment"
+    """ "segment 3", "segments 3 and 4", "segments 3 to 7"."""
     if len(numbers) == 1:
         return f"segment {numbers[0]}"
     if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):

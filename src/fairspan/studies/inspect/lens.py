@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from unicodedata import category
 
 from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments, mark
 from fairspan.design.lengths import TokenCounter
@@ -61,6 +62,8 @@ class Lens:
         spans = [(piece.start, piece.end) for piece in self.pieces]
         counts = [(n, n) for n in self.counter.count(texts)] if seen is None else seen.count(spans)
         first, last = (0, len(self.text)) if seen is None or seen.whole else seen.range
+        while category(self.text[last : last + 1] or " ").startswith("M"):
+            last += 1  # A letter is not shown apart from its marks.
         found = []
         for number, (piece, (tokens, read)) in enumerate(zip(self.pieces, counts, strict=True)):
             start, end = max(piece.start, first), min(piece.end, last)

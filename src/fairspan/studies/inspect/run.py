@@ -1,6 +1,7 @@
 """`inspect`: one document before and after calibration (IRF's Figure 2)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, as_treatments
 from fairspan.corpus.marked_text import NAMES
@@ -51,7 +52,8 @@ def inspect(
             fewer if it has fewer sentences.
         prompt: put before every text; by default the model's own document prompt.
         name, model_name: what the result calls the document and the model.
-        max_seq_length, device, dtype, trust_remote_code: as in `audit`.
+        max_seq_length: as in `audit`; by default treatments in tiles read the whole document.
+        device, dtype, trust_remote_code: as in `audit`.
         batch_tokens: number of tokens in a batch, padding included.
         progress: True for a bar, False for none, or an object that shows it.
     """
@@ -69,6 +71,9 @@ def inspect(
     subject.refuse_unsuited(chosen)
     budget = subject.budget(batch_tokens)
     lens = focus(document, subject.counter, borders=borders, parts=parts)
+    if max_seq_length is None:
+        subject = subject.further(lens.length)
+        lens = replace(lens, counter=subject.counter)
     with Store(":memory:") as store:
         embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
         treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]
@@ -81,7 +86,7 @@ def inspect(
 
 def look_through(lens: Lens, subject: Subject, treated: Sequence[Treated], embed: Embed, *, name: str) -> Inspection:
     """What `inspect` finds, of a model that is loaded and treated."""
-    notes = limit_note(subject, [lens.length])
+    notes = limit_note(subject, [min(lens.length, *(one.documents.window or lens.length for one in treated))])
     whole = Text(lens.text, lens.length)
     if not subject.is_open and not all(reads_to_end(one.documents, whole, Tally()) for one in treated):
         notes.insert(0, UNREAD)

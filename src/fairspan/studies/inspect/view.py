@@ -24,17 +24,19 @@ _LEAST_REACH = 0.25
 
 def view_of(inspection: Inspection) -> View:
     """What one document's inspection has to show."""
+    title = f"{inspection.document} through {model_name(inspection.model)}"
     frames = {
         "verdicts": _verdicts(inspection),
         "segments": pl.DataFrame([{**asdict(one), "status": one.status} for one in inspection.segments]),
         "readings": _readings(inspection),
     }
     return View(
-        title=f"{inspection.document} through {model_name(inspection.model)}",
-        heading=f"{inspection.document} through {inspection.model}: {inspection.n} segments {inspection.borders}, "
-        f"{inspection.length:,} {inspection.unit}",
+        title=title,
+        heading=f"{title}: {inspection.n} segments {inspection.borders}, {inspection.length:,} {inspection.unit}",
         cards=tuple(
-            Card(one.treatment, f"spread {number(one.spread)}", "plain", (one.finding,))
+            Card(one.treatment, f"{inspection.unread(one)} never seen", "open", (one.finding,))
+            if one.unseen
+            else Card(one.treatment, f"spread {number(one.spread)}", "plain", (one.finding,))
             for one in inspection.readings
         ),
         sections=(Section("Shares", charts=(_chart(inspection),), tables=(_table(inspection, frames["readings"]),)),),
@@ -81,13 +83,15 @@ def _chart(inspection: Inspection) -> Chart:
     """Bars are shares, one panel for each treatment, and a dashed line the fair share (IRF's Figure 2)."""
     panels = []
     for place, reading in enumerate(inspection.readings):
-        labels = tuple(_label(segment, inspection.unit) for segment in reading.segments)
+        labels = tuple(
+            f"{one.number} {one.label} ({_meta(one, inspection.unit, whole=True)})" for one in reading.segments
+        )
         points = tuple(
-            None if share is None else Point(share, note=number(cosine))
-            for share, cosine in zip(reading.share, reading.representation, strict=True)
+            None if share is None else Point(share, note=number(cosine) if one.seen else "unseen", void=not one.seen)
+            for share, cosine, one in zip(reading.share, reading.representation, reading.segments, strict=True)
         )
         series = Series(reading.treatment, place, points)
-        detail = f"{reading.unseen:,} {inspection.unit} never seen" if reading.unseen else ""
+        detail = f"{inspection.unread(reading)} never seen" if reading.unseen else ""
         panels.append(Panel(reading.treatment, labels, (series,), reference=reading.fair, detail=detail))
     return Chart(
         PICTURE,
@@ -99,15 +103,9 @@ def _chart(inspection: Inspection) -> Chart:
         tuple(panels),
         subtitle=model_name(inspection.model),
         form=".1%",
-        dashes="fair share of what is read whole",
+        dashes="fair share",
         brief=True,
     )
-
-
-def _label(segment: InspectedSegment, unit: str) -> str:
-    """What the model did not see first, because long labels are cut."""
-    status = "" if segment.status == "seen" else f"{segment.status}: "
-    return f"{segment.number} {status}{segment.label} ({_meta(segment, unit)})"
 
 
 def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
@@ -126,7 +124,7 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
 def inspection_page(inspection: Inspection) -> str:
     """The whole page, which needs nothing but itself."""
     pieces, readings = page_pieces(inspection), inspection.readings
-    findings = [f"{one.finding}.".replace("segment", "Segment", 1) for one in readings]
+    findings = [f"{one.finding[:1].upper()}{one.finding[1:]}." for one in readings]
     treatments = [
         {
             **{name: getattr(one, name) for name in ("treatment", "fair", "share", "representation")},
@@ -165,23 +163,21 @@ def page_pieces(inspection: Inspection) -> dict[str, Any]:
         "low": low,
         "high": high,
         "top": max(shares, default=1.0),
-        "heat": lambda share, fair: 0.5 if share is None else round((share / fair - low) / (high - low), 4),
+        "heat": lambda share, fair: 0.5 if share is None else min(1, round((share / fair - low) / (high - low), 4)),
         "meta": _meta,
     }
 
 
-def _meta(segment: InspectedSegment, unit: str) -> str:
-    """Its language, and how much of it is read."""
-    tokens = f"{segment.tokens} {unit}" if segment.status == "seen" else f"{segment.seen} of {segment.tokens} {unit}"
+def _meta(segment: InspectedSegment, unit: str, *, whole: bool = False) -> str:
+    """Its language and its length, with how much of that is read unless it is about the `whole` segment."""
+    tokens = f"{'' if whole or not segment.unseen else f'{segment.seen} of '}{segment.tokens} {unit}"
     return " · ".join(filter(None, (segment.language, tokens)))
 
 
 def colour_range(inspection: Inspection) -> tuple[float, float]:
-    """The ends of the colour scale, in multiples of a treatment's fair share, which is in the middle for all."""
-    ratios = [
-        share / one.fair for one in inspection.readings for share in one.share if share is not None and one.fair
-    ]
-    reach = max([_LEAST_REACH, *(abs(ratio - 1) for ratio in ratios)])
+    """The ends of the colour scale, in multiples of the fair share, which is in the middle: at most from 0 to 2."""
+    ratios = [share / one.fair for one in inspection.readings for share in one.share if share is not None]
+    reach = min(1.0, max([_LEAST_REACH, *(abs(ratio - 1) for ratio in ratios)]))
     return 1 - reach, 1 + reach
 
 

@@ -46,7 +46,7 @@ def view_of(log: RunLog) -> View:
     finished = "candidates" in frames
     return View(
         title=f"Which treatment to use with {model_name(log.model)}",
-        heading=f"{log.model} on {log.header['task']['source']}",
+        heading=log.where,
         cards=(Card(chosen, word, VERDICTS[word], (sentence,)),),
         sections=shown.results() if finished else (),
         frames=frames,

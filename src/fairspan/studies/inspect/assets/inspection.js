@@ -7,7 +7,7 @@
   const minus = (text) => text.replace("-", "−");
   const percent = (value) => (value === null ? "–" : minus(`${(100 * value).toFixed(1)}\u00a0%`));
   const decimal = (value) => (value === null ? "–" : minus(value.toFixed(3)));
-  const heat = (share, fair) => (share === null ? 0.5 : (share / fair - data.low) / (data.high - data.low));
+  const heat = (share, fair) => (share === null ? 0.5 : Math.min(1, (share / fair - data.low) / (data.high - data.low)));
   const width = (share) => `${(100 * (share ?? 0)) / data.top}%`;
   let chosen = 0;
 
