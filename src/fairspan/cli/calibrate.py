@@ -62,13 +62,13 @@ def calibrate(
         raise UnsupportedModel(f"{out} exists and is not an empty folder: choose another, or remove it.")
     find_model(model)
     typer.echo(f"loading {model} …", err=True)
-    from fairspan.model.build import calibrated_copy
+    from fairspan.model.build import calibrate
     from fairspan.model.loading import load_model
     from fairspan.model.saving import save_whole
 
     loaded = load_model(model, Loading(device="cpu", dtype="auto"))
     fit = _fitted(model, loaded, wanted, correction, fit_corpus) if correction and fit_corpus else None
-    save_whole(calibrated_copy(loaded, wanted, max_seq_length=given.get("max_seq_length"), correction=fit), out)
+    save_whole(calibrate(loaded, wanted, max_seq_length=given.get("max_seq_length"), correction=fit), out)
     if as_json:
         made: dict[str, Any] = {"model": model, "out": str(out), "calibration": wanted.to_dict()}
         print_json(made if fit is None else {**made, "correction": {"method": fit.method, **fit.fitted_on}})

@@ -18,7 +18,7 @@ from fairspan.encoding.text import Encoder as Encoder
 from fairspan.encoding.text import Text as Text
 from fairspan.encoding.tokens import ModelTokens, cutting, tokens_of_spans, window_of
 from fairspan.errors import FairspanError, UnsupportedModel
-from fairspan.model.build import calibrated_copy
+from fairspan.model.build import calibrate
 from fairspan.model.correction import LanguageCorrection
 from fairspan.model.segments import SegmentedText
 from fairspan.model.transformer import calibrated_transformers
@@ -55,7 +55,7 @@ class ModelEncoder(Encoder):
         by_segments: bool = False,
     ) -> None:
         self.window = window_of(model, calibration, side)
-        self.model = cutting(calibrated_copy(model, calibration) if calibration.acts_on(side) else model, self.window)
+        self.model = cutting(calibrate(model, calibration) if calibration.acts_on(side) else model, self.window)
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "plain" leaves it so.
         acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]

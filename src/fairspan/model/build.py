@@ -11,12 +11,11 @@ from torch import nn
 
 from fairspan.calibration.calibration import PRESETS, AnyCalibration, Calibration, as_calibration
 from fairspan.errors import FairspanError, UnsupportedModel
-from fairspan.model.card import card_of
+from fairspan.model.card import write_card
 from fairspan.model.correction import LanguageCorrection, add_correction, corrections_of
 from fairspan.model.transformer import CalibratedTransformer, refuse_exported
 from fairspan.model.window import read_up_to
 
-_HALF = (torch.float16, torch.bfloat16)
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -45,25 +44,6 @@ def calibrate(
         DesignError: if a field has a wrong value, or one that does not fit this model.
     """
     wanted = as_calibration(calibration, **fields)
-    made = calibrated_copy(model, wanted, max_seq_length=max_seq_length, correction=correction)
-    half = {str(one.dtype).removeprefix("torch.") for one in made.parameters() if one.dtype in _HALF}
-    if half and made.device.type == "cpu":
-        warnings.warn(
-            f"the model is in {half.pop()}, in which a CPU is slow: call model.float() first, or load it with "
-            "fairspan.load.",
-            stacklevel=2,
-        )
-    return made
-
-
-def calibrated_copy(
-    model: SentenceTransformer,
-    wanted: Calibration,
-    *,
-    max_seq_length: int | None = None,
-    correction: LanguageCorrection | None = None,
-) -> SentenceTransformer:
-    """The same, whatever the dtype."""
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(
             f"calibrate takes a SentenceTransformer, got {type(model).__name__}: wrap it first, for example "
@@ -88,7 +68,12 @@ def calibrated_copy(
         add_correction(calibrated, correction)
     for own in corrections_of(calibrated):
         _warn_of_another_calibration(own, wanted)
-    calibrated._model_card_text = card_of(calibrated, wanted)
+    half = next(
+        (str(one.dtype)[6:] for one in model.parameters() if one.dtype in (torch.float16, torch.bfloat16)), None
+    )
+    if half is not None and model.device.type == "cpu":
+        warnings.warn(f"the model is in {half}, which is slow on a CPU: use model.float() first.", stacklevel=2)
+    write_card(calibrated, wanted)
     return calibrated
 
 
@@ -99,7 +84,7 @@ def _warn_of_another_calibration(correction: LanguageCorrection, wanted: Calibra
         warnings.warn(
             "the correction was fitted under another calibration, under which vectors lie elsewhere: fit it with "
             "fairspan.fit_correction(…, calibration=…).",
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -108,7 +93,7 @@ def calibrate_if_asked(
 ) -> SentenceTransformer:
     """`model` calibrated, or as it is if `calibration` is None; with a limit on texts, if one is given."""
     if calibration is not None:
-        return calibrated_copy(model, calibration, max_seq_length=max_seq_length)
+        return calibrate(model, calibration, max_seq_length=max_seq_length)
     if max_seq_length is None:
         return model
     made = copy_sharing_weights(model)

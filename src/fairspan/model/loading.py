@@ -110,7 +110,8 @@ def _is_calibrated(place: str, options: dict[str, Any]) -> bool:
 
 def _saved_dtype(place: str, options: dict[str, Any]) -> str | None:
     files = (model_file(place, f"{folder}config.json", options) for folder in FOLDERS)
-    config = next((json.loads(file.read_text(encoding="utf-8")) for file in files if file is not None), {})
+    text = next((file.read_text(encoding="utf-8") for file in files if file is not None), "{}")
+    config: dict[str, Any] = json.loads(text)
     return config.get("dtype") or config.get("torch_dtype")
 
 

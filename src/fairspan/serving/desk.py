@@ -17,7 +17,7 @@ from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
 from fairspan.errors import CorpusError
-from fairspan.model.build import calibrated_copy
+from fairspan.model.build import calibrate
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.report.text import model_name
 from fairspan.runs.bases import Treated, embed_through
@@ -105,7 +105,7 @@ def open_desk(model: SentenceTransformer, name: str | None = None, *, most_token
 
 def _plain(model: SentenceTransformer) -> SentenceTransformer:
     """The plain model on the same weights, which with tiles would read as far as the calibrated one does."""
-    plain = calibrated_copy(model, PLAIN)
+    plain = calibrate(model, PLAIN)
     for module, served in zip(calibrated_transformers(plain), calibrated_transformers(model), strict=True):
         module.untiled_length, module.max_seq_length = served.untiled_length, served.max_seq_length
     return plain
