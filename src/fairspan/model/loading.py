@@ -1,6 +1,5 @@
 """`load`: a model by its folder or name. Nothing from the folder of a calibrated one is run or unpickled."""
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from sentence_transformers.util import get_device_name
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.correction import LanguageCorrection
 from fairspan.model.saving import first_line
-from fairspan.model.source import DEFAULT_MODEL, FOLDERS, Loading, find_model, model_file
+from fairspan.model.source import DEFAULT_MODEL, FOLDERS, Loading, find_model, hub_options, model_file, read_json
 from fairspan.model.transformer import CalibratedTransformer
 
 __all__ = ["DEFAULT_MODEL", "Loading", "load", "load_model"]
@@ -80,13 +79,15 @@ def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTran
     try:
         if not _is_calibrated(place, options):
             return SentenceTransformer(place, **options)
-        safe = {**options, "trust_remote_code": False}
-        folder = Path(place) if Path(place).is_dir() else _download(place, safe)
+        if not Path(place).is_dir():
+            # What a calibrated model consists of, and nothing that could be run.
+            place = snapshot_download(place, allow_patterns=_DOWNLOADED, **hub_options(options))
+        folder, safe = Path(place), {**options, "revision": None, "trust_remote_code": False}
         _refuse_pickles(folder)
         _refuse_foreign_activations(folder)
         # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which
         # would trust everything else in the folder as well; this one is handed the classes it needs.
-        return SentenceTransformer._load_with_module_classes(str(folder), _CLASSES, **safe)
+        return SentenceTransformer._load_with_module_classes(place, _CLASSES, **safe)
     except FairspanError:
         raise
     except Exception as error:
@@ -104,29 +105,14 @@ def _is_cpu(device: str | None) -> bool:
 
 def _is_calibrated(place: str, options: dict[str, Any]) -> bool:
     """Whether a calibrated model was saved there, perhaps inside a Router."""
-    files = (model_file(place, name, options) for name in ("modules.json", "router_config.json"))
+    files = (model_file(place, name, **options) for name in ("modules.json", "router_config.json"))
     return any(file is not None and "fairspan" in file.read_text(encoding="utf-8") for file in files)
 
 
 def _saved_dtype(place: str, options: dict[str, Any]) -> str | None:
-    files = (model_file(place, f"{folder}config.json", options) for folder in FOLDERS)
-    text = next((file.read_text(encoding="utf-8") for file in files if file is not None), "{}")
-    config: dict[str, Any] = json.loads(text)
+    files = (model_file(place, f"{folder}config.json", **options) for folder in FOLDERS)
+    config = next((read_json(file) for file in files if file is not None), {})
     return config.get("dtype") or config.get("torch_dtype")
-
-
-def _download(name: str, options: dict[str, Any]) -> Path:
-    """Fetch what a calibrated model consists of, and nothing that could be run."""
-    return Path(
-        snapshot_download(
-            name,
-            revision=options.pop("revision", None),
-            token=options.get("token"),
-            cache_dir=options.get("cache_folder"),
-            local_files_only=options.get("local_files_only", False),
-            allow_patterns=_DOWNLOADED,
-        )
-    )
 
 
 def _refuse_pickles(folder: Path) -> None:
@@ -141,10 +127,7 @@ def _refuse_pickles(folder: Path) -> None:
 def _refuse_foreign_activations(folder: Path) -> None:
     """sentence_transformers puts Tanh in the place of an untrusted activation, which would change the vectors."""
     for file in sorted(folder.rglob("config.json")):
-        try:
-            config = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UnsupportedModel(f"{file} is not JSON ({error}).") from None
+        config = read_json(file)
         activation = config.get("activation_function") if isinstance(config, dict) else None
         if isinstance(activation, str) and "." in activation and not activation.startswith("torch."):
             raise UnsupportedModel(

@@ -10,7 +10,6 @@ from importlib.resources import files
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fairspan.errors import MissingExtra, UnsupportedModel, require_whole
@@ -82,7 +81,7 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
     return _place_of(name, options)
 
 
-def model_file(place: str, name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Path | None:
+def model_file(place: str, name: str, **options: Any) -> Path | None:
     """A file of the model at a place that `find_model` gave; None if it has none of that name."""
     if Path(place).is_dir():
         file = Path(place, name)
@@ -90,10 +89,19 @@ def model_file(place: str, name: str, options: Mapping[str, Any] = MappingProxyT
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError
 
-    known = {one: options[one] for one in ("revision", "token", "local_files_only") if one in options}
     with suppress(OSError, EntryNotFoundError):
-        return Path(hf_hub_download(place, name, cache_dir=options.get("cache_folder"), **known))
+        return Path(hf_hub_download(place, name, **hub_options(options)))
     return None
+
+
+def hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the options of `SentenceTransformer` is for downloads."""
+    named = {name: options.get(name) for name in ("revision", "token")}
+    return {
+        **named,
+        "cache_dir": options.get("cache_folder"),
+        "local_files_only": bool(options.get("local_files_only")),
+    }
 
 
 def _not_found(name: object, why: str) -> UnsupportedModel:
@@ -105,10 +113,11 @@ def _require_model(folder: Path) -> None:
     if not there:
         raise _not_found(folder, f"it has neither {' nor '.join(_CONFIGURATIONS)}")
     for file in there:
-        _read_json(file)
+        read_json(file)
 
 
-def _read_json(file: Path) -> object:
+def read_json(file: Path) -> Any:
+    """What a JSON file of a model holds; raise if it cannot be read."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
