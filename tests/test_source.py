@@ -113,7 +113,7 @@ def test_a_calibrated_model_on_the_hub_opens_by_name(
     fair.save_pretrained(str(tmp_path))
     name, there = "sentence-transformers/fair", lambda name, file, **options: (tmp_path / file).resolve(strict=True)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", there)
-    monkeypatch.setattr("fairspan.model.loading.snapshot_download", lambda repo, **how: {name: tmp_path}[repo])
+    monkeypatch.setattr("fairspan.model.loading.snapshot_download", lambda repo, **how: {name: str(tmp_path)}[repo])
     assert (load("fair").encode(words(40)) == fair.encode(words(40))).all()
     assert asked == [name]
 

@@ -111,7 +111,7 @@ def _is_calibrated(place: str, options: dict[str, Any]) -> bool:
 
 def _saved_dtype(place: str, options: dict[str, Any]) -> str | None:
     files = (model_file(place, f"{folder}config.json", **options) for folder in FOLDERS)
-    config = next((read_json(file) for file in files if file is not None), {})
+    config: dict[str, Any] = next((read_json(file) for file in files if file is not None), {})
     return config.get("dtype") or config.get("torch_dtype")
 
 
