@@ -141,6 +141,12 @@ def test_calibrate_takes_a_file_or_its_folder(run: Run, folder: Path, tmp_path: 
     assert done.code == 0, done.err
     assert Calibration.from_dict(json.loads(done.out)["calibration"]) == TILES
     assert fairspan.load(fair, device="cpu")[0].calibration == TILES
+    for number, (held, said) in enumerate(
+        [(TILES, "tiles of 5 tokens"), (Calibration.preset("plain"), "the plain model")]
+    ):
+        done = run("calibrate", folder, tmp_path / f"out{number}", "--calibration", write(file, held))
+        assert f"{folder}, {said}" in done.out
+        assert "calibrated" not in done.out
 
 
 def test_a_preset_beside_a_file_is_one_line(run: Run, folder: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +139,9 @@ def test_nothing_is_embedded_twice(spoken: str, tmp_path: Path) -> None:
 
 def test_keys_are_of_the_vector_and_the_fit() -> None:
     """A language counts only for a method that asks for it; two languages of one text are two vectors."""
-    vectors, plain = planted(width=24), ObjectEncoder(Speaking())
+    vectors, alone = planted(width=24), ObjectEncoder(Speaking())
     texts = [Text("enw1 enw2", 9, language=language) for language in ("en", "de")]
-    for method in METHODS:
+    for method, plain in product(METHODS, (alone, ChunkEncoder(alone, Characters(), 12))):
         encoder = CorrectedEncoder(plain, LanguageCorrection.fit(method, vectors))
         keys = {encoder.key(text) for text in texts} | {plain.key(texts[0])}
         assert len(keys) == (2 if method == "subspace" else 3)

@@ -90,3 +90,14 @@ def test_a_shorter_dimension_of_the_model_is_kept(make_own: MakeTiny) -> None:
     encoder = DirectEncoder(model)
     assert encoder.takes_ids
     np.testing.assert_allclose(encoder.vectors(encoder.read(TEXTS)), model.encode_document(TEXTS), **ROUNDING)
+
+
+def test_a_model_in_training_stays_in_training(make_own: MakeTiny) -> None:
+    """Dropout is on in the caller's model, and not in the encoder, whatever comes later."""
+    model = make_own("bert", "mean")
+    expected = model.encode_document(TEXTS)
+    model.train()
+    encoder = DirectEncoder(model)
+    assert all(module.training for module in model.modules())
+    np.testing.assert_allclose(encoder.vectors(encoder.read(TEXTS)), expected, **ROUNDING)
+    assert all(module.training for module in model.modules())

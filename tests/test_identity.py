@@ -16,12 +16,14 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.encoding.direct import DirectEncoder
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.fingerprint import fingerprint
+from fairspan.model.loading import DEFAULT_MODEL as DEFAULT
 from fairspan.model.loading import Loading, load_model
 from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, tiny_model, words
 
@@ -173,12 +175,22 @@ def test_a_calibrated_model_stays_so_under_none_and_can_be_calibrated_anew(make_
 # Loading.
 
 
-def test_the_default_model_is_the_package_at_its_full_window(minilm: SentenceTransformer) -> None:
-    for name in (None, "all-MiniLM-L6-v2"):
-        model = load_model(name, Loading(device="cpu"))
-        assert model.max_seq_length == 512
-        assert np.array_equal(model.encode("hello world"), minilm.encode("hello world"))
-    assert load_model(None, Loading(device="cpu", max_seq_length=100)).max_seq_length == 100
+def test_the_default_model_reads_what_sentence_transformers_reads(minilm: SentenceTransformer) -> None:
+    """Its own limit is 256 tokens of its 512 positions. Equal input gives equal bits, up to padding."""
+    text, own = "river " * 298 + "end", copy_sharing_weights(minilm)
+    own.max_seq_length = 256
+    assert np.linalg.norm(own.encode(text) - minilm.encode(text)) > 1e-3, "the end matters to this text"
+    for model in (
+        *(load_model(name, Loading(device="cpu")) for name in (None, DEFAULT)),
+        fairspan.load(DEFAULT, device="cpu"),
+    ):
+        assert np.array_equal(model.encode_document(text), own.encode_document(text))
+        encoder = DirectEncoder(model)
+        (read,) = encoder.read([text])
+        assert (read.length, read.read, read.cut) == (301, 256, True)
+        np.testing.assert_allclose(encoder.vectors([read])[0], own.encode_document(text), atol=BY_PADDING)
+    raised = load_model(DEFAULT, Loading(device="cpu", max_seq_length=512))
+    assert np.array_equal(raised.encode_document(text), minilm.encode_document(text))
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +209,12 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
     assert dtypes == {torch.float32}
     kept = load_model(str(tmp_path), Loading(device="cpu", dtype="bfloat16"))
     assert {parameter.dtype for parameter in kept.parameters()} == {torch.bfloat16}
+    name = str(saved).removeprefix("torch.")
+    with pytest.warns(UserWarning, match=rf"was saved in {name}, .* loaded in float32: to keep {name}, use"):
+        assert fairspan.load(tmp_path, device="cpu").dtype == torch.float32
+    asked = fairspan.load(tmp_path, device="cpu", model_kwargs={"dtype": "auto"})
+    with pytest.warns(UserWarning, match=f"the model is in {name}, which is slow on a CPU"):
+        assert fairspan.calibrate(asked, "tiles").dtype == asked.dtype == saved
 
 
 @pytest.mark.parametrize("name", ["nowhere", "no/where", "/no/such/folder", "not a name!", "../up"])

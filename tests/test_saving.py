@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Router
 from torch import nn
 from transformers import AutoModel
 
 import fairspan
+from fairspan.model.build import copy_sharing_weights
 from fairspan.model.transformer import calibrated_transformers
 from tests.tiny import HIDDEN, words
 
@@ -164,14 +167,46 @@ def test_a_limit_beyond_the_positions_survives(make_tiny: Make, tmp_path: Path, 
 
 
 def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(saved: dict[str, Saved], tmp_path: Path) -> None:
-    """Loading is the inverse of saving, as often as one likes. A note in the folder says how to load it."""
+    """Loading is the inverse of saving, as often as one likes."""
     again = fairspan.calibrate(own_loader(saved["mpnet-mean"].folder), "paper", basket_size=8)
     again.save_pretrained(str(tmp_path), create_model_card=False)
     assert_same_vectors(own_loader(tmp_path), again)
-    note = (tmp_path / "CALIBRATED.md").read_text(encoding="utf-8")
-    assert "fairspan.load(" in note
-    assert again[0].calibration.to_json() in note
     assert not np.array_equal(again.encode(TEXTS), saved["mpnet-mean"].model.encode(TEXTS))
+
+
+OWN_CARD = "---\nlicense: other\nlicense_name: own-1.0\nlanguage: [de, en]\ntags: [x]\n---\n# The stock card\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "base", "own_card"),
+    [
+        ("owner/tiny", "owner/tiny", OWN_CARD),
+        ("/cache/models--owner--tiny/snapshots/c0ffee", "owner/tiny", "---\nlicense: mit\n---"),
+        ("/home/somebody/tiny", None, "---\n: no [YAML\n---"),
+        ("/home/somebody/tiny", None, None),
+    ],
+)
+def test_the_card_names_base_licence_calibration_and_how_to_load(
+    make_tiny: Make, tmp_path: Path, place: str, base: str | None, own_card: str | None
+) -> None:
+    """As the hub's library reads it; also after the saved model was calibrated anew."""
+    plain = copy_sharing_weights(make_tiny())
+    plain[0].model.name_or_path, plain._model_card_text = place, own_card
+    fair = fairspan.calibrate(plain, "tiles")
+    for folder, how in (("one", "tiles of 64 tokens at temperature 0.8"), ("two", "baskets of 128 tokens")):
+        fair.save_pretrained(str(tmp_path / folder))
+        card = ModelCard.load(tmp_path / folder / "README.md")
+        assert card.data.base_model == base
+        licence = {OWN_CARD: "own-1.0", None: None}.get(own_card, "mit" if base else None)
+        assert (card.data.get("license_name") or card.data.license) == licence
+        assert f": {licence}." in card.text if licence else "Its card names no licence." in card.text
+        assert not re.search("/home/|/cache/", card.content)
+        for said in (f"calibrated by fairspan: {how}.", "fairspan.load(", fair[0].calibration.to_json()):
+            assert said in card.text
+        fair = fairspan.calibrate(own_loader(tmp_path / folder), "paper")
+    assert "This is tiny, not calibrated." in (fairspan.calibrate(plain, "plain")._model_card_text or "").replace(
+        "[owner/tiny](https://huggingface.co/owner/tiny)", "tiny"
+    )
 
 
 def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) -> None:
@@ -419,13 +454,10 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 # What fairspan.load refuses, and how
 
 
-def test_fairspan_load_refuses_a_model_that_is_not_calibrated(make_tiny: Make, tmp_path: Path) -> None:
-    """It says what the folder is and what to do with it."""
+def test_fairspan_load_takes_a_model_that_is_not_calibrated(make_tiny: Make, tmp_path: Path) -> None:
+    """As the commands do."""
     make_tiny().save_pretrained(str(tmp_path), create_model_card=False)
-    with pytest.raises(
-        fairspan.UnsupportedModel, match=r"not a calibrated model.*SentenceTransformer.*fairspan\.calibrate"
-    ):
-        fairspan.load(tmp_path)
+    assert_same_vectors(own_loader(tmp_path), make_tiny())
 
 
 @pytest.mark.parametrize(

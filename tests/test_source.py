@@ -17,7 +17,8 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.errors import UnsupportedModel
 from fairspan.model.loading import Loading, load_model
-from fairspan.model.source import Source, find_model
+from fairspan.model.source import find_model
+from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 
@@ -29,7 +30,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, answer: Exception | None) -> list[str]:
     def model_info(self: HfApi, name: str, *, timeout: float | None = None) -> None:
         asked.append(name)
         assert timeout is not None
-        assert timeout <= 5
+        assert timeout >= 10, "a slow hub is not one that is away"
         if answer is not None:
             raise answer
 
@@ -57,8 +58,8 @@ def cached(tmp_path: Path, make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_model_that_the_hub_has(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = hub(monkeypatch, None)
-    assert find_model("owner/name") == Source("owner/name")
-    assert find_model("short-name") == Source("short-name")
+    assert find_model("owner/name") == "owner/name"
+    assert find_model("short-name") == "sentence-transformers/short-name"
     assert asked == ["owner/name", "sentence-transformers/short-name"], "as sentence_transformers looks for it"
 
 
@@ -74,13 +75,15 @@ def test_a_model_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("kind", [GatedRepoError, HfHubHTTPError])
 def test_other_answers_are_left_to_loading(monkeypatch: pytest.MonkeyPatch, kind: type[HfHubHTTPError]) -> None:
     hub(monkeypatch, answered(kind))
-    assert find_model("owner/name") == Source("owner/name")
+    assert find_model("owner/name") == "owner/name"
 
 
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = hub(monkeypatch, OSError("Name or service not known"))
     for load in (find_model, load_model, fairspan.load):
-        with pytest.raises(UnsupportedModel, match=r"^nope could not be loaded: .* and the hub cannot be reached\.$"):
+        with pytest.raises(
+            UnsupportedModel, match=r"^nope could not be loaded: .* and the hub cannot be reached, or"
+        ):
             load("nope")
     assert len(asked) == 3
 
@@ -95,10 +98,24 @@ def test_offline_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_hub_a_cached_model_loads(monkeypatch: pytest.MonkeyPatch, cached: str, make_tiny: Make) -> None:
     asked = hub(monkeypatch, OSError("Name or service not known"))
-    assert find_model(cached).place.endswith("models--owner--tiny/snapshots/c0ffee")
+    assert find_model(cached).endswith("models--owner--tiny/snapshots/c0ffee")
     loaded = load_model(cached, Loading(device="cpu"))
     assert asked == [cached, cached], "and nothing else is asked of it"
     assert (loaded.encode("w1 w2") == make_tiny().encode("w1 w2")).all()
+
+
+@pytest.mark.parametrize("load", [load_model, fairspan.load])
+def test_a_calibrated_model_on_the_hub_opens_by_name(
+    monkeypatch: pytest.MonkeyPatch, make_tiny: Make, tmp_path: Path, load: Callable[..., SentenceTransformer]
+) -> None:
+    """By a short name too; downloads are copies of a folder."""
+    fair, asked = fairspan.calibrate(make_tiny(), "paper", basket_size=8), hub(monkeypatch, None)
+    fair.save_pretrained(str(tmp_path))
+    name, there = "sentence-transformers/fair", lambda name, file, **options: (tmp_path / file).resolve(strict=True)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", there)
+    monkeypatch.setattr("fairspan.model.loading.snapshot_download", lambda repo, **how: {name: str(tmp_path)}[repo])
+    assert (load("fair").encode(words(40)) == fair.encode(words(40))).all()
+    assert asked == [name]
 
 
 def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
@@ -167,6 +184,6 @@ def test_a_hub_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
 
         monkeypatch.setattr(HfApi, "__init__", at_endpoint)
         started = time.monotonic()
-        with pytest.raises(UnsupportedModel, match="the hub cannot be reached"):
+        with pytest.raises(UnsupportedModel, match=r"did not answer within 0\.2 seconds"):
             find_model("owner/name")
         assert time.monotonic() - started < 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -175,21 +176,17 @@ def test_tokens_of_spans_by_hand() -> None:
     assert [list(numbers) for numbers in found] == [[1, 2], [3, 4], [6]]
 
 
-@pytest.mark.parametrize(
-    ("prompts", "default"),
-    [
-        ({"document": "w1 ", "query": "w2 "}, None),
-        ({"passage": "w3 ", "query": "w2 "}, None),
-        ({"corpus": "w4 ", "passage": "w3 "}, None),
-        ({"query": "w2 ", "other": "w5 "}, "other"),
-        ({"document": "", "other": "w5 "}, "other"),
-    ],
-)
-def test_document_prompt_is_what_encode_document_uses(
-    make_tiny: Make, prompts: dict[str, str], default: str | None
+@pytest.mark.parametrize("default", [None, "other"])
+def test_prompts_are_the_ones_that_the_library_takes(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, default: str | None
 ) -> None:
-    """Both ways of saying it give the same bits, as one text alone is never padded."""
+    """Of every combination: each name has no prompt, an empty one or a text. An empty one is a choice."""
     model = copy_sharing_weights(make_tiny("bert", "mean"))
-    model.prompts, model.default_prompt_name = prompts, default
-    text = words(9)
-    assert np.array_equal(model.encode_document(text), model.encode(prompt_of(model, "document") + text, prompt=""))
+    taken = lambda **asked: model._resolve_prompt(asked["prompt"], asked["prompt_name"]) or ""  # noqa: E731
+    monkeypatch.setattr(model, "encode", taken)
+    for texts in product((None, "", "w1 "), repeat=5):
+        named = zip(("document", "passage", "corpus", "query", "other"), texts, strict=True)
+        model.prompts = {name: f"{text}{name} " if text else "" for name, text in named if text is not None}
+        model.default_prompt_name = default if default in model.prompts else None
+        assert prompt_of(model, "document") == model.encode_document([]), model.prompts
+        assert prompt_of(model, "query") == model.encode_query([]), model.prompts

@@ -1,6 +1,7 @@
 """The command line: results on stdout, progress on stderr, errors in one line, exit code 2 for a user's mistake."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 
 import typer
@@ -67,6 +68,8 @@ def _refuse_empty(typed: Sequence[str]) -> None:
 def main() -> None:
     """The `fairspan` command."""
     write_plainly()
+    # The dtype was asked for, or weights are saved as they are.
+    warnings.filterwarnings("ignore", "the model is in b?float16")
     try:
         _refuse_empty(sys.argv[1:])
         app()

@@ -7,6 +7,7 @@ import typer
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import CORRECTIONS, read_correction
+from fairspan.calibration.words import in_words
 from fairspan.cli.options import (
     AsJson,
     CalibrationOptions,
@@ -72,7 +73,7 @@ def calibrate(
         made: dict[str, Any] = {"model": model, "out": str(out), "calibration": wanted.to_dict()}
         print_json(made if fit is None else {**made, "correction": {"method": fit.method, **fit.fitted_on}})
     else:
-        typer.echo(f"{out}: {model} calibrated. Load it with fairspan.load({str(out)!r}).")
+        typer.echo(f"{out}: {model}, {in_words(wanted)}. Load it with fairspan.load({str(out)!r}).")
 
 
 def _fitted(model: str, loaded: Any, wanted: Calibration, method: str, corpus: str) -> "LanguageCorrection":

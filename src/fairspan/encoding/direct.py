@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fairspan.calibration.calibration import Side
 from fairspan.encoding.tokens import counter_of, cutting, prompt_of, window_of
 from fairspan.errors import FairspanError
+from fairspan.model.build import copy_sharing_weights
 from fairspan.model.tiling import special_tokens_around
 
 _AT_ONCE = 256
@@ -60,7 +61,8 @@ class DirectEncoder:
     def __init__(self, model: SentenceTransformer, side: Side = "document", *, prompt: str | None = None) -> None:
         self.side, self.prompt = side, prompt_of(model, side) if prompt is None else prompt
         self.window = window_of(model, side=side)
-        self.model = cutting(model, self.window).eval()
+        # A copy, on the same weights: the caller's model may be in training.
+        self.model = cutting(copy_sharing_weights(model), self.window).eval()
         self._counter = counter_of(self.model, self.prompt, side=side, window=self.window)
         self.takes_ids = self._prepare() and self._agrees()
 

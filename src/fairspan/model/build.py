@@ -4,12 +4,14 @@ import copy
 import warnings
 from typing import Any, TypeVar
 
+import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
 from fairspan.calibration.calibration import PRESETS, AnyCalibration, Calibration, as_calibration
 from fairspan.errors import FairspanError, UnsupportedModel
+from fairspan.model.card import write_card
 from fairspan.model.correction import LanguageCorrection, add_correction, corrections_of
 from fairspan.model.transformer import CalibratedTransformer, refuse_exported
 from fairspan.model.window import read_up_to
@@ -66,6 +68,12 @@ def calibrate(
         add_correction(calibrated, correction)
     for own in corrections_of(calibrated):
         _warn_of_another_calibration(own, wanted)
+    half = next(
+        (str(one.dtype)[6:] for one in model.parameters() if one.dtype in (torch.float16, torch.bfloat16)), None
+    )
+    if half is not None and model.device.type == "cpu":
+        warnings.warn(f"the model is in {half}, which is slow on a CPU: use model.float() first.", stacklevel=2)
+    write_card(calibrated, wanted)
     return calibrated
 
 

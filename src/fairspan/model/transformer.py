@@ -33,16 +33,6 @@ _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 # Entries of a module's configuration that are handed to transformers, under their new and old names.
 _HANDED_ON = {"model_kwargs", "processor_kwargs", "config_kwargs", "model_args", "tokenizer_args", "config_args"}
 
-# Saved with the model, whose own card does not know how a calibrated model is loaded.
-_NOTE = """# A calibrated model
-
-The attention of this model is calibrated by fairspan. Load it with `fairspan.load("this folder")`, or with
-`SentenceTransformer("this folder", trust_remote_code=True)` where fairspan is installed. What does not use
-modules.json, such as transformers' AutoModel, finds no checkpoint at the root. In the subfolder is the plain model's.
-
-{calibration}
-"""
-
 
 class CalibratedTransformer(Transformer):
     """A `Transformer` module that sends a plan of its calibration along with every call."""
@@ -246,17 +236,13 @@ class CalibratedTransformer(Transformer):
                 f"{type(self.model).__name__} is code from a model folder, which a calibrated model never runs when "
                 "it is loaded: save a checkpoint that transformers implements itself."
             )
-        folder = Path(output_path).resolve()
-        if (folder.parent / "config_sentence_transformers.json").is_file():
-            folder = folder.parent
-            if (folder / "config.json").is_file():
-                raise UnsupportedModel(
-                    f"{folder} holds a checkpoint at its root, which would go on being loaded without calibration: "
-                    "save the calibrated model to another folder."
-                )
+        folder = Path(output_path).resolve().parent
+        if (folder / "config_sentence_transformers.json").is_file() and (folder / "config.json").is_file():
+            raise UnsupportedModel(
+                f"{folder} holds a checkpoint at its root, which would go on being loaded without calibration: "
+                "save the calibrated model to another folder."
+            )
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
-        note = _NOTE.format(calibration=self.calibration.to_json())
-        (folder / "CALIBRATED.md").write_text(note, encoding="utf-8")
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> CalibratedTransformer:

@@ -71,7 +71,7 @@ def slug(name: str) -> str:
 
 def _model_state(name: str | None) -> Any:
     """The files of a model on this machine; None where they refer to weights elsewhere."""
-    folder = Path(find_model(name, local_files_only=True).place)
+    folder = Path(find_model(name, local_files_only=True))
     return None if (folder / "adapter_config.json").exists() else _folder_state(folder)
 
 

@@ -1,0 +1,75 @@
+"""The model card of a calibrated model: its README.md, for people and for the Hugging Face hub."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, ModelCardData
+from sentence_transformers import SentenceTransformer
+
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.words import in_words
+from fairspan.model.correction import corrections_of
+from fairspan.model.source import DEFAULT_MODEL, PACKAGE
+
+_CARD = """---
+{front}
+---
+
+# {name} with fairspan
+
+This is {base}, {how}. The weights are those of the base model. {licence}
+
+```python
+import fairspan  # pip install fairspan
+
+model = fairspan.load("this folder, or its name on the hub")
+documents = model.encode_document(["A long text.", "Another text."])
+queries = model.encode_query(["A question?"])
+```
+
+`SentenceTransformer("…", trust_remote_code=True)` loads it too where fairspan is installed. What does not read
+modules.json, such as transformers' AutoModel, finds no checkpoint at the root. In the subfolder is the plain model's.
+
+The calibration:
+
+```json
+{calibration}
+```
+"""
+
+
+def write_card(model: SentenceTransformer, calibration: Calibration) -> None:
+    """Give a model that was just calibrated a card of its own, in place of that of the model it was made from."""
+    known: dict[str, Any] = {}
+    with suppress(Exception):  # a card that cannot be read says nothing
+        if (text := model._model_card_text or "").startswith("---"):
+            known = ModelCard(text).data.to_dict()
+    again = "fairspan" in known.get("tags", ())
+    name = (known.get("base_model") if again else None) or _name_of(model)
+    kept = {field: known.get(field) for field in ("language", "license", "license_name", "license_link")}
+    tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "fairspan"]
+    kept |= {"base_model": name if "/" in name else None, "pipeline_tag": "sentence-similarity", "tags": tags}
+    licence = known.get("license_name") or known.get("license")
+    how = [f"calibrated by fairspan: {in_words(calibration)}" if calibration.acts else "not calibrated"]
+    how += [f"vectors corrected for languages ({one.method})" for one in corrections_of(model)]
+    model._model_card_text = _CARD.format(
+        front=ModelCardData(library_name="sentence-transformers", **kept).to_yaml(),
+        name=name.rpartition("/")[2],
+        base=f"[{name}](https://huggingface.co/{name})" if "/" in name else name,
+        how="; ".join(how),
+        licence=f"So is the licence: {licence}." if licence else "Its card names no licence.",
+        calibration=calibration.to_json(),
+    )
+
+
+def _name_of(model: SentenceTransformer) -> str:
+    """What the weights were loaded by: a name on the hub with its owner, or else the last part of a folder's."""
+    loaded = (getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules())
+    place = str(next(filter(None, (model.model_card_data.model_id, *loaded)), "a model without a name"))
+    if PACKAGE in Path(place).parts:
+        return f"sentence-transformers/{DEFAULT_MODEL}"
+    if cached := re.search(r"models--([^/\\]+?)--([^/\\]+)[/\\]snapshots", place):
+        return "/".join(cached.groups())
+    return place if re.fullmatch(r"[\w.-]+/[\w.-]+", place) and not Path(place).exists() else Path(place).name
