@@ -50,7 +50,7 @@ integrations: $(INTEGRATIONS) $(CLIENTS)/.installed  ## databases, Ray, LangChai
 
 # An audit of the small default model on the embedded corpus, plain and calibrated. Nothing is downloaded.
 demo: $(DEMO)  ## audit a small real model before and after calibration, with a picture and a page
-	$(BIN)/fairspan audit --max-seq-length 256 --opening 62 --treatments plain,tiles,tiles+tiles=segments \
+	$(BIN)/fairspan audit --treatments plain,tiles,tiles+tiles=segments \
 		--out fairspan-runs/demo --picture before_after.png
 	$(BIN)/fairspan report fairspan-runs/demo --out before_after.html
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.design.design import DESIGNS, Design, order_count, orders
-from fairspan.design.documents import Documents, build_documents
+from fairspan.design.documents import Documents, build_documents, fitting_opening
 from fairspan.design.lengths import Material, measure_segments
 from fairspan.design.plan import LanguagePlan, language_plans, languages_of
 from fairspan.design.sets import draw_sets
@@ -427,6 +427,16 @@ def test_a_window_that_is_too_small_is_one_line() -> None:
     assert "use opening=9, " in said
     assert build(even_corpus(30, length=10), Design(opening=9), counter=Words(window=45)).documents
     assert build(even_corpus(30, length=10), Design(), counter=Words(window=46)).documents
+
+
+def test_the_opening_that_fits() -> None:
+    """(window − 2 − 4) // 4 for four segments of 100: 16 is the least that is worth it, or what min_tokens asks for."""
+    material = measure_segments(even_corpus(30, length=100), ["en"], Design(), Words(window=None))
+    plans = language_plans(["en"], ())
+    found = [fitting_opening(material, plans, Design(), Words(window)) for window in (None, 406, 405, 70, 69)]
+    assert found == [None, None, 99, 16, None]
+    assert fitting_opening(material, plans, Design(min_tokens=50), Words(200)) is None
+    assert fitting_opening(material, plans, Design(too_long="error"), Words(200)) is None
 
 
 def test_too_long_can_be_an_error() -> None:

@@ -12,6 +12,8 @@ from fairspan.design.sets import Draw, draw_sets
 from fairspan.errors import DesignError
 
 SEPARATOR = " "
+# A segment of fewer tokens says too little to be found again in a document.
+_LEAST_OPENING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,18 @@ def build_documents(
     documents = _measured(joined, counter)
     used = {key: material.texts[key] for document in documents for key in document.keys}
     return Documents(documents, used, shared, disjoint, tuple(notes))
+
+
+def fitting_opening(
+    material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
+) -> int | None:
+    """How much of each segment fits where not even the shortest make a document; None where they do."""
+    lengths = sorted(material.longest(segment, languages_of(plans)) for segment in material.ids)
+    rooms = [(n, room) for n in design.sizes if (room := _room(n, counter)) is not None]
+    if design.too_long == "error" or all(sum(lengths[:n]) <= room for n, room in rooms):
+        return None
+    opening = min(room // n for n, room in rooms)
+    return opening if opening >= max(_LEAST_OPENING, design.min_tokens or 0) else None
 
 
 def _draw(

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
-from fairspan.design.documents import Document, Documents, build_documents
+from fairspan.design.documents import Document, Documents, build_documents, fitting_opening
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
@@ -134,6 +134,11 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     progress.stage("building documents")
     languages, counter = languages_of(plans), subject.counter
     material = measure_segments(corpus, languages, options, counter)
+    opening = fitting_opening(material, plans, options, counter) if options.opening is None else None
+    if opening is not None:
+        material = measure_segments(corpus, languages, replace(options, opening=opening), counter)
+        why = f"documents of {max(options.sizes)} whole segments do not fit into the model's {counter.window} tokens"
+        material = replace(material, notes=(*material.notes, f"{why}: set opening or a larger max_seq_length"))
     documents = build_documents(material, plans, options, counter)
     if beyond:
         _refuse_cut(subject, documents, beyond[0])
