@@ -17,6 +17,7 @@ import pytest
 import fairspan
 from fairspan.cli.showing import TerminalProgress
 from fairspan.errors import FairspanError
+from fairspan.report.text import duration
 from fairspan.runs.progress import Silent
 from tests.commands import Commands, Run
 from tests.tiny import words
@@ -45,13 +46,16 @@ def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
     tokens = sum(min(64, 5 + number % 90) for number in range(ROWS))
     assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens.\n"
     cut = sum(5 + number % 90 > 64 for number in range(ROWS))
-    assert f"note: {cut} texts are longer than the 64 tokens read of them." in first.err
-    assert "note: 2 rows were rejected: see out/rejected.jsonl." in first.err
+    assert f"note: {cut} texts cut to the 64 tokens that are read." in first.err
+    assert "note: 2 rows rejected: see out/rejected.jsonl." in first.err
     again = run(*typed(place, "--max-seq-length", "64", "--json"))
     assert "out is complete: nothing was left to embed." in again.err
     said = json.loads(again.out)
     assert said == {"folder": "out", **json.loads((tmp_path / "out" / "fairspan-embed.json").read_text())}
     assert said["status"] == "complete"
+    one = tmp_path / "one.jsonl"
+    one.write_text('{"id": "a", "text": "w1"}')
+    assert run("embed", place / "model", one, "few").out == "few: 1 row in 1 shard, 3 tokens.\n"
 
 
 def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
@@ -118,6 +122,7 @@ def test_progress_says_what_remains() -> None:
     progress.say("4,096 rows, 2,000 tokens/s")
     assert progress.line == "embedding: 4,096 rows, 2,000 tokens/s, 10 % done, about 2 min left …"
     progress.stop()
+    assert [duration(seconds) for seconds in (-0.4, 0.4, 89, 91)] == ["0 s", "0 s", "89 s", "2 min"]
 
 
 def test_rows_and_tokens_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,12 +134,28 @@ def test_rows_and_tokens_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
         def say(self, found: str) -> None:
             self.said.append(found)
 
-    clock = iter([0.0, 10.0, 10.0])
+    clock = iter([0.0, 10.0, 20.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    meter = Meter(Heard(), 1000, rows=4)
-    meter.advance(20_000, 100.5)
-    meter.finish(16)
-    assert Heard.said == ["4 rows, 2,000 tokens/s", "20 rows, 2,000 tokens/s"]
+    meter = Meter(Heard(), 1000, rows=0)
+    meter.advance(1, 20_000, 100.5)
+    meter.advance(16, 20_000, 100.5)
+    assert Heard.said == ["1 row, 2,000 tokens/s", "17 rows, 2,000 tokens/s"]
+
+
+def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path) -> None:
+    """One shard of 400 rows in batches of at most 256 tokens: the count rises long before the shard is written."""
+
+    class Heard(Silent):
+        said: ClassVar[list[int]] = []
+
+        def say(self, found: str) -> None:
+            self.said.append(int(found.split()[0]))
+
+    given: dict[str, Any] = {"batch_tokens": 256, "progress": Heard()}
+    fairspan.embed(str(place / "model"), place / "documents.jsonl", tmp_path / "out", **given)
+    assert Heard.said[0] < 10
+    assert sorted(Heard.said) == Heard.said
+    assert Heard.said[-1] == ROWS
 
 
 @pytest.mark.slow

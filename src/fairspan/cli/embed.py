@@ -68,6 +68,7 @@ def embed(
     """
     from fairspan.embedding.options import EmbedOptions
     from fairspan.embedding.run import Job
+    from fairspan.report.text import counted
 
     given = typed(context, "model", "input", "out", "preset", "calibration")
     with running(None) as progress:
@@ -83,9 +84,9 @@ def embed(
         print_json(result.to_dict())
         return
     done = result.summary
-    typer.echo(f"{out}: {done['rows']:,} rows in {done['shards']:,} shards, {done['tokens']:,} tokens.")
+    typer.echo(f"{out}: {counted(done['rows'], 'row')} in {counted(done['shards'], 'shard')}, {done['tokens']:,} tokens.")
     if done["truncated"]:
         window = result.manifest["encoder"]["window"]
-        typer.echo(f"note: {done['truncated']:,} texts are longer than the {window:,} tokens read of them.", err=True)
+        typer.echo(f"note: {counted(done['truncated'], 'text')} cut to the {window:,} tokens that are read.", err=True)
     if done["rejected"]:
-        typer.echo(f"note: {done['rejected']:,} rows were rejected: see {out / 'rejected.jsonl'}.", err=True)
+        typer.echo(f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.", err=True)

@@ -1,7 +1,7 @@
 """`fairspan inspect MODEL FILE`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
 import typer
 
@@ -44,12 +44,12 @@ def inspect(
 
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
-    from fairspan.calibration.treatment import DEFAULT_TREATMENTS, as_treatments
     from fairspan.cli.options import require_file
     from fairspan.cli.showing import running, say_loading, show
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.model.source import find_model
+    from fairspan.model.source import Loading, find_model
     from fairspan.report.render import require_page
+    from fairspan.studies.inspect.options import check_options
 
     if html is not None:
         require_page(html)
@@ -57,7 +57,8 @@ def inspect(
     name = "stdin" if file == STDIN else Path(file).name
     with running(picture, kept=False) as progress:
         document, given = read_document(file, borders), typed(context, "file", "picture", "html")
-        as_treatments(given.get("treatments", DEFAULT_TREATMENTS))
+        how = {name: given[name] for name in get_type_hints(LoadingOptions) if name in given}
+        check_options(Loading(**how), **{name: given[name] for name in ("treatments", "parts") if name in given})
         find_model(model)
         say_loading(progress, model)
         from fairspan.studies.inspect.run import inspect

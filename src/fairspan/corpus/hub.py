@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.rows import START, Fields, Found, Place, Row
+from fairspan.corpus.rows import START, Fields, Found, Place, Row, state_of
 from fairspan.errors import CorpusError, MissingExtra
 
 # Names that say what a split is for, so they cannot be meant as its language.
@@ -55,7 +55,7 @@ class Repository:
         split = self._chosen("split", split, self._splits(configuration))
         table = self._call("load_dataset", configuration, split=split, streaming=True)
         named = {"dataset": self.name, "configuration": configuration, "split": split}
-        return Dataset(named, self._revision, table, fields)
+        return Dataset(named, self._revision or _state(Path(self.name)), table, fields)
 
     def _splits(self, configuration: str) -> list[str]:
         return list(self._call("get_dataset_split_names", configuration))
@@ -121,6 +121,12 @@ def _revision(name: str) -> str | None:
         if not (Path(constants.HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}").exists():
             raise CorpusError(f"there is no file or folder {name!r}, and {_UNREACHED}.") from None
     return None
+
+
+def _state(clone: Path) -> str | None:
+    """What stands for the revision of a clone: a hash of its files. None for what is in the cache only."""
+    files = {file.relative_to(clone).as_posix(): file for file in sorted(clone.rglob("[!.]*")) if file.is_file()}
+    return state_of({name: file.stat() for name, file in files.items() if "/." not in f"/{name}"}) if files else None
 
 
 def _first_line(error: Exception) -> str:

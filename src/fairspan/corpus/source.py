@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
@@ -24,6 +23,7 @@ from fairspan.corpus.rows import (
     read_lines,
     read_parquet,
     read_text,
+    state_of,
 )
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
@@ -56,13 +56,10 @@ class Files:
     def __init__(self, name: str, paths: Mapping[str, Path], fields: Fields) -> None:
         self.name, self._fields = name, fields
         self._files = list(paths.items())
-        states = [path.stat() for path in paths.values()]
-        self._sizes = [state.st_size for state in states]
+        states = {label: path.stat() for label, path in paths.items()}
+        self._sizes = [state.st_size for state in states.values()]
         self.total = sum(self._sizes)
-        digest = hashlib.sha256()
-        for label, state in zip(paths, states, strict=True):
-            digest.update(f"{label}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
-        self.identity = {"files": len(states), "bytes": self.total, "state": digest.hexdigest()[:16]}
+        self.identity = {"files": len(states), "bytes": self.total, "state": state_of(states)}
 
     def rows(self, start: Place = START) -> Iterator[Found]:
         before = sum(self._sizes[: start.file])

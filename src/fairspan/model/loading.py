@@ -77,6 +77,7 @@ def load_model(name: str | None = None, loading: Loading | None = None) -> Sente
 def load_with_limit(name: str | None, loading: Loading | None) -> tuple[SentenceTransformer, int | None]:
     """The same, and how many tokens the model is set to read by whoever made it."""
     loading, source = loading or Loading(), find_model(name)
+    loading.require_device()
     try:
         on_cpu = str(loading.device or get_device_name()).startswith("cpu")
         dtype = loading.dtype or ("float32" if on_cpu else "auto")
