@@ -153,8 +153,8 @@ def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path) -> None:
 
     given: dict[str, Any] = {"batch_tokens": 256, "progress": Heard()}
     fairspan.embed(str(place / "model"), place / "documents.jsonl", tmp_path / "out", **given)
-    assert Heard.said[0] < 10
-    assert sorted(Heard.said) == Heard.said
+    assert sorted({*Heard.said}) == Heard.said
+    assert 0 < Heard.said[0] < 10
     assert Heard.said[-1] == ROWS
 
 

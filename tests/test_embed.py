@@ -48,7 +48,7 @@ def write(file: Path, rows: Iterable[Mapping[str, Any]] | None = None) -> Path:
 
 
 def embed(model: Any, given: Any, out: Path, **options: Any) -> fairspan.Embedding:
-    return fairspan.embed(model, given, out, progress=False, **{"rows_per_shard": 16, **options})
+    return fairspan.embed(model, given, out, **{"progress": False, "rows_per_shard": 16, **options})
 
 
 def rejected(out: Path) -> list[tuple[str, int, str | None, str]]:
@@ -290,12 +290,13 @@ class Stages(Silent):
 
 def test_shards_that_are_lost_are_embedded_again(model: SentenceTransformer, tmp_path: Path) -> None:
     """One is missing, one was cut off by a full disk, of a folder that is complete."""
-    given, out, shown = write(tmp_path / "a.jsonl"), tmp_path / "out", Stages()
-    before = embed(model, given, out).summary
+    given, out, shown, folder = write(tmp_path / "a.jsonl"), tmp_path / "out", Stages(), str(tmp_path / "model")
+    model.save_pretrained(folder, create_model_card=False)
+    before = embed(folder, given, out).summary
     (out / "part-00002.parquet").unlink()
     whole = (out / "part-00001.parquet").read_bytes()
     (out / "part-00001.parquet").write_bytes(whole[: len(whole) // 2])
-    again = fairspan.embed(model, given, out, progress=shown, rows_per_shard=16)
+    again = embed(folder, given, out, progress=shown)
     check_all(again, model)
     assert shown.stages[-1] == "embedding 2 shards again, missing or damaged"
     assert again.summary | {"seconds": 0} == before | {"seconds": 0}
