@@ -65,7 +65,7 @@ NOT_THERE = "there is no device 'cuda' on this machine: torch 2.9 finds 0 of kin
 MISTAKES = [
     (["embed", "model", "empty.jsonl", "out"], "empty.jsonl holds no rows"),
     (["embed", "model", "cut.parquet", "out"], "cut.parquet is not a Parquet file"),
-    (["embed", "model", "body.jsonl", "out"], "body.jsonl, line 1: there is no field 'text'. Fields there: id, body."),
+    (["embed", "model", "body.jsonl", "out"], "body.jsonl, line 1: there is no field 'text'."),
     ([*EMBED, "--text-field", "body"], "en.jsonl, line 1: there is no field 'body'"),
     ([*EMBED, *NO_GPU], NOT_THERE),
     ([*AUDIT, *NO_GPU], NOT_THERE),
@@ -75,8 +75,6 @@ MISTAKES = [
     (["inspect", "model", "page.md", *NO_GPU], NOT_THERE),
     (["serve", "model", "--port", "0", *NO_GPU], NOT_THERE),
     (["inspect", "model", "page.md", "--dtype", "int3"], "there is no dtype 'int3'"),
-    (["inspect", "model", "page.md", "--parts", "1"], "parts must be a whole number of at least 2, got 1"),
-    (["inspect", "model", "page.md", "--treatments", "whitening"], "whitening is fitted on a corpus"),
     (["audit", "model", "--corpus", "empty.jsonl"], "empty is empty: it needs records with 'id' and 'text'"),
     (["evaluate", "model", "passages", "--corpus", "cut.parquet"], "cut.parquet is not a Parquet file"),
     (["corpus", "build", "built", "--languages", "en,de", "--model", "model"], "there is no dump of 'en'"),

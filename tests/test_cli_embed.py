@@ -46,7 +46,7 @@ def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
     tokens = sum(min(64, 5 + number % 90) for number in range(ROWS))
     assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens.\n"
     cut = sum(5 + number % 90 > 64 for number in range(ROWS))
-    assert f"note: {cut} texts cut to the 64 tokens that are read." in first.err
+    assert f"note: {cut} texts cut to the 64 tokens read." in first.err
     assert "note: 2 rows rejected: see out/rejected.jsonl." in first.err
     again = run(*typed(place, "--max-seq-length", "64", "--json"))
     assert "out is complete: nothing was left to embed." in again.err

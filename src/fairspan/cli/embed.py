@@ -84,9 +84,10 @@ def embed(
         print_json(result.to_dict())
         return
     done = result.summary
-    typer.echo(f"{out}: {counted(done['rows'], 'row')} in {counted(done['shards'], 'shard')}, {done['tokens']:,} tokens.")
+    rows, shards = counted(done["rows"], "row"), counted(done["shards"], "shard")
+    typer.echo(f"{out}: {rows} in {shards}, {counted(done['tokens'], 'token')}.")
     if done["truncated"]:
         window = result.manifest["encoder"]["window"]
-        typer.echo(f"note: {counted(done['truncated'], 'text')} cut to the {window:,} tokens that are read.", err=True)
+        typer.echo(f"note: {counted(done['truncated'], 'text')} cut to the {window:,} tokens read.", err=True)
     if done["rejected"]:
         typer.echo(f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.", err=True)

@@ -44,12 +44,12 @@ def inspect(
 
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
+    from fairspan.calibration.treatment import DEFAULT_TREATMENTS, as_treatments
     from fairspan.cli.options import require_file
     from fairspan.cli.showing import running, say_loading, show
     from fairspan.corpus.document_file import STDIN, read_document
     from fairspan.model.source import Loading, find_model
     from fairspan.report.render import require_page
-    from fairspan.studies.inspect.options import check_options
 
     if html is not None:
         require_page(html)
@@ -58,7 +58,8 @@ def inspect(
     with running(picture, kept=False) as progress:
         document, given = read_document(file, borders), typed(context, "file", "picture", "html")
         how = {name: given[name] for name in get_type_hints(LoadingOptions) if name in given}
-        check_options(Loading(**how), **{name: given[name] for name in ("treatments", "parts") if name in given})
+        Loading(**how).require_device()
+        as_treatments(given.get("treatments", DEFAULT_TREATMENTS))
         find_model(model)
         say_loading(progress, model)
         from fairspan.studies.inspect.run import inspect

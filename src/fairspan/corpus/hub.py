@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.rows import START, Fields, Found, Place, Row, state_of
+from fairspan.corpus.rows import START, Fields, Found, Place, Row
 from fairspan.errors import CorpusError, MissingExtra
 
 # Names that say what a split is for, so they cannot be meant as its language.
@@ -124,9 +125,10 @@ def _revision(name: str) -> str | None:
 
 
 def _state(clone: Path) -> str | None:
-    """What stands for the revision of a clone: a hash of its files. None for what is in the cache only."""
-    files = {file.relative_to(clone).as_posix(): file for file in sorted(clone.rglob("[!.]*")) if file.is_file()}
-    return state_of({name: file.stat() for name, file in files.items() if "/." not in f"/{name}"}) if files else None
+    """What stands for the revision of a clone: a hash of its files' names, sizes and times; None for no clone."""
+    files = {file.relative_to(clone).as_posix(): file.stat() for file in clone.rglob("*") if file.is_file()}
+    states = [[name, own.st_size, own.st_mtime_ns] for name, own in files.items() if "/." not in f"/{name}"]
+    return hashlib.sha256(repr(sorted(states)).encode()).hexdigest()[:16] if states else None
 
 
 def _first_line(error: Exception) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import hashlib
 import json
-import os
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
@@ -93,14 +91,6 @@ class Fields:
                 raise CorpusError(f"{label} has no column '{name}'. Columns there: {', '.join(there)}.")
         wanted = dict.fromkeys((self.id or "id", self.text, *self.more))
         return [name for name in wanted if name in there]
-
-
-def state_of(files: Mapping[str, os.stat_result]) -> str:
-    """A hash of the names, sizes and times of files: what has to stay the same for them to count as unchanged."""
-    digest = hashlib.sha256()
-    for name, state in files.items():
-        digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()[:16]
 
 
 def place_of(file: str, number: int) -> str:

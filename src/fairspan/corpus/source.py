@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
@@ -23,7 +24,6 @@ from fairspan.corpus.rows import (
     read_lines,
     read_parquet,
     read_text,
-    state_of,
 )
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
@@ -56,10 +56,13 @@ class Files:
     def __init__(self, name: str, paths: Mapping[str, Path], fields: Fields) -> None:
         self.name, self._fields = name, fields
         self._files = list(paths.items())
-        states = {label: path.stat() for label, path in paths.items()}
-        self._sizes = [state.st_size for state in states.values()]
+        states = [path.stat() for path in paths.values()]
+        self._sizes = [state.st_size for state in states]
         self.total = sum(self._sizes)
-        self.identity = {"files": len(states), "bytes": self.total, "state": state_of(states)}
+        digest = hashlib.sha256()
+        for label, state in zip(paths, states, strict=True):
+            digest.update(f"{label}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+        self.identity = {"files": len(states), "bytes": self.total, "state": digest.hexdigest()[:16]}
 
     def rows(self, start: Place = START) -> Iterator[Found]:
         before = sum(self._sizes[: start.file])

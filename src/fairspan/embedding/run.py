@@ -40,17 +40,14 @@ class Meter:
     """Adds up what was done, for whoever shows it."""
 
     def __init__(self, shown: Progress, total: int, rows: int) -> None:
-        self._shown, self._rows, self._tokens = shown, rows, 0
-        self._amount, self._said, self._began = 0.0, 0, time.monotonic()
+        self._shown, self._rows, self._tokens, self._began = shown, rows, 0, time.monotonic()
         shown.start(total)
 
     def advance(self, rows: int, tokens: int, amount: float) -> None:
         """So many rows and tokens were read, which are so much of the input."""
         self._rows += rows
         self._tokens += tokens
-        self._amount += amount
-        self._shown.advance(int(self._amount) - self._said)
-        self._said = int(self._amount)
+        self._shown.advance(amount)
         speed = self._tokens / max(1e-9, time.monotonic() - self._began)
         self._shown.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
 
@@ -103,14 +100,16 @@ class Job:
             FairspanError: if the folder was made otherwise, or by something else.
             CorpusError: if the first rows of the input cannot be embedded.
         """
-        manifest, records = self._begun(), read_records(self.out)
-        if manifest is not None and manifest["status"] == "complete" and not self._lost(manifest, records):
-            known = self._model_key()
-            if known is not None and manifest.get("model_key") == known:
-                return Embedding(self.out, manifest)
+        manifest, records, key = self._begun(), read_records(self.out), self._model_key()
+        whole = manifest is not None and (manifest["summary"] or {}).get("shards") == len(records)
+        if manifest is not None and whole and key is not None and manifest.get("model_key") == key:
+            return Embedding(self.out, manifest)
         if not records:
             units = self._units({})
-            self._begun_units = chain([self._first_of(units)], units)
+            first = next(units, None)
+            if first is None:
+                raise CorpusError(f"{self.source.name} holds no rows.")
+            self._begun_units = chain([first], units)
         for device in self.asked.devices if self.asked.engine == "local" else ():
             self.asked.loading(device).require_device()
         return None
@@ -140,22 +139,6 @@ class Job:
             refuse_other(self.out, manifest, self.asked, self.source)
         return manifest
 
-    def _first_of(self, units: Iterator[Unit]) -> Unit:
-        """The first unit; an error if there is none, or nothing in it that can be embedded."""
-        first = next(units, None)
-        if first is None:
-            raise CorpusError(f"{self.source.name} holds no rows.")
-        if not first.rows:
-            raise CorpusError(
-                f"none of the first {len(first.rejected):,} rows of {self.source.name} can be embedded; "
-                f"{first.rejected[0]}"
-            )
-        return first
-
-    def _lost(self, manifest: Mapping[str, Any], records: Mapping[int, Record]) -> int:
-        """How many shards of a folder that was complete are missing or damaged."""
-        return len({*range((manifest["summary"] or {"shards": 0})["shards"])} - {*records})
-
     def _model_key(self) -> str | None:
         """Of the files of a model that is given by its name."""
         asked = self.asked
@@ -174,21 +157,19 @@ class Job:
                 manifest = new_manifest(engine.name, self.asked, self.source, engine.identity)
             else:
                 refuse_other_model(self.out, manifest, engine.identity)
-            lost = self._lost(manifest, records)
+            lost = (manifest["summary"] or {"shards": 0})["shards"] - len(records)
             # A model that was just fetched from the hub had no files before.
             manifest |= {"status": "incomplete", "model_key": key or self._model_key(), "summary": None}
             write_manifest(self.out, manifest)
-            again = f" {counted(lost, 'shard')} again, missing or damaged" if lost else ""
-            shown.stage(f"embedding{again}")
+            shown.stage(f"embedding {counted(lost, 'shard')} again, missing or damaged" if lost > 0 else "embedding")
             finished = sum(one.end.done - one.start.done for one in records.values())
             meter = Meter(shown, max(0, self.source.total - finished), sum(one.rows for one in records.values()))
-            alone = isinstance(engine, ThisProcess)
             if isinstance(engine, ThisProcess):
                 engine.advance = meter.advance
             units = self._begun_units if self._begun_units and not records else self._units(records)
             for record in embed_units(engine, units):
                 records[record.number] = record
-                if not alone:
+                if not isinstance(engine, ThisProcess):
                     meter.advance(record.rows, record.tokens, record.end.done - record.start.done)
         finally:
             engine.close()
@@ -213,6 +194,11 @@ class Job:
             checked = seen.without_seen(unit)
             if checked.rejected and self.asked.strict:
                 raise stopped(min(checked.rejected, key=lambda one: (one.file, one.row)))
+            if unit.number == 0 and not checked.rows:
+                raise CorpusError(
+                    f"none of the first {len(checked.rejected):,} rows of {self.source.name} can be embedded; "
+                    f"{checked.rejected[0]}"
+                )
             yield checked
 
 

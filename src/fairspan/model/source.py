@@ -58,10 +58,8 @@ class Loading:
         kind, _, number = self.device.partition(":")
         there = torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
         if int(number or 0) >= there:
-            raise UnsupportedModel(
-                f"there is no device {self.device!r} on this machine: torch {torch.__version__} finds {there} of "
-                f"kind {kind}. Use another, or omit device for the fastest that is there."
-            )
+            found = f"torch {torch.__version__} finds {there} of kind {kind}"
+            raise UnsupportedModel(f"there is no device {self.device!r} on this machine: {found}. Omit device.")
 
 
 @dataclass(frozen=True, slots=True)

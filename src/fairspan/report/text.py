@@ -64,11 +64,7 @@ def duration(seconds: float) -> str:
 
 
 def counted(amount: int, what: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "shard"), counted(1200, "shard")
-    ('1 shard', '1,200 shards')
-    """
+    """A number of things, such as "1 shard" and "1,200 shards"."""
     return f"{amount:,} {what}{'' if amount == 1 else 's'}"
 
 

@@ -40,9 +40,6 @@ class _Article:
     too_long: bool
 
 
-_Cut = tuple[_Article, Passage, list[Asked]]
-
-
 @dataclass(frozen=True)
 class PassageDraw:
     """Draws passages: one asks for the document that it was cut out of, which is indexed without it.
@@ -79,28 +76,36 @@ class PassageDraw:
         articles, notes = self._usable(corpus, language)
         everything = "\n".join(_spaced(article.text) for article in articles)
         rng = np.random.default_rng(self.seed)
-        waiting, failed, best = [articles[number] for number in rng.permutation(len(articles))], 0, list[_Cut]()
-        while True:
-            drawn = waiting[: self.documents]
-            found = self._cut(drawn, language, everything, rng)
-            best, missed = max(best, found, key=len), len(drawn) - len(found)
-            if not missed or len(drawn) == len(waiting):
-                break
-            # Others take the place of those that failed, and all are cut anew: turns would have gaps otherwise.
-            used = {article.id for article, *_ in found}
-            waiting = [article for article in drawn if article.id in used] + waiting[len(drawn) :]
-            failed += missed
-        made, asked = [document for _, document, _ in best], [one for *_, own in best for one in own]
-        long = sum(article.too_long for article, *_ in best)
-        where = f"{failed + len(drawn)} documents in {language}"
+        every = [articles[number] for number in rng.permutation(len(articles))]
+        drawn = every[: self.documents]
+        spare = {long: iter([one for one in every[len(drawn) :] if one.too_long == long]) for long in (False, True)}
+        # Turns go on from one document to the next, so that documents that follow each other are balanced: those of
+        # about one length, and those that remain if the too long ones are left out.
+        drawn.sort(key=lambda article: (article.too_long, article.lengths.sum()))
+        turns = cycle(np.roll(_TURNS, rng.integers(FIFTHS)).tolist())
+        wanted = set(islice(turns, self.per_document))
+        made: list[Passage] = []
+        asked: list[Asked] = []
+        long = tried = 0
+        while drawn:
+            article = drawn.pop(0)
+            tried += 1
+            found = self._draw(article, language, wanted, everything, rng)
+            if found is None:
+                drawn[:0] = islice(spare[article.too_long], 1)
+                continue
+            made.append(found[0])
+            asked += found[1]
+            long += article.too_long
+            wanted = set(islice(turns, self.per_document))
+        where = f"{tried} documents in {language}"
         if len(made) < 2:
             raise CorpusError(
                 f"{self.per_document} passages with text between them can be cut out of {len(made)} of {where}, and "
                 "a search needs 2: use longer documents, or cut out fewer or shorter passages."
             )
-        if failed + len(drawn) > len(made):
-            unused = failed + len(drawn) - len(made)
-            notes.append(f"{unused} of {where} have too few places to cut out passages and were not used")
+        if len(made) < tried:
+            notes.append(f"{tried - len(made)} of {where} have too few places to cut out passages and were not used")
         if len(made) < (self.documents or 0):
             notes.append(f"{len(made)} documents in {language} in place of {self.documents}; no others can be used")
         if long:
@@ -109,22 +114,6 @@ class PassageDraw:
                 f"are from the first {self.counter.window} {self.counter.unit}"
             )
         return make_task(f"passages from {corpus.name}, {language}", made, asked, (*corpus.notes, *notes))
-
-    def _cut(
-        self, drawn: Sequence[_Article], language: str, everything: str, rng: np.random.Generator
-    ) -> list[_Cut]:
-        """Those of the documents that passages can be cut out of, without them, and the passages as queries."""
-        turns = cycle(np.roll(_TURNS, rng.integers(FIFTHS)).tolist())
-        wanted = set(islice(turns, self.per_document))
-        cut = []
-        # Turns go on from one document to the next, so that documents that follow each other are balanced: those of
-        # about one length, and those that remain if the too long ones are left out.
-        for article in sorted(drawn, key=lambda article: (article.too_long, article.lengths.sum())):
-            found = self._draw(article, language, wanted, everything, rng)
-            if found is not None:
-                cut.append((article, *found))
-                wanted = set(islice(turns, self.per_document))
-        return cut
 
     def _usable(self, corpus: Corpus, language: str) -> tuple[list[_Article], list[str]]:
         """The documents that have passages in all fifths: the one that is wanted must not decide which are used."""

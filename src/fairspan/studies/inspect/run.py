@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment
+from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, as_treatments
 from fairspan.corpus.marked_text import NAMES
 from fairspan.encoding.encoder import AnyModel, Text
 from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
+from fairspan.errors import DesignError, require_whole
 from fairspan.model.loading import Loading
 from fairspan.runs.bases import Embed, Treated, embed_through
 from fairspan.runs.progress import Progress, as_progress
@@ -15,7 +16,6 @@ from fairspan.runs.windows import limit_note
 from fairspan.stats.geometry import representation
 from fairspan.studies.inspect.inspection import Inspection, Reading
 from fairspan.studies.inspect.lens import AnyDocument, Lens, focus
-from fairspan.studies.inspect.options import check_options
 from fairspan.studies.inspect.view import inspection_page, view_of
 
 UNREAD = "the vector stays the same without the last words: the model does not read all of this text"
@@ -56,8 +56,14 @@ def inspect(
         progress: True for a bar, False for none, or an object that shows it.
     """
     shown = as_progress(progress)
+    chosen = as_treatments(treatments)
+    for one in chosen:
+        if one.fitted or one.chunks:
+            reason = "is fitted on a corpus" if one.fitted else "has no single pass over a document"
+            raise DesignError(f"{one.name} {reason} and cannot be inspected: run an audit.")
     loading = Loading(max_seq_length, device, dtype, trust_remote_code)
-    chosen = check_options(loading, treatments, parts)
+    if parts is not None:
+        require_whole("parts", parts, least=2)
     subject = open_subject(model, name=model_name, loading=loading, progress=shown).with_prompts(prompt)
     subject = subject.reading(chosen)
     subject.refuse_unsuited(chosen)
