@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import polars as pl
@@ -125,8 +126,8 @@ def test_progress_says_what_remains() -> None:
     assert [duration(seconds) for seconds in (-0.4, 0.4, 89, 91)] == ["0 s", "0 s", "89 s", "2 min"]
 
 
-def test_rows_and_tokens_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairspan.embedding.run import Meter
+def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One shard in batches of at most 256 tokens: the count rises long before it is written, from one line on."""
 
     class Heard(Silent):
         said: ClassVar[list[str]] = []
@@ -134,28 +135,15 @@ def test_rows_and_tokens_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
         def say(self, found: str) -> None:
             self.said.append(found)
 
-    clock = iter([0.0, 10.0, 20.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    meter = Meter(Heard(), 1000, rows=0)
-    meter.advance(1, 20_000, 100.5)
-    meter.advance(16, 20_000, 100.5)
-    assert Heard.said == ["1 row, 2,000 tokens/s", "17 rows, 2,000 tokens/s"]
-
-
-def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path) -> None:
-    """One shard of 400 rows in batches of at most 256 tokens: the count rises long before the shard is written."""
-
-    class Heard(Silent):
-        said: ClassVar[list[int]] = []
-
-        def say(self, found: str) -> None:
-            self.said.append(int(found.split()[0]))
-
-    given: dict[str, Any] = {"batch_tokens": 256, "progress": Heard()}
-    fairspan.embed(str(place / "model"), place / "documents.jsonl", tmp_path / "out", **given)
-    assert sorted({*Heard.said}) == Heard.said
-    assert 0 < Heard.said[0] < 10
-    assert Heard.said[-1] == ROWS
+    clock = iter([0.0, 10.0, *range(20, 9999)])
+    monkeypatch.setattr("fairspan.embedding.run.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    (tmp_path / "a.jsonl").write_text((place / "documents.jsonl").read_text().partition("not json")[0])
+    fairspan.embed(str(place / "model"), tmp_path / "a.jsonl", tmp_path / "out", batch_tokens=60, progress=Heard())
+    rows = [int(one.split()[0]) for one in Heard.said]
+    assert rows == sorted({*rows})
+    # Of 70 texts of 5 to 74 tokens the longest come first, the first of them alone.
+    assert Heard.said[0] == "1 row, 7 tokens/s"
+    assert rows[-1] == 70
 
 
 @pytest.mark.slow

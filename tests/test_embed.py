@@ -21,8 +21,8 @@ from fairspan.embedding.unit import SeenIds, Text, Unit
 from fairspan.embedding.worker import UnitWorker
 from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.runs import subject
-from fairspan.runs.progress import Silent
 from tests.tiny import words
+from tests.verbs import Recorder
 
 MakeTiny = Callable[..., SentenceTransformer]
 # Sums of a few hundred float32 products in another order; the vectors are of length 1 or a few.
@@ -280,17 +280,9 @@ def test_a_run_goes_on_where_it_ended(
     assert embed(model, given, tmp_path / "begun", rows_per_shard=8).summary == again.summary
 
 
-class Stages(Silent):
-    def __init__(self) -> None:
-        self.stages: list[str] = []
-
-    def stage(self, name: str) -> None:
-        self.stages.append(name)
-
-
 def test_shards_that_are_lost_are_embedded_again(model: SentenceTransformer, tmp_path: Path) -> None:
     """One is missing, one was cut off by a full disk, of a folder that is complete."""
-    given, out, shown, folder = write(tmp_path / "a.jsonl"), tmp_path / "out", Stages(), str(tmp_path / "model")
+    given, out, shown, folder = write(tmp_path / "a.jsonl"), tmp_path / "out", Recorder(), str(tmp_path / "model")
     model.save_pretrained(folder, create_model_card=False)
     before = embed(folder, given, out).summary
     (out / "part-00002.parquet").unlink()

@@ -25,7 +25,7 @@ from fairspan.cli.options import print_json, require_file
 from fairspan.model.source import DEFAULT_MODEL
 from fairspan.report.result import Result
 from fairspan.report.text import duration
-from fairspan.runs import progress as runs
+from fairspan.runs.progress import Progress as AnyProgress
 
 if TYPE_CHECKING:
     from fairspan.encoding.encoder import AnyModel
@@ -86,7 +86,7 @@ def say_unfinished(logs: Sequence[RunLog]) -> None:
             typer.echo(f"note: {log.run}: {log.unfinished}", err=True)
 
 
-class TerminalProgress(runs.Progress):
+class TerminalProgress(AnyProgress):
     """A bar if stderr is a terminal; if it is a file or a pipe, a line per stage and every 30 s how far it is."""
 
     def __init__(self) -> None:

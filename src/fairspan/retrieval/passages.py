@@ -78,6 +78,7 @@ class PassageDraw:
         rng = np.random.default_rng(self.seed)
         every = [articles[number] for number in rng.permutation(len(articles))]
         drawn = every[: self.documents]
+        # In the place of one that nothing can be cut out of comes another that is too long, or is not, as that one.
         spare = {long: iter([one for one in every[len(drawn) :] if one.too_long == long]) for long in (False, True)}
         # Turns go on from one document to the next, so that documents that follow each other are balanced: those of
         # about one length, and those that remain if the too long ones are left out.
