@@ -14,12 +14,16 @@ from tests.searches import write_beir
 
 # The command line where nothing heavy can be imported, for one command after another.
 LIGHT = """
-import contextlib, io, json, sys, traceback
+import contextlib, io, json, sys, traceback, types
 for name in ("torch", "transformers", "sentence_transformers", "datasets", "mteb"):
     sys.modules[name] = None
 from fairspan.cli import main
 
+# All that is asked of torch before a model is loaded: whether the device is there.
+no_gpu = types.SimpleNamespace(__version__="2.9", cuda=types.SimpleNamespace(device_count=lambda: 0))
+
 def run(words):
+    sys.modules["torch"] = no_gpu if "cuda" in words else None
     sys.argv, err, code = ["fairspan", *words], io.StringIO(), 0
     with contextlib.redirect_stderr(err):
         try:
@@ -46,13 +50,33 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "corpus").mkdir()
     lines = [json.dumps({"id": f"{number}", "text": f"w{number} w1 w2"}) for number in range(4)]
     (folder / "corpus" / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "empty.jsonl").write_text("", encoding="utf-8")
+    (folder / "cut.parquet").write_bytes(b"PAR1")
+    (folder / "body.jsonl").write_text('{"id": "a", "body": "w1"}', encoding="utf-8")
     write_beir(folder / "task", [{"id": "1", "text": "w1 w2"}], [{"id": "q", "text": "w1", "document": "2"}])
     return folder
 
 
 AUDIT = ["audit", "model", "--corpus", "corpus"]
 TUNE = ["tune", "model", "pages", "--corpus", "corpus"]
+EMBED = ["embed", "model", "corpus", "out"]
+NO_GPU = ["--device", "cuda"]
+NOT_THERE = "there is no device 'cuda' on this machine: torch 2.9 finds 0 of kind cuda."
 MISTAKES = [
+    (["embed", "model", "empty.jsonl", "out"], "empty.jsonl holds no rows"),
+    (["embed", "model", "cut.parquet", "out"], "cut.parquet is not a Parquet file"),
+    (["embed", "model", "body.jsonl", "out"], "body.jsonl, line 1: there is no field 'text'."),
+    ([*EMBED, "--text-field", "body"], "en.jsonl, line 1: there is no field 'body'"),
+    ([*EMBED, *NO_GPU], NOT_THERE),
+    ([*AUDIT, *NO_GPU], NOT_THERE),
+    ([*TUNE, *NO_GPU], NOT_THERE),
+    (["evaluate", "model", "pages", "--corpus", "corpus", *NO_GPU], NOT_THERE),
+    (["collapse", "model", "--corpus", "corpus", *NO_GPU], NOT_THERE),
+    (["inspect", "model", "page.md", *NO_GPU], NOT_THERE),
+    (["serve", "model", "--port", "0", *NO_GPU], NOT_THERE),
+    (["inspect", "model", "page.md", "--dtype", "int3"], "there is no dtype 'int3'"),
+    (["audit", "model", "--corpus", "empty.jsonl"], "empty is empty: it needs records with 'id' and 'text'"),
+    (["evaluate", "model", "passages", "--corpus", "cut.parquet"], "cut.parquet is not a Parquet file"),
     (["corpus", "build", "built", "--languages", "en,de", "--model", "model"], "there is no dump of 'en'"),
     (["audit", "model", "--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
     ([*AUDIT, "--languages", "en,xx"], "has no language 'xx'"),
@@ -101,6 +125,7 @@ MISTAKES = [
 
 GOOD = [
     AUDIT,
+    EMBED,
     ["evaluate", "model", "pages", "--corpus", "corpus"],
     TUNE,
     ["collapse", "model", "--corpus", "corpus"],

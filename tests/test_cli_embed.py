@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import polars as pl
@@ -17,6 +18,7 @@ import pytest
 import fairspan
 from fairspan.cli.showing import TerminalProgress
 from fairspan.errors import FairspanError
+from fairspan.report.text import duration
 from fairspan.runs.progress import Silent
 from tests.commands import Commands, Run
 from tests.tiny import words
@@ -45,13 +47,16 @@ def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
     tokens = sum(min(64, 5 + number % 90) for number in range(ROWS))
     assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens.\n"
     cut = sum(5 + number % 90 > 64 for number in range(ROWS))
-    assert f"note: {cut} texts are longer than the 64 tokens read of them." in first.err
-    assert "note: 2 rows were rejected: see out/rejected.jsonl." in first.err
+    assert f"note: {cut} texts cut to the 64 tokens read." in first.err
+    assert "note: 2 rows rejected: see out/rejected.jsonl." in first.err
     again = run(*typed(place, "--max-seq-length", "64", "--json"))
     assert "out is complete: nothing was left to embed." in again.err
     said = json.loads(again.out)
     assert said == {"folder": "out", **json.loads((tmp_path / "out" / "fairspan-embed.json").read_text())}
     assert said["status"] == "complete"
+    one = tmp_path / "one.jsonl"
+    one.write_text('{"id": "a", "text": "w1"}')
+    assert run("embed", place / "model", one, "few").out == "few: 1 row in 1 shard, 3 tokens.\n"
 
 
 def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
@@ -118,10 +123,11 @@ def test_progress_says_what_remains() -> None:
     progress.say("4,096 rows, 2,000 tokens/s")
     assert progress.line == "embedding: 4,096 rows, 2,000 tokens/s, 10 % done, about 2 min left …"
     progress.stop()
+    assert [duration(seconds) for seconds in (-0.4, 0.4, 89, 91)] == ["0 s", "0 s", "89 s", "2 min"]
 
 
-def test_rows_and_tokens_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairspan.embedding.run import Meter
+def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One shard in batches of at most 256 tokens: the count rises long before it is written, from one line on."""
 
     class Heard(Silent):
         said: ClassVar[list[str]] = []
@@ -129,12 +135,15 @@ def test_rows_and_tokens_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
         def say(self, found: str) -> None:
             self.said.append(found)
 
-    clock = iter([0.0, 10.0, 10.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    meter = Meter(Heard(), 1000, rows=4)
-    meter.advance(20_000, 100.5)
-    meter.finish(16)
-    assert Heard.said == ["4 rows, 2,000 tokens/s", "20 rows, 2,000 tokens/s"]
+    clock = iter([0.0, 10.0, *range(20, 9999)])
+    monkeypatch.setattr("fairspan.embedding.run.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    (tmp_path / "a.jsonl").write_text((place / "documents.jsonl").read_text().partition("not json")[0])
+    fairspan.embed(str(place / "model"), tmp_path / "a.jsonl", tmp_path / "out", batch_tokens=60, progress=Heard())
+    rows = [int(one.split()[0]) for one in Heard.said]
+    assert rows == sorted({*rows})
+    # Of 70 texts of 5 to 74 tokens the longest come first, the first of them alone.
+    assert Heard.said[0] == "1 row, 7 tokens/s"
+    assert rows[-1] == 70
 
 
 @pytest.mark.slow

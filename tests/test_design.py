@@ -430,7 +430,7 @@ def test_a_window_that_is_too_small_is_one_line() -> None:
 
 
 def test_the_opening_that_fits() -> None:
-    """(window − 2 − 4) // 4 for four segments of 100: 16 is the least that is worth it, or what min_tokens asks for."""
+    """(window − 2 − 4) // 4 for four segments of 100: at least 16, or what min_tokens asks for."""
     material = measure_segments(even_corpus(30, length=100), ["en"], Design(), Words(window=None))
     plans = language_plans(["en"], ())
     found = [fitting_opening(material, plans, Design(), Words(window)) for window in (None, 406, 405, 70, 69)]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 import fairspan
@@ -19,7 +20,9 @@ from fairspan.embedding import unit
 from fairspan.embedding.unit import SeenIds, Text, Unit
 from fairspan.embedding.worker import UnitWorker
 from fairspan.errors import CorpusError, DesignError, FairspanError
+from fairspan.runs import subject
 from tests.tiny import words
+from tests.verbs import Recorder
 
 MakeTiny = Callable[..., SentenceTransformer]
 # Sums of a few hundred float32 products in another order; the vectors are of length 1 or a few.
@@ -45,7 +48,7 @@ def write(file: Path, rows: Iterable[Mapping[str, Any]] | None = None) -> Path:
 
 
 def embed(model: Any, given: Any, out: Path, **options: Any) -> fairspan.Embedding:
-    return fairspan.embed(model, given, out, progress=False, **{"rows_per_shard": 16, **options})
+    return fairspan.embed(model, given, out, **{"progress": False, "rows_per_shard": 16, **options})
 
 
 def rejected(out: Path) -> list[tuple[str, int, str | None, str]]:
@@ -119,6 +122,9 @@ def test_a_dataset_is_streamed(model: SentenceTransformer, tmp_path: Path, monke
     check_all(embed(model, name, tmp_path / "out"), model)
     with pytest.raises(CorpusError, match=r"has no split 'dev': name one of train, test"):
         embed(model, f"{tmp_path / 'wiki'}:dev", tmp_path / "other")
+    write(tmp_path / "wiki" / "train.parquet", rows[::-1])  # a clone has no revision but its files
+    with pytest.raises(FairspanError, match=r":train was changed since \(.*, split train, revision \w+ then, "):
+        embed(model, name, tmp_path / "out")
 
 
 def test_records_in_python(model: SentenceTransformer, tmp_path: Path) -> None:
@@ -274,6 +280,47 @@ def test_a_run_goes_on_where_it_ended(
     assert embed(model, given, tmp_path / "begun", rows_per_shard=8).summary == again.summary
 
 
+def test_shards_that_are_lost_are_embedded_again(model: SentenceTransformer, tmp_path: Path) -> None:
+    """One is missing, one was cut off by a full disk, of a folder that is complete."""
+    given, out, shown, folder = write(tmp_path / "a.jsonl"), tmp_path / "out", Recorder(), str(tmp_path / "model")
+    model.save_pretrained(folder, create_model_card=False)
+    before = embed(folder, given, out).summary
+    (out / "part-00002.parquet").unlink()
+    whole = (out / "part-00001.parquet").read_bytes()
+    (out / "part-00001.parquet").write_bytes(whole[: len(whole) // 2])
+    again = embed(folder, given, out, progress=shown)
+    check_all(again, model)
+    assert shown.stages[-1] == "embedding 2 shards again, missing or damaged"
+    assert again.summary | {"seconds": 0} == before | {"seconds": 0}
+
+
+def test_a_folder_belongs_to_its_weights(
+    make_tiny: MakeTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other weights under the same path are refused; what has not changed is found without loading it."""
+    given, folder, out = write(tmp_path / "a.jsonl"), tmp_path / "model", tmp_path / "out"
+    model = make_tiny("bert", "mean")
+    model.save_pretrained(str(folder), create_model_card=False)
+    embed(str(folder), given, out)
+    loaded: list[str] = []
+    load = subject.load_with_limit
+    monkeypatch.setattr(subject, "load_with_limit", lambda name, how: loaded.append(name) or load(name, how))
+    embed(str(folder), given, out)
+    assert not loaded
+    weights = (folder / "model.safetensors").read_bytes()
+    with torch.no_grad():
+        next(iter(model.parameters())).mul_(2)
+    model.save_pretrained(str(folder), create_model_card=False)
+    with pytest.raises(FairspanError, match="out holds vectors of another model: its fingerprint is"):
+        embed(str(folder), given, out)
+    (folder / "model.safetensors").write_bytes(weights)
+    monkeypatch.setattr(UnitWorker, "_vectors", None)
+    assert embed(str(folder), given, out).manifest["status"] == "complete"
+    assert len(loaded) == 2
+    embed(str(folder), given, out)
+    assert len(loaded) == 2, "the second time its files are known"
+
+
 def _rows() -> list[dict[str, Any]]:
     return [{"id": id, "text": text} for id, text in TEXTS.items()]
 
@@ -356,7 +403,7 @@ def test_a_folder_belongs_to_its_model_and_input(
     with pytest.raises(FairspanError, match="out holds vectors of another model: its fingerprint is"):
         embed(make_tiny("bert", "cls"), given, out)
     write(given, _rows()[:-1])
-    with pytest.raises(FairspanError, match=r"or .*a\.jsonl was changed since \(1 files, \d+ bytes then, 1 files, "):
+    with pytest.raises(FairspanError, match=r"or .*a\.jsonl was changed since \(1 file, [\d,]+ bytes then, 1 file, "):
         embed(model, given, out)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")

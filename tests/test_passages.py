@@ -112,6 +112,17 @@ def test_every_fifth_has_equally_many_queries(per_document: int) -> None:
     assert max(counts) - min(counts) <= 1
 
 
+def test_documents_that_fail_are_replaced() -> None:
+    """Five passages fit into 35 sentences and not into 8: of 20 documents of each kind, 15 can be used."""
+    corpus = make_corpus(*[8] * 20, *[35] * 20)
+    task = passages(corpus, per_document=5, documents=15)
+    assert len(task.documents) == 15
+    assert {int(document.id[1:3]) >= 20 for document in task.documents} == {True}
+    assert fifths(task) == [15] * 5
+    assert not any("in place of" in note for note in task.notes)
+    assert len(passages(make_corpus(*[8] * 20, *[35] * 4), per_document=5, documents=15).documents) == 4
+
+
 @pytest.mark.parametrize("per_document", [1, 2])
 def test_documents_that_are_too_long(per_document: int) -> None:
     """Balanced over what is read of all of them, and over those that are read whole."""

@@ -19,7 +19,7 @@ import fairspan
 from fairspan.calibration.treatment import as_treatments
 from fairspan.cli import app
 from fairspan.cli.options import EndpointOptions
-from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.errors import CorpusError, DesignError, UnsupportedModel
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
 from fairspan.runs.progress import Silent, TqdmProgress, as_progress
@@ -33,6 +33,13 @@ Make = Callable[..., SentenceTransformer]
 class Letters:
     def encode(self, sentences: list[str], /) -> np.ndarray:
         return np.array([[len(text), 1.0] for text in sentences])
+
+
+@pytest.mark.parametrize("verb", ["audit", "collapse", "evaluate", "tune"])
+def test_what_cannot_be_read_is_reported_before_a_model_is_loaded(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairspan.runs.subject.load_with_limit", None)
+    with pytest.raises(CorpusError, match=r"there is no file or folder 'nowhere\.jsonl'"):
+        getattr(fairspan, verb)(corpus="nowhere.jsonl", progress=False)
 
 
 def test_a_model_as_it_is_a_name_and_a_folder(make_tiny: Make, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.errors import CorpusError, FairspanError
 from fairspan.runs.log import RunLog
+from fairspan.runs.progress import Silent
 from fairspan.runs.searching import Searching
 from fairspan.runs.study import Run
 from fairspan.stats.choice import make_sample
@@ -226,6 +227,24 @@ def test_a_guard_that_loses_keeps_the_plain_model(tuned: Tuned, place: Path, tmp
     worse = view_of(replace(log, rows=rows)).frames
     assert worse["verdicts"]["verdict"][0] == "keep"
     assert "tiles of 8 tokens at temperature 0.8 loses ndcg@10 on other (" in worse["verdicts"]["sentence"][0]
+
+
+def test_no_more_is_counted_than_was_announced(tuned: Tuned, place: Path) -> None:
+    """Both candidates gain on what is tuned on and lose after it: how many would be tested was not known before."""
+    counts, gains = list[list[int]](), {MILD: 0.1, TILES: 0.2}
+
+    class Counted(Silent):
+        def start(self, total: int) -> None:
+            gains.update(dict.fromkeys(gains, -0.1) if counts else {})
+            counts.append([total, 0])
+
+        def advance(self, amount: int) -> None:
+            counts[-1][1] += amount
+
+    with crafted(gains):
+        log = tuned(place / "many", progress=Counted())
+    assert part_rows(log, "guard")["treatment"].n_unique() == 3, "the premise"
+    assert [done for _, done in counts] == [total for total, _ in counts]
 
 
 @pytest.mark.slow

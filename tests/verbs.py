@@ -12,6 +12,7 @@ import typer
 
 import fairspan
 from fairspan.cli import app
+from fairspan.runs.progress import Silent
 from tests.tiny import words
 
 LANGUAGES = ("en", "it")
@@ -33,7 +34,7 @@ def write_articles(folder: Path, count: int = ARTICLES) -> Path:
     return folder
 
 
-class Recorder:
+class Recorder(Silent):
     """Progress that remembers what it was told."""
 
     def __init__(self) -> None:

@@ -68,6 +68,7 @@ def embed(
     """
     from fairspan.embedding.options import EmbedOptions
     from fairspan.embedding.run import Job
+    from fairspan.report.text import counted
 
     given = typed(context, "model", "input", "out", "preset", "calibration")
     with running(None) as progress:
@@ -83,9 +84,10 @@ def embed(
         print_json(result.to_dict())
         return
     done = result.summary
-    typer.echo(f"{out}: {done['rows']:,} rows in {done['shards']:,} shards, {done['tokens']:,} tokens.")
+    rows, shards = counted(done["rows"], "row"), counted(done["shards"], "shard")
+    typer.echo(f"{out}: {rows} in {shards}, {counted(done['tokens'], 'token')}.")
     if done["truncated"]:
         window = result.manifest["encoder"]["window"]
-        typer.echo(f"note: {done['truncated']:,} texts are longer than the {window:,} tokens read of them.", err=True)
+        typer.echo(f"note: {counted(done['truncated'], 'text')} cut to the {window:,} tokens read.", err=True)
     if done["rejected"]:
-        typer.echo(f"note: {done['rejected']:,} rows were rejected: see {out / 'rejected.jsonl'}.", err=True)
+        typer.echo(f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.", err=True)

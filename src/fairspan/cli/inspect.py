@@ -1,7 +1,7 @@
 """`fairspan inspect MODEL FILE`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
 import typer
 
@@ -48,7 +48,7 @@ def inspect(
     from fairspan.cli.options import require_file
     from fairspan.cli.showing import running, say_loading, show
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.model.source import find_model
+    from fairspan.model.source import Loading, find_model
     from fairspan.report.render import require_page
 
     if html is not None:
@@ -57,6 +57,8 @@ def inspect(
     name = "stdin" if file == STDIN else Path(file).name
     with running(picture, kept=False) as progress:
         document, given = read_document(file, borders), typed(context, "file", "picture", "html")
+        how = {name: given[name] for name in get_type_hints(LoadingOptions) if name in given}
+        Loading(**how).require_device()
         as_treatments(given.get("treatments", DEFAULT_TREATMENTS))
         find_model(model)
         say_loading(progress, model)

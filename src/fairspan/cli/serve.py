@@ -66,6 +66,7 @@ def serve(
     loading = Loading(device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     wanted = chosen_calibration({"preset": preset, "calibration": calibration})
     key = _key(api_key)
+    loading.require_device()
     with bind(host, port) as bound:
         find_model(model)
         typer.echo(f"loading {model} …", err=True)

@@ -25,6 +25,7 @@ from fairspan.cli.options import print_json, require_file
 from fairspan.model.source import DEFAULT_MODEL
 from fairspan.report.result import Result
 from fairspan.report.text import duration
+from fairspan.runs.progress import Progress as AnyProgress
 
 if TYPE_CHECKING:
     from fairspan.encoding.encoder import AnyModel
@@ -85,7 +86,7 @@ def say_unfinished(logs: Sequence[RunLog]) -> None:
             typer.echo(f"note: {log.run}: {log.unfinished}", err=True)
 
 
-class TerminalProgress:
+class TerminalProgress(AnyProgress):
     """A bar if stderr is a terminal; if it is a file or a pipe, a line per stage and every 30 s how far it is."""
 
     def __init__(self) -> None:
@@ -130,7 +131,7 @@ class TerminalProgress:
         self._bar.add_task(self._stage or "encoding", total=total or None)
         self._bar.start()
 
-    def advance(self, amount: int) -> None:
+    def advance(self, amount: float) -> None:
         if self._task is not None:
             self._bar.advance(self._task.id, amount)
 

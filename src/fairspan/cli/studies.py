@@ -12,7 +12,6 @@ import typer
 from fairspan.cli.gate import fail_on_runs, read_conditions
 from fairspan.cli.options import print_json, require_file, require_folder, take_endpoint, typed
 from fairspan.cli.showing import print_forecast, running, say_loading, show
-from fairspan.model.source import find_model
 from fairspan.runs.options import StudyOptions
 
 if TYPE_CHECKING:
@@ -59,14 +58,11 @@ def outcome(options: StudyOptions, progress: TerminalProgress, *, dry_run: bool)
             # What a study writes beside its log may be lost.
             getattr(view, "write_results", lambda log: None)(known)
             return known
-    options.check()
-    _ = options.loading
+    _ = options.checked
     if options.out is not None:
         require_folder(Path(options.out))
     if options.store is not None and not Path(options.store).exists():
         require_file(Path(options.store))
-    if isinstance(options.model, str | None):
-        find_model(options.model)
     say_loading(progress, options.model)
     study = import_module(f"fairspan.studies.{options.verb}.run").STUDY
     found: RunLog | Forecast = study.forecast(options) if dry_run else study(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -55,7 +56,7 @@ class Repository:
         split = self._chosen("split", split, self._splits(configuration))
         table = self._call("load_dataset", configuration, split=split, streaming=True)
         named = {"dataset": self.name, "configuration": configuration, "split": split}
-        return Dataset(named, self._revision, table, fields)
+        return Dataset(named, self._revision or _state(Path(self.name)), table, fields)
 
     def _splits(self, configuration: str) -> list[str]:
         return list(self._call("get_dataset_split_names", configuration))
@@ -121,6 +122,13 @@ def _revision(name: str) -> str | None:
         if not (Path(constants.HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}").exists():
             raise CorpusError(f"there is no file or folder {name!r}, and {_UNREACHED}.") from None
     return None
+
+
+def _state(clone: Path) -> str | None:
+    """What stands for the revision of a clone: a hash of its files' names, sizes and times; None for no clone."""
+    files = {file.relative_to(clone).as_posix(): file.stat() for file in clone.rglob("*") if file.is_file()}
+    states = [[name, own.st_size, own.st_mtime_ns] for name, own in files.items() if "/." not in f"/{name}"]
+    return hashlib.sha256(repr(sorted(states)).encode()).hexdigest()[:16] if states else None
 
 
 def _first_line(error: Exception) -> str:

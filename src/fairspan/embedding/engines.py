@@ -88,11 +88,11 @@ class ThisProcess:
     def close(self) -> None:
         self._over.set()
 
-    def _report(self, tokens: int, amount: float) -> None:
+    def _report(self, rows: int, tokens: int, amount: float) -> None:
         if self._over.is_set():
             raise FairspanError("the work was ended.")
         if self.advance is not None:
-            self.advance(tokens, amount)
+            self.advance(rows, tokens, amount)
 
 
 class _Manager(BaseManager):

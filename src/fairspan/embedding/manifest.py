@@ -13,6 +13,7 @@ from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import Record
 from fairspan.errors import FairspanError
 from fairspan.report.files import write_whole
+from fairspan.report.text import counted
 from fairspan.runs.folder import writing
 from fairspan.runs.log import library_versions
 
@@ -100,7 +101,9 @@ def refuse_other(folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions,
 
 
 def _size(identity: Mapping[str, Any]) -> str:
-    return ", ".join(f"{value} {name}" for name, value in identity.items() if value is not None and name != "state")
+    shown = {name: value for name, value in identity.items() if value is not None and name != "state"}
+    counts = {name: counted(value, name.removesuffix("s")) for name, value in shown.items() if type(value) is int}
+    return ", ".join(counts.get(name, f"{name} {value}") for name, value in shown.items())
 
 
 def refuse_other_model(folder: Path, manifest: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:

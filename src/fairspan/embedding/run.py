@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ from fairspan.embedding.shards import Record, read_ids, read_records, remove_par
 from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
+from fairspan.report.text import counted
 from fairspan.runs.folder import locked
+from fairspan.runs.key import model_key
 from fairspan.runs.progress import Progress, as_progress
 
 if TYPE_CHECKING:
@@ -37,23 +40,16 @@ class Meter:
     """Adds up what was done, for whoever shows it."""
 
     def __init__(self, shown: Progress, total: int, rows: int) -> None:
-        self._shown, self._rows, self._tokens = shown, rows, 0
-        self._amount, self._said, self._began = 0.0, 0, time.monotonic()
+        self._shown, self._rows, self._tokens, self._began = shown, rows, 0, time.monotonic()
         shown.start(total)
 
-    def advance(self, tokens: int, amount: float) -> None:
-        """So many tokens were read, for so much of the input."""
-        self._tokens += tokens
-        self._amount += amount
-        self._shown.advance(int(self._amount) - self._said)
-        self._said = int(self._amount)
-        self.finish(0)
-
-    def finish(self, rows: int) -> None:
-        """So many rows more are on disk."""
+    def advance(self, rows: int, tokens: int, amount: float) -> None:
+        """So many rows and tokens were read, which are so much of the input."""
         self._rows += rows
+        self._tokens += tokens
+        self._shown.advance(amount)
         speed = self._tokens / max(1e-9, time.monotonic() - self._began)
-        self._shown.say(f"{self._rows:,} rows, {speed:,.0f} tokens/s")
+        self._shown.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +86,7 @@ class Job:
 
             refuse_unreachable(asked.address)
         self.source = open_source(asked.input, asked.fields)
+        self._begun_units: Iterator[Unit] | None = None
         place, folder = Path(self.source.name).absolute(), self.out.absolute()
         if place == folder or place in folder.parents:
             raise DesignError(
@@ -97,22 +94,31 @@ class Job:
             )
 
     def answer(self) -> Embedding | None:
-        """What is there already, if it is complete; nothing is loaded for that.
+        """What is there already, if it is complete; nothing is loaded for that. Otherwise the input is begun.
 
         Raises:
             FairspanError: if the folder was made otherwise, or by something else.
+            CorpusError: if the first rows of the input cannot be embedded.
         """
-        manifest = self._begun()
-        if manifest is None:
-            return None
-        done = manifest["status"] == "complete" and manifest["model"] == self.asked.name
-        return Embedding(self.out, manifest) if done else None
+        manifest, records, key = self._begun(), read_records(self.out), self._model_key()
+        whole = manifest is not None and (manifest["summary"] or {}).get("shards") == len(records)
+        if manifest is not None and whole and key is not None and manifest.get("model_key") == key:
+            return Embedding(self.out, manifest)
+        if not records:
+            units = self._units({})
+            first = next(units, None)
+            if first is None:
+                raise CorpusError(f"{self.source.name} holds no rows.")
+            self._begun_units = chain([first], units)
+        for device in self.asked.devices if self.asked.engine == "local" else ():
+            self.asked.loading(device).require_device()
+        return None
 
     def run(self, shown: Progress) -> Embedding:
         """Embed what is missing."""
         with locked(self.out):
-            remove_partial(self.out)
             records = read_records(self.out)
+            remove_partial(self.out, records)
             try:
                 manifest = self._compute(records, shown)
             except BaseException:
@@ -121,8 +127,6 @@ class Job:
                 raise
             finally:
                 shown.stop()
-            if not records:
-                raise CorpusError(f"{self.source.name} holds no rows.")
             write_rejected(self.out, records)
             manifest |= {"status": "complete", "finished": now(), "summary": summary_of(records.values())}
             write_manifest(self.out, manifest)
@@ -135,30 +139,38 @@ class Job:
             refuse_other(self.out, manifest, self.asked, self.source)
         return manifest
 
+    def _model_key(self) -> str | None:
+        """Of the files of a model that is given by its name."""
+        asked = self.asked
+        return None if asked.name is None else model_key(asked.name, asked.loading(asked.devices[0]))
+
     def _compute(self, records: dict[int, Record], shown: Progress) -> dict[str, Any]:
         """Write the missing shards, and add them to the records; returns the manifest."""
         from fairspan.embedding.engines import ThisProcess, embed_units
 
         manifest = self._begun()
         shown.stage(f"loading {self.asked.name}" if self.asked.name is not None else "preparing")
+        key = self._model_key()
         engine = self._engine()
         try:
             if manifest is None:
                 manifest = new_manifest(engine.name, self.asked, self.source, engine.identity)
-                write_manifest(self.out, manifest)
             else:
                 refuse_other_model(self.out, manifest, engine.identity)
-            shown.stage("embedding")
+            lost = (manifest["summary"] or {"shards": 0})["shards"] - len(records)
+            # A model that was just fetched from the hub had no files before.
+            manifest |= {"status": "incomplete", "model_key": key or self._model_key(), "summary": None}
+            write_manifest(self.out, manifest)
+            shown.stage(f"embedding {counted(lost, 'shard')} again, missing or damaged" if lost > 0 else "embedding")
             finished = sum(one.end.done - one.start.done for one in records.values())
             meter = Meter(shown, max(0, self.source.total - finished), sum(one.rows for one in records.values()))
-            alone = isinstance(engine, ThisProcess)
             if isinstance(engine, ThisProcess):
                 engine.advance = meter.advance
-            for record in embed_units(engine, self._units(records)):
+            units = self._begun_units if self._begun_units and not records else self._units(records)
+            for record in embed_units(engine, units):
                 records[record.number] = record
-                if not alone:
-                    meter.advance(record.tokens, record.end.done - record.start.done)
-                meter.finish(record.rows)
+                if not isinstance(engine, ThisProcess):
+                    meter.advance(record.rows, record.tokens, record.end.done - record.start.done)
         finally:
             engine.close()
         return manifest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -88,19 +88,21 @@ def write_shard(folder: Path, record: Record, rows: pl.DataFrame) -> None:
 
 
 def read_records(folder: Path) -> dict[int, Record]:
-    """What the shards of a folder say of their units."""
-    found = (_read_record(file) for file in sorted(folder.glob("part-*.parquet")))
-    return {record.number: replace(record, rejected=()) for record in found}
+    """What the shards of a folder say of their units, by their footers; a file that was cut off has none."""
+    found: dict[int, Record] = {}
+    for file in sorted(folder.glob("part-*.parquet")):
+        with suppress(KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
+            record = _read_record(file)
+            if file.name == shard_name(record.number):
+                found[record.number] = replace(record, rejected=())
+    return found
 
 
 def _read_record(file: Path) -> Record:
     try:
         return Record.from_json(pl.read_parquet_metadata(file)[_FOOTER])
-    except (OSError, KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise FairspanError(
-            f"{file} is not as it was written ({reason}): remove it, and the same command makes it anew."
-        ) from None
+    except OSError as error:
+        raise FairspanError(f"{file} cannot be read: {error.strerror or error}.") from None
 
 
 def read_ids(folder: Path, number: int) -> list[str]:
@@ -125,8 +127,10 @@ def write_rejected(folder: Path, records: Mapping[int, Record]) -> None:
         write_whole(folder / REJECTED, write)
 
 
-def remove_partial(folder: Path) -> None:
-    """What a killed process left half-written."""
-    for file in [*folder.glob(".part-*.parquet.*"), *folder.glob(".*.json*.*")]:
+def remove_partial(folder: Path, whole: Iterable[int]) -> None:
+    """What a killed process left half-written, and shards that are not among the whole ones."""
+    kept = {folder / shard_name(number) for number in whole}
+    shards = {*folder.glob("part-[0-9]*.parquet")} - kept
+    for file in [*shards, *folder.glob(".part-*.parquet.*"), *folder.glob(".*.json*.*")]:
         with suppress(OSError):
             file.unlink()

@@ -22,8 +22,8 @@ from fairspan.errors import FairspanError
 from fairspan.model.build import calibrate_if_asked
 from fairspan.runs.subject import open_subject
 
-Advance = Callable[[int, float], None]
-"""Called after a batch with the tokens that were read, and how much of the input they are."""
+Advance = Callable[[int, int, float], None]
+"""Called after a batch with the rows and tokens that were read, and how much of the input they are."""
 DIFFERENT = "the devices would give different vectors: use devices of one kind, or set dtype."
 
 
@@ -131,7 +131,7 @@ class UnitWorker:
                 vectors[numbers] = found
             if self._advance is not None:
                 done = sum(read[number] for number in numbers)
-                self._advance(done, size * done / max(1, whole))
+                self._advance(len(numbers), done, size * done / max(1, whole))
         return vectors
 
     def _batch(self, batch: Sequence[ReadText]) -> np.ndarray:

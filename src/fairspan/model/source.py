@@ -53,6 +53,18 @@ class Loading:
         if self.device is not None and not _DEVICE.fullmatch(str(self.device)):
             raise UnsupportedModel(f"there is no device {self.device!r}: use cpu, cuda, cuda:1 or mps.")
 
+    def require_device(self) -> None:
+        """Raise if the device is not on this machine; of all that loads a model, only torch is imported for that."""
+        if self.device is None or not self.device.startswith(("cuda", "mps")):
+            return
+        import torch
+
+        kind, _, number = self.device.partition(":")
+        there = torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
+        if int(number or 0) >= there:
+            found = f"torch {torch.__version__} finds {there} of kind {kind}"
+            raise UnsupportedModel(f"there is no device {self.device!r} on this machine: {found}. Omit device.")
+
 
 def find_model(name: str | Path | None = None, **options: Any) -> str:
     """Where the model of that name is: its folder, or its full name on the hub.

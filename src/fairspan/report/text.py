@@ -57,10 +57,15 @@ def with_bounds(interval: Interval | None, form: str = ".3f") -> str:
 
 
 def duration(seconds: float) -> str:
-    """A forecast of time, in seconds, minutes or hours."""
+    """A forecast of time, in seconds, minutes or hours; no time for one that is over."""
     if seconds < 90:
-        return f"{seconds:.0f} s"
+        return f"{max(0.0, seconds):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def counted(amount: int, what: str) -> str:
+    """A number of things, such as "1 shard" and "1,200 shards"."""
+    return f"{amount:,} {what}{'' if amount == 1 else 's'}"
 
 
 def p_value(value: float | None) -> str:

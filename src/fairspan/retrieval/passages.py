@@ -76,7 +76,10 @@ class PassageDraw:
         articles, notes = self._usable(corpus, language)
         everything = "\n".join(_spaced(article.text) for article in articles)
         rng = np.random.default_rng(self.seed)
-        drawn = [articles[number] for number in rng.permutation(len(articles))[: self.documents]]
+        every = [articles[number] for number in rng.permutation(len(articles))]
+        drawn = every[: self.documents]
+        # In the place of one that nothing can be cut out of comes another that is too long, or is not, as that one.
+        spare = {long: iter([one for one in every[len(drawn) :] if one.too_long == long]) for long in (False, True)}
         # Turns go on from one document to the next, so that documents that follow each other are balanced: those of
         # about one length, and those that remain if the too long ones are left out.
         drawn.sort(key=lambda article: (article.too_long, article.lengths.sum()))
@@ -84,24 +87,26 @@ class PassageDraw:
         wanted = set(islice(turns, self.per_document))
         made: list[Passage] = []
         asked: list[Asked] = []
-        long = 0
-        for article in drawn:
+        long = tried = 0
+        while drawn:
+            article = drawn.pop(0)
+            tried += 1
             found = self._draw(article, language, wanted, everything, rng)
-            if found is not None:
-                made.append(found[0])
-                asked += found[1]
-                long += article.too_long
-                wanted = set(islice(turns, self.per_document))
-        where = f"{len(drawn)} documents in {language}"
+            if found is None:
+                drawn[:0] = islice(spare[article.too_long], 1)
+                continue
+            made.append(found[0])
+            asked += found[1]
+            long += article.too_long
+            wanted = set(islice(turns, self.per_document))
+        where = f"{tried} documents in {language}"
         if len(made) < 2:
             raise CorpusError(
                 f"{self.per_document} passages with text between them can be cut out of {len(made)} of {where}, and "
                 "a search needs 2: use longer documents, or cut out fewer or shorter passages."
             )
-        if len(made) < len(drawn):
-            notes.append(
-                f"{len(drawn) - len(made)} of {where} have too few places to cut out passages and were not used"
-            )
+        if len(made) < tried:
+            notes.append(f"{tried - len(made)} of {where} have too few places to cut out passages and were not used")
         if len(made) < (self.documents or 0):
             notes.append(f"{len(made)} documents in {language} in place of {self.documents}; no others can be used")
         if long:

@@ -17,7 +17,7 @@ from typing import Any
 
 from fairspan import __version__
 from fairspan.errors import FairspanError
-from fairspan.model.source import find_model
+from fairspan.model.source import Loading, find_model
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog, library_versions, read_header, read_log
 from fairspan.runs.options import StudyOptions
@@ -42,11 +42,24 @@ def key_of(options: StudyOptions) -> str | None:
         return None
     if None in states:
         return None
+    return _hash_here(options.verb, options.model_name, asdict(options.loading), options.asked, states)
+
+
+def model_key(name: str | None, loading: Loading) -> str | None:
+    """A hash of a model's files and of how they are loaded; None if that cannot be known without loading it."""
+    try:
+        state = None if loading.trust_remote_code else _model_state(name)
+    except (OSError, FairspanError):
+        return None
+    return None if state is None else _hash_here(asdict(loading), state)
+
+
+def _hash_here(*decisive: Any) -> str:
+    """A hash of what decides a result, with these versions on this machine."""
     # Which device and dtype a model gets by default depends on the machine.
     machine = [platform.node(), platform.machine(), os.environ.get("CUDA_VISIBLE_DEVICES")]
-    asked = [options.verb, options.model_name, asdict(options.loading), options.asked]
-    decisive = [__version__, library_versions(), machine, *asked, states]
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    every = [__version__, library_versions(), machine, *decisive]
+    return hashlib.sha256(json.dumps(every, sort_keys=True).encode()).hexdigest()
 
 
 def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairspan.calibration.treatment import CLOSED_TREATMENTS, DEFAULT_TREATMENTS, Treatment
-from fairspan.model.source import DEFAULT_MODEL, Loading
+from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
 
 if TYPE_CHECKING:
     from fairspan.encoding.encoder import AnyModel
@@ -61,7 +62,16 @@ class StudyOptions:
     progress: bool | Progress = True
 
     def check(self) -> None:
-        """Read what the study reads, and raise if that fails: it is called before a model is loaded."""
+        """Read what the study reads, and raise if that fails."""
+
+    @cached_property
+    def checked(self) -> bool:
+        """Whether all is right that needs no model to be loaded; it raises otherwise, and reads only once."""
+        self.check()
+        self.loading.require_device()
+        if isinstance(self.model, str | None):
+            find_model(self.model)
+        return True
 
     @property
     def loading(self) -> Loading:

@@ -1,9 +1,9 @@
 """`Progress`: what a run reports while it works, and who shows it."""
 
-from typing import Any, Protocol
+from typing import Any
 
 
-class Progress(Protocol):
+class Progress:
     """Whoever shows progress: a terminal, a notebook, nobody."""
 
     def stage(self, name: str) -> None:
@@ -12,7 +12,7 @@ class Progress(Protocol):
     def start(self, total: int) -> None:
         """Counted work begins, in tokens or in bytes of the input; a total of 0 is not known."""
 
-    def advance(self, amount: int) -> None:
+    def advance(self, amount: float) -> None:
         """So much more is done."""
 
     def say(self, found: str) -> None:
@@ -22,21 +22,11 @@ class Progress(Protocol):
         """Counted work is over."""
 
 
-class Silent:
+class Silent(Progress):
     """Shows nothing."""
 
-    def stage(self, name: str) -> None: ...
 
-    def start(self, total: int) -> None: ...
-
-    def advance(self, amount: int) -> None: ...
-
-    def say(self, found: str) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-class TqdmProgress:
+class TqdmProgress(Progress):
     """A bar of tqdm: in a notebook a widget, elsewhere a line on stderr."""
 
     def __init__(self) -> None:
@@ -54,7 +44,7 @@ class TqdmProgress:
         self.stop()
         self._bar = tqdm(total=total or None, desc=self._stage, unit="", unit_scale=True, leave=False)
 
-    def advance(self, amount: int) -> None:
+    def advance(self, amount: float) -> None:
         if self._bar is not None:
             self._bar.update(amount)
 

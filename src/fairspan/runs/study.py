@@ -65,6 +65,8 @@ class Study(Generic[Options, Ready]):
 
     def ready(self, options: Options, progress: Progress) -> Ready:
         """Everything read and built, and nothing embedded yet."""
+        if isinstance(options.model, str | None):  # which takes long to load
+            _ = options.checked
         subject = open_subject(options.model, name=options.name, loading=options.loading, progress=progress)
         return self.prepare(subject, options, progress)
 

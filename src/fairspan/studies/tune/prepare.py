@@ -7,7 +7,7 @@ from typing import Any
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.errors import CorpusError
-from fairspan.report.text import model_name
+from fairspan.report.text import counted, model_name
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import TaskSource
@@ -111,8 +111,7 @@ class PreparedTuning:
     @property
     def scope(self) -> str:
         count, task = len(self.options.measured) - 1, self.header["task"]
-        candidates = f"{count} candidate{'' if count == 1 else 's'}"
-        return f"{candidates}, {task['queries']:,} queries, {task['documents']:,} documents"
+        return f"{counted(count, 'candidate')}, {task['queries']:,} queries, {task['documents']:,} documents"
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """What is tuned on, and what then confirms one candidate: which one it will be is not known before."""

@@ -30,10 +30,12 @@ class Tuning:
         for name in candidates:
             self.run.header["changes"][name] = self._moved(name)
         self.search(PLAIN, TUNE, REFERENCE)
+        # How many candidates are tested depends on how each one does, so each is counted by itself.
         if self._decision.untested:
-            self._start(GUARD, 2)
+            self._start(GUARD, 1)
             self.search(PLAIN, GUARD)
         while self._decision.untested:
+            self._start(GUARD, 1)
             self.search(self._decision.untested, GUARD)
         # The part that nothing was decided on is searched here, and nowhere else.
         decision = self._decision
