@@ -1,15 +1,17 @@
 """How a value differs by position: `PositionEffects`, further measures of unevenness, and paired comparisons."""
 
 from dataclasses import dataclass, field, fields
+from math import isqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import Codes, Floats, group
+from fairspan.stats.arrays import Codes, Floats, Groups, group
 from fairspan.stats.contrasts import Robust, regress
-from fairspan.stats.equivalence import Compared
+from fairspan.stats.distributions import t_quantile
+from fairspan.stats.equivalence import LEVEL, Compared
 from fairspan.stats.intervals import Interval, Intervals
-from fairspan.stats.resampling import Statistic, change_of, position_sums, resample
+from fairspan.stats.resampling import Statistic, position_sums, resample
 
 # From this many documents on, the means of permuted values are drawn from their normal limit.
 ENOUGH_DOCUMENTS = 500
@@ -187,26 +189,56 @@ def spread_change(
     second: Floats,
     positions: Codes,
     sets: ArrayLike,
+    segments: ArrayLike | None = None,
     *,
-    rng: np.random.Generator,
-    draws: int = 1999,
-    level: float = 0.95,
+    inference: str = "auto",
+    families: int = 1,
 ) -> Interval:
-    """The spread of position means of second[N] minus that of first[N], with its cluster-bootstrap interval."""
-    one, two = (position_sums(values, positions, sets) for values in (first, second))
-    return resample(one.beside(two), rng=rng, draws=draws, level=level).interval(change_of(spread))
+    """The spread of position means of second[N] minus that of first[N], as `growth_of_largest` has it."""
+    n = int(positions.max())
+    cells = Groups(np.concatenate([positions - 1, positions - 1 + n]), 2 * n)
+    owners = None if segments is None else np.tile(segments, 2)
+    fit = regress(np.concatenate([first, second]), cells, np.tile(sets, 2), owners, inference=inference)
+    pairs = np.concatenate([np.roll(np.eye(n), -by, axis=0) - np.eye(n) for by in range(1, n)])
+    inside = fit.covariance.reshape(2, n, 2, n)
+    before, both, after = (pairs @ inside[i, :, j] @ pairs.T for i, j in ((0, 0), (1, 0), (1, 1)))
+    own = np.diag(after)
+    errors = np.sqrt(np.maximum(np.column_stack([own, own[:, None] + np.diag(before) - 2 * both]), 0))
+    one, two = (pairs @ means for means in np.split(fit.clustered.coefficients, 2))
+    freedom = float(fit.degrees_of_freedom(np.pad(difference_weights(n), ((0, 0), (0, n)))).min())
+    return growth_of_largest(np.column_stack([two, two[:, None] - one]), errors, freedom, families)
 
 
-def absolute_change(first: Floats, second: Floats, change: Intervals, total: Intervals) -> Intervals:
-    """|b| − |a| of estimates a[J] and b[J]: ±(b − a) where the signs agree and ±(b + a) where they do not.
+def size_changes(after: Intervals, change: Intervals, total: Intervals, families: int = 1) -> list[Interval]:
+    """|b| − |a| of each of J differences, from those of b, b − a and b + a, as `growth_of_largest` has it."""
+    found = []
+    for place in range(len(after)):
+        b, less, more = (one.estimate[place] for one in (after, change, total))
+        errors = [one.standard_error[place] for one in (after, change, total)]
+        gaps = np.array([[b, less, more], [-b, -more, -less]])
+        table = np.array([errors, [errors[0], errors[2], errors[1]]])
+        found.append(growth_of_largest(gaps, table, float(after.degrees_of_freedom[place]), families))
+    return found
 
-    The signs of both are taken as known, so the interval is too narrow where an estimate is no larger than its error.
+
+def growth_of_largest(gaps: Floats, errors: Floats, freedom: float, families: int = 1) -> Interval:
+    """max b − max a, where b[J] and a[J] are the differences of every two of n means in both directions, J = n(n−1).
+
+    A largest difference is that of whichever means are furthest apart, which have to be found in the same data, so
+    that its bootstrap is too narrow. These limits are made of t tests of single differences. It grows by less than c
+    if every b_i is less than c above nothing or above some a_j. The tests of one b_i share 2.5 %, of which a_i gets
+    half. It grows by more than c if some b_i is more than c above every a_j. At most n²/4 of the b_i can be the
+    largest at once, which share 2.5 % (Bonferroni, the first step of Holm's correction).
+
+    Args:
+        gaps: [J, 1 + J], b_i, and then b_i − a_j for every a_j.
+        errors: [J, 1 + J], their standard errors.
+        families: how many are judged together by the worst of them: the lower limits hold together at 97.5 %.
     """
-    sign = np.where(second < 0, -1.0, 1.0)
-    agree = sign == np.where(first < 0, -1.0, 1.0)
-    names = (one.name for one in fields(Intervals))
-    estimate, low, high, error, freedom, p = (
-        np.where(agree, getattr(change, name), getattr(total, name)) for name in names
-    )
-    ends = np.where(sign > 0, low, -high), np.where(sign > 0, high, -low)
-    return Intervals(sign * estimate, *ends, error, freedom, p)
+    count, tail = len(gaps), (1 - LEVEL) / 2
+    shares = np.full(gaps.shape, tail / (2 * count))
+    np.fill_diagonal(shares[:, 1:], tail / 2)
+    high = (gaps - t_quantile(shares, freedom) * errors).min(1).max()
+    ties = (isqrt(count) + 1) ** 2 // 4
+    low = (gaps + t_quantile(tail / (ties * families), freedom) * errors)[:, 1:].min(1).max()
+    return Interval(float(gaps[:, 1:].min(1).max()), float(low), float(high))
