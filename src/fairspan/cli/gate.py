@@ -24,8 +24,8 @@ FailIf = Annotated[
     str | None,
     typer.Option(
         help="End with exit code 1 on any of these results: biased (audit only), worse, inconclusive; "
-        "language-biased, language-worse or language-inconclusive for languages in mixed documents of an audit. Every "
-        "treatment is judged, or the one named: tiles:biased."
+        "language-biased, language-worse or language-inconclusive for languages in mixed documents of an audit. "
+        "Every treatment is judged, or the one named: tiles:biased."
     ),
 ]
 

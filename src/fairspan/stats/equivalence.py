@@ -14,7 +14,6 @@ from fairspan.stats.intervals import Interval
 
 Kind = Literal["fair", "biased", "inconclusive"]
 LossKind = Literal["worse", "inconclusive", "not worse", "fairer"]
-Growth = Literal["more", "not more", "less", "open"]
 LEVEL = 0.95
 POWER = 0.8
 MOST = 100_000
@@ -191,23 +190,8 @@ def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
     return found if found <= MOST else None
 
 
-def growth(found: Interval, margin: float, level: float = 0.95) -> Growth:
-    """Whether a change is beyond a margin.
-
-    more, less: it is significantly above the margin, or below its negative, in a two-sided test as the interval of
-    the same level shows. not more: it is significantly below the margin, in one of the two one-sided tests of an
-    equivalence. open: none of them.
-    """
-    two_sided = (1 + level) / 2
-    if found.lower(two_sided) > margin:
-        return "more"
-    if found.upper(two_sided) < -margin:
-        return "less"
-    return "not more" if found.upper(level) < margin else "open"
-
-
 def documents_needed(found: Interval, margin: float, documents: int, level: float = 0.95) -> int | None:
-    """Further documents for "more" or "not more", whichever the estimate points to, in 80 % of cases."""
+    """Further documents to show a change above or below the margin, as the estimate points to, in 80 % of cases."""
     side = (1 + level) / 2 if found.estimate > margin else level
     total = clusters_needed(found, abs(found.estimate - margin), documents, side)
     return None if total is None else max(1, total - documents)

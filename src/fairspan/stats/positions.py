@@ -1,16 +1,14 @@
 """How a value differs by position: `PositionEffects`, further measures of unevenness, and paired comparisons."""
 
 from dataclasses import dataclass, field, fields
-from math import isqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fairspan.stats.arrays import Codes, Floats, Groups, group
 from fairspan.stats.contrasts import Robust, regress
-from fairspan.stats.distributions import t_quantile
-from fairspan.stats.equivalence import LEVEL, Compared
-from fairspan.stats.intervals import Interval, Intervals
+from fairspan.stats.equivalence import Compared
+from fairspan.stats.intervals import Interval, Intervals, largest_growth
 from fairspan.stats.resampling import Statistic, position_sums, resample
 
 # From this many documents on, the means of permuted values are drawn from their normal limit.
@@ -194,51 +192,26 @@ def spread_change(
     inference: str = "auto",
     families: int = 1,
 ) -> Interval:
-    """The spread of position means of second[N] minus that of first[N], as `growth_of_largest` has it."""
+    """The spread of position means of second[N] minus that of first[N], as `largest_growth` has it."""
     n = int(positions.max())
     cells = Groups(np.concatenate([positions - 1, positions - 1 + n]), 2 * n)
     owners = None if segments is None else np.tile(segments, 2)
     fit = regress(np.concatenate([first, second]), cells, np.tile(sets, 2), owners, inference=inference)
     pairs = np.concatenate([np.roll(np.eye(n), -by, axis=0) - np.eye(n) for by in range(1, n)])
     inside = fit.covariance.reshape(2, n, 2, n)
-    before, both, after = (pairs @ inside[i, :, j] @ pairs.T for i, j in ((0, 0), (1, 0), (1, 1)))
-    own = np.diag(after)
-    errors = np.sqrt(np.maximum(np.column_stack([own, own[:, None] + np.diag(before) - 2 * both]), 0))
-    one, two = (pairs @ means for means in np.split(fit.clustered.coefficients, 2))
+    variances = [pairs @ inside[i, :, j] @ pairs.T for i, j in ((0, 0), (1, 1), (1, 0))]
+    means = [pairs @ half for half in np.split(fit.clustered.coefficients, 2)]
     freedom = float(fit.degrees_of_freedom(np.pad(difference_weights(n), ((0, 0), (0, n)))).min())
-    return growth_of_largest(np.column_stack([two, two[:, None] - one]), errors, freedom, families)
+    return largest_growth(*means, *variances, freedom, families)
 
 
-def size_changes(after: Intervals, change: Intervals, total: Intervals, families: int = 1) -> list[Interval]:
-    """|b| − |a| of each of J differences, from those of b, b − a and b + a, as `growth_of_largest` has it."""
-    found = []
+def size_changes(before: Intervals, after: Intervals, change: Intervals, families: int = 1) -> list[Interval]:
+    """|b| − |a| of each of J differences, from those of a, b and b − a, as `largest_growth` has it."""
+    signs, found = np.array([1.0, -1.0]), []
+    both = np.outer(signs, signs)
     for place in range(len(after)):
-        b, less, more = (one.estimate[place] for one in (after, change, total))
-        errors = [one.standard_error[place] for one in (after, change, total)]
-        gaps = np.array([[b, less, more], [-b, -more, -less]])
-        table = np.array([errors, [errors[0], errors[2], errors[1]]])
-        found.append(growth_of_largest(gaps, table, float(after.degrees_of_freedom[place]), families))
+        a, b, gap = (one[place].standard_error ** 2 for one in (before, after, change))
+        variances = [both * variance for variance in (a, b, (a + b - gap) / 2)]
+        means = [signs * one[place].estimate for one in (before, after)]
+        found.append(largest_growth(*means, *variances, after[place].degrees_of_freedom, families))
     return found
-
-
-def growth_of_largest(gaps: Floats, errors: Floats, freedom: float, families: int = 1) -> Interval:
-    """max b − max a, where b[J] and a[J] are the differences of every two of n means in both directions, J = n(n−1).
-
-    A largest difference is that of whichever means are furthest apart, which have to be found in the same data, so
-    that its bootstrap is too narrow. These limits are made of t tests of single differences. It grows by less than c
-    if every b_i is less than c above nothing or above some a_j. The tests of one b_i share 2.5 %, of which a_i gets
-    half. It grows by more than c if some b_i is more than c above every a_j. At most n²/4 of the b_i can be the
-    largest at once, which share 2.5 % (Bonferroni, the first step of Holm's correction).
-
-    Args:
-        gaps: [J, 1 + J], b_i, and then b_i − a_j for every a_j.
-        errors: [J, 1 + J], their standard errors.
-        families: how many are judged together by the worst of them: the lower limits hold together at 97.5 %.
-    """
-    count, tail = len(gaps), (1 - LEVEL) / 2
-    shares = np.full(gaps.shape, tail / (2 * count))
-    np.fill_diagonal(shares[:, 1:], tail / 2)
-    high = (gaps - t_quantile(shares, freedom) * errors).min(1).max()
-    ties = (isqrt(count) + 1) ** 2 // 4
-    low = (gaps + t_quantile(tail / (ties * families), freedom) * errors)[:, 1:].min(1).max()
-    return Interval(float(gaps[:, 1:].min(1).max()), float(low), float(high))

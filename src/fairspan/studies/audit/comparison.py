@@ -163,12 +163,11 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
             continue
         together = sum(count for (other, _), count in pairs.items() if other == measure) if familywise else 1
         one, two = (rows[name].to_numpy() for name in ("value", "value_second"))
-        values = (one, two, two - one, two + one)
-        before, after, less, more = (effects_of(rows, own, plans[measure, n], settings) for own in values)
-        was, now, change, total = (effects.differences() for effects in (before, after, less, more))
-        absolute = size_changes(now, change, total, together)
-        sizes = {"n": n, "sets": before.model.sets, "documents": rows.height // n}
-        for place, (language, against) in enumerate(before.pairs):
+        effects = [effects_of(rows, own, plans[measure, n], settings) for own in (one, two, two - one)]
+        was, now, change = (own.differences() for own in effects)
+        absolute = size_changes(was, now, change, together)
+        sizes = {"n": n, "sets": effects[0].model.sets, "documents": rows.height // n}
+        for place, (language, against) in enumerate(effects[0].pairs):
             found.append(
                 {
                     "measure": measure,
@@ -180,7 +179,7 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
                     "second_estimate": float(now.estimate[place]),
                     **contrast(change[place], "change_"),
                     **columns_of(absolute[place], "absolute_change_"),
-                    "inference": after.model.inference,
+                    "inference": effects[0].model.inference,
                 }
             )
     return found
