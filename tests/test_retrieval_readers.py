@@ -12,8 +12,8 @@ import pytest
 
 from fairspan.errors import CorpusError
 from fairspan.retrieval.beir import read_beir
-from fairspan.retrieval.source import KNOWN, TaskSource
 from fairspan.retrieval.measured import MeasuredTask
+from fairspan.retrieval.source import KNOWN, TaskSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from tests.test_corpus import write

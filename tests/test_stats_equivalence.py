@@ -16,7 +16,7 @@ from fairspan.stats.equivalence import (
     equivalence,
     further_sets,
 )
-from fairspan.stats.intervals import Interval, t_interval
+from fairspan.stats.intervals import t_interval
 from fairspan.stats.positions import PositionEffects, difference_weights, position_effects
 from tests.test_stats_rows import make_rows
 

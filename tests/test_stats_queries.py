@@ -264,12 +264,10 @@ def test_as_many_clusters_more_decide() -> None:
 
     2000 samples: a share of 0.8 has a standard error of 0.009, and the promise uses the normal for t.
     """
-    seen = np.random.default_rng(3).normal(0.02, 0.06, 20)
-    gap = seen.mean()
-    more = clusters_to_decide(t_interval(gap, seen.std(ddof=1) / np.sqrt(20), 19), 20, margin=0.03)
+    more = clusters_to_decide(t_interval(0.02, 0.06 / np.sqrt(20), 19), 20, margin=0.01)
     assert more is not None
     assert more > 30
-    samples = np.random.default_rng(4).normal(gap, seen.std(ddof=1), (2000, 20 + more))
+    samples = np.random.default_rng(4).normal(0.02, 0.06, (2000, 20 + more))
     ratios = samples.mean(1) / samples.std(1, ddof=1) * np.sqrt(20 + more)
     assert np.mean(ratios > 1.98) == pytest.approx(0.8, abs=0.04)
     assert clusters_to_decide(Interval(0.1), 20, 0.01) is None

@@ -67,8 +67,8 @@ def link_queries(tasks: Sequence[MeasuredTask]) -> Tasks:
     sizes = Counter(groups["query", query.id] for one in tasks for query in one.task.queries)
     if linked == [*tasks] or max(sizes.values()) <= sizes.total() / 2:
         return tuple(linked)
-    count, first = max(sizes.values()), tasks[0].task
-    note = f"{count:,} of {sizes.total():,} queries are linked by documents that answer several, and count as independent"
+    count, first = f"{max(sizes.values()):,} of {sizes.total():,}", tasks[0].task
+    note = f"{count} queries are linked by documents that answer several, and count as independent"
     return replace(
         tasks[0], task=replace(first, notes=(*first.notes, f"{note}: intervals may be too narrow"))
     ), *tasks[1:]

@@ -41,8 +41,7 @@ class Compared:
 
     @property
     def estimate(self) -> Floats:
-        found: Floats = self.weights @ self.robust.clustered.coefficients
-        return found
+        return self.robust.estimates(self.weights)
 
 
 @dataclass(frozen=True, slots=True)

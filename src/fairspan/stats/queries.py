@@ -173,9 +173,9 @@ def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = ""
 def clusters_to_decide(change: Interval, clusters: int, margin: float, level: float = 0.95) -> int | None:
     """About how many clusters more, like those seen, answer the question that is open in 80 % of cases.
 
-    As long as a loss beyond the margin is not ruled out: they rule it out or show a loss. After that: they show a gain
-    or rule out one beyond the margin. The easier of the two if the estimate is the truth, and up to 30 at least; None
-    where the change has no interval.
+    If a loss beyond the margin is not ruled out, they rule it out or show a loss. Otherwise they show a gain or rule
+    out one beyond the margin. The easier of the two if the estimate is the truth, and up to 30 at least; None where
+    the change has no interval.
     """
     if not np.isfinite(change.standard_error):
         return None

@@ -207,8 +207,8 @@ def suggestions(
     """Each length, the highest temperature that is shown to be enough for it, and if there is none, why.
 
     Enough is what makes texts no more alike than the shortest ones of the plain model, by less than the margin for
-    each doubling of length. Holm's correction is over all temperatures and lengths: the chance that any advice is wrong
-    is at most 5 %.
+    each doubling of length. By Holm's correction over all temperatures and lengths, the chance that any advice is
+    wrong is at most 5 %.
     """
     asked = [Treatment.from_dict(one) for one in log.spec["treatments"]]
     known = [(temperature_of(one), one.name) for one in asked if one.name in log.measured]
