@@ -1,6 +1,5 @@
 """Clusters of queries that share a document, and parts of tasks that share nothing, not even a text."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
@@ -56,22 +55,19 @@ def link_queries(tasks: Sequence[MeasuredTask]) -> Tasks:
     Where many documents answer each query, most queries hang together. Then they are left as they are, with a note.
     """
     groups, names = _groups([one.task for one in tasks], texts=False), dict[int, str]()
-    linked = []
+    numbers = [groups["query", query.id] for one in tasks for query in one.task.queries]
+    largest, linked, notes = max(np.bincount(numbers)), list[MeasuredTask](), tasks[0].task.notes
     for one in tasks:
-        queries = []
-        for query in one.task.queries:
-            own = query.cluster or query.id
-            name = names.setdefault(groups["query", query.id], own)
-            queries.append(query if name == own else replace(query, cluster=name))
+        own = [(query, query.cluster or query.id) for query in one.task.queries]
+        called = [(query, name, names.setdefault(groups["query", query.id], name)) for query, name in own]
+        queries = (query if name == first else replace(query, cluster=first) for query, name, first in called)
         linked.append(replace(one, task=replace(one.task, queries=tuple(queries))))
-    sizes = Counter(groups["query", query.id] for one in tasks for query in one.task.queries)
-    if linked == [*tasks] or max(sizes.values()) <= sizes.total() / 2:
+    if linked == [*tasks] or largest <= len(numbers) / 2:
         return tuple(linked)
-    count, first = f"{max(sizes.values()):,} of {sizes.total():,}", tasks[0].task
-    note = f"{count} queries are linked by documents that answer several, and count as independent"
-    return replace(
-        tasks[0], task=replace(first, notes=(*first.notes, f"{note}: intervals may be too narrow"))
-    ), *tasks[1:]
+    linked_by = f"{largest:,} of {len(numbers):,} queries are linked by documents that answer several"
+    note = f"{linked_by}, and count as independent: intervals may be too narrow"
+    first_task = replace(tasks[0].task, notes=(*notes, note))
+    return replace(tasks[0], task=first_task), *tasks[1:]
 
 
 def _taken(

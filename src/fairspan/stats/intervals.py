@@ -86,9 +86,9 @@ def largest_growth(
 
     A largest difference is that of whichever means are furthest apart, which have to be found in the same data, so
     that its bootstrap and its jackknife are too narrow. These 95 % limits are made of t tests of single differences.
-    It grows by less than c if every b_i is less than c above 0 or some a_j. The tests of one b_i share 2.5 %, of
-    which that with a_i gets half. It grows by more than c if some b_i is more than c above every a_j. At most n²/4 of the
-    b_i can be the largest at once; these share 2.5 % (Bonferroni, the first step of Holm's correction).
+    It grows by less than c if every b_i is less than c above 0 or some a_j: tests that share 2.5 %, of which a_i gets
+    half. It grows by more than c if some b_i is more than c above every a_j: at most n²/4 of the b_i can be the
+    largest at once, and these share 2.5 % (Bonferroni, the first step of Holm's correction).
 
     Args:
         one, two, both: covariances [J, J] of a, of b, and of b with a.

@@ -214,6 +214,7 @@ def suggestions(
     known = [(temperature_of(one), one.name) for one in asked if one.name in log.measured]
     tried = sorted(((value, name) for value, name in known if value is not None), reverse=True)
     (shortest, few), *longer = tokens.items()
+    baseline = log.treatments[0]
     if not tried:
         return [(shortest, 1.0, ""), *((length, None, "no temperature was tried") for length, _ in longer)]
     reach = {length: margin * log2(count / few) for length, count in longer}
@@ -223,20 +224,14 @@ def suggestions(
     advised: list[tuple[int, float | None, str]] = [(shortest, 1.0, "")]
     for length in reach:
         best = next((value for value, name in tried if enough[length, name]), None)
-        more = cells[length, tried[0][1]].lower((1 + level) / 2) > reach[length]
-        why = "too few documents to tell whether they are more alike than the shortest"
-        if best is None and more:
-            why = _helping(log, found, tried, length)
-        advised.append((length, best, "" if best is not None else why))
+        changes = [
+            (found[name, "cosine", length, baseline], one) for one, name in tried if one < 1 and name != baseline
+        ]
+        helping = [(change.estimate, value) for change, value in changes if change.high < 0]
+        why = "no temperature below 1 is shown to make them less alike"
+        if cells[length, tried[0][1]].lower((1 + level) / 2) <= reach[length]:
+            why = "too few documents to tell whether they are more alike than the shortest"
+        elif helping:
+            why = f"{min(helping)[1]:g} helps most, and is not shown to be enough"
+        advised.append((length, best, why if best is None else ""))
     return advised
-
-
-def _helping(log: RunLog, found: Mapping[Key, Interval], tried: Sequence[tuple[float, str]], length: int) -> str:
-    """What helps where nothing is shown to be enough."""
-    baseline = log.treatments[0]
-    colder = [(value, name) for value, name in tried if value < 1 and name != baseline]
-    changes = [(found[name, "cosine", length, baseline], value) for value, name in colder]
-    helping = [(change.estimate, value) for change, value in changes if change.high < 0]
-    if helping:
-        return f"{min(helping)[1]:g} helps most, and is not shown to be enough"
-    return "no temperature below 1 is shown to make them less alike"
