@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import isqrt
 
@@ -80,7 +81,7 @@ def t_interval(estimate: float, error: float, freedom: float, level: float = 0.9
 
 
 def largest_growth(
-    before: Floats, after: Floats, one: Floats, two: Floats, both: Floats, freedom: float, families: int = 1
+    means: Sequence[Floats], covariances: Sequence[Floats], freedom: float, families: int = 1
 ) -> Interval:
     """max b − max a, where a[J] and b[J] are the differences of every two of n means in both directions, J = n(n−1).
 
@@ -91,9 +92,11 @@ def largest_growth(
     largest at once, and these share 2.5 % (Bonferroni, the first step of Holm's correction).
 
     Args:
-        one, two, both: covariances [J, J] of a, of b, and of b with a.
+        means: a and b.
+        covariances: [J, J], of a, of b, and of b with a.
         families: how many are judged together by the worst of them: the lower limits hold together at 97.5 %.
     """
+    (before, after), (one, two, both) = means, covariances
     count, tail, own = len(after), 0.025, np.diag(two)
     gaps = np.column_stack([after, after[:, None] - before])
     errors = np.sqrt(np.maximum(np.column_stack([own, own[:, None] + np.diag(one) - 2 * both]), 0))

@@ -202,7 +202,7 @@ def spread_change(
     variances = [pairs @ inside[i, :, j] @ pairs.T for i, j in ((0, 0), (1, 1), (1, 0))]
     means = [pairs @ half for half in np.split(fit.clustered.coefficients, 2)]
     freedom = float(fit.degrees_of_freedom(np.pad(difference_weights(n), ((0, 0), (0, n)))).min())
-    return largest_growth(*means, *variances, freedom, families)
+    return largest_growth(means, variances, freedom, families)
 
 
 def size_changes(before: Intervals, after: Intervals, change: Intervals, families: int = 1) -> list[Interval]:
@@ -213,5 +213,5 @@ def size_changes(before: Intervals, after: Intervals, change: Intervals, familie
         a, b, gap = (one[place].standard_error ** 2 for one in (before, after, change))
         variances = [both * variance for variance in (a, b, (a + b - gap) / 2)]
         means = [signs * one[place].estimate for one in (before, after)]
-        found.append(largest_growth(*means, *variances, after[place].degrees_of_freedom, families))
+        found.append(largest_growth(means, variances, after[place].degrees_of_freedom, families))
     return found

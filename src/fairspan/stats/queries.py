@@ -164,7 +164,7 @@ def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = ""
     there = (both.counts[:, 1:n] > 0).any(1)
     whole, without = differences(both.observed)[0], differences(both.left_out[there])
     one, two = np.moveaxis((without - whole) * (1 - 1 / len(without)) ** 0.5, 1, 0)
-    limits = largest_growth(*whole, one.T @ one, two.T @ two, two.T @ one, found.degrees_of_freedom)
+    limits = largest_growth(whole, [one.T @ one, two.T @ two, two.T @ one], found.degrees_of_freedom)
     half = max(limits.high - found.estimate, found.estimate - limits.low)
     error = half / float(t_quantile(0.975, found.degrees_of_freedom))
     return t_interval(found.estimate, error, found.degrees_of_freedom, level)

@@ -132,14 +132,15 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
             start = own.first_compared
             kept = positions >= start
             compared = (one[kept], two[kept], positions[kept] - start + 1, sets[kept], segments[kept])
-            how = {"inference": settings.inference, "families": max(1, families[own.measure])}
+            together = max(1, families[own.measure])
+            grown = spread_change(*compared, inference=settings.inference, families=together)
             spreads.append(
                 {
                     **names,
                     "from_position": start,
                     "first_spread": float(spread(before.means.estimate[start - 1 :])),
                     "second_spread": float(spread(after.means.estimate[start - 1 :])),
-                    **columns_of(spread_change(*compared, **how), "change_"),
+                    **columns_of(grown, "change_"),
                     "p_value": change.robust.joint(difference_weights(own.n, start)),
                     "inference": after.inference,
                 }
