@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from math import log2
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,12 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from fairspan.calibration.treatment import as_treatment
 from fairspan.report.chart import Chart, Panel, Series
 from fairspan.report.table import Table
 from fairspan.runs.log import RunLog
-from fairspan.studies.collapse.summary import frames_of
+from fairspan.stats.intervals import Interval, t_interval
+from fairspan.studies.collapse.summary import frames_of, suggestions
 from fairspan.studies.collapse.view import advice, view_of
 from tests.length_studies import (
     DOCUMENTS,
@@ -158,7 +162,7 @@ JUST = 1e-6
             id="monotone",
         ),
         pytest.param(
-            {PLAIN: above(0, 0.002, -0.2, 0.01), MILD: above(0.3, 0.3, 0.3, 0.3)},
+            {PLAIN: above(0, -0.002, -0.2, 0.005), MILD: above(0.3, 0.3, 0.3, 0.3)},
             [1, 1, 1, 1],
             "none: long texts are shown not to be more alike than short ones",
             id="none needed",
@@ -198,13 +202,13 @@ JUST = 1e-6
             id="not needed again",
         ),
         pytest.param(
-            {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - ONE_SIDED - JUST)},
+            {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - TWO_SIDED - JUST)},
             [1, 0.9],
             "0.9 for texts of 100 tokens and more",
             id="just enough is shown",
         ),
         pytest.param(
-            {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - ONE_SIDED + JUST)},
+            {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - TWO_SIDED + JUST)},
             [1, None],
             "nothing; texts of 100 tokens and more: 0.9 helps most, and is not shown to be enough",
             id="not quite enough is shown",
@@ -236,6 +240,31 @@ def test_advice(tmp_path: Path, curves: Curves, temperatures: list[float | None]
     assert suggested(log) == list(zip(lengths, temperatures, strict=True))
     assert advice(log.view.frames) == said
     assert log.view.remarks == (f"suggested by geometry alone: {said}",)
+
+
+def test_advice_is_rarely_wrong() -> None:
+    """No temperature is enough by a hair, at any length: 5 % of studies may advise one, with 1.1 % of error over 400.
+
+    Without a correction it is more than half of them.
+    """
+    rng, lengths = np.random.default_rng(0), {50: 50.0, 100: 100.0, 200: 200.0, 400: 400.0}
+    asked = [as_treatment(one) for one in ("none", *(f"none+temperature={0.9 - 0.1 * step:g}" for step in range(5)))]
+    names = [one.name for one in asked]
+    log: Any = SimpleNamespace(
+        spec={"treatments": [one.to_dict() for one in asked]}, measured=names, treatments=names
+    )
+    wrong = [0, 0]
+    for _ in range(400):
+        found: dict[Any, Interval] = {}
+        for (place, length), name in product(enumerate([100, 200, 400], start=1), names):
+            seen = t_interval(
+                0.005 * place + 0.01 * rng.standard_normal(), 0.01 * (rng.chisquare(30) / 30) ** 0.5, 30
+            )
+            found |= dict.fromkeys([(name, "cosine", length, one) for one in ("short_baseline", names[0])], seen)
+        wrong[0] += any(value is not None for _, value, _ in suggestions(log, found, lengths, 0.005)[1:])
+        wrong[1] += any(one.below(0.005 * log2(key[2] / 50)) < 0.05 for key, one in found.items())
+    print(f"wrong advice in {wrong[0] / 4:.1f} % of studies, {wrong[1] / 4:.1f} % without correction")
+    assert wrong[0] <= 0.083 * 400 < wrong[1]
 
 
 def suggested(log: RunLog) -> list[tuple[int, float | None]]:

@@ -131,10 +131,10 @@ def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
     by_hand = better["second_estimate"] - better["first_estimate"]
     assert better["change_estimate"] == pytest.approx(by_hand, abs=1e-12)
     judged = [(one.second.treatment, one.condition) for one in changes(log, None) if one.languages]
-    assert judged == [("paper", "language-not worse"), ("tiles", "language-worse")]
+    assert judged == [("paper", "language-fairer"), ("tiles", "language-worse")]
     other = spoken(tmp_path / "other", {"plain": 0.02})
     [across] = [one for one in changes(log, other) if one.languages]
-    assert across.sentence.startswith("not worse: representation of en against de +0.06")
+    assert across.sentence.startswith("fairer: representation of en against de +0.06")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,8 @@ def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
     [
         ({"plain": 0.06}, ["language-biased"], True),
         ({"plain": 0.06}, ["biased"], False),
-        ({"plain": 0.06, "paper": 0.0}, ["language-biased", "language-inconclusive"], False),
+        ({"plain": 0.06, "paper": 0.0}, ["paper:language-biased", "language-inconclusive"], False),
+        ({"plain": 0.06, "paper": 0.0}, ["language-biased"], True),
         ({"plain": 0.0, "paper": 0.06}, ["language-worse"], True),
         ({"plain": 0.0, "paper": 0.06}, ["worse"], False),
     ],

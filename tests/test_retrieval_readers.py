@@ -12,7 +12,9 @@ import pytest
 
 from fairspan.errors import CorpusError
 from fairspan.retrieval.beir import read_beir
+from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import KNOWN, TaskSource
+from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from tests.test_corpus import write
 
@@ -469,4 +471,6 @@ def test_scifact(shared: Path) -> None:
         first = json.loads(next(file))
     assert task.documents[0] == Passage(first["_id"], f"{first['title']} {first['text']}".strip())
     assert task.notes == ()
+    [linked] = link_queries([MeasuredTask(task, {}, {}, {})])
+    assert len({query.cluster or query.id for query in linked.task.queries}) == 247, "as many as share no abstract"
     assert len(read_beir(folder, split="train").queries) == 809

@@ -18,7 +18,7 @@ from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
 from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import MeasuredTask, Position
-from fairspan.retrieval.splitting import Tasks, split_tasks
+from fairspan.retrieval.splitting import Tasks, link_queries, split_tasks
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.progress import Silent
@@ -200,6 +200,22 @@ def test_too_few_to_divide_are_refused(clusters: int) -> None:
     """A part of one cluster would have no error."""
     with pytest.raises(CorpusError, match=rf"simple has {clusters} clusters of queries .* into tune, guard, report"):
         split_tasks([simple(clusters, each=20)], HALVES, 0)
+
+
+def test_queries_that_share_a_document_are_one_cluster() -> None:
+    """q1 shares d1 with q0 and d2 with q2; q4 knows d3 only as a document that does not answer it."""
+    texts = [Passage(f"d{number}", f"text {number}") for number in range(6)]
+    relevant = {"q0": {"d1": 1.0}, "q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d2": 1.0}}
+    relevant |= {"q3": {"d3": 1.0}, "q4": {"d3": 0.0, "d4": 1.0}, "q5": {"d5": 1.0}}
+    queries = tuple(Query(name, "ask") for name in relevant)
+    task = RetrievalTask("linked", queries, tuple(texts), relevant, {})
+    [found] = link_queries([measured(task)])
+    assert [query.cluster for query in found.task.queries] == ["", "q0", "q0", "", "", ""]
+    assert found.task.notes == ()
+    many = {**relevant, "q3": {"d2": 1.0}}
+    [left] = link_queries([measured(RetrievalTask("hub", queries, tuple(texts), many, {}))])
+    assert left.task.queries == queries, "four of six hang together: clusters would say little"
+    assert left.task.notes[0].startswith("4 of 6 queries are linked by documents")
 
 
 def test_the_seed_decides() -> None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import permutations, product
+
 import numpy as np
 import pytest
+from scipy import stats
 
+from fairspan.stats.equivalence import judge_loss
 from fairspan.stats.positions import (
     _limit_means,
     _permuted_means,
-    absolute_change,
     difference_weights,
     gini,
     gini_test,
     position_effects,
     psi,
     relative_difference,
+    size_changes,
     spread,
     spread_change,
     unevenness,
 )
+from fairspan.stats.resampling import change_of, position_sums, resample
 from tests.test_stats_rows import make_rows
 
 MEANS = np.array([0.857, 0.712, 0.700, 0.732])
@@ -83,26 +88,81 @@ def test_a_paired_comparison_is_one_of_differences() -> None:
     error = change.standard_error[1:]
     np.testing.assert_allclose(error, gaps.std(0, ddof=1) / np.sqrt(30), rtol=1e-8)
     assert (error < first.standard_error[1:] / 2).all(), "pairing pays"
-    found = spread_change(rows.values, second, rows.positions, rows.sets, rng=rng)
+    found = spread_change(rows.values, second, rows.positions, rows.sets, families=3)
     assert found.estimate == pytest.approx(spread(other.means.estimate) - spread(first.means.estimate))
-    assert found.low < found.estimate < found.high < 0
+    # The limits by scipy's t tests: 12 differences in both directions, of which 4 can be the largest at once.
+    before, after = (values.reshape(30, 4, 4).mean(1) for values in (rows.values, second))
+    highs, lows = [], []
+    for i, j in (pairs := list(permutations(range(4), 2))):
+        own = after[:, i] - after[:, j]
+        tests = {pair: stats.ttest_1samp(own - before[:, pair[0]] + before[:, pair[1]], 0) for pair in pairs}
+        ends = [tests.pop((i, j)).confidence_interval(1 - 2 * 0.025 / 2)]
+        ends += [one.confidence_interval(1 - 2 * 0.025 / 24) for one in (stats.ttest_1samp(own, 0), *tests.values())]
+        highs.append(min(one.high for one in ends))
+        gaps = [own - before[:, k] + before[:, m] for k, m in pairs]
+        lows.append(min(stats.ttest_1samp(gap, 0).confidence_interval(1 - 2 * 0.025 / 4 / 3).low for gap in gaps))
+    assert (found.low, found.high) == pytest.approx((max(lows), max(highs)), abs=1e-10)
+    assert found.high < 0
 
 
-def test_absolute_effects_mind_both_signs() -> None:
-    """β3 turns from −0.05 to about +0.03: the absolute effect shrinks by 0.02, with the error of a sum."""
+def test_sizes_mind_both_signs() -> None:
+    """β3 turns from −0.05 to about +0.03: its size shrinks by 0.02. Of two positions, the size is the spread."""
     rng = np.random.default_rng(5)
     rows = make_rows(rng, 50, effects=EFFECTS, noise=0.005)
     second = rows.values + np.array([0.0, -0.02, 0.08, 0.02])[rows.positions - 1] + rng.normal(0, 0.01, 800)
-    before, after, change, total = (
+    before, after, change = (
         position_effects(values, rows.positions, rows.sets).robust.contrasts(difference_weights(4))
-        for values in (rows.values, second, second - rows.values, second + rows.values)
+        for values in (rows.values, second, second - rows.values)
     )
-    found = absolute_change(before.estimate, after.estimate, change, total)
-    sizes = np.abs(after.estimate) - np.abs(before.estimate)
-    np.testing.assert_allclose(found.estimate, sizes, atol=1e-12)
-    assert (found.low < sizes).all()
-    assert (sizes < found.high).all()
-    assert found.standard_error[1] == total.standard_error[1]
+    found = size_changes(before, after, change)
+    np.testing.assert_allclose([one.estimate for one in found], np.abs(after.estimate) - np.abs(before.estimate))
+    for place, one in enumerate(found):
+        kept = np.isin(rows.positions, [1, place + 2])
+        columns = (rows.values[kept], second[kept], 1 + (rows.positions[kept] > 1), rows.sets[kept])
+        alone = spread_change(*columns)
+        # CR1's factor (N − 1)/(N − K) is that of 800 rows and 4 means, or of twice 400 and 4.
+        assert (one.low, one.estimate, one.high) == pytest.approx((alone.low, alone.estimate, alone.high), abs=1e-5)
+
+
+LOSSES = {
+    "no spread in either": ((0, 0, 0, 0), (0, 0, 0, 0)),
+    ".03 in other places": ((0, -0.015, -0.015, -0.03), (0, 0, -0.03, -0.03)),
+    "a loss of .02": ((0, 0, 0, 0), (0, 0.01, 0, -0.01)),
+    "a loss of .025": ((0, 0, 0, 0), (0, 0.0125, 0, -0.0125)),
+    ".10 to .125": ((0, -0.05, -0.08, -0.1), (0, -0.05, -0.08, -0.125)),
+    "a loss of .06": ((0, 0, 0, 0), (0, 0, 0, -0.06)),
+    ".10 stays": ((0, -0.05, -0.08, -0.1), (0, -0.05, -0.08, -0.1)),
+    ".09 to .03": ((0, 0, -0.05, -0.09), (0, 0.02, 0.01, -0.01)),
+}
+
+
+@pytest.mark.slow
+def test_errors_of_a_gate_are_rare() -> None:
+    """40 sets, 4 positions, margin .02: how often each verdict is given, and by a BCa interval of max − min.
+
+    A wrong verdict has 2.5 %; a share of that size over 500 runs has a standard error of 0.7 %.
+    """
+    rng, runs = np.random.default_rng(0), 500
+    positions, sets = np.tile(np.arange(1, 5), 40), np.repeat(np.arange(40), 4)
+    asked = [("worse", 0), ("not worse", 0), ("fairer", 0), ("worse", 1), ("not worse", 1)]
+    print(f"\n{'truth':22}deviation  worse  not worse  fairer | BCa: worse  not worse (%)")
+    for (name, truths), (shared, own) in product(LOSSES.items(), ((0.036, 0.018), (0.0, 0.02))):
+        kinds = []
+        for _ in range(runs):
+            common = rng.normal(0, shared, (40, 4))
+            one, two = ((m + common + rng.normal(0, own, (40, 4))).ravel() for m in map(np.array, truths))
+            found = spread_change(one, two, positions, sets)
+            sums = position_sums(one, positions, sets).beside(position_sums(two, positions, sets))
+            bca = resample(sums, rng=rng, draws=199).interval(change_of(spread))
+            kinds.append((judge_loss(found.low, found.high, 0.02, "fairer"), judge_loss(bca.low, bca.high, 0.02)))
+        told = [100 * np.mean([one[way] == kind for one in kinds]) for kind, way in asked]
+        print("{:22}{:9.2f}{:7.1f}{:11.1f}{:8.1f} |{:11.1f}{:11.1f}".format(name, np.hypot(shared, own), *told))
+        worse, not_worse, fairer, *_ = told
+        lost = spread(np.array(truths[1])) - spread(np.array(truths[0]))
+        assert lost > 0 or worse <= 4.6
+        assert lost < 0.02 - 1e-12 or not_worse + fairer <= 4.6
+        assert lost >= 0 or fairer >= 90
+        assert lost < 0.05 or worse >= 85
 
 
 def test_the_normal_limit_has_the_moments_of_permutations() -> None:

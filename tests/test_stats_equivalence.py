@@ -15,9 +15,8 @@ from fairspan.stats.equivalence import (
     documents_needed,
     equivalence,
     further_sets,
-    growth,
 )
-from fairspan.stats.intervals import Interval, t_interval
+from fairspan.stats.intervals import t_interval
 from fairspan.stats.positions import PositionEffects, difference_weights, position_effects
 from tests.test_stats_rows import make_rows
 
@@ -210,33 +209,9 @@ def test_sentences(numbers: tuple[Any, ...], sentence: str) -> None:
 MARGIN = 0.005
 
 
-def test_decisions_are_those_of_the_intervals() -> None:
-    """More and less as the 95 % interval shows, not more as the 90 % interval does."""
-    rng = np.random.default_rng(0)
-    seen = set()
-    for _ in range(500):
-        found = t_interval(rng.normal(scale=0.01), rng.gamma(2, 0.002), rng.integers(2, 60))
-        high_90 = found.estimate + stats.t.ppf(0.95, found.degrees_of_freedom) * found.standard_error
-        if found.low > MARGIN:
-            expected = "more"
-        elif found.high < -MARGIN:
-            expected = "less"
-        else:
-            expected = "not more" if high_90 < MARGIN else "open"
-        assert growth(found, MARGIN) == expected
-        seen.add(expected)
-    assert seen == {"more", "less", "not more", "open"}
-
-
-def test_an_error_of_zero_or_none() -> None:
-    """Texts that are all the same have no error; two documents have none that is known."""
-    assert growth(t_interval(0.0, 0.0, 9), MARGIN) == "not more"
-    assert growth(Interval(0.0), MARGIN) == "open"
-
-
-@pytest.mark.parametrize(("truth", "kind"), [(0.0, "not more"), (0.012, "more"), (-0.01, "not more")])
+@pytest.mark.parametrize("truth", [0.0, 0.012, -0.01])
 @pytest.mark.slow
-def test_so_many_documents_decide_in_four_of_five_cases(truth: float, kind: str) -> None:
+def test_so_many_documents_decide_in_four_of_five_cases(truth: float) -> None:
     """Normal documents with a standard deviation of 0.04, simulated with as many as were said to be needed.
 
     500 runs have a standard error of 1.8 %: three of them.
@@ -247,8 +222,9 @@ def test_so_many_documents_decide_in_four_of_five_cases(truth: float, kind: str)
     total, rng = seen + needed, np.random.default_rng(1)
     values = rng.normal(truth, 0.04, (500, total))
     means, errors = values.mean(1), values.std(1, ddof=1) / total**0.5
-    kinds = [growth(t_interval(m, e, total - 1), MARGIN) for m, e in zip(means, errors, strict=True)]
-    decided = np.mean([one == kind or (kind, one) == ("not more", "less") for one in kinds])
+    above = means - stats.t.ppf(0.975, total - 1) * errors > MARGIN
+    below = means + stats.t.ppf(0.95, total - 1) * errors < MARGIN
+    decided = np.mean(above if truth > MARGIN else below)
     assert decided == pytest.approx(0.8, abs=0.054)
 
 

@@ -24,6 +24,17 @@ def test_balanced_latin_is_a_paired_t_test() -> None:
     np.testing.assert_allclose(found.means.standard_error, factor * table.std(0, ddof=1) / np.sqrt(50), rtol=1e-10)
 
 
+@pytest.mark.parametrize(("size", "sign"), [(1e-6, "•"), (1e-5, "")])
+def test_what_rounding_does_is_zero(size: float, sign: str) -> None:
+    """Cosines of float32 vectors are known to about 1e-6. All 50 sets differ alike: anything is significant."""
+    rows = make_rows(np.random.default_rng(0), documents=50)
+    values = 0.7 + size * (rows.positions == 2) + np.random.default_rng(1).normal(0, size / 10, len(rows.values))
+    found = position_effects(values, rows.positions, rows.sets)
+    assert marker(found.p_value[1]) == sign
+    assert (found.estimate[1] == 0) == bool(sign)
+    assert (found.robust.joint(difference_weights(4)) > 0.99) == bool(sign)
+
+
 def test_small_balanced_latin_is_exactly_the_paired_t_test() -> None:
     stats = pytest.importorskip("scipy.stats")
     rows = make_rows(np.random.default_rng(0), documents=9)

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from fairspan.errors import DesignError
 from fairspan.stats.distributions import holm
@@ -136,11 +137,11 @@ def test_changes_of_uneven_clusters_have_the_error_of_cr3() -> None:
     def overall(kept: np.ndarray) -> float:
         return float((queries.second - queries.first)[kept].mean())
 
-    def of_psi(kept: np.ndarray) -> float:
-        return float(psi(means(queries.second, kept)) - psi(means(queries.first, kept)))
+    def of_worst(kept: np.ndarray) -> float:
+        return float(means(queries.second, kept).min() - means(queries.first, kept).min())
 
     fewest = min(len(np.unique(queries.clusters[queries.groups == group])) for group in (1, 2, 3))
-    for ours, statistic, clusters in ((found.overall, overall, 10), (found.psi, of_psi, fewest)):
+    for ours, statistic, clusters in ((found.overall, overall, 10), (found.worst, of_worst, fewest)):
         estimate = statistic(queries.clusters >= 0)
         without = np.array([statistic(queries.clusters != number) for number in range(10)])
         reach = stats.t.ppf(0.975, clusters - 1) * np.sqrt(0.9 * ((without - estimate) ** 2).sum())
@@ -263,18 +264,32 @@ def test_as_many_clusters_more_decide() -> None:
 
     2000 samples: a share of 0.8 has a standard error of 0.009, and the promise uses the normal for t.
     """
-    seen = np.random.default_rng(3).normal(0.02, 0.06, 20)
-    gap = seen.mean()
-    more = clusters_to_decide(t_interval(gap, seen.std(ddof=1) / np.sqrt(20), 19), 20, margin=0.01)
+    more = clusters_to_decide(t_interval(0.02, 0.06 / np.sqrt(20), 19), 20, margin=0.01)
     assert more is not None
     assert more > 30
-    samples = np.random.default_rng(4).normal(gap, seen.std(ddof=1), (2000, 20 + more))
+    samples = np.random.default_rng(4).normal(0.02, 0.06, (2000, 20 + more))
     ratios = samples.mean(1) / samples.std(1, ddof=1) * np.sqrt(20 + more)
     assert np.mean(ratios > 1.98) == pytest.approx(0.8, abs=0.04)
     assert clusters_to_decide(Interval(0.1), 20, 0.01) is None
     assert clusters_to_decide(t_interval(0.1, 0.005, 11), 12, 0.01) == 18, "up to 30"
     assert clusters_to_decide(t_interval(0.1, 0.005, 29), 30, 0.01) == 0
-    assert clusters_to_decide(t_interval(-0.1, 0.005, 39), 40, 0.01) == 0, "no gain beyond the margin"
+    assert clusters_to_decide(t_interval(-0.1, 0.005, 39), 40, 0.01) == 0, "a loss is shown"
+
+
+def test_as_many_clusters_more_rule_out_a_loss() -> None:
+    """−.005 [−.020, +.010] on 100 clusters, margin .01: the error is .015/1.984 = .0076, and what is between estimate
+    and margin, .005, has to be 1.96 + .84 errors. That takes 100 · (2.80 · .0076/.005)² ≈ 1,800 clusters.
+    """
+    change = t_interval(-0.005, 0.015 / stats.t.ppf(0.975, 99), 99)
+    assert (change.low, change.high) == pytest.approx((-0.02, 0.01))
+    by_hand = 100 * ((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * change.standard_error / 0.005) ** 2 - 100
+    more = clusters_to_decide(change, 100, margin=0.01)
+    # Rounded up to two digits, of t instead of the normal.
+    assert more == pytest.approx(by_hand, abs=100)
+    samples = np.random.default_rng(4).normal(-0.005, change.standard_error * 10, (1000, 100 + more))
+    lows = samples.mean(1) - 1.96 * samples.std(1, ddof=1) / np.sqrt(100 + more)
+    # A share of .8 over 1000 samples has a standard error of .013.
+    assert np.mean(lows > -0.01) == pytest.approx(0.8, abs=0.05)
 
 
 def test_differences_are_seen() -> None:

@@ -23,8 +23,8 @@ def compare(
     """Compare two treatments or two runs, document by document or query by query.
 
     Without a second run, every treatment is compared with the run's first one. Differences are taken between the same
-    documents or queries, so they are more precise than either side alone. Each pair gets a verdict: worse, not worse
-    or inconclusive, by the spread between positions (audit) or the first metric (evaluate).
+    documents or queries, so they are more precise than either side alone. Each pair gets a verdict: worse,
+    inconclusive, not worse or fairer, by the spread between positions (audit) or the first metric (evaluate).
 
     Examples:
 

@@ -24,8 +24,8 @@ FailIf = Annotated[
     str | None,
     typer.Option(
         help="End with exit code 1 on any of these results: biased (audit only), worse, inconclusive; "
-        "language-biased, language-worse or language-inconclusive for languages in mixed documents of an audit. Of "
-        "several treatments, the first is the baseline and is not judged."
+        "language-biased, language-worse or language-inconclusive for languages in mixed documents of an audit. "
+        "Every treatment is judged, or the one named: tiles:biased."
     ),
 ]
 
@@ -35,15 +35,30 @@ def read_conditions(verb: str, text: str | None, treatments: Sequence[str] | Non
     if text is None:
         return []
     given, known = words(text), _CONDITIONS[verb]
-    wrong = [word for word in given if word not in known]
+    kinds = {word: word.rpartition(":")[2] for word in given}
+    wrong = [word for word, kind in kinds.items() if kind not in known]
     if wrong or not given:
         raise DesignError(f"fail_if takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}.")
-    if treatments is not None and len(treatments) < 2 and (verb != "audit" or {*_WORSE} & {*given}):
-        raise DesignError(
-            f"fail_if={','.join(given)} compares treatments with the first, and only "
-            f"{', '.join(map(str, treatments)) or 'none'} is named: name two."
-        )
+    if treatments is not None:
+        _require_named(given, treatments)
+        if len(treatments) < 2 and (verb != "audit" or {*_WORSE} & {*kinds.values()}):
+            raise DesignError(
+                f"fail_if={','.join(given)} compares treatments with the first, and only "
+                f"{', '.join(map(str, treatments)) or 'none'} is named: name two."
+            )
     return given
+
+
+def _require_named(conditions: Sequence[str], treatments: Sequence[str]) -> None:
+    """A treatment that is named but not measured must not look like one without faults."""
+    names = dict.fromkeys(one.rpartition(":")[0] for one in conditions)
+    missing = [name for name in names if name and name not in treatments]
+    if missing:
+        raise DesignError(f"fail_if names {missing[0]!r}, which is not one of {', '.join(map(str, treatments))}.")
+
+
+def _meets(conditions: Sequence[str], treatment: str, kind: str) -> bool:
+    return kind in conditions or f"{treatment}:{kind}" in conditions
 
 
 def fail_on_runs(logs: Sequence[RunLog], conditions: Sequence[str]) -> None:
@@ -54,10 +69,11 @@ def fail_on_runs(logs: Sequence[RunLog], conditions: Sequence[str]) -> None:
 
     found = []
     for log in logs:
+        _require_named(conditions, log.measured)
         if log.verb == "audit":
             found += _verdicts(log, conditions)
         # An audit is inconclusive by its own verdict.
-        meant = [one for one in conditions if one in _WORSE or log.verb != "audit"]
+        meant = [one for one in conditions if one.endswith("worse") or log.verb != "audit"]
         if meant:
             found += _reasons(changes(log), meant)
     _end(found)
@@ -65,32 +81,35 @@ def fail_on_runs(logs: Sequence[RunLog], conditions: Sequence[str]) -> None:
 
 def fail_on_changes(found: Sequence[Change], conditions: Sequence[str]) -> None:
     """The same for what a comparison found."""
+    _require_named(conditions, [one.second.treatment for one in found])
     _end(_reasons(found, conditions))
 
 
 def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
-    judged = log.measured[1:] or log.measured
     found = []
     for frame, prefix, about in (("verdicts", "", ""), ("language_verdicts", "language-", " on languages")):
-        meant = [one.removeprefix(prefix) for one in conditions if one.startswith("language-") == bool(prefix)]
         # Without verdicts, what was not found must not look like what is not there.
-        needed = not prefix or meant
-        there = log.frame(frame).iter_rows(named=True) if frame in log.view.frames else ()
-        verdicts = [one for one in there if one["treatment"] in judged]
+        needed = not prefix or _about_languages(conditions)
+        verdicts = list(log.frame(frame).iter_rows(named=True)) if frame in log.view.frames else []
         if needed and not verdicts:
             notes = "; ".join(log.view.notes)
             raise DesignError(f"the run {log.run} has no verdicts{about}, which fail_if needs: {notes}")
-        found += [f"{one['treatment']}{about}: {one['sentence']}" for one in verdicts if one["verdict"] in meant]
+        met = [one for one in verdicts if _meets(conditions, one["treatment"], prefix + one["verdict"])]
+        found += [f"{one['treatment']}{about}: {one['sentence']}" for one in met]
     return found
 
 
+def _about_languages(conditions: Sequence[str]) -> bool:
+    return any(one.rpartition(":")[2].startswith("language-") for one in conditions)
+
+
 def _reasons(found: Sequence[Change], conditions: Sequence[str]) -> list[str]:
-    if any(one.startswith("language-") for one in conditions) and not any(one.languages for one in found):
+    if _about_languages(conditions) and not any(one.languages for one in found):
         raise DesignError(
             "no two languages are compared, which fail_if needs: mixed documents in both orders compare them "
             "(mixed de:en,en:de)."
         )
-    return [f"{one.name}: {one.sentence}" for one in found if one.condition in conditions]
+    return [f"{one.name}: {one.sentence}" for one in found if _meets(conditions, one.second.treatment, one.condition)]
 
 
 def _end(reasons: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Parts of tasks that share nothing: documents with their queries, and everything that shares a text with them."""
+"""Clusters of queries that share a document, and parts of tasks that share nothing, not even a text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -49,6 +49,27 @@ def split_tasks(tasks: Sequence[MeasuredTask], shares: Mapping[str, float], seed
     return {part: _taken(tasks, groups, own, spread[part]) for part, own in parts.items()}
 
 
+def link_queries(tasks: Sequence[MeasuredTask]) -> Tasks:
+    """The same tasks, with queries that share a cluster or a document that answers them in one cluster.
+
+    Where many documents answer each query, most queries hang together. Then they are left as they are, with a note.
+    """
+    groups, names = _groups([one.task for one in tasks], texts=False), dict[int, str]()
+    numbers = [groups["query", query.id] for one in tasks for query in one.task.queries]
+    largest, linked, notes = max(np.bincount(numbers)), list[MeasuredTask](), tasks[0].task.notes
+    for one in tasks:
+        own = [(query, query.cluster or query.id) for query in one.task.queries]
+        called = [(query, name, names.setdefault(groups["query", query.id], name)) for query, name in own]
+        queries = (query if name == first else replace(query, cluster=first) for query, name, first in called)
+        linked.append(replace(one, task=replace(one.task, queries=tuple(queries))))
+    if linked == [*tasks] or largest <= len(numbers) / 2:
+        return tuple(linked)
+    linked_by = f"{largest:,} of {len(numbers):,} queries are linked by documents that answer several"
+    note = f"{linked_by}, and count as independent: intervals may be too narrow"
+    first_task = replace(tasks[0].task, notes=(*notes, note))
+    return replace(tasks[0], task=first_task), *tasks[1:]
+
+
 def _taken(
     tasks: Sequence[MeasuredTask], groups: Mapping[Node, int], clusters: Sequence[int], others: Sequence[int]
 ) -> Tasks:
@@ -93,7 +114,7 @@ def _divided(numbers: Sequence[int], shares: Mapping[str, float]) -> dict[str, S
     return {part: numbers[start:end] for part, start, end in zip((first, *others), starts, ends, strict=True)}
 
 
-def _groups(tasks: Sequence[RetrievalTask]) -> dict[Node, int]:
+def _groups(tasks: Sequence[RetrievalTask], *, texts: bool = True) -> dict[Node, int]:
     """The number of the group that each query and document belongs to, by kind and id."""
     nodes: dict[Node, int] = {}
     pairs: list[list[int]] = []
@@ -102,13 +123,14 @@ def _groups(tasks: Sequence[RetrievalTask]) -> dict[Node, int]:
         pairs.append([nodes.setdefault(node, len(nodes)) for node in pair])
 
     for task in tasks:
-        for document in task.documents:
+        for document in task.documents if texts else ():
             for text in (document.text, *(document.text[slice(*span)] for span in document.spans)):
                 join(("document", document.id), ("text", text))
         for query in task.queries:
             own = ("query", query.id)
             join(own, ("cluster", query.cluster or query.id))
-            join(own, ("text", query.text))
+            if texts:
+                join(own, ("text", query.text))
             for name, gain in task.relevant[query.id].items():
                 if gain > 0:
                     join(own, ("document", name))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fairspan.stats.arrays import round_up
 from fairspan.stats.equivalence import clusters_needed
 from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import column, of_groups, query_sums, shortfall
+from fairspan.stats.queries import column, psi_interval, query_sums, shortfall
 from fairspan.stats.resampling import PositionSums, change_of, jackknife, mean_interval
 
 ALPHA = 0.05
@@ -74,11 +74,8 @@ def gain(samples: Sequence[Sample], first: str, second: str) -> Interval:
 
 def psi_change(samples: Sequence[Sample], first: str, second: str) -> Interval:
     """PSI of the second minus that of the first; NaN without groups."""
-    psi, grouped = change_of(of_groups(shortfall)), [one for one in samples if one.has_groups]
-    if not grouped:
-        return Interval(np.nan)
-    groups = range(1, grouped[0].sums[first].sums.shape[1])
-    return mean_interval([jackknife(one.both(first, second), psi, groups) for one in grouped])
+    grouped = [psi_interval(one.both(first, second)) for one in samples if one.has_groups]
+    return mean_interval(grouped) if grouped else Interval(np.nan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from fairspan.stats.least_squares import (
 )
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "two-way")
+NOISE = 16 * float(np.finfo(np.float32).eps)
+"""Cosines of float32 vectors differ by less for the order of additions alone: such a difference counts as 0."""
 # From this many clusters on, CR1 with t(G − 1) needs no help.
 ENOUGH_CLUSTERS = 40
 
@@ -44,12 +46,17 @@ class Robust:
 
     def contrasts(self, weights: Floats, level: float = 0.95) -> Intervals:
         """Estimate and judge each row of weights[J, K]."""
-        estimate, freedom = weights @ self.clustered.coefficients, self.degrees_of_freedom(weights)
-        return t_intervals(estimate, self._errors(weights), freedom, level)
+        freedom = self.degrees_of_freedom(weights)
+        return t_intervals(self.estimates(weights), self._errors(weights), freedom, level)
+
+    def estimates(self, weights: Floats) -> Floats:
+        """Each row of weights[J, K] on the coefficients; 0 if it is no larger than what rounding does."""
+        found = weights @ self.clustered.coefficients
+        return np.where(np.abs(found) <= NOISE, 0.0, found)
 
     def tails(self, weights: Floats, null: float) -> tuple[Floats, Floats]:
         """One-sided p-values [J], [J] against each contrast being less than the null, and more than it."""
-        ratio = t_ratio(weights @ self.clustered.coefficients - null, self._errors(weights))
+        ratio = t_ratio(self.estimates(weights) - null, self._errors(weights))
         freedom = self.degrees_of_freedom(weights)
         return t_below(ratio, freedom), t_below(-ratio, freedom)
 
@@ -57,7 +64,7 @@ class Robust:
         """The p-value of the F test that all rows of weights[q, K] are 0; NaN with too few clusters for so many."""
         q, g = len(weights), self.clusters
         small = self.inference == "cr2"
-        wald = _wald(weights @ self.clustered.coefficients, weights @ self.covariance @ weights.T)
+        wald = _wald(self.estimates(weights), weights @ self.covariance @ weights.T)
         df2 = np.inf if self.inference == "z" else g - 1.0
         if small:
             df2 = hotelling(self.clustered, weights) - q + 1

@@ -13,8 +13,7 @@ from fairspan.stats.distributions import holm, t_quantile
 from fairspan.stats.intervals import Interval
 
 Kind = Literal["fair", "biased", "inconclusive"]
-LossKind = Literal["worse", "not worse", "inconclusive"]
-Growth = Literal["more", "not more", "less", "open"]
+LossKind = Literal["worse", "inconclusive", "not worse", "fairer"]
 LEVEL = 0.95
 POWER = 0.8
 MOST = 100_000
@@ -42,8 +41,7 @@ class Compared:
 
     @property
     def estimate(self) -> Floats:
-        found: Floats = self.weights @ self.robust.clustered.coefficients
-        return found
+        return self.robust.estimates(self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,23 +189,8 @@ def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
     return found if found <= MOST else None
 
 
-def growth(found: Interval, margin: float, level: float = 0.95) -> Growth:
-    """Whether a change is beyond a margin.
-
-    more, less: it is significantly above the margin, or below its negative, in a two-sided test as the interval of
-    the same level shows. not more: it is significantly below the margin, in one of the two one-sided tests of an
-    equivalence. open: none of them.
-    """
-    two_sided = (1 + level) / 2
-    if found.lower(two_sided) > margin:
-        return "more"
-    if found.upper(two_sided) < -margin:
-        return "less"
-    return "not more" if found.upper(level) < margin else "open"
-
-
 def documents_needed(found: Interval, margin: float, documents: int, level: float = 0.95) -> int | None:
-    """Further documents for "more" or "not more", whichever the estimate points to, in 80 % of cases."""
+    """Further documents to show a change above or below the margin, as the estimate points to, in 80 % of cases."""
     side = (1 + level) / 2 if found.estimate > margin else level
     total = clusters_needed(found, abs(found.estimate - margin), documents, side)
     return None if total is None else max(1, total - documents)
@@ -227,15 +210,16 @@ def clusters_needed(found: Interval, gap: float, seen: int, level: float) -> int
     return _fewest(decided, 2)
 
 
-def judge_loss(low: float, high: float, margin: float) -> LossKind:
+def judge_loss(low: float, high: float, margin: float, gain: LossKind = "not worse") -> LossKind:
     """Judge the interval of a loss, which is positive where things got worse: a test of non-inferiority.
 
-    "not worse" is a claim that has to be shown: the interval ends before the margin. "worse" is shown where the
-    interval begins above 0. Anything else, NaN included, is "inconclusive".
+    "not worse" is a claim that has to be shown: the interval ends before the margin. `gain` is what it is called if
+    it ends below 0. "worse" is shown where the interval begins above 0. Anything else, NaN included, is
+    "inconclusive".
 
     >>> judge_loss(-0.01, 0.005, margin=0.01), judge_loss(0.002, 0.03, margin=0.01), judge_loss(-0.01, 0.03, 0.01)
     ('not worse', 'worse', 'inconclusive')
     """
     if high <= margin:
-        return "not worse"
+        return gain if high < 0 else "not worse"
     return "worse" if low > 0 else "inconclusive"

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import Codes, Floats, group
+from fairspan.stats.arrays import Codes, Floats, Groups, group
 from fairspan.stats.contrasts import Robust, regress
 from fairspan.stats.equivalence import Compared
-from fairspan.stats.intervals import Interval, Intervals
-from fairspan.stats.resampling import Statistic, change_of, position_sums, resample
+from fairspan.stats.intervals import Interval, Intervals, largest_growth
+from fairspan.stats.resampling import Statistic, position_sums, resample
 
 # From this many documents on, the means of permuted values are drawn from their normal limit.
 ENOUGH_DOCUMENTS = 500
@@ -187,26 +187,31 @@ def spread_change(
     second: Floats,
     positions: Codes,
     sets: ArrayLike,
+    segments: ArrayLike | None = None,
     *,
-    rng: np.random.Generator,
-    draws: int = 1999,
-    level: float = 0.95,
+    inference: str = "auto",
+    families: int = 1,
 ) -> Interval:
-    """The spread of position means of second[N] minus that of first[N], with its cluster-bootstrap interval."""
-    one, two = (position_sums(values, positions, sets) for values in (first, second))
-    return resample(one.beside(two), rng=rng, draws=draws, level=level).interval(change_of(spread))
+    """The spread of position means of second[N] minus that of first[N], as `largest_growth` has it."""
+    n = int(positions.max())
+    cells = Groups(np.concatenate([positions - 1, positions - 1 + n]), 2 * n)
+    owners = None if segments is None else np.tile(segments, 2)
+    fit = regress(np.concatenate([first, second]), cells, np.tile(sets, 2), owners, inference=inference)
+    pairs = np.concatenate([np.roll(np.eye(n), -by, axis=0) - np.eye(n) for by in range(1, n)])
+    inside = fit.covariance.reshape(2, n, 2, n)
+    variances = [pairs @ inside[i, :, j] @ pairs.T for i, j in ((0, 0), (1, 1), (1, 0))]
+    means = [pairs @ half for half in np.split(fit.clustered.coefficients, 2)]
+    freedom = float(fit.degrees_of_freedom(np.pad(difference_weights(n), ((0, 0), (0, n)))).min())
+    return largest_growth(means, variances, freedom, families)
 
 
-def absolute_change(first: Floats, second: Floats, change: Intervals, total: Intervals) -> Intervals:
-    """|b| − |a| of estimates a[J] and b[J]: ±(b − a) where the signs agree and ±(b + a) where they do not.
-
-    The signs of both are taken as known, so the interval is too narrow where an estimate is no larger than its error.
-    """
-    sign = np.where(second < 0, -1.0, 1.0)
-    agree = sign == np.where(first < 0, -1.0, 1.0)
-    names = (one.name for one in fields(Intervals))
-    estimate, low, high, error, freedom, p = (
-        np.where(agree, getattr(change, name), getattr(total, name)) for name in names
-    )
-    ends = np.where(sign > 0, low, -high), np.where(sign > 0, high, -low)
-    return Intervals(sign * estimate, *ends, error, freedom, p)
+def size_changes(before: Intervals, after: Intervals, change: Intervals, families: int = 1) -> list[Interval]:
+    """|b| − |a| of each of J differences, from those of a, b and b − a, as `largest_growth` has it."""
+    signs, found = np.array([1.0, -1.0]), []
+    both = np.outer(signs, signs)
+    for place in range(len(after)):
+        a, b, gap = (one[place].standard_error ** 2 for one in (before, after, change))
+        variances = [both * variance for variance in (a, b, (a + b - gap) / 2)]
+        means = [signs * one[place].estimate for one in (before, after)]
+        found.append(largest_growth(means, variances, after[place].degrees_of_freedom, families))
+    return found

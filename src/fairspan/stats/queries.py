@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairspan.stats.arrays import Floats, clusters_of, round_up
+from fairspan.stats.distributions import t_quantile
 from fairspan.stats.equivalence import clusters_needed
-from fairspan.stats.intervals import Interval
+from fairspan.stats.intervals import Interval, largest_growth, t_interval
 from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, resample, share
 
 FEW_GROUPS = "needs queries in at least 2 position groups"
@@ -17,6 +18,8 @@ FEW_CLUSTERS = 30
 """With fewer, a sample may lack the rare queries that change most, and no interval can know of them."""
 # Random numbers held at once.
 _CHUNK = 4_000_000
+# Groups at either end of an arm that may be the largest or the smallest.
+_ENDS = 6
 # Two statistics that differ by less than this share are the same sample up to rounding.
 _TIE = 1e-9
 
@@ -128,7 +131,7 @@ def query_change(
     return QueryChange(
         overall=change(column(0), [0]),
         groups=tuple(change(column(number), [number]) for number in numbers),
-        psi=change(of_groups(shortfall), numbers),
+        psi=psi_interval(both, level, undefined=why),
         worst=change(of_groups(lambda means: np.asarray(means.min(-1))), numbers),
         p_value=p_value,
         p_psi=p_psi,
@@ -136,14 +139,48 @@ def query_change(
     )
 
 
-def clusters_to_decide(change: Interval, clusters: int, margin: float, level: float = 0.95) -> int | None:
-    """About how many clusters more, like those seen, show a gain or rule out one beyond the margin in 80 % of cases.
+def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = "") -> Interval:
+    """The change of PSI over the groups of two arms, one `beside` the other.
 
-    The easier of the two if the estimate is the truth, and up to 30 at least; None where the change has no interval.
+    PSI is the largest difference of two group means as a share of the largest one. Chance makes it larger, and the
+    more so the noisier the means are, so that it falls by itself where quality rises. The standard error is therefore
+    that of the wider side of `largest_growth`, with jackknife errors over clusters (CR3).
+    """
+    n = both.sums.shape[1] // 2
+    found = jackknife(both, change_of(of_groups(shortfall)), range(1, n), level, undefined=undefined)
+    if not np.isfinite(found.standard_error):
+        return found
+    observed = both.observed.reshape(2, n)[:, 1:]
+    ranks = observed.argsort(1)
+    # Pairs of all languages are many groups, of which those in the middle cannot be the largest or the smallest.
+    kept = np.unique(np.hstack([ranks[:, :_ENDS], ranks[:, -_ENDS:]]))
+    above, below = np.nonzero(~np.eye(len(kept), dtype=bool))
+
+    def differences(means: Floats) -> Floats:
+        groups = means.reshape(-1, 2, n)[..., 1:]
+        gaps = groups[..., kept[above]] - groups[..., kept[below]]
+        return np.asarray(gaps / groups.max(-1, keepdims=True))
+
+    there = (both.counts[:, 1:n] > 0).any(1)
+    whole, without = differences(both.observed)[0], differences(both.left_out[there])
+    one, two = np.moveaxis((without - whole) * (1 - 1 / len(without)) ** 0.5, 1, 0)
+    limits = largest_growth(whole, [one.T @ one, two.T @ two, two.T @ one], found.degrees_of_freedom)
+    half = max(limits.high - found.estimate, found.estimate - limits.low)
+    error = half / float(t_quantile(0.975, found.degrees_of_freedom))
+    return t_interval(found.estimate, error, found.degrees_of_freedom, level)
+
+
+def clusters_to_decide(change: Interval, clusters: int, margin: float, level: float = 0.95) -> int | None:
+    """About how many clusters more, like those seen, answer the question that is open in 80 % of cases.
+
+    If a loss beyond the margin is not ruled out, they rule it out or show a loss. Otherwise they show a gain or rule
+    out one beyond the margin. The easier of the two if the estimate is the truth, and up to 30 at least; None where
+    the change has no interval.
     """
     if not np.isfinite(change.standard_error):
         return None
-    least = clusters_needed(change, max(change.estimate, margin - change.estimate), clusters, (1 + level) / 2)
+    wanted = change.estimate if change.low >= -margin else -change.estimate
+    least = clusters_needed(change, max(wanted, margin - wanted), clusters, (1 + level) / 2)
     return None if least is None else round_up(max(0, max(least, FEW_CLUSTERS) - clusters))
 
 

@@ -44,7 +44,7 @@ def changes(
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
 ) -> list[Change]:
-    """The same as one verdict for each pair: worse, not worse, or inconclusive.
+    """The same as one verdict for each pair: worse, inconclusive, not worse or fairer.
 
     Args:
         margin: a loss below it counts as none; by default the margin of the first run.

@@ -12,13 +12,7 @@ from fairspan.report.text import number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Change, Side, pairs_to_compare
 from fairspan.stats.equivalence import LossKind, judge_loss
-from fairspan.stats.positions import (
-    absolute_change,
-    difference_weights,
-    position_effects,
-    spread,
-    spread_change,
-)
+from fairspan.stats.positions import difference_weights, position_effects, size_changes, spread, spread_change
 from fairspan.studies.audit.languages import MIXED, effects_of, pairs_of, plans_of
 from fairspan.studies.audit.measures import POSITION_MEASURES, Family, Record, Settings, contrast, symbol, with_codes
 from fairspan.studies.audit.tables import change_table
@@ -26,8 +20,7 @@ from fairspan.studies.audit.tables import change_table
 _FAMILY = ["measure", "n", "lead", "later"]
 # A document is the same in two runs if it has the same segments at the same positions.
 _PLACE = ["set", "order", "position", "segment", "language"]
-DRAWS = 1999
-_ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse")
+_ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse", "fairer")
 
 Sides = tuple[Side, Side]
 
@@ -74,13 +67,13 @@ def changes(
 
 
 def _worst_change(sides: Sides, found: Sequence[Record], allowed: float) -> Change:
-    """The comparison that decides: worse before inconclusive before not worse, then the one that loses most.
+    """The comparison that decides: worse before inconclusive, not worse and fairer, then the one that loses most.
 
     Families lose in their spread, pairs of languages in how far they are apart.
     """
     languages = "against" in found[0]
     size = "absolute_change_" if languages else "change_"
-    judged = [(judge_loss(one[f"{size}low"], one[f"{size}high"], allowed), one) for one in found]
+    judged = [(judge_loss(one[f"{size}low"], one[f"{size}high"], allowed, "fairer"), one) for one in found]
     kind, worst = min(judged, key=lambda one: (_ORDER.index(one[0]), -one[1][f"{size}estimate"]))
     change, measure = with_bounds(interval(worst, size), "+.3f"), worst["measure"]
     if languages:
@@ -101,7 +94,8 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
     What the two share, such as how central a segment is to its set, cancels row by row.
 
     Args:
-        familywise: all intervals of a measure hold together at 95 % (Bonferroni), for a claim about the worst.
+        familywise: lower limits of changes of spread hold together for all families of a measure, for a claim about
+            the worst of them. That none is worse needs no correction, because all must pass.
 
     Returns:
         the spread between the positions that are compared, before and after, of families with more than one of them;
@@ -112,12 +106,11 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
     families = Counter(family[0] for family in parts if Family(*family).comparisons) if familywise else Counter()
     spreads, coefficients = list[Record](), list[Record]()
     for family, rows in parts.items():
-        own, rng = Family(*family), settings.rng
+        own = Family(*family)
         columns = ("value", "value_second", "position", "set", "segment")
         one, two, positions, sets, segments = (rows[name].to_numpy() for name in columns)
-        level = 1 - 0.05 / max(1, families[own.measure])
         before, after, change = (
-            position_effects(values, positions, sets, segments, level=level, inference=settings.inference)
+            position_effects(values, positions, sets, segments, inference=settings.inference)
             for values in (one, two, two - one)
         )
         sizes = {"sets": after.sets, "documents": rows["document"].n_unique()}
@@ -138,14 +131,16 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
         if own.comparisons:
             start = own.first_compared
             kept = positions >= start
-            compared = (one[kept], two[kept], positions[kept] - start + 1, sets[kept])
+            compared = (one[kept], two[kept], positions[kept] - start + 1, sets[kept], segments[kept])
+            together = max(1, families[own.measure])
+            grown = spread_change(*compared, inference=settings.inference, families=together)
             spreads.append(
                 {
                     **names,
                     "from_position": start,
                     "first_spread": float(spread(before.means.estimate[start - 1 :])),
                     "second_spread": float(spread(after.means.estimate[start - 1 :])),
-                    **columns_of(spread_change(*compared, rng=rng, draws=DRAWS, level=level), "change_"),
+                    **columns_of(grown, "change_"),
                     "p_value": change.robust.joint(difference_weights(own.n, start)),
                     "inference": after.inference,
                 }
@@ -157,8 +152,7 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
     """The difference of every two languages of mixed documents on both sides, for every size that both have.
 
     `change_` is of the difference, second minus first; `absolute_change_` of its absolute value, negative where the
-    second side is fairer. The signs of both are taken as known, so that interval is too narrow where a difference is
-    no larger than its own error. `familywise` as in `compare_sides`.
+    second side is fairer. `familywise` as in `compare_sides`.
     """
     joined, settings = _joined(first, second).filter(MIXED), Settings.of(first.log)
     parts = with_codes(joined, "segment").partition_by("measure", "n", as_dict=True, maintain_order=True)
@@ -170,13 +164,11 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
             continue
         together = sum(count for (other, _), count in pairs.items() if other == measure) if familywise else 1
         one, two = (rows[name].to_numpy() for name in ("value", "value_second"))
-        values = (one, two, two - one, two + one)
-        before, after, less, more = (effects_of(rows, own, plans[measure, n], settings) for own in values)
-        change, total = (effects.differences(level=1 - 0.05 / together) for effects in (less, more))
-        estimates = before.differences().estimate, after.differences().estimate
-        absolute = absolute_change(*estimates, change, total)
-        sizes = {"n": n, "sets": before.model.sets, "documents": rows.height // n}
-        for place, (language, against) in enumerate(before.pairs):
+        effects = [effects_of(rows, own, plans[measure, n], settings) for own in (one, two, two - one)]
+        was, now, change = (own.differences() for own in effects)
+        absolute = size_changes(was, now, change, together)
+        sizes = {"n": n, "sets": effects[0].model.sets, "documents": rows.height // n}
+        for place, (language, against) in enumerate(effects[0].pairs):
             found.append(
                 {
                     "measure": measure,
@@ -184,11 +176,11 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
                     **sizes,
                     "language": language,
                     "against": against,
-                    "first_estimate": float(estimates[0][place]),
-                    "second_estimate": float(estimates[1][place]),
+                    "first_estimate": float(was.estimate[place]),
+                    "second_estimate": float(now.estimate[place]),
                     **contrast(change[place], "change_"),
-                    **contrast(absolute[place], "absolute_change_"),
-                    "inference": after.model.inference,
+                    **columns_of(absolute[place], "absolute_change_"),
+                    "inference": effects[0].model.inference,
                 }
             )
     return found

@@ -12,6 +12,7 @@ from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES
+from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.forecast import Work
@@ -114,6 +115,7 @@ def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Pro
     tasks = measure_tasks(subject, source.read(subject.counter), options.too_long or source.too_long)
     if len(tasks) > 1 and not source.is_built:
         tasks = combine_languages(tasks, seed=options.seed)
+    tasks = link_queries(tasks)
     _refuse_unknown_segments(options, tasks)
     prepared = PreparedEvaluation(subject, options, tasks, _fit_part(options, subject, tasks))
     if len(prepared.searching.clusters) < 2:
