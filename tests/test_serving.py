@@ -43,7 +43,7 @@ def model(make_tiny: MakeTiny) -> SentenceTransformer:
 @contextmanager
 def serving(model: SentenceTransformer, *, key: str | None = None, routes: Any = (), **options: Any) -> Iterator[Any]:
     service = Service(model, **{"name": "tiny", "limits": Limits(batch_tokens=512), **options})
-    with TestClient(make_app(service, key=key, routes=routes)) as client:
+    with TestClient(make_app(service, key=key, routes=routes), base_url="http://localhost") as client:
         yield client
 
 
@@ -55,6 +55,10 @@ def client(model: SentenceTransformer) -> Iterator[Any]:
 
 def ask(client: Any, given: Any, **more: Any) -> Any:
     return client.post("/v1/embeddings", json={"model": "tiny", "input": given, **more})
+
+
+def post(client: Any, content: Any, path: str = "/v1/embeddings", **headers: str) -> Any:
+    return client.post(path, content=content, headers={"Content-Type": "application/json", **headers})
 
 
 def vectors_of(reply: Any) -> np.ndarray:
@@ -157,7 +161,7 @@ def test_a_prompt_by_its_name(client: Any, model: SentenceTransformer) -> None:
     ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
 )
 def test_what_is_refused(client: Any, asked: dict[str, Any], said: str, param: str, code: str) -> None:
-    refused(client.post("/v1/embeddings", content=json.dumps({"input": "w1", **asked})), 400, said, param, code)
+    refused(post(client, json.dumps({"input": "w1", **asked})), 400, said, param, code)
 
 
 @pytest.mark.parametrize("name", ["other", "tiny-queries", "-query", "", 5, ["tiny"]])
@@ -171,7 +175,7 @@ def test_an_unknown_model(client: Any, name: Any) -> None:
     [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"input": ' + b"1" * 5000 + b"}", b'"input"', b"[]"],
 )
 def test_what_is_no_request(client: Any, body: bytes) -> None:
-    reply = client.post("/v1/embeddings", content=body)
+    reply = post(client, body)
     refused(reply, 400, "The body", None, "invalid_json")
 
 
@@ -219,7 +223,7 @@ def test_a_request_that_is_too_large(
         refused(ask(client, given), 413, said, param, "request_too_large")
         # Also where no header says how large it is.
         whole = json.dumps({"model": "tiny", "input": given}).encode()
-        reply = client.post("/v1/embeddings", content=(whole[n : n + 50] for n in range(0, len(whole), 50)))
+        reply = post(client, (whole[n : n + 50] for n in range(0, len(whole), 50)))
         refused(reply, 413, said, param, "request_too_large")
         assert ask(client, "w1").status_code == 200
 

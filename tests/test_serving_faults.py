@@ -34,6 +34,8 @@ DirectEncoder.vectors = slow
 """
 SLOW = words(48)
 SOON = 30.0
+JSON = {"Content-Type": "application/json"}
+HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Server:
 
     def ask(self, given: Any, **headers: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)
-        connection.request("POST", "/v1/embeddings", json.dumps({"input": given}), headers)
+        connection.request("POST", "/v1/embeddings", json.dumps({"input": given}), JSON | headers)
         reply = connection.getresponse()
         found = reply.status, json.loads(reply.read())
         connection.close()
@@ -77,7 +79,7 @@ class Server:
 
 def request_bytes(given: Any) -> bytes:
     body = json.dumps({"input": given}).encode()
-    return b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    return HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -164,7 +166,7 @@ def test_clients_that_dribble_hold_up_nobody(server: Server) -> None:
 def test_a_huge_body_is_refused(server: Server, size: int) -> None:
     """One that is somewhat too large is read before the reply, so that the client is there to get it."""
     with server.connect() as connection:
-        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size)
         if size < 10**9:
             connection.sendall(b"x" * size)
         assert read_all(connection).startswith(b"HTTP/1.1 413")
@@ -177,7 +179,7 @@ def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
     with serving(commands, model, *limit, "--max-request-tokens", "60", before=key, how=signal.SIGINT) as server:
         assert server.ask("w1")[0] == 401
         with server.connect() as first:
-            sent = request_bytes(SLOW).replace(b"Host: x", b"Host: x\r\nAuthorization: Bearer secret")
+            sent = request_bytes(SLOW).replace(b"\r\n", b"\r\nAuthorization: Bearer secret\r\n", 1)
             first.sendall(sent)
             time.sleep(0.2)
             status, body = server.ask(words(20), Authorization="Bearer secret")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,7 +25,10 @@ from fairspan.errors import FairspanError, require_whole
 BATCH_CHARACTERS = 64_000
 """How much a run sends in one request."""
 _KEY = "OPENAI_API_KEY"
-_CONNECT_SECONDS, _LONGEST_WAIT = 10.0, 120.0
+_CONNECT_SECONDS, _LONGEST_WAIT, _MOST_SECONDS = 10.0, 120.0, 600.0
+# Of an answer, per text and once more: a vector of 10,000 dimensions has less than a quarter of it.
+_TEXT_BYTES = 2**20
+_log = logging.getLogger("fairspan.endpoint")
 # How servers say that a text is too long or a request has too many, whatever the status they give it.
 _TOO_MUCH = re.compile(
     r"(?=.*(token|length|text|input|batch|payload))"
@@ -33,7 +38,23 @@ _TOO_MUCH = re.compile(
 
 
 class _Retry(urllib3.Retry):
-    """urllib3's, which ignores a Retry-After that it cannot read and gives up where one is too long."""
+    """urllib3's, which says each retry, ignores a Retry-After that it cannot read, and ends where it takes too long."""
+
+    until = float("inf")
+
+    def new(self, **changed: Any) -> Self:
+        made = super().new(**changed)
+        made.until = self.until
+        return made
+
+    def increment(self, method: str | None = None, url: str | None = None, *given: Any, **known: Any) -> Self:
+        made = super().increment(method, url, *given, **known)
+        if time.monotonic() > self.until:
+            raise HTTPError(f"not within {_MOST_SECONDS:.0f} s")
+        last = made.history[-1]
+        reason = f"status {last.status}" if last.error is None else str(last.error).rpartition(": ")[2]
+        _log.warning("%s does not answer (%s): %d more tries", last.url, reason, made.total)
+        return made
 
     def parse_retry_after(self, retry_after: str) -> float:
         with suppress(InvalidHeader):
