@@ -82,22 +82,10 @@ def make_app(
     return app
 
 
-class _Held:
-    """The part of a body for which there has to be a place in memory."""
-
-    def __init__(self, api: _Api) -> None:
-        self.api, self.bytes = api, 0
-
-    def take(self, size: int) -> None:
-        if self.api.held + size > _LARGEST_BODIES * self.api.service.limits.request_bytes:
-            raise busy("Too many large requests are being answered", 5)
-        self.bytes += size
-        self.api.held += size
-
-
 class _Api:
     def __init__(self, service: Service) -> None:
-        self.service, self.started, self.held = service, int(time.time()), 0
+        self.service, self.started = service, int(time.time())
+        self.bodies: dict[Request, int] = {}
 
     async def embeddings(self, request: Request) -> Response:
         metrics = self.service.metrics
@@ -118,14 +106,12 @@ class _Api:
         return response
 
     async def _answer(self, request: Request) -> Response:
-        service, limits = self.service, self.service.limits
-        service.batcher.refuse_if_full(1)
-        held = _Held(self)
+        self.service.batcher.refuse_if_full(1)
         try:
-            body = await read_body(request, limits.request_bytes, held)
+            body = await read_body(request, self.service.limits.request_bytes, self.bodies)
             return await unless_gone(request, self._reply(body))
         finally:
-            self.held -= held.bytes
+            self.bodies.pop(request, None)
 
     async def _reply(self, body: bytes) -> Response:
         service, start = self.service, time.monotonic()
@@ -175,8 +161,8 @@ async def unless_gone(request: Request, doing: Coroutine[None, None, Result]) ->
         work.cancel()
 
 
-async def read_body(request: Request, most: int, held: _Held | None = None) -> bytes:
-    """The body of JSON, refused if it is too large, does not arrive or finds no place in memory."""
+async def read_body(request: Request, most: int, others: dict[Request, int] | None = None) -> bytes:
+    """The body of JSON, refused if it is too large or does not arrive, or if large ones of others fill the memory."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         # Pages of other sites can send other types without asking.
         raise Refusal(415, "The header Content-Type must be application/json.", code="unsupported_media_type")
@@ -194,8 +180,10 @@ async def read_body(request: Request, most: int, held: _Held | None = None) -> b
                 if size > most * _DROPPED:
                     raise refusal
                 if size <= most:
-                    if size > LARGE and held is not None:
-                        held.take(len(part))
+                    if size > LARGE and others is not None:
+                        others[request] = size
+                        if sum(others.values()) > _LARGEST_BODIES * most:
+                            raise busy("Too many large requests are being answered", 5)
                     body += part
     except TimeoutError:
         message = f"The body did not arrive within {_BODY_SECONDS:.0f} s, or nothing of it for {_PART_SECONDS:.0f} s."
@@ -220,7 +208,7 @@ class _Guard:
         host = headers.get("host", "")
         if "*" not in self.hosts:
             if host and _name(host) not in ("localhost", *self.hosts) and not _is_address(_name(host)):
-                said = f"The server is not called {_name(host)[:80]!r}: use an address, or start it with --allowed-hosts."
+                said = f"The server is not called {_name(host)[:80]!r}: use its address or --allowed-hosts."
                 return Refusal(403, said, code="host_not_allowed")
             origin = headers.get("origin", f"http://{host}").partition("://")[2]
             if origin != host and _name(origin) not in self.hosts:
