@@ -1,9 +1,9 @@
-"""`fairspan serve` under attack: how long short requests of others take, what memory is left, how long the end takes.
+"""`fairspan serve` under attack: how long short requests of others take, memory before and after, time to end.
 
     python -m tests.hard_use [--seconds 120] [--clients 50] [--only NAME]
 
-For each attack a server with the small default model is started in a process of its own. Clients send one short text after
-another, first alone and then beside the attack; the difference is what the attack costs. Everything stays on 127.0.0.1.
+For each attack a server with the small default model is started. Clients send one short text after another, first
+alone and then beside the attack; the difference is what the attack costs. Everything stays on 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -155,7 +155,15 @@ ATTACKS: dict[str, tuple[Attack, int]] = {
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    command = [sys.executable, "-m", "fairspan", "serve", "all-MiniLM-L6-v2", "--port", "0"]
+    command = [
+        sys.executable,
+        "-c",
+        "from fairspan.cli import main; main()",
+        "serve",
+        "all-MiniLM-L6-v2",
+        "--port",
+        "0",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     try:
         assert process.stderr is not None

@@ -173,6 +173,42 @@ def test_a_huge_body_is_refused(server: Server, size: int) -> None:
     server.is_well()
 
 
+@pytest.mark.parametrize("head", [b"a: " + b"x" * 70_000, b"a: b\r\n" * 12_000, b"a: " + b"x" * 70_000 + b"\r\n\r\n"])
+def test_large_headers_are_431(server: Server, head: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head)
+        assert connection.recv(100).startswith(b"HTTP/1.1 431")
+    server.is_well()
+
+
+def test_a_body_that_ends_halfway_is_no_error_of_the_server(server: Server) -> None:
+    for path in (b"/v1/embeddings", b"/page/inspect"):
+        with server.connect() as connection:
+            connection.sendall(HEAD.replace(b"/v1/embeddings", path) + b'Content-Length: 100\r\n\r\n{"na')
+            time.sleep(0.2)
+    server.is_well()
+    assert "Traceback" not in server.process.stderr.read_text()
+
+
+def test_sockets_without_a_request_are_closed(commands: Commands, model: Path) -> None:
+    """Nothing, half a head, a dribbled one, half a body, a line after a reply: within 15 s, here within one."""
+    short = "import fairspan.serving.app as app, fairspan.serving.connection as one\n"
+    short += "app._PART_SECONDS = one.HEAD_SECONDS = 1.0\n"
+    with serving(commands, model, "--no-page", before=short) as server:
+        assert server.get("/")[0] == 404
+        answered = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n\r\n"
+        cases = [b"", b"GET / HT", answered, request_bytes("w1")[:-3]]
+        held = [server.connect() for _ in cases]
+        for connection, sent in zip(held, cases, strict=True):
+            connection.sendall(sent)
+        start = time.monotonic()
+        replies = [read_all(connection)[:12] for connection in held]
+        assert time.monotonic() - start < 10
+        assert replies == [b"", b"", b"HTTP/1.1 200", b"HTTP/1.1 408"]
+        for connection in held:
+            connection.close()
+
+
 def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
     """And a full queue, which is 429."""
     key, limit = "import os; os.environ['FAIRSPAN_API_KEY'] = 'secret'\n", ["--max-queue-tokens", "60"]
