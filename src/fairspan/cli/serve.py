@@ -100,9 +100,10 @@ def serve(
             typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
         routes = [] if no_page else page_routes(open_desk(loaded, called), service.batcher)
         hosts = None if key and allowed_hosts is None else [host, *words(allowed_hosts or "")]
-        if not run(make_app(service, key=key, routes=routes, allowed_hosts=hosts), bound):
+        answered = run(make_app(service, key=key, routes=routes, allowed_hosts=hosts), bound)
+        if not answered:
             typer.echo("fairspan: ended before all requests were answered.", err=True)
-            end_at_once()
+        end_at_once(0 if answered else 1)
 
 
 def _key(typed: str | None) -> str | None:

@@ -76,10 +76,10 @@ def run(app: Starlette, bound: socket.socket) -> bool:
     return server.drained
 
 
-def end_at_once() -> None:
-    """End the process with exit code 1, whatever the model's thread is doing."""
+def end_at_once(code: int = 1) -> None:
+    """End the process, whatever its threads are doing, without freeing the model, which takes seconds."""
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(code)
 
 
 class _Server(uvicorn.Server):
