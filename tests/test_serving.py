@@ -198,7 +198,7 @@ def test_a_long_name_is_not_repeated(client: Any) -> None:
     ids=str,
 )
 def test_pages_of_other_sites_are_refused(model: SentenceTransformer, headers: dict[str, str], status: int) -> None:
-    """By DNS rebinding, a page has its own name for the server; otherwise its origin or content type gives it away."""
+    """By DNS rebinding, a page has its own name for the server; otherwise its origin or content type tell."""
     with serving(model, allowed_hosts=["embed.example"]) as client:
         reply = post(client, json.dumps({"input": "w1"}), **headers)
         assert reply.status_code == status, reply.text
