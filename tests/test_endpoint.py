@@ -130,6 +130,45 @@ def test_an_hour_is_not_waited_for(server: Server, waits: list[float]) -> None:
     assert waits == []
 
 
+def test_each_retry_is_said(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And after ten minutes there is none; the clock here runs five minutes per look."""
+    server.script.extend([says(429, Retry_After="7"), says(500), hangs_up])
+    np.testing.assert_array_equal(at(server).encode(TEXTS), embed(TEXTS))
+    said = "the endpoint does not answer"
+    first, second, third = [one.getMessage() for one in caplog.records if one.name == "fairspan.endpoint"]
+    assert first == f"{said} (status 429): again in 7 s, 9 tries left"
+    assert second == f"{said} (status 500): again in 1 s, 8 tries left"
+    assert third.startswith(said)
+    assert third.endswith("again in 2 s, 7 tries left")
+    clock = iter(range(0, 10**6, 300))
+    monkeypatch.setattr("fairspan.encoding.endpoint.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    server.script.extend([says(500)] * 99)
+    assert "does not answer (not within 600 s)" in refusal(at(server))
+    assert len(server.bodies) == 4 + 3
+
+
+def announces(size: int, sent: bytes) -> Callable[..., None]:
+    def act(handler: Any, body: Any) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + sent)
+        hangs_up(handler, body)
+
+    return act
+
+
+def test_answers_without_end(server: Server) -> None:
+    """Ten texts may have 11 MiB. A length that no memory has is refused unread, one that lies is asked for again."""
+    server.script.append(announces(10**12, b"{"))
+    assert "goes on answering more than 11,534,336 bytes" in refusal(at(server))
+    server.script.append(says(200, b" " * (12 * 2**20)))
+    assert "goes on answering more than 11,534,336 bytes" in refusal(at(server))
+    assert len(server.bodies) == 2
+    server.script.append(announces(1000, b"{"))
+    np.testing.assert_array_equal(at(server).encode(TEXTS), embed(TEXTS))
+    assert len(server.bodies) == 4
+
+
 def test_an_answer_that_takes_too_long_is_asked_for_again(server: Server) -> None:
     server.wait = 0.3
     endpoint = at(server, timeout=0.05)

@@ -41,9 +41,13 @@ def model(make_tiny: MakeTiny) -> SentenceTransformer:
 
 
 @contextmanager
-def serving(model: SentenceTransformer, *, key: str | None = None, routes: Any = (), **options: Any) -> Iterator[Any]:
+def serving(
+    model: SentenceTransformer, *, key: str | None = None, routes: Any = (), allowed_hosts: Any = None, **options: Any
+) -> Iterator[Any]:
     service = Service(model, **{"name": "tiny", "limits": Limits(batch_tokens=512), **options})
-    with TestClient(make_app(service, key=key, routes=routes)) as client:
+    with TestClient(
+        make_app(service, key=key, routes=routes, allowed_hosts=allowed_hosts), base_url="http://localhost"
+    ) as client:
         yield client
 
 
@@ -55,6 +59,10 @@ def client(model: SentenceTransformer) -> Iterator[Any]:
 
 def ask(client: Any, given: Any, **more: Any) -> Any:
     return client.post("/v1/embeddings", json={"model": "tiny", "input": given, **more})
+
+
+def post(client: Any, content: Any, path: str = "/v1/embeddings", **headers: str) -> Any:
+    return client.post(path, content=content, headers={"Content-Type": "application/json", **headers})
 
 
 def vectors_of(reply: Any) -> np.ndarray:
@@ -136,6 +144,7 @@ def test_a_prompt_by_its_name(client: Any, model: SentenceTransformer) -> None:
             ({"input": given}, "must be a string, a list of strings, a list of token ids", "input", "invalid_value")
             for given in ("", ["w1", ""], [], [[5], []], None, 5, {"text": "w1"}, ["w1", 5], [5, "w1"], [[5], "w1"])
         ),
+        ({"input": ["w1", " \t\n"]}, "'input[1]' is empty: it has nothing but white space", "input", "invalid_value"),
         ({"input": [True]}, "'input[0]' is none", "input", "invalid_value"),
         ({"input": [[5, 95]]}, "token id 95 is not in the model's vocabulary of 95", "input", "invalid_token"),
         ({"input": [10**30]}, "token id 1000000", "input", "invalid_token"),
@@ -157,7 +166,7 @@ def test_a_prompt_by_its_name(client: Any, model: SentenceTransformer) -> None:
     ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
 )
 def test_what_is_refused(client: Any, asked: dict[str, Any], said: str, param: str, code: str) -> None:
-    refused(client.post("/v1/embeddings", content=json.dumps({"input": "w1", **asked})), 400, said, param, code)
+    refused(post(client, json.dumps({"input": "w1", **asked})), 400, said, param, code)
 
 
 @pytest.mark.parametrize("name", ["other", "tiny-queries", "-query", "", 5, ["tiny"]])
@@ -166,12 +175,91 @@ def test_an_unknown_model(client: Any, name: Any) -> None:
     refused(reply, 404, "Served: tiny, tiny-query, tiny-document", "model", "model_not_found")
 
 
+def test_a_long_name_is_not_repeated(client: Any) -> None:
+    for asked in ({"model": "x" * 10**6}, {"input_type": "x" * 10**6}, {"encoding_format": ["x" * 10**6] * 2}):
+        assert len(post(client, json.dumps({"input": "w1", **asked})).content) < 1000
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "127.0.0.1:80"}, 200),
+        ({"Host": "[::1]:80"}, 200),
+        ({"Host": "Embed.example", "Origin": "https://embed.example"}, 200),
+        ({"Origin": "http://localhost"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "localhost.evil.example"}, 403),
+        ({"Host": "["}, 403),
+        *(({"Origin": origin}, 403) for origin in ("http://evil.example", "http://localhost:81", "null", "http://[")),
+        *(({"Content-Type": kind}, 415) for kind in ("", "text/plain", "application/x-www-form-urlencoded")),
+        ({"Content-Type": "Application/JSON; charset=utf-8"}, 200),
+    ],
+    ids=str,
+)
+def test_pages_of_other_sites_are_refused(model: SentenceTransformer, headers: dict[str, str], status: int) -> None:
+    """By DNS rebinding, a page has its own name for the server; otherwise its origin or content type tell."""
+    with serving(model, allowed_hosts=["embed.example"]) as client:
+        reply = post(client, json.dumps({"input": "w1"}), **headers)
+        assert reply.status_code == status, reply.text
+        assert status == 200 or set(reply.json()["error"]) == {"message", "type", "param", "code"}
+    with serving(model, key="secret") as client:
+        behind_a_proxy = {"Host": "evil.example", "Origin": "http://other.example", "Authorization": "Bearer secret"}
+        assert post(client, json.dumps({"input": "w1"}), **behind_a_proxy).status_code == 200
+
+
+@pytest.mark.parametrize("truncate", [False, True])
+def test_long_texts_are_not_tokenised_whole(
+    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, truncate: bool
+) -> None:
+    """A window of 60 tokens is at most 3,840 characters. Cut there, a text has the vector that it has whole."""
+    read, most = DirectEncoder.read, 0
+
+    def noted(self: DirectEncoder, texts: Any) -> Any:
+        nonlocal most
+        most = max(most, sum(map(len, texts)))
+        return read(self, texts)
+
+    with serving(model, truncate=truncate) as client:
+        monkeypatch.setattr(DirectEncoder, "read", noted)
+        for given in ("w1 " * 1_000_000, "w1" + " " * 1_000_000 + "w2"):
+            reply = ask(client, ["w2", given])
+            if truncate and len(given.split()) > 60:
+                assert reply.json()["truncated"] == [1]
+                np.testing.assert_allclose(vectors_of(reply), model.encode_document(["w2", given[:9000]]), **ROUNDING)
+            else:
+                code = "context_length_exceeded"
+                refused(reply, 400, f"'input[1]' has {len(given):,} characters; this model", "input", code)
+        assert most <= 2 + 60 * 64
+        # 2,000 texts of 40 tokens are refused before all of them are tokenised.
+        most = 0
+        monkeypatch.setattr(client.app.state.service, "limits", Limits(request_tokens=2000))
+        reply = ask(client, [words(37)] * 2000)
+        refused(reply, 413, "'input' has at least ", "input", "request_too_large")
+        assert most < 2 * 65_536
+
+
+def test_large_bodies_wait_outside(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of the largest bodies fill the memory that is meant for them; short ones pass. A full queue reads none."""
+    with serving(model, limits=Limits(request_bytes=100_000)) as client:
+        api = next(one for one in client.app.routes if one.path == "/v1/embeddings").endpoint.__self__
+        api.bodies[object()] = 350_000
+        large = ask(client, "w1 " * 30_000)
+        refused(large, 429, "Too many large requests", None, "rate_limit_exceeded")
+        assert large.headers["Retry-After"] == "5"
+        assert ask(client, "w1").status_code == 200
+        assert len(api.bodies) == 1
+        monkeypatch.setattr(client.app.state.service.batcher, "room", 1)
+        monkeypatch.setattr(client.app.state.service.batcher, "tokens", 1)
+        refused(post(client, b"{"), 429, "The queue is full", None, "rate_limit_exceeded")
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"input": ' + b"1" * 5000 + b"}", b'"input"', b"[]"],
 )
 def test_what_is_no_request(client: Any, body: bytes) -> None:
-    reply = client.post("/v1/embeddings", content=body)
+    reply = post(client, body)
     refused(reply, 400, "The body", None, "invalid_json")
 
 
@@ -219,7 +307,7 @@ def test_a_request_that_is_too_large(
         refused(ask(client, given), 413, said, param, "request_too_large")
         # Also where no header says how large it is.
         whole = json.dumps({"model": "tiny", "input": given}).encode()
-        reply = client.post("/v1/embeddings", content=(whole[n : n + 50] for n in range(0, len(whole), 50)))
+        reply = post(client, (whole[n : n + 50] for n in range(0, len(whole), 50)))
         refused(reply, 413, said, param, "request_too_large")
         assert ask(client, "w1").status_code == 200
 

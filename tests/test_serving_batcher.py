@@ -139,6 +139,46 @@ def test_a_cancelled_request_leaves_its_batch() -> None:
     check(test())
 
 
+def test_what_is_aside_waits_for_requests_between_its_steps_and_ends_when_left() -> None:
+    async def test() -> None:
+        model, steps, go = Model(), list[str](), threading.Event()
+        model.go.set()
+
+        def work(pause: Callable[[int], None]) -> str:
+            for step in ("one", "two", "three"):
+                steps.append(step)
+                assert go.wait(SOON)
+                pause(1)
+            return "done"
+
+        batcher = Batcher(budget=1000, pass_tokens=0)
+        first, *others = [asyncio.ensure_future(batcher.aside(work)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        with pytest.raises(Refusal, match="too many documents"):
+            await others.pop()
+        # Requests that come during a step are answered before the next one.
+        asked = ask(batcher, model, Text(10))
+        asked.add_done_callback(lambda task: steps.append("answered"))
+        await asyncio.sleep(0)
+        for one in others:
+            one.cancel()
+        go.set()
+        assert await first == "done"
+        assert steps == ["one", "answered", "two", "three"]
+        # One that nobody waits for any more goes no further than its step.
+        go.clear()
+        left = asyncio.ensure_future(batcher.aside(work))
+        while len(steps) == 4:
+            await asyncio.sleep(0.01)
+        left.cancel()
+        await asyncio.wait([left])
+        go.set()
+        await asyncio.to_thread(batcher.close, SOON)
+        assert steps[4:] == ["one"]
+
+    check(test())
+
+
 def test_a_full_queue_refuses_and_says_for_how_long() -> None:
     async def test() -> None:
         model = Model()

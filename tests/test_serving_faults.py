@@ -34,6 +34,8 @@ DirectEncoder.vectors = slow
 """
 SLOW = words(48)
 SOON = 30.0
+JSON = {"Content-Type": "application/json"}
+HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Server:
 
     def ask(self, given: Any, **headers: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)
-        connection.request("POST", "/v1/embeddings", json.dumps({"input": given}), headers)
+        connection.request("POST", "/v1/embeddings", json.dumps({"input": given}), JSON | headers)
         reply = connection.getresponse()
         found = reply.status, json.loads(reply.read())
         connection.close()
@@ -77,7 +79,7 @@ class Server:
 
 def request_bytes(given: Any) -> bytes:
     body = json.dumps({"input": given}).encode()
-    return b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    return HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -164,11 +166,49 @@ def test_clients_that_dribble_hold_up_nobody(server: Server) -> None:
 def test_a_huge_body_is_refused(server: Server, size: int) -> None:
     """One that is somewhat too large is read before the reply, so that the client is there to get it."""
     with server.connect() as connection:
-        connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size)
         if size < 10**9:
             connection.sendall(b"x" * size)
         assert read_all(connection).startswith(b"HTTP/1.1 413")
     server.is_well()
+
+
+@pytest.mark.parametrize("head", [b"a: " + b"x" * 70_000, b"a: b\r\n" * 12_000, b"a: " + b"x" * 70_000 + b"\r\n\r\n"])
+def test_large_headers_are_431(server: Server, head: bytes) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head)
+        assert connection.recv(100).startswith(b"HTTP/1.1 431")
+    server.is_well()
+
+
+def test_a_body_that_ends_halfway_is_no_error_of_the_server(server: Server) -> None:
+    for path in (b"/v1/embeddings", b"/page/inspect"):
+        with server.connect() as connection:
+            connection.sendall(HEAD.replace(b"/v1/embeddings", path) + b'Content-Length: 100\r\n\r\n{"na')
+            time.sleep(0.2)
+    server.is_well()
+    assert "Traceback" not in server.process.stderr.read_text()
+
+
+def test_sockets_without_a_request_are_closed(commands: Commands, model: Path) -> None:
+    """Nothing, half a head, an empty line after a reply, half a body: closed after 15 s, here after one."""
+    short = "import fairspan.serving.app as app, fairspan.serving.connection as one\n"
+    short += "app._PART_SECONDS = one.HEAD_SECONDS = 1.0\n"
+    with serving(commands, model, "--no-page", before=short) as server:
+        assert server.get("/")[0] == 404
+        answered = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        cases = [b"", b"GET / HT", answered, request_bytes("w1")[:-3]]
+        held = [server.connect() for _ in cases]
+        for connection, sent in zip(held, cases, strict=True):
+            connection.sendall(sent)
+        start = time.monotonic()
+        time.sleep(0.3)
+        held[2].sendall(b"\r\n")
+        replies = [read_all(connection)[:12] for connection in held]
+        assert time.monotonic() - start < 10
+        assert replies == [b"", b"", b"HTTP/1.1 200", b"HTTP/1.1 408"]
+        for connection in held:
+            connection.close()
 
 
 def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
@@ -177,7 +217,7 @@ def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
     with serving(commands, model, *limit, "--max-request-tokens", "60", before=key, how=signal.SIGINT) as server:
         assert server.ask("w1")[0] == 401
         with server.connect() as first:
-            sent = request_bytes(SLOW).replace(b"Host: x", b"Host: x\r\nAuthorization: Bearer secret")
+            sent = request_bytes(SLOW).replace(b"\r\n", b"\r\nAuthorization: Bearer secret\r\n", 1)
             first.sendall(sent)
             time.sleep(0.2)
             status, body = server.ask(words(20), Authorization="Bearer secret")

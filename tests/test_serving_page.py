@@ -115,7 +115,7 @@ def app_of(desk: Desk, key: str | None = None) -> Any:
 
 @pytest.fixture(scope="module")
 def client(served: Any) -> Any:
-    return TestClient(app_of(open_desk(served, "some/folder/tiny-bert")))
+    return TestClient(app_of(open_desk(served, "some/folder/tiny-bert")), base_url="http://localhost")
 
 
 def test_the_page_is_open_and_what_it_asks_for_needs_the_key(desk: Desk) -> None:
@@ -176,7 +176,7 @@ def test_markup_in_texts_and_names_stays_text(client: Any) -> None:
     ],
 )
 def test_mistakes_are_one_line(client: Any, body: bytes, status: int, said: str) -> None:
-    reply = client.post("/page/inspect", content=body)
+    reply = client.post("/page/inspect", content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == status
     message = reply.json()["error"]["message"]
     assert said in message

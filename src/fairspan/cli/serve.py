@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from fairspan.cli.options import CalibrationOptions, LoadingOptions, chosen_calibration, option
+from fairspan.cli.options import CalibrationOptions, LoadingOptions, chosen_calibration, option, words
 from fairspan.errors import DesignError, MissingExtra, require_whole
 
-_NEEDED = ("starlette", "uvicorn", "prometheus_client")
+_NEEDED = ("starlette", "uvicorn", "httptools", "prometheus_client")
 KEY = "FAIRSPAN_API_KEY"
 
 
@@ -31,6 +31,11 @@ def serve(
     api_key: str | None = option(
         f"Key that clients have to send. Others on this machine can read it: prefer the variable {KEY}."
     ),
+    allowed_hosts: str | None = option(
+        "Names of the server besides localhost and its addresses, separated by commas; * for any. Default: any with "
+        "a key, else HOST."
+    ),
+    no_page: bool = option("Serve the API without the page.", "--no-page", default=False),
     max_batch_tokens: int | None = option("Tokens in a batch, padding included. Default: 4096 on a CPU, else 16384."),
     max_inputs: int = option("Number of texts in a request.", default=2048),
     max_request_tokens: int = option("Number of tokens in a request.", default=300_000),
@@ -94,10 +99,12 @@ def serve(
         typer.echo(f"serving {called} ({facts}) on {url_of(bound)}", err=True)
         if key is None and not is_local(bound):
             typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
-        routes = page_routes(open_desk(loaded, called), service.batcher)
-        if not run(make_app(service, key=key, routes=routes), bound):
+        routes = [] if no_page else page_routes(open_desk(loaded, called), service.batcher)
+        hosts = None if key and allowed_hosts is None else [host, *words(allowed_hosts or "")]
+        answered = run(make_app(service, key=key, routes=routes, allowed_hosts=hosts), bound)
+        if not answered:
             typer.echo("fairspan: ended before all requests were answered.", err=True)
-            end_at_once()
+        end_at_once(0 if answered else 1)
 
 
 def _key(typed: str | None) -> str | None:

@@ -70,6 +70,11 @@ class DirectEncoder:
     def dimension(self) -> int:
         return int(self.model.get_embedding_dimension() or 0)
 
+    @property
+    def keeps_beginning(self) -> bool:
+        """Whether it is known that texts are cut at their end."""
+        return self.takes_ids and not self._left["cut"]
+
     def read(self, texts: Sequence[str]) -> list[ReadText]:
         """Texts as the model reads them."""
         if not self.takes_ids:

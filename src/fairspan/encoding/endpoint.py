@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 from urllib.request import getproxies, proxy_bypass
 
 import numpy as np
@@ -23,7 +25,10 @@ from fairspan.errors import FairspanError, require_whole
 BATCH_CHARACTERS = 64_000
 """How much a run sends in one request."""
 _KEY = "OPENAI_API_KEY"
-_CONNECT_SECONDS, _LONGEST_WAIT = 10.0, 120.0
+_CONNECT_SECONDS, _LONGEST_WAIT, _MOST_SECONDS = 10.0, 120.0, 600.0
+# Of an answer, per text and once more: a vector of 10,000 dimensions has less than a quarter of it.
+_TEXT_BYTES = 2**20
+_log = logging.getLogger("fairspan.endpoint")
 # How servers say that a text is too long or a request has too many, whatever the status they give it.
 _TOO_MUCH = re.compile(
     r"(?=.*(token|length|text|input|batch|payload))"
@@ -33,7 +38,22 @@ _TOO_MUCH = re.compile(
 
 
 class _Retry(urllib3.Retry):
-    """urllib3's, which ignores a Retry-After that it cannot read and gives up where one is too long."""
+    """urllib3's, which says each retry, ignores a Retry-After that it cannot read, and ends after `until`."""
+
+    until = float("inf")
+
+    def new(self, **changed: Any) -> Self:
+        made = super().new(**changed)
+        made.until = self.until
+        return made
+
+    def sleep(self, response: urllib3.BaseHTTPResponse | None = None) -> None:
+        if time.monotonic() > self.until:
+            raise HTTPError(f"not within {_MOST_SECONDS:.0f} s")
+        last, wait = self.history[-1], (response and self.get_retry_after(response)) or self.get_backoff_time()
+        reason = str(last.error).rpartition(": ")[2] if last.error else f"status {last.status}"
+        _log.warning("the endpoint does not answer (%s): again in %.0f s, %d tries left", reason, wait, self.total)
+        super().sleep(response)
 
     def parse_retry_after(self, retry_after: str) -> float:
         with suppress(InvalidHeader):
@@ -142,11 +162,11 @@ class Endpoint:
 
     def encode(self, sentences: Sequence[str], /) -> np.ndarray:
         """[texts, dimension], from one request if the server takes that many texts; without a side, as documents."""
-        answer = self._send(sentences)
-        if answer.status == 200:
-            return self._vectors(answer, sentences)
-        said = self._message(answer)
-        too_much = answer.status == 413 or (answer.status in (400, 422) and _TOO_MUCH.search(said))
+        status, content = self._send(sentences)
+        if status == 200:
+            return self._vectors(content, sentences)
+        said = self._message(content)
+        too_much = status == 413 or (status in (400, 422) and _TOO_MUCH.search(said))
         if too_much and len(sentences) > 1:
             middle = (len(sentences) + 1) // 2
             return np.concatenate([self.encode(half) for half in (sentences[:middle], sentences[middle:])])
@@ -154,52 +174,71 @@ class Endpoint:
         if too_much:
             what = f"a text of {len(sentences[0]):,} characters that begins {sentences[0][:40]!r}"
             remedy = "use shorter documents, or raise the limit of the server"
-        elif answer.status in (401, 403):
+        elif status in (401, 403):
             what = "the key" if self._key else f"no key, because {_KEY} is not set"
             remedy = f"set the environment variable {_KEY}"
-        elif answer.status < 500 and answer.status != 429:
+        elif status < 500 and status != 429:
             remedy = "check the address, which often ends in /v1, the name of the model, and the fields of body"
-        raise FairspanError(f"{self.url}/embeddings refuses {what} ({answer.status}: {said}): {remedy}.")
+        raise FairspanError(f"{self.url}/embeddings refuses {what} ({status}: {said}): {remedy}.")
 
-    def _send(self, texts: Sequence[str]) -> urllib3.BaseHTTPResponse:
-        """The answer; a server that is busy, restarts or cannot be reached is asked again."""
+    def _send(self, texts: Sequence[str]) -> tuple[int, bytes]:
+        """Status and content of the answer; a server that is busy, restarts or cannot be reached is asked again."""
         asked: dict[str, Any] = {**self.body, "model": self.model, "input": texts}
         if self.dimensions is not None:
             asked["dimensions"] = self.dimensions
         # Where nothing ever answered, the address is more likely wrong than the server busy.
-        retries = _RETRY if self.received.requests else _RETRY.new(connect=2, read=2)
+        retries = _RETRY.new() if self.received.requests else _RETRY.new(connect=2, read=2)
+        retries.until = time.monotonic() + _MOST_SECONDS
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else None
         try:
-            how: Any = {"headers": headers, "timeout": self._timeout, "retries": retries, "redirect": False}
-            return self._pool.request("POST", f"{self.url}/embeddings", json=asked, **how)
-        except HTTPError as error:
+            how: Any = {"headers": headers, "timeout": self._timeout, "redirect": False, "preload_content": False}
+            while True:
+                answer = self._pool.request("POST", f"{self.url}/embeddings", json=asked, retries=retries, **how)
+                try:
+                    return answer.status, self._content(answer, _TEXT_BYTES * (1 + len(texts)), retries.until)
+                except HTTPError as error:
+                    retries = (answer.retries or retries).increment("POST", error=error)  # type: ignore[assignment]
+                    retries.sleep()
+        except (HTTPError, MemoryError, OverflowError) as error:
             # Without the words of the library before it.
             reason = str(getattr(error, "reason", None) or error).rpartition(": ")[2]
             raise FairspanError(
                 f"{self.url} does not answer ({self._quoted(reason)}): check the address, or try again later."
             ) from None
 
-    def _message(self, answer: urllib3.BaseHTTPResponse) -> str:
+    def _content(self, answer: urllib3.BaseHTTPResponse, most: int, until: float) -> bytes:
+        found, size = bytearray(), int(getattr(answer, "length_remaining", None) or 0)
+        while max(size, len(found)) <= most and time.monotonic() < until:
+            part = answer.read1(2**16)
+            if not part:
+                answer.release_conn()
+                return bytes(found)
+            found += part
+        answer.close()
+        what = f"more than {most:,} bytes" if max(size, len(found)) > most else f"for {_MOST_SECONDS:.0f} s"
+        raise FairspanError(f"{self.url} goes on answering {what}, which no vectors need: check the address.")
+
+    def _message(self, content: bytes) -> str:
         """What the server says about an error, in one line."""
         found: Any = None
         with suppress(ValueError):
-            found = json.loads(answer.data)
+            found = json.loads(content)
         # OpenAI has error.message, others error, message or detail.
         for name in ("error", "message", "detail"):
             found = found.get(name, found) if isinstance(found, dict) else found
-        return self._quoted(found if isinstance(found, str) else answer.data.decode("utf-8", "replace"))
+        return self._quoted(found if isinstance(found, str) else content.decode("utf-8", "replace"))
 
     def _quoted(self, text: str) -> str:
         """Words of the server in one line, without the key, should it repeat it."""
         return " ".join((text.replace(self._key, "…") if self._key else text).split())[:300]
 
-    def _vectors(self, answer: urllib3.BaseHTTPResponse, texts: Sequence[str]) -> np.ndarray:
+    def _vectors(self, content: bytes, texts: Sequence[str]) -> np.ndarray:
         try:
-            found = json.loads(answer.data)
+            found = json.loads(content)
             places = [int(one.get("index", place)) for place, one in enumerate(found["data"])]
             given = [np.array(one["embedding"], dtype=np.float32) for one in found["data"]]
         except (ValueError, TypeError, KeyError, AttributeError):
-            begins = self._quoted(answer.data[:500].decode("utf-8", "replace"))[:60]
+            begins = self._quoted(content[:500].decode("utf-8", "replace"))[:60]
             raise FairspanError(
                 f"{self.url}/embeddings answered without embeddings (it begins {begins!r}): check the address."
             ) from None

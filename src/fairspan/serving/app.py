@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address
+from typing import TypeVar
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -18,23 +22,35 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairspan.errors import FairspanError
 from fairspan.serving.metrics import CONTENT_TYPE
-from fairspan.serving.protocol import Asked, Refusal, make_reply, read_request, too_large
-from fairspan.serving.service import Embedded, Service
+from fairspan.serving.protocol import Refusal, busy, make_reply, read_request, too_large
+from fairspan.serving.service import LARGE, Service
+
+Result = TypeVar("Result")
 
 # Whoever watches a server has no key, and a page has to be there before it can ask for one.
 _OPEN = ("/", "/health")
-# A body that takes longer than this to arrive holds up nobody but itself, though not forever.
-_BODY_SECONDS = 60.0
+# How long a body may take to arrive, and how long nothing of it may come.
+_BODY_SECONDS, _PART_SECONDS = 60.0, 15.0
 # A body beyond the limit is read and dropped up to this many times it: a client that is still sending gets no reply.
 _DROPPED = 8
+# Of so many bodies of the largest size, what is beyond `LARGE` may be in memory at a time.
+_LARGEST_BODIES = 4
 
 
-def make_app(service: Service, *, key: str | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def make_app(
+    service: Service,
+    *,
+    key: str | None = None,
+    routes: Sequence[BaseRoute] = (),
+    allowed_hosts: Sequence[str] | None = None,
+) -> Starlette:
     """A service as an ASGI application, which any ASGI server runs.
 
     Args:
         key: what clients have to send as `Authorization: Bearer KEY`, for all but `/` and `/health`.
         routes: more than the API's.
+        allowed_hosts: names that clients may call the server by, besides localhost and IP addresses; "*" for any.
+            None means any with a key, which no page of another site has, and none without.
     """
 
     @asynccontextmanager
@@ -54,8 +70,12 @@ def make_app(service: Service, *, key: str | None = None, routes: Sequence[BaseR
             Route("/metrics", api.metrics),
             *routes,
         ],
-        middleware=[] if key is None else [Middleware(_Guard, key=key)],
-        exception_handlers=dict.fromkeys((HTTPException, Refusal, FairspanError, Exception), _refused),
+        middleware=[
+            Middleware(_Guard, key=key, hosts=("*",) if key and allowed_hosts is None else allowed_hosts or ())
+        ],
+        exception_handlers=dict.fromkeys(
+            (HTTPException, Refusal, FairspanError, ClientDisconnect, Exception), _refused
+        ),
         lifespan=lifespan,
     )
     app.state.service = service
@@ -65,6 +85,7 @@ def make_app(service: Service, *, key: str | None = None, routes: Sequence[BaseR
 class _Api:
     def __init__(self, service: Service) -> None:
         self.service, self.started = service, int(time.time())
+        self.bodies: dict[Request, int] = {}
 
     async def embeddings(self, request: Request) -> Response:
         metrics = self.service.metrics
@@ -85,11 +106,17 @@ class _Api:
         return response
 
     async def _answer(self, request: Request) -> Response:
-        service = self.service
-        body = await read_body(request, service.limits.request_bytes)
-        start = time.monotonic()
-        asked = await asyncio.to_thread(read_request, body, service.names, service.limits.inputs)
-        found = await _unless_gone(request, service, asked)
+        self.service.batcher.refuse_if_full(1)
+        try:
+            body = await read_body(request, self.service.limits.request_bytes, self.bodies)
+            return await unless_gone(request, self._reply(body))
+        finally:
+            self.bodies.pop(request, None)
+
+    async def _reply(self, body: bytes) -> Response:
+        service, start = self.service, time.monotonic()
+        asked = await service.in_turn(len(body), read_request, body, service.names, service.limits.inputs)
+        found = await service.embed(asked)
         cut = found.truncated if service.truncate else None
         reply = await asyncio.to_thread(make_reply, asked, found.vectors, found.tokens, cut)
         headers = {"X-Fairspan-Truncated": str(len(found.truncated))} if found.truncated else None
@@ -119,9 +146,9 @@ class _Api:
         return Response(self.service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def _unless_gone(request: Request, service: Service, asked: Asked) -> Embedded:
-    """What the service makes of a request, which leaves the queue if its client leaves."""
-    work = asyncio.ensure_future(service.embed(asked))
+async def unless_gone(request: Request, doing: Coroutine[None, None, Result]) -> Result:
+    """What comes of a request whose body was read; cancelled if its client leaves."""
+    work = asyncio.ensure_future(doing)
     # After the body nothing comes but the end of the connection.
     gone = asyncio.ensure_future(request.receive())
     try:
@@ -134,8 +161,11 @@ async def _unless_gone(request: Request, service: Service, asked: Asked) -> Embe
         work.cancel()
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The body, refused if it is too large or does not arrive."""
+async def read_body(request: Request, most: int, others: dict[Request, int] | None = None) -> bytes:
+    """The body of JSON, refused if it is too large or does not arrive, or if large ones of others fill the memory."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        # Pages of other sites can send other types without asking.
+        raise Refusal(415, "The header Content-Type must be application/json.", code="unsupported_media_type")
     close = {"Connection": "close"}
     refusal = too_large(f"The body is larger than {most:,} bytes, which is what is taken here.", headers=close)
     announced = request.headers.get("content-length", "")
@@ -143,15 +173,20 @@ async def read_body(request: Request, most: int) -> bytes:
         raise refusal
     body, size = bytearray(), 0
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout(_BODY_SECONDS), asyncio.timeout(_PART_SECONDS) as next_part:
             async for part in request.stream():
+                next_part.reschedule(asyncio.get_running_loop().time() + _PART_SECONDS)
                 size += len(part)
                 if size > most * _DROPPED:
                     raise refusal
                 if size <= most:
+                    if size > LARGE and others is not None:
+                        others[request] = size
+                        if sum(others.values()) > _LARGEST_BODIES * most:
+                            raise busy("Too many large requests are being answered", 5)
                     body += part
     except TimeoutError:
-        message = f"The body did not arrive within {_BODY_SECONDS:.0f} s."
+        message = f"The body did not arrive within {_BODY_SECONDS:.0f} s, or nothing of it for {_PART_SECONDS:.0f} s."
         raise Refusal(408, message, code="timeout", headers=close) from None
     if size > most:
         raise refusal
@@ -159,21 +194,47 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 class _Guard:
-    """Lets nobody in without the key."""
+    """Lets nobody in without the key, nor a page of another site."""
 
-    def __init__(self, app: ASGIApp, key: str) -> None:
-        self.app, self.key = app, key.encode()
+    def __init__(self, app: ASGIApp, key: str | None, hosts: Sequence[str]) -> None:
+        self.app, self.key = app, None if key is None else key.encode()
+        self.hosts = [host.lower() for host in hosts]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self.app
-        if scope["type"] == "http" and scope["path"] not in _OPEN:
-            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-            scheme, _, token = given.partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self.key):
-                said = "The API key is wrong." if given else "An API key is needed: Authorization: Bearer KEY."
-                headers = {"WWW-Authenticate": "Bearer"}
-                app = Refusal(401, said, code="invalid_api_key", headers=headers).response
-        await app(scope, receive, send)
+        refusal = self._refusal(scope["path"], Headers(scope=scope)) if scope["type"] == "http" else None
+        await (self.app if refusal is None else refusal.response)(scope, receive, send)
+
+    def _refusal(self, path: str, headers: Headers) -> Refusal | None:
+        host = headers.get("host", "")
+        if "*" not in self.hosts:
+            if host and _name(host) not in ("localhost", *self.hosts) and not _is_address(_name(host)):
+                said = f"The server is not called {_name(host)[:80]!r}: use its address or --allowed-hosts."
+                return Refusal(403, said, code="host_not_allowed")
+            origin = headers.get("origin", f"http://{host}").partition("://")[2]
+            if origin != host and _name(origin) not in self.hosts:
+                return Refusal(403, "Pages of other sites are not answered.", code="origin_not_allowed")
+        if self.key is None or path in _OPEN:
+            return None
+        given = headers.get("authorization", "").encode("latin-1")
+        scheme, _, token = given.partition(b" ")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.key):
+            return None
+        said = "The API key is wrong." if given else "An API key is needed: Authorization: Bearer KEY."
+        return Refusal(401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+
+def _name(netloc: str) -> str:
+    """The host of `host:port`, without the brackets of IPv6."""
+    with suppress(ValueError):
+        return urlsplit(f"//{netloc}").hostname or ""
+    return ""
+
+
+def _is_address(host: str) -> bool:
+    """Of addresses, unlike names, no site can say that they are its own."""
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return False
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -182,7 +243,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         case Refusal():
             return error.response
         case HTTPException():
-            said = f"{request.method} {request.url.path}: {error.detail}."
+            said = f"{request.method} {request.url.path[:200]}: {error.detail}."
             return Refusal(error.status_code, said, headers=error.headers).response
         case ClientDisconnect():
             return Response(status_code=499)

@@ -9,15 +9,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from fairspan.errors import require_whole
 from fairspan.serving.metrics import Metrics
-from fairspan.serving.protocol import Refusal
+from fairspan.serving.protocol import Refusal, busy
 
 if TYPE_CHECKING:
     from fairspan.encoding.direct import DirectEncoder, ReadText
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _log = logging.getLogger("fairspan.serving")
+_MOST_ASIDES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class Batcher:
         self._waiting: dict[DirectEncoder, list[_Waiting]] = {}
         self._jobs: set[_Job] = set()
         self._passes: asyncio.Task[None] | None = None
+        self._asides, self._one_aside = 0, asyncio.Lock()
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run_calls, name="model", daemon=True)
         self._thread.start()
@@ -142,6 +146,43 @@ class Batcher:
         self._calls.put(run)
         return await future
 
+    async def aside(self, work: Callable[[Callable[[int], None]], Result]) -> Result:
+        """What `work` returns, run in the model's thread while no request waits, one at a time.
+
+        Args:
+            work: is given a function to call between its steps, with any number. Requests that came meanwhile are
+                answered in it, and it raises an error once nobody waits for `work`.
+
+        Raises:
+            Refusal: if too many wait already.
+        """
+        if self._asides == _MOST_ASIDES:
+            raise busy("The page has too many documents to read", 10)
+        left = threading.Event()
+
+        def pause(done: int = 0) -> None:
+            while not left.is_set() and (self._jobs or not self._calls.empty()):
+                with suppress(Empty):
+                    call = self._calls.get(timeout=0.05)
+                    if call is None:
+                        self._calls.put(None)
+                        raise CancelledError
+                    call()
+            if left.is_set():
+                raise CancelledError
+
+        def run() -> Result:
+            pause()
+            return work(pause)
+
+        self._asides += 1
+        try:
+            async with self._one_aside:
+                return await self.call(run)
+        finally:
+            self._asides -= 1
+            left.set()
+
     def _run_calls(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
@@ -175,14 +216,7 @@ class Batcher:
         """Raise if so many tokens cannot be taken now, and say when to try again."""
         over = self.tokens + tokens - self.room
         if self.tokens and over > 0:
-            wait = str(max(1, math.ceil(over / self.speed)) if self.speed else 1)
-            raise Refusal(
-                429,
-                f"The queue is full. Try again in {wait} s.",
-                kind="rate_limit_error",
-                code="rate_limit_exceeded",
-                headers={"Retry-After": wait},
-            )
+            raise busy("The queue is full", max(1, math.ceil(over / self.speed)) if self.speed else 1)
 
     def _forget(self, job: _Job) -> None:
         """Take a request's texts out of the queue; those in the model are finished for nothing."""

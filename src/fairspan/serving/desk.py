@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,18 +68,20 @@ class Desk:
         ]
         return {"model": model_name(self.subject.name), "treatments": read}
 
-    def inspect(self, document: Document) -> Inspection:
-        """The cosines and shares of `fairspan.inspect`."""
-        lens = focus(document.marked(), self.subject.counter)
-        if lens.length > self.most_tokens:
+    def inspect(self, document: Document, progress: Callable[[int], None] = lambda tokens: None) -> Inspection:
+        """The cosines and shares of `fairspan.inspect`; `progress` is called between batches."""
+        marked = document.marked()
+        # Before its sentences are found, which takes longer.
+        (length,) = self.subject.counter.count_whole([marked.text])
+        if length > self.most_tokens:
             raise CorpusError(
-                f"this is {lens.length:,} {self.subject.counter.unit}, and the page takes {self.most_tokens:,}: use "
+                f"this is {length:,} {self.subject.counter.unit}, and the page takes {self.most_tokens:,}: use "
                 "a shorter document here, or fairspan inspect on the command line."
             )
+        progress(0)
+        lens = focus(marked, self.subject.counter)
         with Store(":memory:") as store:
-            embed = embed_through(
-                store, budget=self.subject.budget(None), tally=Tally(), progress=lambda tokens: None
-            )
+            embed = embed_through(store, budget=self.subject.budget(None), tally=Tally(), progress=progress)
             return look_through(lens, self.subject, self.treated, embed, name=document.name)
 
 

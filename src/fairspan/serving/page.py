@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,10 @@ from starlette.routing import Route
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.marked_text import BORDERS, NAMES
 from fairspan.report.render import policy, render, render_part
-from fairspan.serving.app import read_body
+from fairspan.serving.app import read_body, unless_gone
 from fairspan.serving.batcher import Batcher
 from fairspan.serving.desk import Desk, Document
-from fairspan.serving.protocol import read_object, wrong
+from fairspan.serving.protocol import busy, read_object, wrong
 from fairspan.studies.inspect.inspection import Inspection
 from fairspan.studies.inspect.view import PACKAGE, page_pieces
 
@@ -24,10 +25,11 @@ MOST_BYTES = 500_000
 PACKAGES = ("fairspan.serving", PACKAGE)
 SCRIPTS, STYLES = ("desk.js",), ("inspection.css", "desk.css")
 EXAMPLES = 4
+_SECONDS, _NAME = 60.0, 200
 
 
 def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
-    """The page, which holds nothing of the model, and what it asks for as JSON, computed in the model's thread."""
+    """The page, which holds nothing of the model, and what it asks for as JSON, computed after other requests."""
     page, headers = make_page(), page_headers()
 
     async def show(request: Request) -> Response:
@@ -38,7 +40,15 @@ def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
 
     async def inspect(request: Request) -> Response:
         document = _document(read_object(await read_body(request, MOST_BYTES)))
-        return JSONResponse({"html": inspected(await batcher.call(lambda: desk.inspect(document)))})
+        return await unless_gone(request, show_segments(document))
+
+    async def show_segments(document: Document) -> Response:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                found = await batcher.aside(lambda pause: desk.inspect(document, pause))
+        except TimeoutError:
+            raise busy("Other requests left no time for this document", 60) from None
+        return JSONResponse({"html": await asyncio.to_thread(inspected, found)})
 
     return [
         Route("/", show, methods=["GET"]),
@@ -95,4 +105,4 @@ def _document(given: dict[str, Any]) -> Document:
     fields = {"borders": "auto", **given}
     if not all(isinstance(fields.get(name), str) for name in ("name", "text", "borders")):
         raise wrong("document", "A document needs a 'name' and a 'text', and may have 'borders', all of them text.")
-    return Document(fields["name"], fields["text"], fields["borders"])
+    return Document(fields["name"][:_NAME], fields["text"], fields["borders"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from reprlib import repr as _shown
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,9 @@ _INPUT_TYPES: dict[str, Side] = {
 }
 _SUFFIXES: dict[str, Side] = {"-query": "query", "-document": "document"}
 _INPUT = "a string, a list of strings, a list of token ids, or a list of such lists, none of them empty"
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+# Beyond this many values json.loads holds up all threads for seconds. Text with as many commas has more tokens than
+# any request may have.
+_MOST_VALUES = 1_000_000
 
 
 class Refusal(Exception):  # noqa: N818 - a reply to the client, often not an error of the server
@@ -57,6 +59,11 @@ def too_large(message: str, param: str | None = None, headers: Mapping[str, str]
     return Refusal(413, message, param=param, code="request_too_large", headers=headers)
 
 
+def busy(message: str, seconds: int) -> Refusal:
+    said, headers = f"{message}. Try again in {seconds} s.", {"Retry-After": str(seconds)}
+    return Refusal(429, said, kind="rate_limit_error", code="rate_limit_exceeded", headers=headers)
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """What a request may call the model and its prompts.
@@ -86,7 +93,7 @@ class Names:
             for suffix, side in _SUFFIXES.items():
                 if name.removesuffix(suffix) in self.names:
                     return side
-        said = f"The model {name!r} is not served here. Served: {', '.join(self.every)}."
+        said = f"The model {_shown(name)} is not served here. Served: {', '.join(self.every)}."
         raise Refusal(404, said, param="model", code="model_not_found")
 
 
@@ -108,9 +115,11 @@ class Asked:
 
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object of a request's body."""
+    if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise too_large(f"The body has more than {_MOST_VALUES:,} commas and brackets.")
     try:
         given = json.loads(body)
-        if _SURROGATE.search(body):
+        if b"\\ud" in body or b"\\uD" in body:
             # Half of a surrogate pair is no text, and no tokenizer takes it.
             json.dumps(given, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -131,10 +140,10 @@ def read_request(body: bytes, names: Names, most_inputs: int) -> Asked:
     side = _side(given, names, names.side(model))
     encoding: Any = given.get("encoding_format") or "float"
     if encoding not in ("float", "base64"):
-        raise wrong("encoding_format", f"'encoding_format' must be 'float' or 'base64', got {encoding!r}.")
+        raise wrong("encoding_format", f"'encoding_format' must be 'float' or 'base64', got {_shown(encoding)}.")
     dimensions = given.get("dimensions")
     if dimensions is not None and (not _is_int(dimensions) or dimensions < 1):
-        raise wrong("dimensions", f"'dimensions' must be a whole number of at least 1, got {dimensions!r}.")
+        raise wrong("dimensions", f"'dimensions' must be a whole number of at least 1, got {_shown(dimensions)}.")
     inputs = _read_inputs(given.get("input"), most_inputs)
     return Asked(inputs, model, side, given.get("prompt_name"), encoding, dimensions)
 
@@ -147,7 +156,7 @@ def _side(given: Mapping[str, Any], names: Names, by_name: Side | None) -> Side:
         if value is None:
             continue
         if value not in known:
-            raise wrong(name, f"'{name}' must be one of {', '.join(known) or 'none'}, got {value!r}.")
+            raise wrong(name, f"'{name}' must be one of {', '.join(known) or 'none'}, got {_shown(value)}.")
         if value in _INPUT_TYPES or "query" in value:
             said[name] = _INPUT_TYPES.get(value, "query")
     if len(set(said.values())) > 1:
@@ -168,6 +177,8 @@ def _read_inputs(found: Any, most: int) -> Any:
     for index, one in enumerate(inputs):
         if not isinstance(one, kind) or not one or (kind is list and not all(map(_is_int, one))):
             raise wrong("input", f"'input[{index}]' is none: 'input' must be {_INPUT}.")
+        if kind is str and not one.strip():
+            raise wrong("input", f"'input[{index}]' is empty: it has nothing but white space.")
     return inputs
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from fairspan.errors import DesignError
+from fairspan.serving.connection import Connection
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -59,6 +60,7 @@ def run(app: Starlette, bound: socket.socket) -> bool:
     """Serve until a signal ends it; whether all requests in flight were answered by then."""
     config = uvicorn.Config(
         app,
+        http=Connection,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -74,10 +76,10 @@ def run(app: Starlette, bound: socket.socket) -> bool:
     return server.drained
 
 
-def end_at_once() -> None:
-    """End the process with exit code 1, whatever the model's thread is doing."""
+def end_at_once(code: int = 1) -> None:
+    """End the process, whatever its threads are doing, without freeing the model, which takes seconds."""
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(code)
 
 
 class _Server(uvicorn.Server):

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -24,6 +26,11 @@ from fairspan.serving.protocol import Asked, Names, Refusal, too_large, wrong
 
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
+Result = TypeVar("Result")
+LARGE = 65_536
+"""Bytes or characters from which on a step of a request waits for such steps of others."""
+# Far more than a token has in any language. A text with more of them in the window is not tokenised.
+_TOKEN_CHARACTERS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +75,7 @@ class Service:
         budget = self.limits.batch_tokens or (4096 if model.device.type == "cpu" else 16384)
         self.batcher = Batcher(budget=budget, room=self.limits.queue_tokens, metrics=self.metrics)
         self.is_warm = self.is_draining = False
+        self._one_large = asyncio.Lock()
 
     @property
     def state(self) -> str:
@@ -115,27 +123,56 @@ class Service:
         # Before its texts are tokenised for nothing; one at least will be a token.
         self.batcher.refuse_if_full(1)
         encoder = await self._encoder_of(asked)
-        # The model's own tokenizer, which counts where no ids are taken, may be in use by a pass.
-        read = asyncio.to_thread if encoder.takes_ids else self.batcher.call
-        texts = await read(lambda: _read(encoder, asked))
-        tokens = sum(text.read for text in texts)
-        truncated = [index for index, text in enumerate(texts) if text.cut]
-        if truncated and not self.truncate:
-            first = truncated[0]
-            raise wrong(
-                "input",
-                f"'input[{first}]' has {texts[first].length:,} tokens, prompt and special tokens included; this "
-                f"model reads {encoder.window:,}. Send a shorter text, or start the server with --truncate, or with "
-                "tiles and a larger --max-seq-length.",
-                "context_length_exceeded",
-            )
-        if tokens > self.limits.request_tokens:
-            raise too_large(
-                f"'input' has {tokens:,} tokens; a request may have {self.limits.request_tokens:,}.", "input"
-            )
+        texts = await self._read(encoder, asked)
+        tokens, truncated = sum(text.read for text in texts), [index for index, text in enumerate(texts) if text.cut]
         vectors = await self.batcher.vectors(encoder, texts)
         self.metrics.truncated.inc(len(truncated))
         return Embedded(await asyncio.to_thread(self._checked, vectors, asked.dimensions), tokens, truncated)
+
+    async def in_turn(self, size: int, work: Callable[..., Result], *given: Any) -> Result:
+        """What `work` returns, in a thread; of large ones one at a time, so that short requests find a core."""
+        async with self._one_large if size > LARGE else nullcontext():
+            return await asyncio.to_thread(work, *given)
+
+    async def _read(self, encoder: DirectEncoder, asked: Asked) -> list[ReadText]:
+        """The texts as the model reads them, a part at a time, up to one that is refused."""
+        most = (encoder.window or self.limits.request_tokens) * _TOKEN_CHARACTERS
+        longer = [index for index, one in enumerate(asked.inputs) if len(one) > most]
+        if longer and not (self.truncate and encoder.keeps_beginning):
+            raise self._too_long(longer[0], f"{len(asked.inputs[longer[0]]):,} characters", encoder)
+        total, tokens, found = len(asked.inputs), 0, list[ReadText]()
+        for part in _parts([one[:most] for one in asked.inputs] if longer else asked.inputs):
+            size = sum(map(len, part))
+            # The model's own tokenizer, which counts where no ids are taken, may be in use by a pass.
+            if encoder.takes_ids:
+                read = await self.in_turn(size, _read, encoder, part)
+            else:
+                read = await self.batcher.call(partial(_read, encoder, part))
+            for index, text in enumerate(read, start=len(found)):
+                if text.cut and not self.truncate:
+                    raise self._too_long(
+                        index, f"{text.length:,} tokens, prompt and special tokens included", encoder
+                    )
+            found += read
+            tokens += sum(text.read for text in read)
+            if tokens > self.limits.request_tokens:
+                said = (
+                    f"'input' has {'' if len(found) == total else 'at least '}{tokens:,} tokens; a request may have"
+                )
+                raise too_large(f"{said} {self.limits.request_tokens:,}.", "input")
+        for index in longer:
+            # With fewer tokens, what was left out might have been read.
+            if found[index].length < 2 * found[index].read:
+                raise self._too_long(index, f"{len(asked.inputs[index]):,} characters", encoder)
+        return found
+
+    def _too_long(self, index: int, has: str, encoder: DirectEncoder) -> Refusal:
+        return wrong(
+            "input",
+            f"'input[{index}]' has {has}; this model reads {encoder.window:,} tokens. Send a shorter text, or start "
+            "the server with --truncate, or with tiles and a larger --max-seq-length.",
+            "context_length_exceeded",
+        )
 
     def _encoder(self, side: Side, prompt: str | None) -> DirectEncoder:
         """One for a side and its prompt, None for the side's own."""
@@ -215,9 +252,18 @@ def was_trained_for_cutting(model: SentenceTransformer) -> bool:
     return bool(re.search("matryoshka", str(getattr(model, "_model_card_text", None) or ""), re.IGNORECASE))
 
 
-def _read(encoder: DirectEncoder, asked: Asked) -> list[ReadText]:
-    inputs: Any = asked.inputs
-    if not asked.are_ids:
+def _parts(inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Of about `LARGE` characters or ids each."""
+    start = size = 0
+    for end, one in enumerate(inputs, start=1):
+        size += len(one)
+        if size > LARGE or end == len(inputs):
+            yield inputs[start:end]
+            start, size = end, 0
+
+
+def _read(encoder: DirectEncoder, inputs: Sequence[Any]) -> list[ReadText]:
+    if isinstance(inputs[0], str):
         return encoder.read(inputs)
     try:
         return [encoder.read_ids(ids) for ids in inputs]
