@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -299,7 +300,7 @@ def test_a_folder_belongs_to_its_weights(
 ) -> None:
     """Other weights under the same path are refused; what has not changed is found without loading it."""
     given, folder, out = write(tmp_path / "a.jsonl"), tmp_path / "model", tmp_path / "out"
-    model = make_tiny("bert", "mean")
+    model = copy.deepcopy(make_tiny("bert", "mean"))
     model.save_pretrained(str(folder), create_model_card=False)
     embed(str(folder), given, out)
     loaded: list[str] = []
