@@ -1,6 +1,8 @@
 """A calibration in words, for sentences that people read."""
 
-from fairspan.calibration.calibration import PRESETS, Calibration, Layers, PerSide, dump_temperature
+from dataclasses import asdict
+
+from fairspan.calibration.calibration import PRESETS, Calibration, Layers, PerSide
 
 _SIDES = {"document": " on documents", "query": " on queries"}
 
@@ -26,7 +28,7 @@ def in_words(calibration: Calibration) -> str:
         said.append(f"baskets of {calibration.basket_size} tokens{strength}{where}")
     words = [" and ".join(said)] if said else []
     if isinstance(temperature, PerSide):
-        words.append(f"temperatures {dump_temperature(temperature)}")
+        words.append(f"temperatures {asdict(temperature)}")
     elif temperature != 1:
         words.append(f"temperature {temperature:g}")
     return " at ".join(words) + _SIDES.get(calibration.sides, "")

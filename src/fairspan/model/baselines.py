@@ -37,10 +37,6 @@ class Whitening:
     mean: np.ndarray
     matrix: np.ndarray
 
-    def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """[N, d] → [N, k]."""
-        return np.asarray((np.asarray(vectors, dtype=np.float64) - self.mean) @ self.matrix)
-
     @property
     def fingerprint(self) -> str:
         """A hash of what a model carries of it."""

@@ -82,7 +82,11 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
     name = str(name or DEFAULT_MODEL)
     folder = Path(name)
     if folder.is_dir():
-        _require_model(folder)
+        there = [folder / one for one in _CONFIGURATIONS if (folder / one).is_file()]
+        if not there:
+            raise _not_found(folder, f"it has neither {' nor '.join(_CONFIGURATIONS)}")
+        for file in there:
+            read_json(file)
         return name
     if folder.exists():
         raise _not_found(name, "it is a file, and a model is a folder or a name on the hub")
@@ -118,14 +122,6 @@ def hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _not_found(name: object, why: str) -> UnsupportedModel:
     return UnsupportedModel(f"{name} could not be loaded: {why}.")
-
-
-def _require_model(folder: Path) -> None:
-    there = [folder / name for name in _CONFIGURATIONS if (folder / name).is_file()]
-    if not there:
-        raise _not_found(folder, f"it has neither {' nor '.join(_CONFIGURATIONS)}")
-    for file in there:
-        read_json(file)
 
 
 def read_json(file: Path) -> Any:

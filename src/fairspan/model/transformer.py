@@ -178,7 +178,7 @@ class CalibratedTransformer(Transformer):
 
         segment = features.get(SEGMENTS)
         plan = self._plan(inputs, side, segment, only_pooled=self._reads_only_pooled())
-        if self._changes_nothing(plan):
+        if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:  # as the plain model
             features.update(super().forward(inputs, **kwargs))
             return features
         features.update(self._run(inputs, plan, **kwargs))
@@ -201,11 +201,6 @@ class CalibratedTransformer(Transformer):
         output = forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs)
         self.path = plan.path
         return output
-
-    @staticmethod
-    def _changes_nothing(plan: Plan) -> bool:
-        """Whether the plain model computes the same: texts of one tile each, and nothing else to do."""
-        return plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
 
     def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool) -> Plan:
         how = (self.calibration, self.site, self.depth)
