@@ -83,18 +83,13 @@ class Treatment:
         """Whether a document is embedded chunk by chunk."""
         return self.baseline is not None and self.baseline.startswith("chunk-mean")
 
-    @property
-    def dimensions(self) -> int | None:
-        """How many dimensions a whitening keeps; None for all."""
-        return self._number if self.whitens else None
-
     def chunk_size(self, default: int = CHUNK_TOKENS) -> int:
         """How long a chunk may be."""
-        return self._number or default
+        return self.number or default
 
     @property
-    def _number(self) -> int | None:
-        """The number at the end of a baseline's name."""
+    def number(self) -> int | None:
+        """The number at the end of a baseline's name, such as the dimensions that a whitening keeps."""
         last = (self.baseline or "").rpartition("-")[2]
         return int(last) if last.isdigit() else None
 

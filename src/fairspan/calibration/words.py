@@ -5,6 +5,7 @@ from dataclasses import asdict
 from fairspan.calibration.calibration import PRESETS, Calibration, Layers, PerSide
 
 _SIDES = {"document": " on documents", "query": " on queries"}
+_LAYERS = {"all": "all layers", "last": "the last layer", "last_half": "the last half of the layers"}
 
 
 def in_words(calibration: Calibration) -> str:
@@ -35,14 +36,6 @@ def in_words(calibration: Calibration) -> str:
 
 
 def _layers(layers: Layers) -> str:
-    match layers:
-        case "all":
-            return "all layers"
-        case "last":
-            return "the last layer"
-        case str():
-            part, _, share = layers.partition("_")
-            return f"the {part} {share.replace('_', ' ')} of the layers"
-        case int():
-            return f"the last {layers} layers"
-    return f"layers {', '.join(map(str, layers))}"
+    if isinstance(layers, str):
+        return _LAYERS[layers]
+    return f"the last {layers} layers" if isinstance(layers, int) else f"layers {', '.join(map(str, layers))}"

@@ -185,5 +185,4 @@ def _attention_of(device: torch.device) -> AbstractContextManager[None]:
 
 def usable(vectors: np.ndarray) -> np.ndarray:
     """[texts] bool: which vectors are numbers, and not all zero."""
-    good: np.ndarray = np.isfinite(vectors).all(axis=1) & (vectors != 0).any(axis=1)
-    return good
+    return np.asarray(np.isfinite(vectors).all(axis=1) & (vectors != 0).any(axis=1))

