@@ -167,16 +167,8 @@ def last_two_by_hand(model: SentenceTransformer, texts: Sequence[str], **options
     for text in texts:
         inputs = model.tokenizer(text, return_tensors="pt")
         with torch.inference_mode():
-            states = (
-                model[0]
-                .model(
-                    input_ids=inputs["input_ids"],
-                    attention_mask=inputs["attention_mask"],
-                    output_hidden_states=True,
-                    **options,
-                )
-                .hidden_states
-            )
+            given = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+            states = model[0].model(**given, output_hidden_states=True, **options).hidden_states
         found.append(((states[-1] + states[-2]) / 2)[0].mean(dim=0).numpy())
     return np.stack(found).astype(np.float64)
 
@@ -240,19 +232,19 @@ def test_what_last_two_refuses(make_tiny: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "baseline", "calibration", "dimensions"),
+    ("name", "baseline", "calibration", "number"),
     [
         ("whitening", "whitening", PRESETS["plain"], None),
         ("last2avg", "last2avg", PRESETS["plain"], None),
-        ("whitening+temperature=0.8", "whitening", PRESETS["tempscale"], None),
+        ("whitening-8+temperature=0.8", "whitening-8", PRESETS["tempscale"], 8),
         (" last2avg+strength=1+sides=document ", "last2avg", Calibration(sides="document"), None),
         ("whitening+strength=1+baskets=segments", "whitening", Calibration(), None),
     ],
 )
-def test_names(name: str, baseline: str, calibration: Calibration, dimensions: int | None) -> None:
+def test_names(name: str, baseline: str, calibration: Calibration, number: int | None) -> None:
     found = as_treatment(name)
     assert (found.name, found.baseline, found.calibration) == (name.strip(), baseline, calibration)
-    assert (found.whitens, found.number, found.acts) == (baseline != "last2avg", dimensions, True)
+    assert (found.whitens, found.number, found.acts) == (baseline != "last2avg", number, True)
     assert found.by_segments == ("segments" in name)
     assert Treatment.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
@@ -440,11 +432,6 @@ def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_c
     assert same == [True, False, True, False], "only what is fitted depends on what it is fitted on"
 
 
-class Plain:
-    def encode(self, texts: list[str]) -> np.ndarray:
-        return np.ones((len(texts), 3))
-
-
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
@@ -463,14 +450,6 @@ def test_mistakes_in_an_audit(
         STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **{**given, **options, "opening": 20}), Silent())
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["whitening", "last2avg"])
-def test_an_object_has_no_baselines(corpus: str, name: str) -> None:
-    with pytest.raises(UnsupportedModel, match=f"omit {name}"):
-        audit(Plain(), corpus=corpus, treatments=["plain", name])
-    with pytest.raises(UnsupportedModel, match=f"omit {name}"):
-        evaluate(Plain(), "pages", corpus=corpus, treatments=["plain", name])
 
 
 # In a search.

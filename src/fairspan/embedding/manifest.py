@@ -72,14 +72,13 @@ def new_manifest(model: str, asked: EmbedOptions, source: Source, encoder: Mappi
 def summary_of(records: Iterable[Record]) -> dict[str, Any]:
     """Rows, tokens and seconds of the whole folder, over all the calls that made it."""
     every = list(records)
-    tokens, seconds = sum(one.tokens for one in every), sum(one.seconds for one in every)
     return {
         "rows": sum(one.rows for one in every),
         "rejected": sum(one.refused for one in every),
         "truncated": sum(one.truncated for one in every),
-        "tokens": tokens,
+        "tokens": sum(one.tokens for one in every),
         "shards": len(every),
-        "seconds": round(seconds, 3),
+        "seconds": round(sum(one.seconds for one in every), 3),
     }
 
 

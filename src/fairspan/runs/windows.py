@@ -51,10 +51,11 @@ def limit_note(subject: Subject, lengths: Sequence[int], texts: str = "documents
     longer = 0 if subject.limit is None else sum(length > subject.limit for length in lengths)
     if not longer:
         return []
-    return [
+    note = (
         f"{subject.name} comes with a limit of {subject.limit:,} tokens, and {longer:,} of {len(lengths):,} {texts} "
         "are longer: reading beyond the limit may itself explain differences between positions or lengths"
-    ]
+    )
+    return [note]
 
 
 def cut_words(record: Record, unit: str) -> str:
