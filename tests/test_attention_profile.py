@@ -167,18 +167,6 @@ def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
     assert np.array_equal(one.masses, two.masses)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling"),
-    [("bert", "cls"), ("qwen3", "lasttoken"), ("qwen3", "mean"), ("mistral", "mean"), ("t5", "mean")],
-)
-def test_without_padding(make_tiny: Make, architecture: str, pooling: str) -> None:
-    """One text alone has no mask: a causal model then hides later keys by a flag."""
-    model = make_tiny(architecture, pooling)
-    assert_close(list(attention_rows(model, TEXTS[:1])), pooled(eager(model, TEXTS[:1]), pooling))
-    fair = fairspan.calibrate(model, basket_size=7)
-    assert_close(list(attention_rows(fair, TEXTS[:1])), by_matrices(fair, TEXTS[:1], pooling))
-
-
 def test_calibrated_baskets_hold_equal_shares(make_tiny: Make) -> None:
     """CLS pooling, 28 words in baskets of 7: 1/6 for <s>, for each run of 7, and for the </s> that is left over."""
     fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=7)
@@ -331,10 +319,6 @@ def test_texts_without_tokens(make_tiny: Make) -> None:
     model = copy.deepcopy(make_tiny("qwen3", "lasttoken"))
     model.tokenizer.backend_tokenizer.post_processor = None
     refused(model, "text 1 has no tokens", ["w1 w2", ""])
-
-
-def test_attention_that_cannot_be_reached(tmp_path: Path) -> None:
-    refused(tiny_model(tmp_path, "fnet", "mean"), "'fnet'")
 
 
 # The measures

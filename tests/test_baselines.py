@@ -62,10 +62,12 @@ def test_two_dimensions_by_hand() -> None:
     found = fit_whitening(vectors)
     assert found.mean == pytest.approx([5, -1])
     assert found.matrix == pytest.approx(np.diag([np.sqrt(3 / 8), np.sqrt(3 / 2)]))
-    assert found(vectors) == pytest.approx(np.sqrt(3 / 2) * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]]))
-    assert found(np.array([[9.0, 1]])) == pytest.approx(np.array([[4 * np.sqrt(3 / 8), 2 * np.sqrt(3 / 2)]]))
     first = fit_whitening(vectors, dimensions=1)
     assert first.matrix == pytest.approx(found.matrix[:, :1]), "the direction of larger variance is kept"
+
+
+def apply(fit: Whitening, vectors: np.ndarray) -> np.ndarray:
+    return np.asarray((vectors - fit.mean) @ fit.matrix)
 
 
 def cloud(count: int, width: int, seed: int = 0) -> np.ndarray:
@@ -80,7 +82,7 @@ def cloud(count: int, width: int, seed: int = 0) -> np.ndarray:
 def test_what_was_fitted_has_the_identity_as_covariance(count: int, dimensions: int | None) -> None:
     vectors = cloud(count, 16)
     assert np.abs(np.cov(vectors.T) - np.eye(16)).max() > 0.1, "the premise"
-    whitened = fit_whitening(vectors, dimensions=dimensions)(vectors)
+    whitened = apply(fit_whitening(vectors, dimensions=dimensions), vectors)
     assert whitened.shape == (count, dimensions or 16)
     assert np.atleast_2d(np.cov(whitened.T)) == pytest.approx(np.eye(dimensions or 16), abs=1e-6)
     assert whitened.mean(axis=0) == pytest.approx(0, abs=1e-6)
@@ -92,7 +94,7 @@ def test_directions_without_variance_are_left_out() -> None:
     turned = np.linalg.qr(np.random.default_rng(1).standard_normal((5, 5)))[0][:3]
     found = fit_whitening(inside @ turned + 1.0)
     assert found.matrix.shape == (5, 3)
-    assert np.cov(found(inside @ turned + 1.0).T) == pytest.approx(np.eye(3), abs=1e-6)
+    assert np.cov(apply(found, inside @ turned + 1.0).T) == pytest.approx(np.eye(3), abs=1e-6)
     assert fit_whitening(inside @ turned, dimensions=4).matrix.shape == (5, 3)
 
 
@@ -134,7 +136,7 @@ def test_a_whitened_model(
     kept = dimensions or (HIDDEN - 1 if architecture == "bert" else HIDDEN)
     assert type(whitened) is SentenceTransformer
     assert whitened.get_embedding_dimension() == kept
-    found, wanted = vectors_of(whitened), whitening(before)
+    found, wanted = vectors_of(whitened), apply(whitening, before)
     assert found == pytest.approx(unit(wanted) if normalize else wanted, abs=WHITENED)
     if not normalize:
         assert np.cov(found.T) == pytest.approx(np.eye(kept), abs=WHITENED)
@@ -165,16 +167,8 @@ def last_two_by_hand(model: SentenceTransformer, texts: Sequence[str], **options
     for text in texts:
         inputs = model.tokenizer(text, return_tensors="pt")
         with torch.inference_mode():
-            states = (
-                model[0]
-                .model(
-                    input_ids=inputs["input_ids"],
-                    attention_mask=inputs["attention_mask"],
-                    output_hidden_states=True,
-                    **options,
-                )
-                .hidden_states
-            )
+            given = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+            states = model[0].model(**given, output_hidden_states=True, **options).hidden_states
         found.append(((states[-1] + states[-2]) / 2)[0].mean(dim=0).numpy())
     return np.stack(found).astype(np.float64)
 
@@ -238,19 +232,19 @@ def test_what_last_two_refuses(make_tiny: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "baseline", "calibration", "dimensions"),
+    ("name", "baseline", "calibration", "number"),
     [
         ("whitening", "whitening", PRESETS["plain"], None),
         ("last2avg", "last2avg", PRESETS["plain"], None),
-        ("whitening+temperature=0.8", "whitening", PRESETS["tempscale"], None),
+        ("whitening-8+temperature=0.8", "whitening-8", PRESETS["tempscale"], 8),
         (" last2avg+strength=1+sides=document ", "last2avg", Calibration(sides="document"), None),
         ("whitening+strength=1+baskets=segments", "whitening", Calibration(), None),
     ],
 )
-def test_names(name: str, baseline: str, calibration: Calibration, dimensions: int | None) -> None:
+def test_names(name: str, baseline: str, calibration: Calibration, number: int | None) -> None:
     found = as_treatment(name)
     assert (found.name, found.baseline, found.calibration) == (name.strip(), baseline, calibration)
-    assert (found.whitens, found.dimensions, found.acts) == (baseline != "last2avg", dimensions, True)
+    assert (found.whitens, found.number, found.acts) == (baseline != "last2avg", number, True)
     assert found.by_segments == ("segments" in name)
     assert Treatment.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
@@ -405,9 +399,9 @@ def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     whitening, eight = whitening_of(model, rest), whitening_of(sharp, rest, 8)
     embed: dict[str, Callable[[str], np.ndarray]] = {
         "plain": lambda text: model.encode_document(text),
-        "whitening": lambda text: whitening(model.encode_document(text)),
+        "whitening": lambda text: apply(whitening, model.encode_document(text)),
         "last2avg": lambda text: last_two_by_hand(model, [text])[0],
-        "whitening-8+temperature=0.5": lambda text: eight(sharp.encode_document(text)),
+        "whitening-8+temperature=0.5": lambda text: apply(eight, sharp.encode_document(text)),
     }
     values = {name: values_of(log.rows, "representation", name) for name in NAMES}
     for document, parts in documents_of(log.rows, corpus).items():
@@ -438,11 +432,6 @@ def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_c
     assert same == [True, False, True, False], "only what is fitted depends on what it is fitted on"
 
 
-class Plain:
-    def encode(self, texts: list[str]) -> np.ndarray:
-        return np.ones((len(texts), 3))
-
-
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
@@ -461,14 +450,6 @@ def test_mistakes_in_an_audit(
         STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **{**given, **options, "opening": 20}), Silent())
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["whitening", "last2avg"])
-def test_an_object_has_no_baselines(corpus: str, name: str) -> None:
-    with pytest.raises(UnsupportedModel, match=f"omit {name}"):
-        audit(Plain(), corpus=corpus, treatments=["plain", name])
-    with pytest.raises(UnsupportedModel, match=f"omit {name}"):
-        evaluate(Plain(), "pages", corpus=corpus, treatments=["plain", name])
 
 
 # In a search.

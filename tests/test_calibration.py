@@ -14,12 +14,7 @@ from fairspan.calibration.calibration import PRESETS, as_calibration
 def test_presets_are_the_published_variants() -> None:
     """METHODS: strength, first token and short texts of both variants; TempScale's 0.8 in all layers."""
     paper = Calibration.preset("paper")
-    assert (paper.basket_size, paper.layers, paper.strength, paper.short_texts) == (
-        128,
-        "last_half",
-        1,
-        "calibrate",
-    )
+    assert (paper.basket_size, paper.layers, paper.strength, paper.short_texts) == (128, "last_half", 1, "calibrate")
     assert paper.special_baskets("cls") == ("equal", "basket")
     retrieval = Calibration.preset("retrieval")
     assert (retrieval.strength, retrieval.short_texts) == (0.5, "leave")

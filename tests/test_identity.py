@@ -217,42 +217,6 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
         assert fairspan.calibrate(asked, "tiles").dtype == asked.dtype == saved
 
 
-@pytest.mark.parametrize("name", ["nowhere", "no/where", "/no/such/folder", "not a name!", "../up"])
-def test_a_bad_name_is_one_line(name: str) -> None:
-    with pytest.raises(UnsupportedModel, match="could not be loaded") as error:
-        load_model(name, Loading(device="cpu"))
-    assert "\n" not in str(error.value)
-    assert str(error.value).startswith(name)
-
-
-def _empty(folder: Path) -> None:
-    for file in folder.iterdir():
-        if file.is_file():
-            file.unlink()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(_empty, id="empty"),
-        pytest.param(lambda folder: (folder / "config.json").write_text("{"), id="config"),
-        pytest.param(lambda folder: (folder / "modules.json").write_text("[{"), id="modules"),
-        pytest.param(lambda folder: (folder / "modules.json").write_text('["x"]'), id="modules-of-another-kind"),
-        pytest.param(lambda folder: (folder / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{"), id="weights"),
-        pytest.param(
-            lambda folder: (folder / "tokenizer.json").write_text('{"version": "1.0"}'),
-            id="tokenizer",
-        ),
-    ],
-)
-def test_a_damaged_folder_is_one_line(folder: Path, tmp_path: Path, damage: Callable[[Path], Any]) -> None:
-    SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path))
-    damage(tmp_path)
-    with pytest.raises(UnsupportedModel, match="could not be loaded") as error:
-        load_model(str(tmp_path), Loading(device="cpu"))
-    assert "\n" not in str(error.value)
-
-
 def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"^there is no device 'gpu': use cpu, cuda, cuda:1 or mps\.$"):
         Loading(device="gpu")

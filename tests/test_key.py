@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,6 +97,7 @@ def test_what_decides_a_key_and_what_cannot_be_known(here: Path, monkeypatch: py
     assert len({key_of(one) for one in [options, *others]}) == 5
     unknown = [{"trust_remote_code": True}, {"model": object()}, {"corpus": "somebody/dataset"}, {"model": "a/model"}]
     assert [key_of(replace(options, **one)) for one in unknown] == [None] * 4
+    assert key_of(replace(options, model=SimpleNamespace(identity="an object's own"))) is not None
     before = key_of(options)
     monkeypatch.setattr("fairspan.runs.key.__version__", "9.9.9")
     assert key_of(options) not in (None, before)

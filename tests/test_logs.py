@@ -262,24 +262,6 @@ def part_of_page(log: RunLog) -> None:
     log.save_page(log.folder / "page.html")
 
 
-def test_every_write_replaces_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that fails half-way leaves the rows before it, and nothing beside them."""
-    first = simulated_rows(lambda p, s: 0.6)
-    writer = LogWriter(tmp_path / "run", header(["plain", "paper"]))
-    writer.add(first)
-
-    def half(self: pl.DataFrame, file: Path) -> None:
-        Path(file).write_bytes(b"PAR1 half of it")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", half)
-    line = said_by(lambda: writer.add(simulated_rows(lambda p, s: 0.6, treatment="paper")))
-    assert "No space left on device" in line
-    assert "make room or choose another with out" in line
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["rows.parquet", "run.json"]
-    assert read_log(tmp_path / "run").rows.equals(first)
-
-
 def test_a_new_run_does_not_inherit_rows(tmp_path: Path) -> None:
     """One that fails before its first rows has none, and leaves the log of a complete run as it is."""
     before = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)])

@@ -20,7 +20,6 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-import fairspan
 from fairspan.calibration.treatment import Treatment, as_treatments
 from fairspan.encoding.encoder import Text
 from fairspan.errors import DesignError, FairspanError
@@ -609,31 +608,3 @@ def test_a_store_that_may_not_be_written(shell: Shell, tmp_path: Path) -> None:
     assert header_of(shell.run)["status"] == "failed"
     assert stored(store) == before
     shell.goes_on(store=store)
-
-
-@processes
-@pytest.mark.slow
-def test_two_processes_on_one_folder(shell: Shell) -> None:
-    """The second is refused and changes nothing, though its own store would fail."""
-    first = shell.start(before=_SLOWLY)
-    wait_for(shell.store, 5)
-    first.signal(signal.SIGSTOP)
-    shell.start(store=shell.place).wait().failed_in_one_line("another process is writing")
-    first.signal(signal.SIGCONT)
-    assert first.wait().code == 0
-    assert shell.goes_on()["texts_computed"] > 0
-
-
-@processes
-@pytest.mark.slow
-def test_fresh_and_killed_the_finished_log_is_there(shell: Shell, tmp_path: Path) -> None:
-    """SIGKILL at three moments of a fresh run without a store, then to its end."""
-    shell.goes_on()
-    rng = random.Random(8)
-    for number in range(3):
-        store = tmp_path / f"fresh{number}.sqlite"
-        shell.kill(rng.randrange(4 * shell.total // 5), store, fresh=True)
-        log = fairspan.read_log(shell.run)
-        assert log.status == "complete"
-        assert_same_bits(log.rows, shell.expected.rows)
-    shell.goes_on(fresh=True, store=store)

@@ -454,12 +454,6 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 # What fairspan.load refuses, and how
 
 
-def test_fairspan_load_takes_a_model_that_is_not_calibrated(make_tiny: Make, tmp_path: Path) -> None:
-    """As the commands do."""
-    make_tiny().save_pretrained(str(tmp_path), create_model_card=False)
-    assert_same_vectors(own_loader(tmp_path), make_tiny())
-
-
 @pytest.mark.parametrize(
     ("name", "reference"),
     [("bert-cls", "fairspan.calibration.calibration.Calibration"), ("router", "modeling_evil.EvilModel")],

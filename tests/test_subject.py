@@ -152,9 +152,8 @@ def test_a_model_that_comes_in_tiles_reads_what_it_is_set_to(tmp_path: Path) -> 
 
 
 def test_loading_is_for_names(make_tiny: Make) -> None:
-    with pytest.raises(DesignError, match="dtype is for a model that is given by its name") as caught:
+    with pytest.raises(DesignError, match=r"^dtype is for a model that is given by its name"):
         open_subject(make_tiny(), loading=Loading(dtype="bfloat16"))
-    assert str(caught.value).startswith("dtype is")
 
 
 def test_prompts_of_each_side(make_tiny: Make) -> None:

@@ -70,11 +70,6 @@ def temperature_of(temperature: Temperature, side: Side) -> float:
     return getattr(temperature, side) if isinstance(temperature, PerSide) else temperature
 
 
-def dump_temperature(temperature: Temperature) -> Any:
-    """The JSON form that `parse_temperature` reads back."""
-    return asdict(temperature) if isinstance(temperature, PerSide) else temperature
-
-
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """How attention is calibrated at inference time.
@@ -206,9 +201,8 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with the version of its layout."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
         layers = list(self.layers) if isinstance(self.layers, tuple) else self.layers
-        return {"format": self.FORMAT, **values, "layers": layers, "temperature": dump_temperature(self.temperature)}
+        return {"format": self.FORMAT, **asdict(self), "layers": layers}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration
@@ -79,27 +79,17 @@ class Treatment:
         return replace(self, correction=None)
 
     @property
-    def base(self) -> Treatment:
-        """The same without a correction and a name: treatments of one base correct the same vectors."""
-        return replace(self.uncorrected, name="")
-
-    @property
     def chunks(self) -> bool:
         """Whether a document is embedded chunk by chunk."""
         return self.baseline is not None and self.baseline.startswith("chunk-mean")
 
-    @property
-    def dimensions(self) -> int | None:
-        """How many dimensions a whitening keeps; None for all."""
-        return self._number if self.whitens else None
-
     def chunk_size(self, default: int = CHUNK_TOKENS) -> int:
         """How long a chunk may be."""
-        return self._number or default
+        return self.number or default
 
     @property
-    def _number(self) -> int | None:
-        """The number at the end of a baseline's name."""
+    def number(self) -> int | None:
+        """The number at the end of a baseline's name, such as the dimensions that a whitening keeps."""
         last = (self.baseline or "").rpartition("-")[2]
         return int(last) if last.isdigit() else None
 
@@ -122,8 +112,7 @@ class Treatment:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, which `from_dict` reads."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "calibration": self.calibration.to_dict()}
+        return {**asdict(self), "calibration": self.calibration.to_dict()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Treatment:
@@ -267,8 +256,8 @@ def _name_of(calibration: Calibration) -> str:
     nearest = "paper" if calibration.tile_size is None else "tiles"
     known = PRESETS[nearest].to_dict()
     changed = {field: value for field, value in calibration.to_dict().items() if value != known[field]}
-    return "+".join([nearest, *(f"{field}={_written(value)}" for field, value in changed.items())])
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    written = {
+        field: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+        for field, value in changed.items()
+    }
+    return "+".join([nearest, *(f"{field}={value}" for field, value in written.items())])

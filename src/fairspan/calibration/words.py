@@ -1,8 +1,11 @@
 """A calibration in words, for sentences that people read."""
 
-from fairspan.calibration.calibration import PRESETS, Calibration, Layers, PerSide, dump_temperature
+from dataclasses import asdict
+
+from fairspan.calibration.calibration import PRESETS, Calibration, Layers, PerSide
 
 _SIDES = {"document": " on documents", "query": " on queries"}
+_LAYERS = {"all": "all layers", "last": "the last layer", "last_half": "the last half of the layers"}
 
 
 def in_words(calibration: Calibration) -> str:
@@ -26,21 +29,13 @@ def in_words(calibration: Calibration) -> str:
         said.append(f"baskets of {calibration.basket_size} tokens{strength}{where}")
     words = [" and ".join(said)] if said else []
     if isinstance(temperature, PerSide):
-        words.append(f"temperatures {dump_temperature(temperature)}")
+        words.append(f"temperatures {asdict(temperature)}")
     elif temperature != 1:
         words.append(f"temperature {temperature:g}")
     return " at ".join(words) + _SIDES.get(calibration.sides, "")
 
 
 def _layers(layers: Layers) -> str:
-    match layers:
-        case "all":
-            return "all layers"
-        case "last":
-            return "the last layer"
-        case str():
-            part, _, share = layers.partition("_")
-            return f"the {part} {share.replace('_', ' ')} of the layers"
-        case int():
-            return f"the last {layers} layers"
-    return f"layers {', '.join(map(str, layers))}"
+    if isinstance(layers, str):
+        return _LAYERS[layers]
+    return f"the last {layers} layers" if isinstance(layers, int) else f"layers {', '.join(map(str, layers))}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,17 @@ from fairspan.errors import FairspanError
 from fairspan.report.files import write_whole
 from fairspan.report.text import counted
 from fairspan.runs.folder import writing
-from fairspan.runs.log import library_versions
+from fairspan.runs.log import library_versions, now
 
 MANIFEST = "fairspan-embed.json"
 FORMAT = 2
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What a folder says of itself; None if there is none, or an empty one.
+def read_manifest(folder: Path, asked: EmbedOptions, source: Source) -> dict[str, Any] | None:
+    """What a folder says of itself; None if there is none, or an empty one. The model is not loaded for this.
 
     Raises:
-        FairspanError: if the folder holds something else.
+        FairspanError: if the folder holds something else, or was made with other options or from another input.
     """
     file = folder / MANIFEST
     try:
@@ -45,6 +44,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     written = found.get("format") if isinstance(found, dict) else None
     if written != FORMAT or not all(isinstance(found.get(name), dict) for name in ("options", "input", "encoder")):
         raise FairspanError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
+    _refuse_other(folder, found, asked, source)
     return dict(found)
 
 
@@ -72,19 +72,17 @@ def new_manifest(model: str, asked: EmbedOptions, source: Source, encoder: Mappi
 def summary_of(records: Iterable[Record]) -> dict[str, Any]:
     """Rows, tokens and seconds of the whole folder, over all the calls that made it."""
     every = list(records)
-    tokens, seconds = sum(one.tokens for one in every), sum(one.seconds for one in every)
     return {
         "rows": sum(one.rows for one in every),
         "rejected": sum(one.refused for one in every),
         "truncated": sum(one.truncated for one in every),
-        "tokens": tokens,
+        "tokens": sum(one.tokens for one in every),
         "shards": len(every),
-        "seconds": round(seconds, 3),
+        "seconds": round(sum(one.seconds for one in every), 3),
     }
 
 
-def refuse_other(folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions, source: Source) -> None:
-    """Raise if a folder was made with other options, or from another input; the model is not loaded for this."""
+def _refuse_other(folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions, source: Source) -> None:
     for name, value in asked.of_folder().items():
         was = manifest["options"].get(name)
         if was != value:
@@ -120,7 +118,3 @@ def refuse_other_model(folder: Path, manifest: Mapping[str, Any], encoder: Mappi
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 ENGINES = ("local", "ray")
-_NOT_OF_FOLDER = "not of folder"
 # An option that does not decide what the folder holds: it may differ in the call that continues it.
-_PASSING = {_NOT_OF_FOLDER: True}
+_PASSING = {"passing": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +117,9 @@ class EmbedOptions:
 
     def of_folder(self) -> dict[str, Any]:
         """The options that a folder belongs to, as its manifest keeps them."""
-        kept = {one.name: getattr(self, one.name) for one in fields(self) if _NOT_OF_FOLDER not in one.metadata}
-        return kept | {
-            "calibration": self.calibration.to_dict() if isinstance(self.calibration, Calibration) else None
-        }
+        kept = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata != _PASSING}
+        calibration = self.calibration.to_dict() if isinstance(self.calibration, Calibration) else None
+        return {**kept, "calibration": calibration}
 
     def for_workers(self) -> EmbedOptions:
         """The same for another process, possibly on another machine, which is given its rows."""

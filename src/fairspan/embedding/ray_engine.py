@@ -13,7 +13,6 @@ from typing import Any
 
 from fairspan.embedding.engines import AT_ONCE, one_of
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import Record
 from fairspan.embedding.unit import Unit
 from fairspan.embedding.worker import UnitWorker
 from fairspan.errors import DesignError, FairspanError, MissingExtra
@@ -87,9 +86,8 @@ class RayActors:
         if self._ours:
             self._ray.shutdown()
 
-    def _embed(self, actor: Any, unit: Unit) -> Record:
-        record: Record = self._answer(actor.embed.remote(unit, self.identity))
-        return record
+    def _embed(self, actor: Any, unit: Unit) -> Any:
+        return self._answer(actor.embed.remote(unit, self.identity))
 
     def _answer(self, asked: Any) -> Any:
         """What an actor answers; whatever went wrong there in one line."""

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from fairspan.corpus.source import open_source
-from fairspan.embedding.manifest import (
-    new_manifest,
-    now,
-    read_manifest,
-    refuse_other,
-    refuse_other_model,
-    summary_of,
-    write_manifest,
-)
+from fairspan.embedding.manifest import new_manifest, read_manifest, refuse_other_model, summary_of, write_manifest
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import Record, read_ids, read_records, remove_partial, write_rejected
 from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
@@ -30,6 +22,7 @@ from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.report.text import counted
 from fairspan.runs.folder import locked
 from fairspan.runs.key import model_key
+from fairspan.runs.log import now
 from fairspan.runs.progress import Progress, as_progress
 
 if TYPE_CHECKING:
@@ -100,7 +93,8 @@ class Job:
             FairspanError: if the folder was made otherwise, or by something else.
             CorpusError: if the first rows of the input cannot be embedded.
         """
-        manifest, records, key = self._begun(), read_records(self.out), self._model_key()
+        manifest, records = read_manifest(self.out, self.asked, self.source), read_records(self.out)
+        key = self._model_key()
         whole = manifest is not None and (manifest["summary"] or {}).get("shards") == len(records)
         if manifest is not None and whole and key is not None and manifest.get("model_key") == key:
             return Embedding(self.out, manifest)
@@ -132,13 +126,6 @@ class Job:
             write_manifest(self.out, manifest)
         return Embedding(self.out, manifest)
 
-    def _begun(self) -> dict[str, Any] | None:
-        """The manifest of an earlier call that asked for the same."""
-        manifest = read_manifest(self.out)
-        if manifest is not None:
-            refuse_other(self.out, manifest, self.asked, self.source)
-        return manifest
-
     def _model_key(self) -> str | None:
         """Of the files of a model that is given by its name."""
         asked = self.asked
@@ -148,7 +135,7 @@ class Job:
         """Write the missing shards, and add them to the records; returns the manifest."""
         from fairspan.embedding.engines import ThisProcess, embed_units
 
-        manifest = self._begun()
+        manifest = read_manifest(self.out, self.asked, self.source)
         shown.stage(f"loading {self.asked.name}" if self.asked.name is not None else "preparing")
         key = self._model_key()
         engine = self._engine()

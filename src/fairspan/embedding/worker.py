@@ -17,7 +17,7 @@ from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import UNUSABLE, VECTORS, Record, table, write_shard
 from fairspan.embedding.unit import Text, Unit, stopped
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
-from fairspan.encoding.fill import OutOfMemory, batches, within_memory
+from fairspan.encoding.fill import Tally, batches, embed_batch
 from fairspan.errors import FairspanError
 from fairspan.model.build import calibrate_if_asked
 from fairspan.runs.subject import open_subject
@@ -113,38 +113,21 @@ class UnitWorker:
         read = [one.read for one in texts]
         whole, size = sum(read), unit.end.done - unit.start.done
         vectors = np.zeros((len(texts), self._encoder.dimension), dtype=VECTORS[self._asked.vectors][0])
-        waiting = batches(read, self._budget)[::-1]
-        while waiting:
-            numbers = waiting.pop()
-            try:
-                found = self._batch([texts[number] for number in numbers])
-            except OutOfMemory as error:
-                if len(numbers) == 1:
-                    raise FairspanError(
-                        f"one text of {read[numbers[0]]:,} tokens does not fit into memory ({error}): set a "
-                        "max_seq_length, or use a smaller model. Finished shards are kept."
-                    ) from None
-                middle = (len(numbers) + 1) // 2
-                waiting += [numbers[middle:], numbers[:middle]]
-                continue
+        for numbers in batches(read, self._budget):
+            found = embed_batch(
+                self._encoder.vectors,
+                [texts[number] for number in numbers],
+                lambda one: one.read,
+                Tally(),
+                advice="set a max_seq_length, or use a smaller model",
+                kept=lambda: "Finished shards are kept.",
+            )
             with np.errstate(over="ignore"):  # what float16 cannot hold is infinite, and not usable
                 vectors[numbers] = found
             if self._advance is not None:
                 done = sum(read[number] for number in numbers)
                 self._advance(len(numbers), done, size * done / max(1, whole))
         return vectors
-
-    def _batch(self, batch: Sequence[ReadText]) -> np.ndarray:
-        try:
-            return within_memory(lambda: self._encoder.vectors(batch))
-        except (FairspanError, OutOfMemory):
-            raise
-        except Exception as error:
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            raise FairspanError(
-                f"the model failed on a batch of {len(batch)} texts of up to {max(one.read for one in batch):,} "
-                f"tokens ({type(error).__name__}: {reason}). Finished shards are kept."
-            ) from error
 
 
 def _unusable(row: Text, vector: np.ndarray) -> Fault:

@@ -42,11 +42,7 @@ class AttentionRow:
 
 
 def attention_rows(
-    model: SentenceTransformer,
-    texts: Sequence[str],
-    *,
-    prompt: str | None = None,
-    side: Side = "document",
+    model: SentenceTransformer, texts: Sequence[str], *, prompt: str | None = None, side: Side = "document"
 ) -> Iterator[AttentionRow]:
     """The attention of each text's pooled row, in the order of the texts.
 
@@ -95,7 +91,7 @@ def _row(text: Recorded) -> AttentionRow:
     in_prompt = ~text.special & (begin < 0) & (end <= 0)
     own = np.maximum(text.offsets, 0)
     own[text.special | in_prompt] = NO_CHARACTER
-    return AttentionRow(text.result.cpu().numpy(), own, text.special, in_prompt)
+    return AttentionRow(text.result.cpu().double().numpy(), own, text.special, in_prompt)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,17 +112,16 @@ def by_basket(row: AttentionRow, basket_size: int = 128) -> Profile:
 
     The rest is the `first` and the `last` token, if they are special ones, and `other`.
     """
-    masses = row.masses.astype(np.float64)
     content = np.flatnonzero(row.content)
     starts = np.arange(0, len(content), basket_size)
     # Sums of all baskets at once; it takes at least one start.
-    baskets = np.add.reduceat(masses[:, content], starts, axis=1) if len(starts) else masses[:, :0]
+    baskets = np.add.reduceat(row.masses[:, content], starts, axis=1) if len(starts) else row.masses[:, :0]
     place = np.arange(len(row.special))
     at_start = row.special & (place == 0)
     at_end = row.special & (place == len(place) - 1) & ~at_start
     elsewhere = ~(row.content | at_start | at_end)
     rest = {"first": at_start, "last": at_end, "other": elsewhere}
-    return Profile(baskets, {name: masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
+    return Profile(baskets, {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
 
 
 def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> Profile:
@@ -135,13 +130,12 @@ def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> Profile:
     A token belongs to the segment that holds its last character: one that begins with the joining space goes with the
     word after it. A token without characters is in no segment. The rest is `special` tokens and `other`.
     """
-    masses = row.masses.astype(np.float64)
-    member = np.zeros((len(spans), masses.shape[1]))
+    member = np.zeros((len(spans), row.masses.shape[1]))
     for number, tokens in enumerate(tokens_of_spans(row.offsets, spans)):
         member[number, tokens] = 1
     in_none = ~row.special & (member.sum(axis=0) == 0)
     rest = {"special": row.special, "other": in_none}
-    return Profile(masses @ member.T, {name: masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
+    return Profile(row.masses @ member.T, {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
 
 
 def by_bins(row: AttentionRow, bins: int = 20) -> Profile:
@@ -150,11 +144,10 @@ def by_bins(row: AttentionRow, bins: int = 20) -> Profile:
     A token that straddles a border gives each side its part: the mass up to a border is read off the cumulated masses
     by linear interpolation.
     """
-    masses = row.masses.astype(np.float64)
-    content = masses[:, row.content]
+    content = row.masses[:, row.content]
     count = content.shape[1]
     cumulated = np.concatenate([np.zeros((len(content), 1)), content.cumsum(axis=1)], axis=1)
     borders = np.arange(bins + 1) * count / bins
     up_to = np.stack([np.interp(borders, np.arange(count + 1), layer) for layer in cumulated])
     rest = {"special": row.special, "other": row.prompt}
-    return Profile(np.diff(up_to, axis=1), {name: masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
+    return Profile(np.diff(up_to, axis=1), {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})

@@ -55,8 +55,7 @@ def windows(chunks: Sequence[Span], lengths: Sequence[int], counter: TokenCounte
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Vectors [V, d] at length 1."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    made: np.ndarray = (vectors / np.maximum(lengths, 1e-30)).astype(np.float32)
-    return made
+    return np.asarray(vectors / np.maximum(lengths, 1e-30), dtype=np.float32)
 
 
 def mean_vector(vectors: np.ndarray, *, normalise: bool) -> np.ndarray:
@@ -111,13 +110,7 @@ class ChunkEncoder(DerivedEncoder):
     """
 
     def __init__(
-        self,
-        alone: Encoder,
-        counter: TokenCounter,
-        size: int,
-        *,
-        normalise: bool = True,
-        by_segments: bool = False,
+        self, alone: Encoder, counter: TokenCounter, size: int, *, normalise: bool = True, by_segments: bool = False
     ) -> None:
         self.alone, self.model, self._normalise = alone, alone.model, normalise
         self._counter, self._size, self._by_segments = counter, size, by_segments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,12 +16,11 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairspan.calibration.calibration import Side
-from fairspan.encoding.tokens import counter_of, cutting, prompt_of, window_of
+from fairspan.encoding.tokens import ModelTokens, counter_of, cutting, prompt_of, window_of
 from fairspan.errors import FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.tiling import special_tokens_around
 
-_AT_ONCE = 256
 _IDS, _MASK, _TYPES = "input_ids", "attention_mask", "token_type_ids"
 # Of different lengths, so that padding has to be right as well.
 _PROBES = ("A first text.", "The second of the two texts is a little longer than the first one.")
@@ -77,21 +75,15 @@ class DirectEncoder:
 
     def read(self, texts: Sequence[str]) -> list[ReadText]:
         """Texts as the model reads them."""
-        if not self.takes_ids:
-            window = self.window
-            lengths = self._counter.count_whole(texts)
+        if self.takes_ids and isinstance(self._counter, ModelTokens):
             return [
-                ReadText(text, length, length if window is None else min(length, window), None)
-                for text, length in zip(texts, lengths, strict=True)
+                self._ready(text, np.asarray(ids, dtype=np.int64))
+                for text, ids in zip(texts, self._counter.ids(texts), strict=True)
             ]
-        whole: dict[str, Any] = {"truncation": False, "padding": False, "verbose": False}
-        whole |= {"return_attention_mask": False, "return_token_type_ids": False}
-        found = []
-        for start in range(0, len(texts), _AT_ONCE):
-            part = texts[start : start + _AT_ONCE]
-            ids = self._tokenizer([self.prompt + text for text in part], **whole)[_IDS]
-            found += [self._ready(text, np.asarray(own, dtype=np.int64)) for text, own in zip(part, ids, strict=True)]
-        return found
+        return [
+            ReadText(text, length, length if self.window is None else min(length, self.window), None)
+            for text, length in zip(texts, self._counter.count_whole(texts), strict=True)
+        ]
 
     def read_ids(self, ids: Sequence[int]) -> ReadText:
         """A text given as the ids of its tokens, with or without special tokens; the prompt is put before it.
@@ -138,8 +130,6 @@ class DirectEncoder:
             return False
         self._types = _TYPES in per_token
         self._constant = {name: value for name, value in features.items() if name not in per_token}
-        # A copy of its own: cutting and padding change a tokenizer, which another thread may be using.
-        self._tokenizer: Any = copy.deepcopy(tokenizer)
         self._left = {"padding": tokenizer.padding_side == "left", "cut": tokenizer.truncation_side == "left"}
         self._pad, self._transformer = int(tokenizer.pad_token_id), first.model
         before, after = special_tokens_around(tokenizer)
@@ -195,5 +185,4 @@ def _attention_of(device: torch.device) -> AbstractContextManager[None]:
 
 def usable(vectors: np.ndarray) -> np.ndarray:
     """[texts] bool: which vectors are numbers, and not all zero."""
-    good: np.ndarray = np.isfinite(vectors).all(axis=1) & (vectors != 0).any(axis=1)
-    return good
+    return np.asarray(np.isfinite(vectors).all(axis=1) & (vectors != 0).any(axis=1))

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.pool import ThreadPool
 from threading import Event
 from typing import TypeVar
@@ -21,7 +22,8 @@ _SAME = 1e-6
 # Texts whose vectors are made of stored ones at once.
 _AT_ONCE = 1000
 
-Computed = TypeVar("Computed")
+Read = TypeVar("Read")
+Made = TypeVar("Made")
 Results = list[dict[bytes, np.ndarray]]
 """What is stored of each text of a batch."""
 Progress = Callable[[int], None]
@@ -38,7 +40,7 @@ class Tally:
     halved: int = 0
 
 
-class OutOfMemory(Exception):  # noqa: N818 - whoever forms batches halves the batch
+class OutOfMemory(Exception):  # noqa: N818 - a batch is halved for it
     pass
 
 
@@ -134,36 +136,51 @@ def _computed(encoder: Encoder, parts: Sequence[list[Text]], tally: Tally) -> It
 
 
 def _embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> Results:
-    """The results of one batch by key, in halves where it does not fit into memory; a failure is one line."""
+    """The results of one batch by key."""
+    run, advice = partial(_run, encoder), "use shorter documents or a smaller model"
+    return embed_batch(run, batch, lambda text: text.length, tally, advice=advice, kept=lambda: _kept(tally))
+
+
+def embed_batch(
+    run: Callable[[Sequence[Read]], Iterable[Made]],
+    batch: Sequence[Read],
+    length: Callable[[Read], int],
+    tally: Tally,
+    *,
+    advice: str,
+    kept: Callable[[], str],
+) -> list[Made]:
+    """What `run` makes of the texts of a batch, in halves where it does not fit into memory; a failure is one line.
+
+    Args:
+        advice: what to do about a text that does not fit.
+        kept: says what is not lost, at the end of every failure.
+    """
     try:
-        return within_memory(lambda: _run(encoder, batch))
+        return [*_within_memory(run, batch)]
     except OutOfMemory as error:
         if len(batch) == 1:
             raise FairspanError(
-                f"one text of {batch[0].length} tokens does not fit into memory ({error}): use shorter documents or "
-                f"a smaller model. {_kept(tally)}"
+                f"one text of {length(batch[0]):,} tokens does not fit into memory ({error}): {advice}. {kept()}"
             ) from None
         tally.halved += 1
         middle = (len(batch) + 1) // 2
-        return _embed(encoder, batch[:middle], tally) + _embed(encoder, batch[middle:], tally)
+        halves = (batch[:middle], batch[middle:])
+        return [one for half in halves for one in embed_batch(run, half, length, tally, advice=advice, kept=kept)]
     except FairspanError as error:  # most often a server that stopped answering
-        raise type(error)(f"{error} {_kept(tally)}".rstrip()) from None
+        raise type(error)(f"{error} {kept()}".rstrip()) from None
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise FairspanError(
-            f"the model failed on a batch of {len(batch)} texts of up to {max(t.length for t in batch)} tokens "
-            f"({type(error).__name__}: {reason}). {_kept(tally)}"
+            f"the model failed on a batch of {len(batch)} texts of up to {max(map(length, batch)):,} tokens "
+            f"({type(error).__name__}: {reason}). {kept()}"
         ) from error
 
 
-def within_memory(compute: Callable[[], Computed]) -> Computed:
-    """What `compute` returns.
-
-    Raises:
-        OutOfMemory: if memory ran out, on whatever device; what the call held is free again.
-    """
+def _within_memory(run: Callable[[Sequence[Read]], Iterable[Made]], batch: Sequence[Read]) -> Iterable[Made]:
+    """What `run` returns; raise `OutOfMemory` where memory ran out, on whatever device, with it freed again."""
     try:
-        return compute()
+        return run(batch)
     except (torch.OutOfMemoryError, MemoryError) as error:
         reason = str(error)
     except RuntimeError as error:
@@ -215,16 +232,6 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
             "the pooling and the tokenizer."
         )
     return False
-
-
-def refuse_unread_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | None = None) -> None:
-    """Raise if the vector of a text stays the same when its last words are gone."""
-    if not reads_to_end(encoder, longest, tally, store):
-        raise FairspanError(
-            f"the model does not read its longest document ({len(longest.text)} characters) to the end: the vector "
-            "stays the same without the last words. Raise the limit of the model or its tokenizer, or use shorter "
-            "documents."
-        )
 
 
 def _run(encoder: Encoder, batch: Sequence[Text]) -> Results:

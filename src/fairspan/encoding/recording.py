@@ -17,7 +17,7 @@ from fairspan.encoding.tokens import prompt_of, window_of
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.plans import make_plan
-from fairspan.model.pooling import PoolingSite, pooling_of
+from fairspan.model.pooling import pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.tiling import Tiling, forward_under
 from fairspan.model.transformer import SEGMENTS
@@ -28,17 +28,12 @@ _RECORDED = "fairspan_recorded"
 class RecordingTransformer(Transformer):  # type: ignore[misc]
     """A `Transformer` module, calibrated or not, that adds to the features what it recorded of a pass."""
 
-    calibration: Calibration
-    side: Side
-    depth: int
-    tiling: Tiling | None
-    site: tuple[PoolingSite]  # a tuple keeps the pooling module from being registered as a part of this one
-
     def start(self, model: SentenceTransformer, side: Side) -> None:
         """Route the attention and count its layers."""
-        self.calibration = getattr(self, "calibration", PRESETS["plain"])
-        self.tiling = getattr(self, "tiling", None)
+        self.calibration: Calibration = getattr(self, "calibration", PRESETS["plain"])
+        self.tiling: Tiling | None = getattr(self, "tiling", None)
         self.side = side
+        # A tuple keeps the pooling module from being registered as a part of this one.
         self.site = (pooling_of(model, self),)
         self.can_flatten_inputs = False
         route_attention(self.model)

@@ -118,10 +118,6 @@ def spectra(
 class _SpectrumRecorder(RecordingTransformer):
     """Records the spectrum of the one text of a batch."""
 
-    layers: frozenset[int]
-    value_norms: np.ndarray | None
-    no_value_norms: str | None
-
     def start(self, model: SentenceTransformer, side: Side, layers: Layers | list[int] | None = None) -> None:
         """Ask for the hidden states, and find the value weights."""
         super().start(model, side)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import platformdirs
@@ -22,8 +22,6 @@ APPLICATION = int.from_bytes(b"fair")
 _WAIT_SECONDS = 120
 _AT_ONCE = 500
 _ELSEWHERE = "choose another file with store or FAIRSPAN_STORE."
-
-Result = TypeVar("Result")
 
 
 def default_store() -> Path:
@@ -42,7 +40,8 @@ class Store:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._connection = self._guarded(self._open)
+        with self._guarded():
+            self._connection = self._open()
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
         """The stored vectors among `keys`, float32, flat."""
@@ -57,7 +56,9 @@ class Store:
     def put(self, vectors: Mapping[bytes, np.ndarray]) -> None:
         """Store vectors, all or none."""
         rows = [(key, np.ascontiguousarray(vector, dtype="<f4").tobytes()) for key, vector in vectors.items()]
-        self._guarded(lambda: self._write(rows))
+        with self._guarded(), self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
 
     def close(self) -> None:
         self._connection.close()
@@ -72,14 +73,14 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            self._refuse_others(connection)
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
-            )
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {LAYOUT}")
-            connection.execute("COMMIT")
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                self._refuse_others(connection)
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+                )
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {LAYOUT}")
         except BaseException:
             connection.close()
             raise
@@ -97,28 +98,19 @@ class Store:
             )
 
     def _select(self, columns: str, keys: Iterable[bytes]) -> list[tuple[bytes, ...]]:
-        every = list(dict.fromkeys(keys))
-        parts = [every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE)]
+        every, rows = list(dict.fromkeys(keys)), list[tuple[bytes, ...]]()
+        with self._guarded():
+            for start in range(0, len(every), _AT_ONCE):
+                part = every[start : start + _AT_ONCE]
+                places = ",".join("?" * len(part))
+                rows += self._connection.execute(f"SELECT {columns} FROM vectors WHERE key IN ({places})", part)
+        return rows
 
-        def found(part: list[bytes]) -> sqlite3.Cursor:
-            places = ",".join("?" * len(part))
-            return self._connection.execute(f"SELECT {columns} FROM vectors WHERE key IN ({places})", part)
-
-        return self._guarded(lambda: [row for part in parts for row in found(part)])
-
-    def _write(self, rows: list[tuple[bytes, bytes]]) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """What a disk, a lock or another program's file leads to, in one line."""
         try:
-            self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-
-    def _guarded(self, action: Callable[[], Result]) -> Result:
-        try:
-            return action()
+            yield
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "strerror", None) or error
             raise FairspanError(

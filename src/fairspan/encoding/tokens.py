@@ -34,26 +34,26 @@ class ModelTokens:
     def __init__(
         self, model: SentenceTransformer, prompt: str = "", *, side: Side = "document", window: int | None = None
     ) -> None:
-        self.model, self.prompt, self.side, self._window = model, prompt, side, window
+        self.model, self.prompt, self.window = model, prompt, window or window_of(model, side=side)
         self._tokenizer = model.tokenizer
         if isinstance(self._tokenizer, Tokenizer):
             # Static embeddings carry the bare tokenizer; in its wrapper it counts and cuts like any other.
             self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=self._tokenizer)
 
-    @property
-    def window(self) -> int | None:
-        return self._window or window_of(self.model, side=self.side)
-
     def count(self, texts: Sequence[str]) -> list[int]:
-        return self._lengths(texts, add_special_tokens=False)
+        return [len(ids) for ids in self._tokenized(texts, "input_ids", special=False)]
 
     def count_whole(self, texts: Sequence[str]) -> list[int]:
-        return self._lengths([self.prompt + text for text in texts], add_special_tokens=True)
+        return [len(ids) for ids in self.ids(texts)]
+
+    def ids(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """The tokens of each text as the model reads it, nothing of it cut off."""
+        return self._tokenized([self.prompt + text for text in texts], "input_ids", special=True)
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         """The first `length` tokens of each text, as text."""
         kept = []
-        for text, offsets in zip(texts, self._offsets(texts, add_special_tokens=False), strict=True):
+        for text, offsets in zip(texts, self._offsets(texts, special=False), strict=True):
             end = length
             # A character of several tokens is kept whole or not at all.
             while 0 < end < len(offsets) and offsets[end][0] < offsets[end - 1][1]:
@@ -66,26 +66,23 @@ class ModelTokens:
 
         Special tokens have an empty range; tokens of the prompt lie before 0.
         """
-        whole = self._offsets([self.prompt + text for text in texts], add_special_tokens=True)
+        whole = self._offsets([self.prompt + text for text in texts], special=True)
         found = [np.asarray(offsets, dtype=np.int64).reshape(-1, 2) for offsets in whole]
         return [np.where(one[:, :1] == one[:, 1:], 0, one - len(self.prompt)) for one in found]
 
-    def _lengths(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[int]:
-        found = self._tokenized(texts, "input_ids", add_special_tokens, return_attention_mask=False)
-        return [len(ids) for ids in found]
-
-    def _offsets(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[list[tuple[int, int]]]:
+    def _offsets(self, texts: Sequence[str], *, special: bool) -> list[list[tuple[int, int]]]:
         if not getattr(self._tokenizer, "is_fast", False):
             raise FairspanError(
                 f"{type(self._tokenizer).__name__} does not map tokens back to characters: use a model with a fast "
                 "tokenizer (tokenizer.json)."
             )
-        return list(self._tokenized(texts, "offset_mapping", add_special_tokens, return_offsets_mapping=True))
+        return list(self._tokenized(texts, "offset_mapping", special=special, return_offsets_mapping=True))
 
-    def _tokenized(self, texts: Sequence[str], entry: str, special: bool, **options: Any) -> Iterator[Any]:
+    def _tokenized(self, texts: Sequence[str], entry: str, *, special: bool, **options: Any) -> Iterator[Any]:
         # The tokenizer's threads are wanted here; a fork later on would only print a warning about them.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         whole = {"truncation": False, "padding": False, "verbose": False}
+        whole |= {"return_attention_mask": False, "return_token_type_ids": False}
         for start in range(0, len(texts), _AT_ONCE):
             part = list(texts[start : start + _AT_ONCE])
             yield from self._tokenizer(part, add_special_tokens=special, **whole, **options)[entry]

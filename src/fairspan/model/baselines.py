@@ -37,10 +37,6 @@ class Whitening:
     mean: np.ndarray
     matrix: np.ndarray
 
-    def __call__(self, vectors: np.ndarray) -> np.ndarray:
-        """[N, d] → [N, k]."""
-        return np.asarray((np.asarray(vectors, dtype=np.float64) - self.mean) @ self.matrix)
-
     @property
     def fingerprint(self) -> str:
         """A hash of what a model carries of it."""
@@ -54,23 +50,17 @@ def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whit
     Args:
         dimensions: how many directions of largest variance to keep; None keeps all.
 
-    Directions without variance are omitted, so fewer may remain than were asked for.
-
-    Raises:
-        DesignError: if there are not more vectors than directions to keep. N vectors vary in N − 1 directions at
-            most; whitened in all of them, all are equally far from each other, whatever their texts.
+    Directions without variance are omitted, so fewer may remain than were asked for. There have to be more vectors
+    than directions to keep: N vectors vary in N − 1 directions at most, and whitened in all of them, all are equally
+    far from each other, whatever their texts.
     """
     given = np.asarray(vectors, dtype=np.float64)
-    count, width = given.shape
-    wanted = dimensions or width
-    if count <= wanted:
-        raise DesignError(f"a whitening of {wanted} dimensions needs at least {wanted + 1} vectors, got {count}.")
-    mean = given.mean(axis=0)
+    mean, wanted = given.mean(axis=0), dimensions or given.shape[1]
     variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(given.T)))
     variances, directions = variances[::-1][:wanted], directions[:, ::-1][:, :wanted]
     varied = variances > _NO_VARIANCE * variances[0]
     if not varied.any():
-        raise DesignError(f"all {count} vectors are the same: there is nothing to whiten.")
+        raise DesignError(f"all {len(given)} vectors are the same: there is nothing to whiten.")
     directions = directions[:, varied]
     # An eigenvector has no sign of its own: the largest component of each is made positive.
     largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
@@ -94,15 +84,6 @@ def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransfor
     if isinstance(list(model.children())[-1], Normalize):
         whitened.add_module("whitened_normalize", Normalize())
     return whitened
-
-
-def refuse_truncated(model: SentenceTransformer) -> None:
-    """Raise if the model cuts its vectors, which it would do after they are whitened."""
-    if model.truncate_dim is not None:
-        raise UnsupportedModel(
-            f"truncate_dim={model.truncate_dim} would cut the vectors after they are whitened: load the model "
-            "without it, and keep fewer dimensions of the whitening."
-        )
 
 
 def last_two(model: SentenceTransformer) -> SentenceTransformer:

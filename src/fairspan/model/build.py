@@ -67,7 +67,14 @@ def calibrate(
     if correction is not None:
         add_correction(calibrated, correction)
     for own in corrections_of(calibrated):
-        _warn_of_another_calibration(own, wanted)
+        known = own.fitted_on.get("calibration")
+        fitted = PRESETS["plain"] if known is None else Calibration.from_dict(known)
+        if own.fitted_on and fitted.on("document") != wanted.on("document"):
+            warnings.warn(
+                "the correction was fitted under another calibration, under which vectors lie elsewhere: fit it with "
+                "fairspan.fit_correction(…, calibration=…).",
+                stacklevel=2,
+            )
     half = next(
         (str(one.dtype)[6:] for one in model.parameters() if one.dtype in (torch.float16, torch.bfloat16)), None
     )
@@ -75,17 +82,6 @@ def calibrate(
         warnings.warn(f"the model is in {half}, which is slow on a CPU: use model.float() first.", stacklevel=2)
     write_card(calibrated, wanted)
     return calibrated
-
-
-def _warn_of_another_calibration(correction: LanguageCorrection, wanted: Calibration) -> None:
-    known = correction.fitted_on.get("calibration")
-    fitted = PRESETS["plain"] if known is None else Calibration.from_dict(known)
-    if correction.fitted_on and fitted.on("document") != wanted.on("document"):
-        warnings.warn(
-            "the correction was fitted under another calibration, under which vectors lie elsewhere: fit it with "
-            "fairspan.fit_correction(…, calibration=…).",
-            stacklevel=3,
-        )
 
 
 def calibrate_if_asked(

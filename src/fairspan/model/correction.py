@@ -73,14 +73,7 @@ class LanguageCorrection(Module):
         self.register_buffer("directions", directions.contiguous())
 
     @classmethod
-    def fit(
-        cls,
-        method: str,
-        vectors: Mapping[str, np.ndarray],
-        *,
-        normalise: bool = True,
-        fitted_on: Mapping[str, Any] | None = None,
-    ) -> LanguageCorrection:
+    def fit(cls, method: str, vectors: Mapping[str, np.ndarray], *, normalise: bool = True) -> LanguageCorrection:
         """A correction from [n, d] vectors of each language, of the same n texts in the same order.
 
         `subspace` (LSAR, arXiv 2401.05792 after Xie et al. 2022): see `language_subspace`. `lir` (arXiv 2109.04727)
@@ -100,7 +93,7 @@ class LanguageCorrection(Module):
             _require_rank(method, rank or 1, min(next(iter(given.values())).shape) - 1)
             found = [np.linalg.svd(own, full_matrices=False)[2] for own in given.values()]
             bases = np.stack([components[: rank or 1] for components in found])
-        return cls(method, list(given), torch.from_numpy(bases), normalise=normalise, fitted_on=fitted_on)
+        return cls(method, list(given), torch.from_numpy(bases), normalise=normalise)
 
     @property
     def fingerprint(self) -> str:

@@ -12,11 +12,11 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer
 
 from fairspan import __version__
-from fairspan.calibration.calibration import Side
+from fairspan.calibration.calibration import PRESETS, Side
 from fairspan.errors import MissingExtra, UnsupportedModel
 from fairspan.model.graph import INPUTS, OUTPUT, Graph, exportable_copy, trace
 from fairspan.model.saving import first_line, require_exportable, written_beside
-from fairspan.model.transformer import CalibratedTransformer, prompt_of
+from fairspan.model.transformer import prompt_of
 from fairspan.model.window import window_of
 
 FORMAT = 2
@@ -65,13 +65,14 @@ def export(
     texts = _texts(copied, window)
     graph, example = Graph.of(copied, texts[:2], prompt, side)
     program = trace(graph, example, window)
+    acting = getattr(copied[0], "calibration", PRESETS["plain"]).on(side)
     facts: dict[str, Any] = {
         "format": FORMAT,
         "fairspan": __version__,
         "model": name or str(copied[0].model.config.name_or_path),
         "side": side,
         "prompt": prompt,
-        "calibration": _calibration(copied, side),
+        "calibration": acting.to_dict() if acting.acts else None,
         "max_seq_length": window,
         "pooling": [one.pooling_mode for one in copied.modules() if isinstance(one, Pooling)],
         "converted_from": None if model.dtype == torch.float32 else str(model.dtype).removeprefix("torch."),
@@ -92,13 +93,6 @@ def export(
         for made in sorted(partial.iterdir(), key=lambda made: made == file):
             made.rename(out.absolute().parent / made.name)
     return facts
-
-
-def _calibration(model: SentenceTransformer, side: Side) -> dict[str, Any] | None:
-    module = model[0]
-    if not isinstance(module, CalibratedTransformer) or not module.calibration.acts_on(side):
-        return None
-    return module.calibration.on(side).to_dict()
 
 
 def _texts(model: SentenceTransformer, window: int | None) -> list[str]:

@@ -27,7 +27,9 @@ def fingerprint(model: SentenceTransformer) -> str:
         digest.update(json.dumps(described, sort_keys=True, default=str).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(_bytes(tensor))
+        flat = tensor.contiguous().cpu().reshape(-1)
+        if flat.numel():
+            digest.update(flat.view(torch.uint8).numpy())
     return digest.hexdigest()
 
 
@@ -66,8 +68,3 @@ def _tokenizer(tokenizer: Any) -> Any:
         rules = json.loads(backend.to_str())
         return {name: value for name, value in rules.items() if name not in ("truncation", "padding")}
     return tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else type(tokenizer).__name__
-
-
-def _bytes(tensor: torch.Tensor) -> Any:
-    flat = tensor.contiguous().cpu().reshape(-1)
-    return flat.view(torch.uint8).numpy() if flat.numel() else b""

@@ -57,8 +57,24 @@ def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
     Raises:
         UnsupportedModel: if the model has a part that no graph can have.
     """
-    _refuse_foreign_parts(model)
-    return copy_sharing_weights(model).to("cpu").float().eval()
+    if not isinstance(model, SentenceTransformer):
+        raise UnsupportedModel(f"export takes a SentenceTransformer, got {type(model).__name__}.")
+    require_transformers(model, "export")
+    first, *others = model.children()
+    parts = [first.model, *others] if isinstance(first, Transformer) else [first]
+    known = ("sentence_transformers.", "transformers.", "fairspan.")
+    foreign = [type(part).__name__ for part in parts if not type(part).__module__.startswith(known)]
+    if not isinstance(first, Transformer):
+        why = "has a Router: build a SentenceTransformer from the modules of one side, and export that"
+    elif any(isinstance(one, LanguageCorrection) and one.needs_language for one in others):
+        why = "is corrected by lir, which asks for the language of each text: export it with subspace, or without"
+    elif foreign:
+        why = f"has {foreign[0]}, a module with code of its own, which cannot be exported"
+    elif "message" in first.modality_config or not getattr(first.tokenizer, "is_fast", False):
+        why = "wraps texts in a chat template, or has no fast tokenizer that could be written beside a graph"
+    else:
+        return copy_sharing_weights(model).to("cpu").float().eval()
+    raise UnsupportedModel(f"the model {why}.")
 
 
 def _traceable_copy(model: SentenceTransformer) -> SentenceTransformer:
@@ -76,27 +92,6 @@ def _traceable_copy(model: SentenceTransformer) -> SentenceTransformer:
         count_layers(routed)
         transformer.model = routed
     return copied
-
-
-def _refuse_foreign_parts(model: SentenceTransformer) -> None:
-    if not isinstance(model, SentenceTransformer):
-        raise UnsupportedModel(f"export takes a SentenceTransformer, got {type(model).__name__}.")
-    require_transformers(model, "export")
-    first, *others = model.children()
-    parts = [first.model, *others] if isinstance(first, Transformer) else [first]
-    known = ("sentence_transformers.", "transformers.", "fairspan.")
-    foreign = [type(part).__name__ for part in parts if not type(part).__module__.startswith(known)]
-    if not isinstance(first, Transformer):
-        why = "has a Router: build a SentenceTransformer from the modules of one side, and export that"
-    elif any(isinstance(one, LanguageCorrection) and one.needs_language for one in others):
-        why = "is corrected by lir, which asks for the language of each text: export it with subspace, or without"
-    elif foreign:
-        why = f"has {foreign[0]}, a module with code of its own, which cannot be exported"
-    elif "message" in first.modality_config or not getattr(first.tokenizer, "is_fast", False):
-        why = "wraps texts in a chat template, or has no fast tokenizer that could be written beside a graph"
-    else:
-        return
-    raise UnsupportedModel(f"the model {why}.")
 
 
 def _without_prompt(attention_mask: Tensor, prompt_length: int) -> Tensor:

@@ -68,7 +68,10 @@ def _split(
     special = SpecialShares(bos, eos)  # type: ignore[arg-type]
     own = {"own_bos": bos is not None, "own_eos": eos is not None}
     baskets = fixed_baskets(valid, calibration.basket_size, **own)
-    strength = _strength(calibration, baskets)
+    filled = baskets.content / calibration.basket_size
+    strength = None if calibration.strength == 1 else torch.full_like(filled, calibration.strength)
+    if calibration.short_texts == "leave":
+        strength = (filled >= 1) * calibration.strength
     if segment is None:
         return special, baskets, strength
     plain = segment == UNSEGMENTED
@@ -76,11 +79,3 @@ def _split(
     if strength is not None:
         strength = torch.where(plain[:, 0], strength, calibration.strength)
     return special, segment_baskets(valid, segment, **own), strength
-
-
-def _strength(calibration: Calibration, baskets: Baskets) -> Tensor | None:
-    """The strength after what `short_texts` does to texts that fill no basket."""
-    filled = baskets.content / calibration.basket_size
-    if calibration.short_texts == "leave":
-        return (filled >= 1) * calibration.strength
-    return None if calibration.strength == 1 else torch.full_like(filled, calibration.strength)

@@ -32,10 +32,8 @@ class PoolingSite:
     @property
     def pooling(self) -> Pooling:
         """ "cls", "lasttoken", or "mean" for everything that reads all tokens."""
-        mode = self.module.pooling_mode
-        if mode == "cls":
-            return "cls"
-        return "lasttoken" if mode == "lasttoken" else "mean"
+        mode: Pooling = self.module.pooling_mode
+        return mode if mode in ("cls", "lasttoken") else "mean"
 
     @property
     def skips_prompt(self) -> bool:

@@ -82,14 +82,23 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
     name = str(name or DEFAULT_MODEL)
     folder = Path(name)
     if folder.is_dir():
-        _require_model(folder)
+        there = [folder / one for one in _CONFIGURATIONS if (folder / one).is_file()]
+        if not there:
+            raise _not_found(folder, f"it has neither {' nor '.join(_CONFIGURATIONS)}")
+        for file in there:
+            read_json(file)
         return name
     if folder.exists():
         raise _not_found(name, "it is a file, and a model is a folder or a name on the hub")
     if name == "default":
         raise UnsupportedModel(f"there is no model 'default': the default model is called {DEFAULT_MODEL}.")
     if name == DEFAULT_MODEL:
-        return _default_folder()
+        if find_spec(PACKAGE) is None:
+            raise MissingExtra(
+                f"the default model {DEFAULT_MODEL} comes from a package that is not installed: "
+                "pip install 'fairspan[demo]', or name a model."
+            )
+        return str(files(PACKAGE) / "model")
     return _place_of(name, options)
 
 
@@ -120,14 +129,6 @@ def _not_found(name: object, why: str) -> UnsupportedModel:
     return UnsupportedModel(f"{name} could not be loaded: {why}.")
 
 
-def _require_model(folder: Path) -> None:
-    there = [folder / name for name in _CONFIGURATIONS if (folder / name).is_file()]
-    if not there:
-        raise _not_found(folder, f"it has neither {' nor '.join(_CONFIGURATIONS)}")
-    for file in there:
-        read_json(file)
-
-
 def read_json(file: Path) -> Any:
     """What a JSON file of a model holds; raise if it cannot be read."""
     try:
@@ -136,15 +137,6 @@ def read_json(file: Path) -> Any:
         raise _not_found(file.parent, f"{file.name} cannot be read, {error.strerror}") from None
     except ValueError as error:
         raise _not_found(file.parent, f"{file.name} is not JSON ({error})") from None
-
-
-def _default_folder() -> str:
-    if find_spec(PACKAGE) is None:
-        raise MissingExtra(
-            f"the default model {DEFAULT_MODEL} comes from a package that is not installed: "
-            "pip install 'fairspan[demo]', or name a model."
-        )
-    return str(files(PACKAGE) / "model")
 
 
 def _place_of(name: str, options: Mapping[str, Any]) -> str:

@@ -32,16 +32,11 @@ class Tiling:
     after: int
 
     def lay(
-        self,
-        calibration: Calibration,
-        site: PoolingSite,
-        valid: Tensor,
-        prompt_length: int | None,
-        segment: Tensor | None,
+        self, calibration: Calibration, site: PoolingSite, valid: Tensor, prompt: int | None, segment: Tensor | None
     ) -> Tiles | None:
         """The tiles of a batch, given [N, L] bool; None if each text is one tile, which the plain model reads too."""
         assert calibration.tile_size is not None
-        lead, trail = self.shared(site, prompt_length)
+        lead, trail = self.shared(site, prompt)
         room = valid.shape[1] - lead - trail
         if segment is None and not is_exporting() and room <= calibration.tile_size:
             return None

@@ -22,7 +22,6 @@ from fairspan.model.plans import make_plan
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.tiling import Tiling, forward_under, special_tokens_around
-from fairspan.model.window import longest_text
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
@@ -51,7 +50,6 @@ class CalibratedTransformer(Transformer):
     tiling: Tiling | None
     untiled_length: int | None
     """What the plain model reads, for a side without tiles, since `max_seq_length` may have been raised for them."""
-    _pooling: tuple[PoolingSite]
 
     def __init__(
         self,
@@ -146,11 +144,16 @@ class CalibratedTransformer(Transformer):
     ) -> dict[str, Any]:
         segmented = any(isinstance(text, SegmentedText) for text in inputs)
         if segmented:
-            processing_kwargs = self._with_offsets(processing_kwargs)
+            if "message" in self.modality_config or self.tokenizer is None or not self.tokenizer.is_fast:
+                raise DesignError(
+                    "segments need a tokenizer that maps tokens back to characters, without a chat template in "
+                    "between."
+                )
+            processing_kwargs = _with_text(processing_kwargs, return_offsets_mapping=True)
         side: Side = "query" if kwargs.get("task") == "query" else "document"
-        length = longest_text(self, side)
-        if length != self.max_seq_length:
-            processing_kwargs = _with_text(processing_kwargs, max_length=length)
+        untiled = self.untiled_length
+        if untiled is not None and untiled < (self.max_seq_length or 0) and not self.calibration.tiles_on(side):
+            processing_kwargs = _with_text(processing_kwargs, max_length=untiled)
         kwargs |= {"prompt": prompt, "processing_kwargs": processing_kwargs}
         features: dict[str, Any] = super().preprocess(inputs, **kwargs)
         if not features:
@@ -160,13 +163,6 @@ class CalibratedTransformer(Transformer):
             offsets = features.pop("offset_mapping")
             features[SEGMENTS] = segment_of_tokens(inputs, offsets, features["attention_mask"], prompt)
         return features
-
-    def _with_offsets(self, processing_kwargs: dict[str, Any] | None) -> dict[str, Any]:
-        if "message" in self.modality_config or self.tokenizer is None or not self.tokenizer.is_fast:
-            raise DesignError(
-                "segments need a tokenizer that maps tokens back to characters, without a chat template in between."
-            )
-        return _with_text(processing_kwargs, return_offsets_mapping=True)
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
         inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
@@ -178,7 +174,7 @@ class CalibratedTransformer(Transformer):
 
         segment = features.get(SEGMENTS)
         plan = self._plan(inputs, side, segment, only_pooled=self._reads_only_pooled())
-        if self._changes_nothing(plan):
+        if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:  # as the plain model
             features.update(super().forward(inputs, **kwargs))
             return features
         features.update(self._run(inputs, plan, **kwargs))
@@ -201,11 +197,6 @@ class CalibratedTransformer(Transformer):
         output = forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs)
         self.path = plan.path
         return output
-
-    @staticmethod
-    def _changes_nothing(plan: Plan) -> bool:
-        """Whether the plain model computes the same: texts of one tile each, and nothing else to do."""
-        return plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
 
     def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool) -> Plan:
         how = (self.calibration, self.site, self.depth)

@@ -1,4 +1,4 @@
-"""How many tokens of a text a model reads: of any model, of one side of a calibrated module, and how to set it."""
+"""How many tokens of a text a model reads, and how to set it."""
 
 from collections.abc import Sequence
 
@@ -34,15 +34,6 @@ def window_of(
         # A model that came with tiles may have been set to read more than it does without them.
         limits += _known([getattr(module, "untiled_length", None) for module in getattr(model, "children", tuple)()])
     return min(limits, default=None)
-
-
-def longest_text(module: Transformer, side: Side) -> int | None:
-    """How many tokens of a text are read on one side, prompt and special tokens included."""
-    length: int | None = module.max_seq_length
-    untiled: int | None = getattr(module, "untiled_length", None)
-    if length is None or untiled is None or module.calibration.tiles_on(side):
-        return length
-    return min(length, untiled)
 
 
 def read_up_to(module: Transformer, tokens: int) -> None:

@@ -76,14 +76,8 @@ class Treated:
         found: Encoder
         if isinstance(self.model, SentenceTransformer):
             by_segments = side == "document" and self.treatment.by_segments and calibration.acts and not chunked
-            found = ModelEncoder(
-                self.model,
-                calibration,
-                prompt=prompt,
-                fingerprint=self.fingerprint,
-                side=side,
-                by_segments=by_segments,
-            )
+            known = {"prompt": prompt, "fingerprint": self.fingerprint}
+            found = ModelEncoder(self.model, calibration, **known, side=side, by_segments=by_segments)
             counter, size = counter_of(self.model, prompt), self.treatment.chunk_size()
         else:
             found = ObjectEncoder(self.model, prompt, side)
@@ -101,7 +95,7 @@ def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
     """
     treatment, base, named = plain.treatment, plain, f"{plain.fingerprint} {plain.treatment.baseline}"
     if treatment.whitens:
-        whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.dimensions)
+        whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.number)
         made = whiten(plain.model, whitening)
         base = replace(plain, model=made, fingerprint=f"{named} {whitening.fingerprint}")
     elif treatment.baseline == "last2avg":

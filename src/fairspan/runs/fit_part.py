@@ -156,7 +156,7 @@ def _choose_texts(
     ordered = sorted(segments, key=lambda segment: (segment.id, segment.language))
     texts = list(dict.fromkeys(text for own in _pieces(ordered, counter) for text in own))
     for treatment in fitted:
-        kept = treatment.dimensions or width
+        kept = treatment.number or width
         if kept > width:
             raise CorpusError(f"{treatment.name} keeps {kept} dimensions, and the model's vectors have {width}.")
         if len(texts) < _LEAST * kept:

@@ -220,7 +220,7 @@ class LogWriter:
         self.header: dict[str, Any] = {
             "format": FORMAT,
             "status": "running",
-            "started": _now(),
+            "started": now(),
             "finished": None,
             "error": None,
             "versions": {"python": platform.python_version(), **library_versions()},
@@ -247,7 +247,7 @@ class LogWriter:
 
     def finish(self, status: str, *, error: str | None = None, **entries: Any) -> None:
         """Write how the run ended."""
-        self.header |= {"status": status, "finished": _now(), "error": error, **entries}
+        self.header |= {"status": status, "finished": now(), "error": error, **entries}
         if self._waits and status == "complete":
             self._write(ROWS, self.rows.write_parquet)
             self._waits = False
@@ -272,5 +272,5 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -6,7 +6,7 @@ names something to read is declared with `source`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -93,18 +93,13 @@ class StudyOptions:
     def sources(self) -> list[str]:
         """Everything that is read."""
         given = [getattr(self, one.name) for one in fields(self) if one.metadata.get("source")]
-        return [name for value in given for name in _names(value)]
+        several = [[value] if isinstance(value, str | Path) else value or () for value in given]
+        return [str(one) for own in several for one in own if isinstance(one, str | Path)]
 
     @property
     def model_name(self) -> str:
         """What logs call the model."""
         return self.name or named(self.model)
-
-
-def _names(value: Any) -> Iterable[str]:
-    if isinstance(value, str | Path):
-        return [str(value)]
-    return [str(one) for one in value or () if isinstance(one, str | Path)]
 
 
 def as_json(value: Any) -> Any:
@@ -126,12 +121,8 @@ def named(model: Any) -> str:
     return remote if isinstance(remote, str) else type(model).__name__
 
 
-def is_open(model: AnyModel) -> bool:
-    """Whether a model is a SentenceTransformer or the name of one, found without importing it."""
-    kinds = {kind.__name__ for kind in type(model).__mro__}
-    return isinstance(model, str | None) or "SentenceTransformer" in kinds
-
-
 def default_treatments(model: AnyModel) -> tuple[str, ...]:
-    """What is compared unless somebody says."""
-    return DEFAULT_TREATMENTS if is_open(model) else CLOSED_TREATMENTS
+    """What is compared unless somebody says. That a model is a SentenceTransformer is found without importing it."""
+    kinds = {kind.__name__ for kind in type(model).__mro__}
+    is_open = isinstance(model, str | None) or "SentenceTransformer" in kinds
+    return DEFAULT_TREATMENTS if is_open else CLOSED_TREATMENTS

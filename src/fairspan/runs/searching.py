@@ -21,8 +21,6 @@ from fairspan.runs.search_rows import DEPTH, Ranking
 from fairspan.runs.study import Run
 from fairspan.runs.subject import Subject
 
-Found = tuple[pl.DataFrame, tuple[int, int]]
-
 
 @dataclass(frozen=True)
 class Searching:
@@ -96,7 +94,9 @@ class Searching:
         }
         return pl.concat(rows), cost
 
-    def _search(self, run: Run, measured: MeasuredTask, plan: IndexPlan, treated: Treated) -> Found:
+    def _search(
+        self, run: Run, measured: MeasuredTask, plan: IndexPlan, treated: Treated
+    ) -> tuple[pl.DataFrame, tuple[int, int]]:
         """The rows of a task, and the vectors and bytes of its index."""
         task, cosine = measured.task, self.subject.similarity == "cosine"
         # Of equal scores the later id comes first, as in trec_eval.

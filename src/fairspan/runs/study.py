@@ -15,7 +15,7 @@ from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.encoder import CorrectedEncoder, Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
-from fairspan.encoding.fill import Tally, fill, reads_to_end, refuse_unread_end
+from fairspan.encoding.fill import Tally, fill, reads_to_end
 from fairspan.encoding.store import Store, default_store
 from fairspan.encoding.text import innermost
 from fairspan.errors import DesignError, FairspanError
@@ -182,18 +182,21 @@ class Run:
         encoder, texts = innermost(encoder, texts)
         fitting = (text for text in texts if encoder.window is None or text.length <= encoder.window)
         longest = max(fitting, key=lambda text: text.length, default=None)
-        if longest is None:
+        remote = isinstance(self.subject.model, Endpoint)
+        if longest is None or (not remote and not self.store.missing([encoder.key(longest)])):
             return
-        if not isinstance(self.subject.model, Endpoint):
-            if self.store.missing([encoder.key(longest)]):
-                refuse_unread_end(encoder, longest, self.tally)
-        elif not may_cut:
-            refuse_unread_end(encoder, longest, self.tally, self.store)
-        elif not reads_to_end(encoder, longest, self.tally, self.store):
-            self.note(
-                f"the endpoint does not read the longest document ({len(longest.text):,} characters) to the end: the "
-                "vectors of such documents are those of their beginning"
+        if reads_to_end(encoder, longest, self.tally, self.store if remote else None):
+            return
+        if not (remote and may_cut):
+            raise FairspanError(
+                f"the model does not read its longest document ({len(longest.text)} characters) to the end: the "
+                "vector stays the same without the last words. Raise the limit of the model or its tokenizer, or use "
+                "shorter documents."
             )
+        self.note(
+            f"the endpoint does not read the longest document ({len(longest.text):,} characters) to the end: the "
+            "vectors of such documents are those of their beginning"
+        )
 
 
 def _note_answers(run: Run, *, fresh: bool) -> None:

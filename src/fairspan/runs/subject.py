@@ -18,7 +18,7 @@ from fairspan.encoding.encoder import AnyModel, Encodes, identity_of
 from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
-from fairspan.model.baselines import last_two, refuse_truncated
+from fairspan.model.baselines import last_two
 from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
@@ -195,11 +195,15 @@ class Subject:
                 )
             return
         room = room_of(counter_of(self.model, self.prompts["document"]))
+        truncated = getattr(self.model, "truncate_dim", None)
         for one in treatments:
             if one.baseline == "last2avg":
                 last_two(self.model)
-            if one.whitens:
-                refuse_truncated(self.model)
+            if one.whitens and truncated is not None:
+                raise UnsupportedModel(
+                    f"truncate_dim={truncated} would cut the vectors after they are whitened: load the "
+                    "model without it, and keep fewer dimensions of the whitening."
+                )
             if (one.fitted or one.chunks) and one in on_tokens:
                 raise UnsupportedModel(
                     f"vectors of {one.name} are not comparable with token vectors: omit it, or omit retention and "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import product
 from typing import ClassVar
 
-from fairspan.calibration.calibration import PerSide, check_temperature, dump_temperature
+from fairspan.calibration.calibration import PerSide, check_temperature
 from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments, require_use_of_fit
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.plan import languages_of
@@ -158,7 +158,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 
 def at_temperatures(treatment: str, query: float, document: float) -> str:
     """The name of a treatment with a temperature for each side."""
-    written = json.dumps(dump_temperature(PerSide(query, document)), separators=(",", ":"))
+    written = json.dumps(asdict(PerSide(query, document)), separators=(",", ":"))
     return f"{treatment}+temperature={written}"
 
 
