@@ -8,23 +8,15 @@ import typer
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import CORRECTIONS, read_correction
 from fairspan.calibration.words import in_words
-from fairspan.cli.options import (
-    AsJson,
-    CalibrationOptions,
-    chosen_calibration,
-    option,
-    print_json,
-    require_folder,
-    shared,
-    typed,
-)
+from fairspan.cli.options import AsJson, calibrating, chosen_calibration, option, print_json, typed
+from fairspan.cli.showing import require_folder
 from fairspan.errors import DesignError, UnsupportedModel
 
 if TYPE_CHECKING:
     from fairspan.model.correction import LanguageCorrection
 
 
-@shared(CalibrationOptions)
+@calibrating
 def calibrate(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fairspan.cli.gate import fail_on_runs, read_conditions
-from fairspan.cli.options import print_json, require_file, require_folder, take_endpoint, typed
-from fairspan.cli.showing import print_forecast, running, say_loading, show
+from fairspan.cli.options import print_json, take_endpoint, typed
+from fairspan.cli.showing import print_forecast, require_file, require_folder, running, say_loading, show
 from fairspan.runs.options import StudyOptions
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fairspan.runs.forecast import Forecast
     from fairspan.runs.log import RunLog
 
-Options = TypeVar("Options", bound=StudyOptions)
 # What a verb does with a result, which is no option of the study.
 _OF_COMMAND = ("picture", "dry_run", "fail_if", "config")
 
@@ -34,16 +33,23 @@ def asked(context: typer.Context) -> dict[str, Any]:
 
 
 def run_study(
-    options: type[Options], context: typer.Context, given: Mapping[str, Any] | None = None
-) -> RunLog | Forecast:
-    """Carry out one study as it was typed or `given`, show it, and end with exit code 1 if --fail-if asks for it."""
+    options: type[StudyOptions], context: typer.Context, given: Mapping[str, Any] | None = None
+) -> RunLog | None:
+    """Carry out one study as it was typed or `given`, show it, and end with exit code 1 if --fail-if asks for it.
+
+    Returns:
+        Its log; None for a forecast.
+    """
+    from fairspan.runs.log import RunLog
+
     given, typed = asked(context) if given is None else given, context.params
     conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
     with running(typed["picture"]) as progress:
         found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
     show_outcome(found, picture=typed["picture"], as_json=typed["as_json"])
-    if not typed["dry_run"]:
-        fail_on_runs([found], conditions)  # type: ignore[list-item]
+    if not isinstance(found, RunLog):
+        return None
+    fail_on_runs([found], conditions)
     return found
 
 
