@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -16,9 +16,6 @@ from fairspan.calibration.calibration import PRESETS, Calibration, read_calibrat
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.cli.plain import takes_any_text
 from fairspan.errors import DesignError, require_whole
-
-if TYPE_CHECKING:
-    from fairspan.encoding.endpoint import Endpoint
 
 DATA, SEARCH, MODEL, RUN = "Data", "Search", "Model", "Run"
 """The groups of options in `--help`."""
@@ -173,20 +170,6 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
         if source is not None and source.name != "DEFAULT" and name not in (*but, "as_json"):
             given[name] = value
     return given
-
-
-def take_endpoint(given: dict[str, Any]) -> Endpoint | None:
-    """The endpoint that was typed, its options taken out of what was given; None if there is none."""
-    url, name = given.pop("endpoint", None), given.pop("endpoint_model", None)
-    if url is None and name is None:
-        return None
-    if url is None or name is None:
-        raise DesignError("an endpoint needs its address and the name of its model: give --endpoint and --model.")
-    if given.get("model") is not None:
-        raise DesignError(f"MODEL {given['model']!r} and --endpoint are two models: omit one of them.")
-    from fairspan.encoding.endpoint import Endpoint
-
-    return Endpoint(url, name)
 
 
 def chosen_calibration(given: Mapping[str, Any]) -> Calibration | None:

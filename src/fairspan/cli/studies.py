@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fairspan.cli.gate import fail_on_runs, read_conditions
-from fairspan.cli.options import print_json, take_endpoint, typed
+from fairspan.cli.options import print_json, typed
 from fairspan.cli.showing import print_forecast, require_file, require_folder, running, say_loading, show
+from fairspan.errors import DesignError
 from fairspan.runs.options import StudyOptions
 
 if TYPE_CHECKING:
@@ -28,8 +29,16 @@ def asked(context: typer.Context) -> dict[str, Any]:
     given = typed(context, *_OF_COMMAND)
     if {"endpoint", "model"} <= given.keys() and "task" in context.params and "task" not in given:
         given["task"] = given.pop("model")  # the first word, where the model is an endpoint
-    endpoint = take_endpoint(given)
-    return given if endpoint is None else {**given, "model": endpoint}
+    url, name = given.pop("endpoint", None), given.pop("endpoint_model", None)
+    if url is None and name is None:
+        return given
+    if url is None or name is None:
+        raise DesignError("an endpoint needs its address and the name of its model: give --endpoint and --model.")
+    if given.get("model") is not None:
+        raise DesignError(f"MODEL {given['model']!r} and --endpoint are two models: omit one of them.")
+    from fairspan.encoding.endpoint import Endpoint
+
+    return {**given, "model": Endpoint(url, name)}
 
 
 def run_study(
