@@ -155,9 +155,6 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     assert second.header["timings"]["texts_computed"] == 0
 
 
-# --- pictures
-
-
 # --- mistakes
 
 
@@ -170,8 +167,6 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
             ["--treatments", "paper+baskets=words"],
             "baskets can be segments, as in tiles+tiles=segments, or omitted, got 'words'",
         ),
-        (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
-        (["--languages", "fr"], "has no language 'fr'. Languages there: "),
         (
             ["--indexes", "chunk-max", "--chunk-tokens", "511"],
             "chunk_tokens must be at least 1 and at most 510, which",
@@ -191,11 +186,6 @@ def test_a_mistake_is_one_line_and_exit_code_two(
 @pytest.mark.parametrize(
     ("task", "options", "said"),
     [
-        (
-            "nowhere",
-            [],
-            "there is no task 'nowhere': it is 'pages', 'passages', the folder of a collection",
-        ),
         ("", [], "there is an empty word in the command"),
         (
             "beir:nowhere",
@@ -242,9 +232,6 @@ def test_without_mteb_its_tasks_are_one_line(run: Run, model: Path, monkeypatch:
 
 def test_an_unknown_task_of_mteb_is_one_line(run: Run, model: Path, mteb: ModuleType) -> None:
     run("evaluate", model, "mteb:NFCorpu").is_one_line("mteb has no task 'NFCorpu': did you mean 'NFCorpus'?")
-
-
-# --- help
 
 
 # --- mteb

@@ -42,12 +42,7 @@ PLAIN: list[dict[str, Any]] = [
     {"tile_size": 16, "tile_layers": 3},
     {"tile_size": 64, "temperature": 0.8},
     {"tile_size": 1, "tile_layers": 2, "temperature": 0.7},
-    {
-        "tile_size": 7,
-        "tile_layers": 3,
-        "temperature": 0.5,
-        "scale_position_bias": True,
-    },
+    {"tile_size": 7, "tile_layers": 3, "temperature": 0.5, "scale_position_bias": True},
 ]
 # For the pooled row alone: every row of a tiled layer in baskets is refused.
 WITH_BASKETS: list[dict[str, Any]] = [
