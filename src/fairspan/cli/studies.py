@@ -49,13 +49,13 @@ def run_study(
     Returns:
         Its log; None for a forecast.
     """
-    from fairspan.runs.log import RunLog
-
     given, typed = asked(context) if given is None else given, context.params
     conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
     with running(typed["picture"]) as progress:
         found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
     show_outcome(found, picture=typed["picture"], as_json=typed["as_json"])
+    from fairspan.runs.log import RunLog
+
     if not isinstance(found, RunLog):
         return None
     fail_on_runs([found], conditions)
