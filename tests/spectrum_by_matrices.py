@@ -67,7 +67,7 @@ def _of_one(model: SentenceTransformer, text: Any, **options: Any) -> list[Matri
         identity = torch.eye(length, dtype=torch.float64).expand(n, key.shape[1], length, length)
         plan, temperature = copy.copy(fairspan_plan), torch.ones(1, dtype=torch.float64)
         if plan is not None:
-            plan.calibrated = []
+            plan.asked, plan.calibrated = [*plan.asked], []
             temperature = temperature / plan.inverse_temperature
         weights, _ = attention_by_matrices(
             module, query.double(), key.double(), identity, mask, scaling, position_bias, plan, **kwargs

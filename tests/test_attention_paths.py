@@ -159,6 +159,17 @@ def test_the_portable_kernel_agrees_with_the_cpu_kernel() -> None:
     assert torch.allclose(log_mass, portable_mass, rtol=0, atol=1e-13)
 
 
+def test_rows_that_miss_a_basket_have_a_gradient() -> None:
+    """Rows of a narrow window do not see the first baskets, and 0·∞ would be no number."""
+    q, k, v = tensors()
+    seen = (torch.arange(L)[:, None] - torch.arange(L)).abs() <= 5
+    baskets = fixed_baskets(torch.ones(N, L, dtype=torch.bool), 7, own_bos=False, own_eos=False)
+    query = q.requires_grad_()
+    all_rows(query, k, v, SCALE, baskets, torch.full((N,), 0.5), mask=seen[None, None]).sum().backward()
+    assert query.grad is not None
+    assert query.grad.isfinite().all()
+
+
 def test_segments_of_any_lengths() -> None:
     """Texts with different numbers of segments of different lengths, one text a single segment."""
     q, k, v = tensors()

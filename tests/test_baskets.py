@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairspan.attention.baskets import BOS, CONTENT, EOS, NO_BASKET, fixed_baskets, segment_baskets
 from fairspan.attention.reference import calibrate_weights
-from fairspan.attention.shares import SpecialShares, basket_shares, target_shares
+from fairspan.attention.shares import SpecialShares, target_shares
 
 SHARE = st.sampled_from([None, "equal", "original"])
 
@@ -125,17 +125,6 @@ def test_full_strength_gives_every_basket_the_same_mass(
             assert torch.allclose(mass, torch.tensor(1 / len(used), dtype=torch.float64))
 
 
-@settings(deadline=None)
-@given(attention_rows(), st.integers(1, 50))
-def test_strength_zero_changes_nothing(rows: tuple[Tensor, Tensor], size: int) -> None:
-    p, valid = rows
-    baskets = fixed_baskets(valid, size, own_bos=True, own_eos=True)
-    same = calibrate_weights(
-        p, baskets, SpecialShares("equal", "original"), torch.zeros(valid.shape[0], dtype=torch.float64)
-    )
-    assert torch.allclose(same, p, atol=1e-15)
-
-
 def test_original_keeps_its_mass_and_content_divides_the_rest() -> None:
     """By hand: 0.4 stays, 0.6 is divided by three."""
     mass = torch.tensor([0.4, 0.0, 0.3, 0.2, 0.1])
@@ -180,9 +169,3 @@ def test_special_shares_of_more_than_one_are_scaled_and_leave_content_nothing() 
     mass = torch.tensor([0.9, 0.02, 0.05, 0.03])
     shares = target_shares(mass, torch.ones(4, dtype=torch.bool), SpecialShares("original", "equal"))
     assert shares.tolist() == pytest.approx([0.9 / 1.15, 0.25 / 1.15, 0, 0])
-
-
-def test_strength_mixes_before_and_after() -> None:
-    mass, present = torch.tensor([0.7, 0.0, 0.3]), torch.tensor([True, False, True])
-    shares = basket_shares(mass, present, SpecialShares("equal", None), torch.tensor(0.5))
-    assert shares.tolist() == pytest.approx([0.6, 0, 0.4])

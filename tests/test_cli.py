@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,12 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 import fairspan
 from tests.commands import Run
-from tests.tiny import tiny_model, words
+from tests.tiny import words
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model")
-    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "cls").save_pretrained(str(path))
-    return path
+def folder(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "cls")
 
 
 def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_path: Path) -> None:

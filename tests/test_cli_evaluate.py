@@ -155,9 +155,6 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     assert second.header["timings"]["texts_computed"] == 0
 
 
-# --- pictures
-
-
 # --- mistakes
 
 
@@ -165,17 +162,8 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     ("options", "said"),
     [
         (["--metrics", "ndcg"], "there is no metric 'ndcg': choose from ndcg@k, recall@k, mrr"),
-        (["--metrics", ","], "metrics takes words such as"),
-        (
-            ["--treatments", "paper+baskets=words"],
-            "baskets can be segments, as in tiles+tiles=segments, or omitted, got 'words'",
-        ),
-        (["--sets", "1"], "sets must be a whole number of at least 2, got 1"),
-        (["--languages", "fr"], "has no language 'fr'. Languages there: "),
-        (
-            ["--indexes", "chunk-max", "--chunk-tokens", "511"],
-            "chunk_tokens must be at least 1 and at most 510, which",
-        ),
+        (["--treatments", "paper+baskets=words"], "baskets can be segments, as in tiles+tiles=segments, or"),
+        (["--indexes", "chunk-max", "--chunk-tokens", "511"], "chunk_tokens must be at least 1 and at most 510"),
         (["--opening", "50"], "for 0 of the 12 segments of articles: 12 have fewer than 8 tokens left to ask"),
         (["--max-seq-length", "20"], "and the model reads 20"),
     ],
@@ -191,17 +179,8 @@ def test_a_mistake_is_one_line_and_exit_code_two(
 @pytest.mark.parametrize(
     ("task", "options", "said"),
     [
-        (
-            "nowhere",
-            [],
-            "there is no task 'nowhere': it is 'pages', 'passages', the folder of a collection",
-        ),
         ("", [], "there is an empty word in the command"),
-        (
-            "beir:nowhere",
-            ["--sets", "5"],
-            "beir:nowhere brings its own documents and queries, so sets would do nothing",
-        ),
+        ("beir:nowhere", ["--sets", "5"], "brings its own documents and queries, so sets would do nothing"),
         ("mteb:NFCorpus", ["--languages", "en,de"], "languages would do nothing for mteb:NFCorpus: omit it"),
         ("pages", ["--split", "dev"], "pages are built from a corpus, so split would do nothing: omit it"),
         ("pages", ["--fit-corpus", "sample"], "no treatment is fitted, so fit_corpus would do nothing"),
@@ -209,21 +188,9 @@ def test_a_mistake_is_one_line_and_exit_code_two(
         ("empty", [], "is no task: neither it nor one of its folders has a folder qrels"),
         ("beir", ["--split", "dev"], "has no qrels/dev.tsv. Splits there: test"),
         ("beir", ["--treatments", "plain,paper+baskets=segments"], "of 8 documents the segments are not known"),
-        (
-            "beir",
-            ["--max-seq-length", "12", "--too-long", "error"],
-            "8 of 8 documents are longer than the 12 tokens that the",
-        ),
-        (
-            "questions",
-            ["--max-seq-length", "6"],
-            "no query is left: every document that answers one is longer than the 6",
-        ),
-        (
-            "questions",
-            ["--indexes", "late-max", "--chunk-tokens", "600"],
-            "chunk_tokens must be at least 1 and at most",
-        ),
+        ("beir", ["--max-seq-length", "12", "--too-long", "error"], "8 of 8 documents are longer than the 12 tokens"),
+        ("questions", ["--max-seq-length", "6"], "no query is left: every document that answers one is longer than"),
+        ("questions", ["--indexes", "late-max", "--chunk-tokens", "600"], "must be at least 1 and at most"),
     ],
 )
 def test_a_mistake_about_a_task_is_one_line(
@@ -242,9 +209,6 @@ def test_without_mteb_its_tasks_are_one_line(run: Run, model: Path, monkeypatch:
 
 def test_an_unknown_task_of_mteb_is_one_line(run: Run, model: Path, mteb: ModuleType) -> None:
     run("evaluate", model, "mteb:NFCorpu").is_one_line("mteb has no task 'NFCorpu': did you mean 'NFCorpus'?")
-
-
-# --- help
 
 
 # --- mteb

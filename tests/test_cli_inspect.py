@@ -6,19 +6,18 @@ import io
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.commands import Run
-from tests.tiny import tiny_model, words
+from tests.tiny import words
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    tiny_model(tmp_path_factory.mktemp("checkpoint"), "bert", "mean").save_pretrained(str(path))
-    return path
+def model(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "mean")
 
 
 @pytest.fixture
@@ -82,14 +81,12 @@ def test_a_picture_and_a_page_are_written_beside_the_json(run: Run, model: Path,
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (["nowhere.txt"], "nowhere.txt cannot be read"),
         (["page.md", "--borders", "chapter"], "borders must be one of auto, heading"),
         (["page.md", "--parts", "0"], "parts must be a whole number"),
         (["page.md", "--parts", "2", "--borders", "blank"], "omit one of them"),
         (["page.md", "--picture", "a.gif"], "a picture is one of"),
         (["page.md", "--html", "a.pdf"], "a page is an .html file"),
         (["page.md", "--treatments", "whitening"], "run an audit"),
-        (["page.md", "--treatments", "peper"], "there is no treatment 'peper'"),
         (["page.md", "--max-seq-length", "0"], "max_seq_length must be"),
         (
             ["page.md", "--max-seq-length", "99999", "--treatments", "none"],
@@ -100,9 +97,4 @@ def test_a_picture_and_a_page_are_written_beside_the_json(run: Run, model: Path,
 def test_a_mistake_is_one_line_and_exit_code_two(
     run: Run, model: Path, page: Path, typed: list[str], said: str
 ) -> None:
-    done = run("inspect", model, *typed)
-    assert done.code == 2
-    assert done.out == ""
-    assert said in done.last
-    assert done.last.startswith("fairspan: ")
-    assert "Traceback" not in done.err
+    run("inspect", model, *typed).is_one_line(said)

@@ -34,11 +34,11 @@ def test_lengths_and_sets() -> None:
         for language, counts in lengths.items()
         for number, length in enumerate(counts)
     ]
-    found = check(Corpus.from_segments("made", segments), [2, 3, 6], words, "words")
+    found = check(Corpus.from_segments("made", segments), [2, 3, 6], words)
     assert (found["aligned"], found["sets"]) == (5, {2: 2, 3: 1, 6: 0})
     assert found["languages"]["en"]["segments"] == 6
     assert list(found["languages"]["de"].values()) == [5, 1, 1, 4, 5, 7, 20, 20]
-    assert json.loads(json.dumps(found))["unit"] == "words"
+    assert json.loads(json.dumps(found))["unit"] == "tokens"
 
 
 def test_the_command(tmp_path: Path, make_tiny: Callable[..., SentenceTransformer]) -> None:

@@ -67,10 +67,6 @@ def rows(language: str) -> list[dict[str, object]]:
     return [{"id": id, "title": id.upper(), "text": text, "url": "…"} for id, text in TEXTS[language].items()]
 
 
-def without_ids(language: str) -> list[dict[str, object]]:
-    return [{"text": row["text"]} for row in rows(language)]
-
-
 @pytest.mark.parametrize(
     "configurations",
     [
@@ -98,12 +94,6 @@ def test_a_split_that_does_not_name_its_language(put: Put) -> None:
     assert Corpus.read(f"{name}:default:test", ["de"]).text("a", "de") == TEXTS["de"]["a"]
     with pytest.raises(CorpusError, match=r"has no configuration 'other': name one of default"):
         Corpus.read(f"{name}:other:test")
-
-
-def test_row_numbers_stand_in_for_ids_and_a_note_says_so(put: Put) -> None:
-    corpus = Corpus.read(put({"default": {"en": without_ids("en"), "de": without_ids("de")}}))
-    assert corpus.ids() == ("1", "2", "3")
-    assert corpus.notes == (f"{NAME} has no 'id': row numbers serve as ids, so equal rows must be translations.",)
 
 
 def test_faults_have_their_row(put: Put) -> None:

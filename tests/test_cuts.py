@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,29 +18,10 @@ from fairspan.corpus.segment import Segment
 from fairspan.corpus.sentences import sentences
 from fairspan.design.cuts import Cuts, cut_documents, natural_lengths
 from fairspan.encoding.tokens import ModelTokens
-from fairspan.errors import CorpusError, DesignError
+from fairspan.errors import CorpusError
+from tests.test_design import Words, one_line
 
 LANGUAGES = ("zh", "hi", "ko")
-
-
-@dataclass
-class Words:
-    """A counter whose tokens are words, between two special ones and after a prompt of so many."""
-
-    window: int | None = None
-    prompt: int = 0
-    unit: str = "tokens"
-    counted: list[str] = field(default_factory=list)
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        self.counted += texts
-        return [len(text.split()) for text in texts]
-
-    def count_whole(self, texts: Sequence[str]) -> list[int]:
-        return [len(text.split()) + self.prompt + 2 for text in texts]
-
-    def cut(self, texts: Sequence[str], length: int) -> list[str]:
-        return [" ".join(text.split()[:length]) for text in texts]
 
 
 def document(lengths: Sequence[int], name: str = "a") -> str:
@@ -62,15 +42,6 @@ def corpus_of(*documents: Sequence[int]) -> Corpus:
 
 def ends(cuts: Cuts, name: str = "d00") -> list[int]:
     return [text.tokens for text in cuts.texts if text.document == name]
-
-
-def one_line(action: Callable[[], object]) -> str:
-    with pytest.raises(DesignError) as caught:
-        action()
-    said = str(caught.value)
-    assert "\n" not in said
-    assert said.endswith(".")
-    return said
 
 
 # --- cut
@@ -149,11 +120,17 @@ def test_a_draw_of_documents() -> None:
     corpus = corpus_of(*[[10, 10]] * 200)
 
     def drawn(seed: int, documents: int = 7) -> list[str]:
-        counter = Words()
-        cuts = cut_documents(corpus, "en", [10, 20], counter, documents=documents, seed=seed)
+        counted: list[str] = []
+
+        class Noting(Words):
+            def count(self, texts: Sequence[str]) -> list[int]:
+                counted.extend(texts)
+                return super().count(texts)
+
+        cuts = cut_documents(corpus, "en", [10, 20], Noting(), documents=documents, seed=seed)
         assert cuts.paired
         if documents == 7:
-            assert len({text.split()[0] for text in counter.counted}) <= 2 * 64, "no more are read than are needed"
+            assert len({text.split()[0] for text in counted}) <= 2 * 64, "no more are read than are needed"
         return [text.document for text in cuts.at(10)]
 
     assert len(drawn(0)) == 7

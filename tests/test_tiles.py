@@ -42,12 +42,7 @@ PLAIN: list[dict[str, Any]] = [
     {"tile_size": 16, "tile_layers": 3},
     {"tile_size": 64, "temperature": 0.8},
     {"tile_size": 1, "tile_layers": 2, "temperature": 0.7},
-    {
-        "tile_size": 7,
-        "tile_layers": 3,
-        "temperature": 0.5,
-        "scale_position_bias": True,
-    },
+    {"tile_size": 7, "tile_layers": 3, "temperature": 0.5, "scale_position_bias": True},
 ]
 # For the pooled row alone: every row of a tiled layer in baskets is refused.
 WITH_BASKETS: list[dict[str, Any]] = [
@@ -283,11 +278,6 @@ def test_bidirectional_gemma(make_tiny: Make) -> None:
 # 1. Texts of at most one tile
 
 
-def bit_for_bit(architecture: str) -> bool:
-    """transformers computes MPNet's attention by matrices, and everything else as the engine does, by SDPA."""
-    return architecture != "mpnet"
-
-
 @pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("roberta", "qwen3", "mpnet"))
 def test_texts_of_one_tile_are_read_as_they_were(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
@@ -306,7 +296,8 @@ def test_texts_of_one_tile_are_read_as_they_were(
     def check(lengths: list[int]) -> None:
         texts = [words(length, seed=length) for length in lengths]
         plain, tiled = model.encode(texts), fair.encode(texts)
-        if bit_for_bit(architecture):
+        # transformers computes MPNet's attention by matrices, and everything else as the engine does, by SDPA.
+        if architecture != "mpnet":
             assert np.array_equal(plain, tiled)
         assert np.abs(plain - tiled).max() <= TOLERANCE * np.abs(plain).max()
         alone = np.stack([model.encode(text) for text in texts])

@@ -128,13 +128,11 @@ class _PlainAttention:
         self._mass = torch.zeros_like(self._peak)
 
     def add(self, out: Tensor, log_mass: Tensor, present: Tensor | None) -> None:
-        peak = torch.maximum(self._peak, log_mass)
         if present is not None:
-            peak = torch.where(present, peak, self._peak)
+            log_mass = torch.where(present, log_mass, -torch.inf)
+        peak = torch.maximum(self._peak, log_mass)
         shrink = (self._peak - peak).exp()
         mass = (log_mass - peak).exp()
-        if present is not None:
-            mass = torch.where(present, mass, 0)
         self._sum.mul_(shrink).addcmul_(out, mass)
         self._mass = self._mass * shrink + mass
         self._peak = peak

@@ -90,29 +90,26 @@ def _fixed(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets
     slot = _place_special(content_slot, valid, own_bos=own_bos, own_eos=own_eos)
 
     first = valid.int().argmax(dim=1)
-    content = (total - int(own_bos) - (int(own_eos) * (total > int(own_bos)))).clamp(min=0)
-    slots, width = runs(valid.shape[1], size, more=CONTENT)
-    number = torch.arange(slots, device=valid.device)
-    offset = (number - CONTENT) * size
-    has_bos, has_eos = (total > 0) & own_bos, (total > int(own_bos)) & own_eos
     last = first + (total - 1).clamp(min=0)
-    start = torch.where(number == BOS, first[:, None], first[:, None] + int(own_bos) + offset)
-    start = torch.where(number == EOS, last[:, None], start)
-    length = torch.where(number < CONTENT, 0, (content[:, None] - offset).clamp(min=0, max=size))
-    length = length + (number == BOS) * has_bos[:, None] + (number == EOS) * has_eos[:, None]
-    widths = () if is_exporting() else (1, 1, *[width] * (slots - CONTENT))
+    has_own = torch.stack([(total > 0) & own_bos, (total > int(own_bos)) & own_eos], dim=1).long()  # BOS, EOS
+    content = total - has_own.sum(dim=1)
+    count, width = runs(valid.shape[1], size)
+    offset = torch.arange(count, device=valid.device) * size
+    start = torch.cat([torch.stack([first, last], dim=1), first[:, None] + int(own_bos) + offset], dim=1)
+    length = torch.cat([has_own, (content[:, None] - offset).clamp(min=0, max=size)], dim=1)
+    widths = () if is_exporting() else (1, 1, *[width] * count)
     return Baskets(slot, start, length, widths, content, size)
 
 
-def runs(tokens: int, size: int, *, more: int = 0) -> tuple[int, int]:
-    """How many runs of `size` there are in so many tokens, at least one, and `more`; and a width that none exceeds.
+def runs(tokens: int, size: int) -> tuple[int, int]:
+    """How many runs of `size` there are in so many tokens, at least one, and a width that none exceeds.
 
     In a graph that is exported the tokens are a symbol, and nothing may depend on whether there is one run or more.
     """
     if is_exporting():
-        count: int = torch.sym_max(2 + more, (tokens + (1 + more) * size - 1) // size)  # type: ignore[no-untyped-call]
+        count: int = torch.sym_max(2, (tokens + size - 1) // size)  # type: ignore[no-untyped-call]
         return count, size
-    return max(1, -(-tokens // size)) + more, max(1, min(size, tokens))
+    return max(1, -(-tokens // size)), max(1, min(size, tokens))
 
 
 def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: bool) -> Baskets:

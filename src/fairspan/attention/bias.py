@@ -24,23 +24,6 @@ def additive(mask: Tensor | None, position_bias: Tensor | None, dtype: torch.dty
     return (mask + shown).masked_fill(hidden(mask), -torch.inf)
 
 
-def pooled_row_of(
-    mask: Tensor | None, position_bias: Tensor | None, pooled: Tensor
-) -> tuple[Tensor | None, Tensor | None]:
-    """The row `pooled` [N] of each text: the bias to add to scores [N, H, L], and the keys that it sees [N, L]."""
-    text = torch.arange(pooled.shape[0], device=pooled.device)
-    bias = visible = None
-    if mask is not None:
-        row = mask[modulo(text, mask.shape[0]), 0, modulo(pooled, mask.shape[2])]
-        visible = ~hidden(row)
-        if row.dtype != torch.bool:
-            bias = torch.where(visible, row, 0)[:, None]
-    if position_bias is not None:
-        row = position_bias[modulo(text, position_bias.shape[0]), :, pooled]
-        bias = row if bias is None else bias + row
-    return bias, visible
-
-
 def modulo(x: Tensor, n: int) -> Tensor:
     """x % n of whole numbers, in a form that can be exported if n is a symbol."""
     return x - x // n * n

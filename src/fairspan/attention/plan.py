@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fairspan.attention.baskets import Baskets
-from fairspan.attention.bias import modulo, pooled_row_of
+from fairspan.attention.bias import hidden, modulo
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import Tiles, TileView
 from fairspan.errors import UnsupportedModel
@@ -65,10 +65,18 @@ class LayerInputs:
         """For rows `row` [R·N], those of R for each text in turn: the bias [R·N, H, L] to add to their scores, and
         the keys that they see [R·N, L]; None for no bias, or for all keys.
         """
+        text = modulo(torch.arange(row.shape[0], device=row.device), self.query.shape[0])
         if self.view is not None:
-            text = modulo(torch.arange(row.shape[0], device=row.device), self.query.shape[0])
             return self.view.of_rows(text, row)
-        bias, visible = pooled_row_of(self.mask, self.position_bias, row)
+        bias = visible = None
+        if self.mask is not None:
+            own = self.mask[modulo(text, self.mask.shape[0]), 0, modulo(row, self.mask.shape[2])]
+            visible = ~hidden(own)
+            if own.dtype != torch.bool:
+                bias = torch.where(visible, own, 0)[:, None]
+        if self.position_bias is not None:
+            own = self.position_bias[modulo(text, self.position_bias.shape[0]), :, row]
+            bias = own if bias is None else bias + own
         if self.causal:
             visible = torch.arange(self.key.shape[2], device=row.device) <= row[:, None]
         return bias, visible

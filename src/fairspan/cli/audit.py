@@ -8,19 +8,7 @@ from typing import Any
 import typer
 
 from fairspan.cli.gate import FailIf, fail_on_runs, read_conditions
-from fairspan.cli.options import (
-    DATA,
-    CorpusPath,
-    EndpointOptions,
-    LoadingOptions,
-    ModelName,
-    Prompt,
-    RunningOptions,
-    list_option,
-    option,
-    print_json,
-    shared,
-)
+from fairspan.cli.options import DATA, CorpusPath, ModelName, Prompt, list_option, option, print_json, studying_any
 from fairspan.cli.showing import running, save_picture
 from fairspan.cli.studies import asked, outcome, run_study, show_outcome
 from fairspan.errors import FairspanError
@@ -29,7 +17,7 @@ from fairspan.studies.audit.config import changed_audits
 from fairspan.studies.audit.options import AuditOptions
 
 
-@shared(EndpointOptions, LoadingOptions, RunningOptions)
+@studying_any
 def audit(
     context: typer.Context,
     model: ModelName = None,

@@ -1,30 +1,19 @@
 """`fairspan calibrate MODEL OUT`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import CORRECTIONS, read_correction
 from fairspan.calibration.words import in_words
-from fairspan.cli.options import (
-    AsJson,
-    CalibrationOptions,
-    chosen_calibration,
-    option,
-    print_json,
-    require_folder,
-    shared,
-    typed,
-)
+from fairspan.cli.options import AsJson, calibrating, chosen_calibration, option, print_json, typed
+from fairspan.cli.showing import require_folder
 from fairspan.errors import DesignError, UnsupportedModel
 
-if TYPE_CHECKING:
-    from fairspan.model.correction import LanguageCorrection
 
-
-@shared(CalibrationOptions)
+@calibrating
 def calibrate(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
@@ -67,21 +56,17 @@ def calibrate(
     from fairspan.model.saving import save_whole
 
     loaded = load_model(model, Loading(device="cpu", dtype="auto"))
-    fit = _fitted(model, loaded, wanted, correction, fit_corpus) if correction and fit_corpus else None
+    fit = None
+    if correction is not None and fit_corpus is not None:
+        from fairspan.model.fingerprint import fingerprint
+        from fairspan.runs.correction import fit_correction
+
+        # On a model that is loaded where and as vectors are computed by default; weights are saved as they are.
+        fit = fit_correction(load_model(model), fit_corpus, correction, calibration=wanted)
+        fit.fitted_on |= {"model": model, "fingerprint": fingerprint(loaded)}
     save_whole(calibrate(loaded, wanted, max_seq_length=given.get("max_seq_length"), correction=fit), out)
     if as_json:
         made: dict[str, Any] = {"model": model, "out": str(out), "calibration": wanted.to_dict()}
         print_json(made if fit is None else {**made, "correction": {"method": fit.method, **fit.fitted_on}})
     else:
         typer.echo(f"{out}: {model}, {in_words(wanted)}. Load it with fairspan.load({str(out)!r}).")
-
-
-def _fitted(model: str, loaded: Any, wanted: Calibration, method: str, corpus: str) -> "LanguageCorrection":
-    """A correction that is fitted where and as vectors are computed by default; weights are saved as they are."""
-    from fairspan.model.fingerprint import fingerprint
-    from fairspan.model.loading import load_model
-    from fairspan.runs.correction import fit_correction
-
-    fit = fit_correction(load_model(model), corpus, method, calibration=wanted)
-    fit.fitted_on |= {"model": model, "fingerprint": fingerprint(loaded)}
-    return fit

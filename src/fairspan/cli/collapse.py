@@ -2,21 +2,12 @@
 
 import typer
 
-from fairspan.cli.options import (
-    DATA,
-    CorpusPath,
-    LoadingOptions,
-    ModelName,
-    RunningOptions,
-    list_option,
-    option,
-    shared,
-)
+from fairspan.cli.options import DATA, CorpusPath, ModelName, flag, list_option, option, studying
 from fairspan.cli.studies import run_study
 from fairspan.studies.collapse.options import CollapseOptions
 
 
-@shared(LoadingOptions, RunningOptions)
+@studying
 def collapse(
     context: typer.Context,
     model: ModelName = None,
@@ -25,9 +16,7 @@ def collapse(
     lengths: str | None = list_option(
         "Lengths in tokens. Default: 25,50,100,… as far as model and texts reach.", int, group=DATA
     ),
-    natural: bool = option(
-        "Use whole documents, in bins of 100 tokens, instead of cutting them.", "--natural", default=False, group=DATA
-    ),
+    natural: bool = flag("--natural", "Use whole documents, in bins of 100 tokens, instead of cutting them.", DATA),
     documents: int | None = option("Number of documents at most. Default: 100.", group=DATA),
     labelled: str | None = option("A JSONL file of texts and labels to classify at every length.", group=DATA),
     temperatures: str | None = list_option(

@@ -5,14 +5,9 @@ from typing import Annotated
 import typer
 
 from fairspan.cli.corpus_build import build
-from fairspan.cli.options import AsJson, list_option, option, print_json
+from fairspan.cli.options import AsJson, flag, list_option, option, print_json
 
 app = typer.Typer(help="Build and check corpora.", no_args_is_help=True, rich_markup_mode="markdown")
-
-
-@app.callback()
-def root() -> None:
-    """Build and check corpora."""
 
 
 app.command()(build)
@@ -27,7 +22,7 @@ def check(
     model: str | None = option("Count tokens as this model does: a folder or a name on the hub."),
     languages: str | None = list_option("Languages to check. Default: all."),
     sizes: str | None = list_option("Numbers of segments per document. Default: 3,4,5.", int),
-    partial: bool = option("Accept segments that lack a translation.", "--partial", default=False),
+    partial: bool = flag("--partial", "Accept segments that lack a translation."),
     as_json: AsJson = False,
 ) -> None:
     """Check that a corpus can be read, and print what it contains.
@@ -46,13 +41,13 @@ def check(
     from fairspan.corpus.check import check
     from fairspan.corpus.corpus import Corpus
 
-    corpus, counting = Corpus.read(path, languages, partial), {}
+    corpus, count = Corpus.read(path, languages, partial), None
     if model is not None:
         from fairspan.model.tokenizer import load_tokenizer
 
         typer.echo(f"loading the tokenizer of {model} …", err=True)
-        counting = {"count": load_tokenizer(model).count, "unit": "tokens"}
-    found = check(corpus, sizes or [3, 4, 5], **counting)  # type: ignore[arg-type]
+        count = load_tokenizer(model).count
+    found = check(corpus, sizes or [3, 4, 5], count)  # type: ignore[arg-type]
     if as_json:
         print_json(found)
         return

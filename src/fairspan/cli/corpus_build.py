@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -64,16 +63,11 @@ def build(
         progress.stop()
     if as_json:
         print_json({"folder": str(out), **made})
-    else:
-        _show(out, made)
-
-
-def _show(out: Path, made: Mapping[str, Any]) -> None:
-    """One line for each dump, in the order of reading, and what the corpus has."""
+        return
+    # Dumps in the order of reading.
     for language, one in made["dumps"].items():
         counts = {"pages": one["pages"], **one["left_out"], "accepted": one["accepted"]}
         counted = ", ".join(f"{count:,} {what}" for what, count in counts.items())
         typer.echo(f"{language} {one['format']}: {counted}")
-    languages = ", ".join(made["asked"]["languages"])
-    typer.echo(f"{out}: {made['articles']:,} articles in each of {languages}, of {made['found']:,} found.")
+    typer.echo(f"{out}: {made['articles']:,} articles in each of {', '.join(wanted)}, of {made['found']:,} found.")
     typer.echo(f"Licence: {made['licence']}. {made['attribution']}")

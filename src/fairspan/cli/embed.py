@@ -5,21 +5,11 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import (
-    AsJson,
-    CalibrationOptions,
-    LoadingOptions,
-    chosen_calibration,
-    option,
-    print_json,
-    require_folder,
-    shared,
-    typed,
-)
-from fairspan.cli.showing import running, say_loading
+from fairspan.cli.options import AsJson, LoadingOptions, calibrating, chosen_calibration, option, print_json, typed
+from fairspan.cli.showing import require_folder, running, say_loading
 
 
-@shared(CalibrationOptions)
+@calibrating
 def embed(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],

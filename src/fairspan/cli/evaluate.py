@@ -5,25 +5,12 @@ from typing import Annotated
 import typer
 
 from fairspan.cli.gate import FailIf
-from fairspan.cli.options import (
-    DATA,
-    MODEL,
-    SEARCH,
-    CorpusPath,
-    EndpointOptions,
-    LoadingOptions,
-    ModelName,
-    Prompt,
-    RunningOptions,
-    list_option,
-    option,
-    shared,
-)
+from fairspan.cli.options import DATA, MODEL, SEARCH, CorpusPath, ModelName, Prompt, list_option, option, studying_any
 from fairspan.cli.studies import run_study
 from fairspan.studies.evaluate.options import EvaluateOptions
 
 
-@shared(EndpointOptions, LoadingOptions, RunningOptions)
+@studying_any
 def evaluate(
     context: typer.Context,
     model: ModelName = None,

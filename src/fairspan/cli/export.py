@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, CalibrationOptions, chosen_calibration, option, print_json, shared, typed
+from fairspan.cli.options import AsJson, calibrating, chosen_calibration, option, print_json, typed
+from fairspan.cli.showing import require_file, running, say_loading
 from fairspan.errors import DesignError
 
 
-@shared(CalibrationOptions)
+@calibrating
 def export(
     context: typer.Context,
     model: Annotated[
@@ -31,8 +32,6 @@ def export(
 
         fairspan export intfloat/multilingual-e5-small queries.onnx --side query --json
     """
-    from fairspan.cli.options import require_file
-    from fairspan.cli.showing import running, say_loading
     from fairspan.model.saving import require_exportable
     from fairspan.model.source import Loading, find_model
 

@@ -45,8 +45,7 @@ def inspect(
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
     """
     from fairspan.calibration.treatment import DEFAULT_TREATMENTS, as_treatments
-    from fairspan.cli.options import require_file
-    from fairspan.cli.showing import running, say_loading, show
+    from fairspan.cli.showing import require_file, running, say_loading, show
     from fairspan.corpus.document_file import STDIN, read_document
     from fairspan.model.source import Loading, find_model
     from fairspan.report.render import require_page

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from fairspan.calibration.calibration import PRESETS, Calibration, read_calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.cli.plain import takes_any_text
-from fairspan.errors import DesignError, FairspanError, require_whole
-
-if TYPE_CHECKING:
-    from fairspan.encoding.endpoint import Endpoint
+from fairspan.errors import DesignError, require_whole
 
 DATA, SEARCH, MODEL, RUN = "Data", "Search", "Model", "Run"
 """The groups of options in `--help`."""
@@ -31,6 +27,11 @@ _COMMA = re.compile(r",(?![^\[{]*[\]}])")
 def option(help: str, *names: str, default: Any = None, group: str | None = None) -> Any:
     """An option of a verb; a default of False with a name makes it a flag."""
     return typer.Option(default, *names, help=help, rich_help_panel=group)
+
+
+def flag(name: str, help: str, group: str | None = None) -> Any:
+    """An option that takes no value."""
+    return option(help, name, default=False, group=group)
 
 
 def words(text: str) -> list[str]:
@@ -87,9 +88,7 @@ class LoadingOptions:
     )
     device: str | None = option("cpu, cuda or mps.", group=MODEL)
     dtype: str | None = option("float32, bfloat16, float16, or auto for that of the saved weights.", group=MODEL)
-    trust_remote_code: bool = option(
-        "Run code that comes with the model.", "--trust-remote-code", default=False, group=MODEL
-    )
+    trust_remote_code: bool = flag("--trust-remote-code", "Run code that comes with the model.", MODEL)
 
 
 class CalibrationOptions:
@@ -128,16 +127,9 @@ class RunningOptions:
         "Folder of the run. Default: one in fairspan-runs that belongs to this command.", group=RUN
     )
     store: Path | None = option("File that keeps the vectors. Default: in your cache folder.", group=RUN)
-    fresh: bool = option(
-        "Measure again even if the run is complete; vectors in the store are used.",
-        "--fresh",
-        default=False,
-        group=RUN,
-    )
-    dry_run: bool = option(
-        "Print what would be embedded and how long it takes.", "--dry-run", default=False, group=RUN
-    )
-    as_json: bool = option("Print the result as JSON.", "--json", default=False, group=RUN)
+    fresh: bool = flag("--fresh", "Measure again even if the run is complete; vectors in the store are used.", RUN)
+    dry_run: bool = flag("--dry-run", "Print what would be embedded and how long it takes.", RUN)
+    as_json: bool = flag("--json", "Print the result as JSON.", RUN)
 
 
 def shared(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -165,6 +157,11 @@ def shared(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]
     return add
 
 
+calibrating = shared(CalibrationOptions)
+studying = shared(LoadingOptions, RunningOptions)
+studying_any = shared(EndpointOptions, LoadingOptions, RunningOptions)
+
+
 def typed(context: typer.Context, *but: str) -> dict[str, Any]:
     """What was typed, by the names that the Python function has for it; defaults are left to that function."""
     given = {}
@@ -173,37 +170,6 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
         if source is not None and source.name != "DEFAULT" and name not in (*but, "as_json"):
             given[name] = value
     return given
-
-
-def require_folder(folder: Path, target: Path | None = None) -> None:
-    """Raise before a model is loaded if no folder can be made there, or nothing be written into it."""
-    try:
-        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    except OSError as error:
-        raise FairspanError(f"{target or folder} cannot be written: {error.strerror}.") from None
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise FairspanError(f"{target or folder} cannot be written: {there} is no folder that you may write into.")
-
-
-def require_file(file: Path) -> None:
-    """Raise if no file can be written there."""
-    if file.is_dir():
-        raise FairspanError(f"{file} cannot be written: it is a folder.")
-    require_folder(file.parent, file)
-
-
-def take_endpoint(given: dict[str, Any]) -> Endpoint | None:
-    """The endpoint that was typed, its options taken out of what was given; None if there is none."""
-    url, name = given.pop("endpoint", None), given.pop("endpoint_model", None)
-    if url is None and name is None:
-        return None
-    if url is None or name is None:
-        raise DesignError("an endpoint needs its address and the name of its model: give --endpoint and --model.")
-    if given.get("model") is not None:
-        raise DesignError(f"MODEL {given['model']!r} and --endpoint are two models: omit one of them.")
-    from fairspan.encoding.endpoint import Endpoint
-
-    return Endpoint(url, name)
 
 
 def chosen_calibration(given: Mapping[str, Any]) -> Calibration | None:

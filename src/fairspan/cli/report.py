@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import list_option, option, print_json
+from fairspan.cli.options import flag, list_option, option, print_json
 from fairspan.errors import DesignError
 
 
@@ -16,7 +16,7 @@ def report(
     figures: Path | None = option("Folder to write all figures of the runs to."),
     figure_formats: str | None = list_option("Formats of the figures: svg, png, pdf. Default: svg."),
     tables: Path | None = option("Folder to write all tables of the runs to, as Markdown, LaTeX and CSV."),
-    as_json: bool = option("Print the names of the written files as JSON.", "--json", default=False),
+    as_json: bool = flag("--json", "Print the names of the written files as JSON."),
 ) -> None:
     """Write one HTML page about runs: verdicts, charts before and after, tables, methods and the raw rows.
 

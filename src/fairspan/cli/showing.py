@@ -1,7 +1,8 @@
-"""Results on stdout, for people or as JSON, and into a picture; progress on stderr, with the time left."""
+"""Results on stdout, for people or as JSON, and into files; progress on stderr, with the time left."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from fairspan.cli.options import print_json, require_file
+from fairspan.cli.options import print_json
+from fairspan.errors import FairspanError
 from fairspan.model.source import DEFAULT_MODEL
 from fairspan.report.result import Result
 from fairspan.report.text import duration
@@ -55,6 +57,23 @@ def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
 
     write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
     typer.echo(f"picture: {picture}", err=as_json)
+
+
+def require_folder(folder: Path, target: Path | None = None) -> None:
+    """Raise before a model is loaded if no folder can be made there, or nothing be written into it."""
+    try:
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    except OSError as error:
+        raise FairspanError(f"{target or folder} cannot be written: {error.strerror}.") from None
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise FairspanError(f"{target or folder} cannot be written: {there} is no folder that you may write into.")
+
+
+def require_file(file: Path) -> None:
+    """Raise if no file can be written there."""
+    if file.is_dir():
+        raise FairspanError(f"{file} cannot be written: it is a folder.")
+    require_folder(file.parent, file)
 
 
 def print_forecast(found: Forecast) -> None:
@@ -92,7 +111,7 @@ class TerminalProgress(AnyProgress):
     def __init__(self) -> None:
         self._stage, self._found = "", ""
         self._over = Event()
-        self._console = Console(stderr=True)
+        self.console = Console(stderr=True)
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -101,15 +120,11 @@ class TerminalProgress(AnyProgress):
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=self._console,
+            console=self.console,
             speed_estimate_period=120,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=not self.console.is_terminal,
         )
-
-    @property
-    def is_terminal(self) -> bool:
-        return self._console.is_terminal
 
     @property
     def _task(self) -> Task | None:
@@ -120,10 +135,10 @@ class TerminalProgress(AnyProgress):
         if name == self._stage:
             return
         self._stage = name
-        if self._task is not None and self.is_terminal:
+        if self._task is not None and self.console.is_terminal:
             self._task.description = name
         else:
-            self._console.print(f"{name} …", style="dim", highlight=False)
+            self.console.print(f"{name} …", style="dim", highlight=False)
 
     def start(self, total: int) -> None:
         """Counted work begins; a total of 0 is not known."""
@@ -160,7 +175,7 @@ class TerminalProgress(AnyProgress):
     def print_lines(self) -> None:
         """Until `end`, print every 30 s what is done and what remains. Not for a terminal, which has its bar."""
         while not self._over.wait(LINE_SECONDS):
-            self._console.print(self.line, style="dim", highlight=False, soft_wrap=True)
+            self.console.print(self.line, style="dim", highlight=False, soft_wrap=True)
 
     @property
     def line(self) -> str:
@@ -197,7 +212,7 @@ def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProg
     if picture is not None:
         require_drawing(picture)
         require_file(picture)
-    if not progress.is_terminal:
+    if not progress.console.is_terminal:
         Thread(target=progress.print_lines, daemon=True).start()
     try:
         yield progress

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fairspan.cli.gate import fail_on_runs, read_conditions
-from fairspan.cli.options import print_json, require_file, require_folder, take_endpoint, typed
-from fairspan.cli.showing import print_forecast, running, say_loading, show
+from fairspan.cli.options import print_json, typed
+from fairspan.cli.showing import print_forecast, require_file, require_folder, running, say_loading, show
+from fairspan.errors import DesignError
 from fairspan.runs.options import StudyOptions
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from fairspan.runs.forecast import Forecast
     from fairspan.runs.log import RunLog
 
-Options = TypeVar("Options", bound=StudyOptions)
 # What a verb does with a result, which is no option of the study.
 _OF_COMMAND = ("picture", "dry_run", "fail_if", "config")
 
@@ -29,21 +29,36 @@ def asked(context: typer.Context) -> dict[str, Any]:
     given = typed(context, *_OF_COMMAND)
     if {"endpoint", "model"} <= given.keys() and "task" in context.params and "task" not in given:
         given["task"] = given.pop("model")  # the first word, where the model is an endpoint
-    endpoint = take_endpoint(given)
-    return given if endpoint is None else {**given, "model": endpoint}
+    url, name = given.pop("endpoint", None), given.pop("endpoint_model", None)
+    if url is None and name is None:
+        return given
+    if url is None or name is None:
+        raise DesignError("an endpoint needs its address and the name of its model: give --endpoint and --model.")
+    if given.get("model") is not None:
+        raise DesignError(f"MODEL {given['model']!r} and --endpoint are two models: omit one of them.")
+    from fairspan.encoding.endpoint import Endpoint
+
+    return {**given, "model": Endpoint(url, name)}
 
 
 def run_study(
-    options: type[Options], context: typer.Context, given: Mapping[str, Any] | None = None
-) -> RunLog | Forecast:
-    """Carry out one study as it was typed or `given`, show it, and end with exit code 1 if --fail-if asks for it."""
+    options: type[StudyOptions], context: typer.Context, given: Mapping[str, Any] | None = None
+) -> RunLog | None:
+    """Carry out one study as it was typed or `given`, show it, and end with exit code 1 if --fail-if asks for it.
+
+    Returns:
+        Its log; None for a forecast.
+    """
     given, typed = asked(context) if given is None else given, context.params
     conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
     with running(typed["picture"]) as progress:
         found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
     show_outcome(found, picture=typed["picture"], as_json=typed["as_json"])
-    if not typed["dry_run"]:
-        fail_on_runs([found], conditions)  # type: ignore[list-item]
+    from fairspan.runs.log import RunLog
+
+    if not isinstance(found, RunLog):
+        return None
+    fail_on_runs([found], conditions)
     return found
 
 

@@ -5,22 +5,12 @@ from typing import Annotated
 import typer
 
 from fairspan.calibration.calibration import CALIBRATION_FILE
-from fairspan.cli.options import (
-    DATA,
-    SEARCH,
-    CorpusPath,
-    LoadingOptions,
-    ModelName,
-    RunningOptions,
-    list_option,
-    option,
-    shared,
-)
+from fairspan.cli.options import DATA, SEARCH, CorpusPath, ModelName, list_option, option, studying
 from fairspan.cli.studies import run_study
 from fairspan.studies.tune.options import TuneOptions
 
 
-@shared(LoadingOptions, RunningOptions)
+@studying
 def tune(
     context: typer.Context,
     model: ModelName = None,
@@ -78,5 +68,5 @@ def tune(
         fairspan calibrate BAAI/bge-m3 my_model --calibration tuned/calibration.json
     """
     found = run_study(TuneOptions, context)
-    if not context.params["dry_run"] and not context.params["as_json"]:
-        typer.echo(f"calibration: {found.folder / CALIBRATION_FILE}\npage: {found.folder / 'tune.html'}")  # type: ignore[union-attr]
+    if found is not None and not context.params["as_json"]:
+        typer.echo(f"calibration: {found.folder / CALIBRATION_FILE}\npage: {found.folder / 'tune.html'}")

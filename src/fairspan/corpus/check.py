@@ -12,12 +12,9 @@ PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
 
 
 def check(
-    corpus: Corpus,
-    sizes: Sequence[int],
-    count: Callable[[Sequence[str]], Sequence[int]] | None = None,
-    unit: str = "characters",
+    corpus: Corpus, sizes: Sequence[int], count: Callable[[Sequence[str]], Sequence[int]] | None = None
 ) -> dict[str, Any]:
-    """What there is, with lengths as `count` counts them (default: characters).
+    """What there is, with lengths in the tokens that `count` counts, or in characters.
 
     Returns:
         `aligned`, the segments that are there in every language; `languages`, for each one the number of its
@@ -38,7 +35,7 @@ def check(
         "corpus": corpus.name,
         "fingerprint": corpus.fingerprint,
         "aligned": aligned,
-        "unit": unit,
+        "unit": "characters" if count is None else "tokens",
         "languages": languages,
         "sets": {size: aligned // size for size in sizes},
         "notes": corpus.notes,

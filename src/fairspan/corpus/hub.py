@@ -43,7 +43,7 @@ class Repository:
         """Its configurations, or its splits if it has one configuration; none where splits have other names."""
         if len(self._configurations) > 1:
             return self._configurations
-        splits = self._splits(self._configurations[0])
+        splits: list[str] = self._call("get_dataset_split_names", self._configurations[0])
         return () if {*splits} & {*PURPOSES} else splits
 
     def open_language(self, language: str, fields: Fields) -> Dataset:
@@ -53,13 +53,10 @@ class Repository:
     def open(self, configuration: str | None, split: str | None, fields: Fields) -> Dataset:
         """A split; what is not named is the only one that there is."""
         configuration = self._chosen("configuration", configuration, self._configurations)
-        split = self._chosen("split", split, self._splits(configuration))
+        split = self._chosen("split", split, self._call("get_dataset_split_names", configuration))
         table = self._call("load_dataset", configuration, split=split, streaming=True)
         named = {"dataset": self.name, "configuration": configuration, "split": split}
         return Dataset(named, self._revision or _state(Path(self.name)), table, fields)
-
-    def _splits(self, configuration: str) -> list[str]:
-        return list(self._call("get_dataset_split_names", configuration))
 
     def _chosen(self, what: str, given: str | None, there: Sequence[str]) -> str:
         if given in there or (given is None and len(there) == 1):

@@ -69,10 +69,9 @@ def join_segments(segments: Sequence[str | Mapping[str, Any]]) -> MarkedText:
     found = [_segment(number, given) for number, given in enumerate(segments, start=1)]
     pieces, place = [], 0
     for segment in found:
-        end = place + len(segment.text)
         language = None if segment.language == UNKNOWN else segment.language
-        pieces.append(Piece(place, end, segment.title or None, language))
-        place = end + len(SEPARATOR)
+        pieces.append(Piece(place, place + len(segment.text), segment.title or None, language))
+        place = pieces[-1].end + len(SEPARATOR)
     return MarkedText(SEPARATOR.join(segment.text for segment in found), tuple(pieces), "segment")
 
 

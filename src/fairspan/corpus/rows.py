@@ -152,6 +152,13 @@ def damaged(path: Path) -> CorpusError:
     return CorpusError(f"{path.name} is damaged or cut off. Download it again, and run the same command.")
 
 
+def read_file(label: str, path: Path, start: Place, fields: Fields) -> Iterator[Found]:
+    """The records of a file from a place on; the ending of `label` says its format."""
+    if label.endswith((*PARQUET, *TEXTS)):
+        return (read_parquet if label.endswith(PARQUET) else read_text)(label, path, start, fields)
+    return read_lines(label, path, start)
+
+
 def lines(path: Path, start: Place = START) -> Iterator[tuple[int, bytes, Place]]:
     """The lines of a file, counted from 1, without a byte order mark, each with the place after it.
 

@@ -10,21 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fairspan.corpus.hub import Repository
-from fairspan.corpus.rows import (
-    ENDINGS,
-    LINES,
-    PARQUET,
-    START,
-    TEXTS,
-    Fault,
-    Fields,
-    Found,
-    Place,
-    Row,
-    read_lines,
-    read_parquet,
-    read_text,
-)
+from fairspan.corpus.rows import ENDINGS, LINES, PARQUET, START, TEXTS, Fault, Fields, Found, Place, Row, read_file
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 
@@ -69,17 +55,11 @@ class Files:
         for number, (label, path) in enumerate(self._files[start.file :], start=start.file):
             begin = start if number == start.file else Place(number)
             try:
-                for found, place in self._read(label, path, begin):
+                for found, place in read_file(label, path, begin, self._fields):
                     yield found, place._replace(done=before + place.done)
             except OSError as error:
                 raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
             before += self._sizes[number]
-
-    def _read(self, label: str, path: Path, start: Place) -> Iterator[Found]:
-        if label.endswith((*PARQUET, *TEXTS)):
-            read = read_parquet if label.endswith(PARQUET) else read_text
-            return read(label, path, start, self._fields)
-        return read_lines(label, path, start)
 
 
 class Records:

@@ -144,7 +144,7 @@ def _room(n: int, counter: TokenCounter) -> int | None:
 
 
 def _join(number: int, place: int, plan: LanguagePlan, ids: Sequence[str], material: Material) -> Document:
-    keys = tuple((segment, plan.language_at(position)) for position, segment in enumerate(ids, start=1))
+    keys = tuple((segment, plan.later if before else plan.lead) for before, segment in enumerate(ids))
     texts = [material.texts[key] for key in keys]
     ends = np.cumsum([len(text) + len(SEPARATOR) for text in texts]) - len(SEPARATOR)
     spans = tuple((int(end) - len(text), int(end)) for text, end in zip(texts, ends, strict=True))

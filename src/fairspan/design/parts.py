@@ -5,52 +5,44 @@ from collections.abc import Sequence
 import numpy as np
 
 from fairspan.corpus.marked_text import paragraphs
-from fairspan.corpus.sentences import sentences
+from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import DesignError
 
-Span = tuple[int, int]
 
-
-def split_parts(text: str, count: int, counter: TokenCounter, language: str = "") -> list[Span]:
+def split_parts(text: str, count: int, counter: TokenCounter) -> list[Span]:
     """The characters of `count` parts of a text, of lengths as equal as its paragraphs allow.
 
-    Paragraphs stay whole, but one that is longer than an equal part may be divided at the ends of its sentences.
+    Paragraphs stay whole, but one that is longer than an equal part may be divided at the ends of its sentences, and
+    all are where there would be fewer of them than parts.
 
     Raises:
         DesignError: if the text has fewer sentences than parts.
     """
     if count < 2:
         raise DesignError(f"parts must be at least 2, got {count}.")
-    spans, lengths = units(text, count, counter, language)
+    whole = paragraphs(text)
+    lengths = counter.count([text[start:end] for start, end in whole])
+    longer = [length > sum(lengths) / count for length in lengths]
+    spans = _divided(text, whole, longer)
+    if len(spans) < count:
+        spans = _divided(text, whole, [True] * len(whole))
     if len(spans) < count:
         raise DesignError(
             f"the text has {len(spans)} sentences, and {count} parts were asked for: ask for fewer, or mark borders."
         )
-    starts = balance(lengths, count)
+    starts = balance(counter.count([text[start:end] for start, end in spans]), count)
     ends = [*starts[1:], len(spans)]
     return [(spans[start][0], spans[end - 1][1]) for start, end in zip(starts, ends, strict=True)]
 
 
-def units(text: str, count: int, counter: TokenCounter, language: str = "") -> tuple[list[Span], list[int]]:
-    """What parts are made of, and their lengths: paragraphs, and the sentences of those longer than a part.
-
-    Where these are fewer than the parts, they are all sentences.
-    """
-    whole = paragraphs(text)
-    lengths = counter.count([text[start:end] for start, end in whole])
-    equal = sum(lengths) / count
+def _divided(text: str, paragraphs: Sequence[Span], at_sentences: Sequence[bool]) -> list[Span]:
+    """The paragraphs, and the sentences of those that are divided."""
     spans: list[Span] = []
-    for span, length in zip(whole, lengths, strict=True):
-        spans += _sentences(text, span, language) if length > equal else [span]
-    if len(spans) < count:
-        spans = [sentence for span in whole for sentence in _sentences(text, span, language)]
-    return spans, counter.count([text[start:end] for start, end in spans])
-
-
-def _sentences(text: str, paragraph: Span, language: str) -> list[Span]:
-    start, end = paragraph
-    return [(start + first, start + last) for first, last in sentences(text[start:end], language)]
+    for (start, end), divide in zip(paragraphs, at_sentences, strict=True):
+        inside = sentences(text[start:end], "") if divide else [(0, end - start)]
+        spans += [(start + first, start + last) for first, last in inside]
+    return spans
 
 
 def balance(lengths: Sequence[int], count: int) -> list[int]:

@@ -17,10 +17,6 @@ class LanguagePlan:
     def __str__(self) -> str:
         return self.lead if self.lead == self.later else f"{self.lead}:{self.later}"
 
-    def language_at(self, position: int) -> str:
-        """Positions count from 1."""
-        return self.lead if position == 1 else self.later
-
 
 def language_plans(languages: Sequence[str], mixed: str | Iterable[str]) -> tuple[LanguagePlan, ...]:
     """One monolingual plan per language, and the mixed ones.

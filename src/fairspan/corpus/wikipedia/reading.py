@@ -11,7 +11,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context, parent_process
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -157,12 +156,11 @@ def _clean(wanted: Wanted) -> list[str]:
 
 def _end_with_parent() -> None:
     """Leave Ctrl-C to the parent process, and end with it however that ends."""
+
+    def watch() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
-
-
-def _outlive(parent: BaseProcess) -> None:
-    parent.join()
-    os._exit(1)
+    threading.Thread(target=watch, daemon=True).start()
