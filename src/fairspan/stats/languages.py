@@ -80,10 +80,6 @@ class JointModel:
     sets: int
     robust: Robust = field(repr=False)
 
-    @property
-    def inference(self) -> str:
-        return self.robust.inference
-
     def mean(self, cell: Cell) -> Interval:
         """The mean of one cell at the mean log length."""
         return self.robust.contrasts(self.weights(cell)[None])[0]
@@ -197,9 +193,9 @@ class LanguageEffects:
         there = set(self.plans)
         return tuple(pair for pair in combinations(self.languages, 2) if {pair, pair[::-1]} <= there)
 
-    def differences(self, role: Role = "", level: float = 0.95) -> Intervals:
+    def differences(self, role: Role = "") -> Intervals:
         """One for each pair."""
-        return self.model.robust.contrasts(self._differences(role), level)
+        return self.model.robust.contrasts(self._differences(role))
 
     def compared(self) -> Compared:
         """Every pair over all positions. The verdict names the favoured language of the worst pair first."""

@@ -106,7 +106,7 @@ class Cell(Family):
     def coefficients(self) -> Iterator[Record]:
         for position in range(1, self.n + 1):
             found = contrast(self.effects[position - 1])
-            tested = {"marker": marker(found["p_value"]), "inference": self.effects.inference}
+            tested = {"marker": marker(found["p_value"]), "inference": self.effects.robust.inference}
             yield {**self.names, "position": position, "coefficient": symbol(position), **found, **tested}
 
     @property
