@@ -44,7 +44,7 @@ def changes(
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
 ) -> list[Change]:
-    """The same as one verdict for each pair: worse, inconclusive, not worse or fairer.
+    """The same as one verdict for each pair: worse, inconclusive, not worse, fairer (audit) or better (evaluate).
 
     Args:
         margin: a loss below it counts as none; by default the margin of the first run.

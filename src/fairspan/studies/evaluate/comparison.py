@@ -95,9 +95,9 @@ def changes(
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
 ) -> list[Change]:
-    """Whether the first metric falls, pair by pair and index by index.
+    """Whether the first metric falls or rises, pair by pair and index by index.
 
-    A fall has to pass Holm's correction for all that is compared, too.
+    Both have to pass Holm's correction for all that is compared, too.
     """
     allowed = float(first.spec["margin"]) if margin is None else margin
     found = []
@@ -108,7 +108,7 @@ def changes(
     judged = []
     for (sides, one), p in zip(found, adjusted, strict=True):
         overall = one.change.overall
-        kind = judge_loss(-overall.high, -overall.low, allowed)
+        kind = judge_loss(-overall.high, -overall.low, allowed, "better" if p < 0.05 else "not worse")
         if kind == "worse" and not p < 0.05:
             kind = "inconclusive"
         where = "" if one.index == "whole" else f", {one.index}"
