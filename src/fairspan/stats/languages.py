@@ -67,14 +67,12 @@ class JointModel:
 
     Attributes:
         positions: n.
-        languages: in alphabetical order.
         cells: the occupied ones, in the order of the coefficients.
         no_slope: why there is no slope of log(tokens); empty if there is.
         sets: how many there are.
     """
 
     positions: int
-    languages: tuple[str, ...]
     cells: tuple[Cell, ...]
     no_slope: str
     sets: int
@@ -145,7 +143,7 @@ def joint_model(
     column = np.asarray(values, np.float64)
     judged = regress(column, Groups(columns, len(cells)), sets, segments, logs, inference=inference)
     count = len(judged.clustered.scores)
-    return JointModel(shape[0] - 1, tuple(map(str, names)), cells, no_slope, count, judged)
+    return JointModel(shape[0] - 1, cells, no_slope, count, judged)
 
 
 def _log_lengths(tokens: ArrayLike | None, cells: Codes, languages: NDArray[np.str_]) -> tuple[Floats | None, str]:

@@ -130,7 +130,7 @@ def query_change(
         overall=change(column(0), [0]),
         groups=tuple(change(column(number), [number]) for number in numbers),
         psi=psi_interval(both, level, undefined=why),
-        worst=change(of_groups(lambda means: np.asarray(means.min(-1))), numbers),
+        worst=change(of_groups(smallest), numbers),
         p_value=p_value,
         p_psi=p_psi,
         counts=_counts(one),
@@ -180,6 +180,10 @@ def clusters_to_decide(change: Interval, clusters: int, margin: float) -> int | 
     wanted = change.estimate if change.low >= -margin else -change.estimate
     least = clusters_needed(change, max(wanted, margin - wanted), clusters, 0.975)
     return None if least is None else round_up(max(0, max(least, FEW_CLUSTERS) - clusters))
+
+
+def smallest(means: Floats) -> Floats:
+    return np.asarray(means.min(-1))
 
 
 def shortfall(means: Floats) -> Floats:
