@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 
 from fairspan.errors import CorpusError, DesignError, MissingExtra
-from fairspan.studies.collapse.classification import (
-    LabelledText,
-    classify,
-    read_labelled,
-    training_part,
-)
+from fairspan.studies.collapse.classification import LabelledText, classify, read_labelled, training_part
 
 
 def write(path: Path, *rows: object) -> Path:

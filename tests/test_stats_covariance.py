@@ -12,16 +12,7 @@ import pytest
 from fairspan.stats.arrays import group
 from fairspan.stats.contrasts import Robust, regress, robust
 from fairspan.stats.distributions import f_above
-from fairspan.stats.least_squares import (
-    Clustered,
-    LeastSquares,
-    cluster,
-    cr1,
-    cr2,
-    fit,
-    hotelling,
-    two_way,
-)
+from fairspan.stats.least_squares import Clustered, LeastSquares, cluster, cr1, cr2, fit, hotelling, two_way
 from fairspan.stats.positions import difference_weights
 from tests.test_stats_rows import Rows, dummies, make_rows, uneven_rows
 

@@ -18,15 +18,7 @@ from fairspan.stats.positions import (
     position_effects,
     unevenness,
 )
-from fairspan.studies.audit.measures import (
-    FAMILY,
-    POSITION_MEASURES,
-    Family,
-    Record,
-    Settings,
-    contrast,
-    symbol,
-)
+from fairspan.studies.audit.measures import FAMILY, POSITION_MEASURES, Family, Record, Settings, contrast, symbol
 
 _WORST = ("biased", "inconclusive", "fair")
 

@@ -90,10 +90,7 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
 
 
 def changes(
-    first: RunLog,
-    second: RunLog | None = None,
-    treatments: Sequence[str] | None = None,
-    margin: float | None = None,
+    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None, margin: float | None = None
 ) -> list[Change]:
     """Whether the first metric falls or rises, pair by pair and index by index.
 
