@@ -63,8 +63,7 @@ class Robust:
         return f_above(wald / q * (df2 / (df2 + q - 1) if small else 1), q, df2)
 
     def _errors(self, rows: Floats) -> Floats:
-        errors: Floats = np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(1), 0))
-        return errors
+        return np.asarray(np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(1), 0)))
 
     def degrees_of_freedom(self, rows: Floats) -> Floats:
         """Of the t distribution that each row of weights[J, K] is referred to."""

@@ -257,5 +257,4 @@ def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Gene
             for change, seen in zip(changes, observed, strict=True)
         ]
     extra = 0 if enumerated else 1
-    p_values: list[float] = np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra)).tolist()
-    return p_values
+    return [float(p) for p in np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra))]

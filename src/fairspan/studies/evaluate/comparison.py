@@ -8,7 +8,7 @@ import polars as pl
 
 from fairspan.errors import FairspanError
 from fairspan.report.frames import columns_of, frame_of
-from fairspan.report.table import Column, Table
+from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.runs.search_rows import SHARE
@@ -67,8 +67,8 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
             for name, count, own in zip(found.groups, change.counts.group_queries, change.groups, strict=True):
                 by_group.append({**named, group: name, "queries": count, **columns_of(own, "change_")})
     sides = "" if second is None or first.run == second.run else f" ({first.run} → {second.run})"
-    columns = {"queries": Column("queries", form=",d"), "change": Column("change [95 %]", form="+.3f")}
-    more = {"p_value": Column("p", form="p"), "psi_change": Column("change of PSI [95 %]", form="+.3f")}
+    columns = {"queries": Column("queries", form=",d"), "change": CHANGE}
+    more = {"p_value": P_VALUE, "psi_change": Column("change of PSI [95 %]", form="+.3f")}
     tables = [
         Table.from_frame(
             "search-changes",
