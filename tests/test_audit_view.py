@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from rich.console import Console
 from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart, HeatMap
 from fairspan.report.figure import draw
-from fairspan.report.latex import PACKAGES, to_latex
 from fairspan.report.table import Table
 from fairspan.report.terminal import print_view
 from fairspan.report.view import View
@@ -32,6 +29,7 @@ from fairspan.studies.audit.tables import coefficient_table
 from fairspan.studies.audit.view import view_of
 from tests.published import published_table
 from tests.simulated import DEPTH, attention_rows, audit_log, simulated_log, simulated_rows
+from tests.test_report_tables import typeset
 
 PLANS = [("en", "en"), ("de", "de"), ("de", "en"), ("zh", "en")]
 NAMES = ["en", "de", "de:en", "zh:en"]
@@ -404,23 +402,8 @@ def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
 @pytest.mark.slow
 def test_pdflatex_takes_every_table(view: View, log: RunLog, tmp_path: Path) -> None:
     """None wider than the line, none missing a sign; the published ones as well."""
-    pdflatex, kpsewhich = shutil.which("pdflatex"), shutil.which("kpsewhich")
-    if pdflatex is None:
-        pytest.skip("needs pdflatex, in Debian texlive-latex-base and texlive-latex-recommended")
-    for package in PACKAGES:
-        if kpsewhich and not subprocess.run([kpsewhich, f"{package}.sty"], capture_output=True, check=False).stdout:
-            pytest.skip(f"needs LaTeX's {package}")
     tables = [*view.tables(), *compare(log, None), *(published_table(number) for number in range(1, 20))]
-    used = "\n".join(f"\\usepackage{{{package}}}" for package in PACKAGES)
-    body = "\n\\clearpage\n".join(to_latex(table) for table in tables)
-    text = f"\\documentclass{{article}}\n{used}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
-    (tmp_path / "tables.tex").write_text(text, encoding="utf-8")
-    command = [pdflatex, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "tables.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=300, check=False)
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, said[-3000:]
-    assert "Overfull" not in said
-    assert "Missing character" not in said
+    assert "Overfull" not in typeset(tables, tmp_path)
 
 
 # --- profiles

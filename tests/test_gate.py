@@ -49,7 +49,7 @@ def searched(folder: Path, gains: dict[str, float], noise: float = 0.02, **chang
 @pytest.mark.parametrize(
     ("low", "high", "kind"),
     [
-        (-0.03, -0.01, "not worse"),
+        (-0.03, -0.01, "better"),
         (-0.03, 0.01, "not worse"),
         (0.002, 0.009, "not worse"),
         (0.002, 0.011, "worse"),
@@ -59,7 +59,7 @@ def searched(folder: Path, gains: dict[str, float], noise: float = 0.02, **chang
     ],
 )
 def test_a_loss_is_judged_by_its_interval(low: float, high: float, kind: str) -> None:
-    assert judge_loss(low, high, margin=0.01) == kind
+    assert judge_loss(low, high, 0.01, "better") == kind
 
 
 def test_the_spread_between_positions_decides_for_audits(tmp_path: Path) -> None:
@@ -89,19 +89,24 @@ def test_lower_limits_of_several_families_hold_together(tmp_path: Path) -> None:
 def test_the_first_metric_decides_for_searches(tmp_path: Path) -> None:
     """Changes of ±.1 with a standard error of .02/√40 = .003 are beyond any doubt; one of 0 ± .2/√40 is open."""
     log = searched(tmp_path / "e", {"plain": 0.0, "paper": 0.1, "tiles": -0.1})
-    assert [one.kind for one in changes(log)] == ["not worse", "worse"]
+    assert [one.kind for one in changes(log)] == ["better", "worse"]
     open_ = searched(tmp_path / "o", {"plain": 0.0, "paper": 1e-9}, noise=0.2)
     assert [one.kind for one in changes(open_)] == ["inconclusive"]
 
 
-def test_a_loss_has_to_pass_the_correction_for_several(tmp_path: Path) -> None:
-    """Alone, a loss of .011 with a standard error of .005 is shown; among four equal ones it is not."""
-    several = {"plain": 0.0} | dict.fromkeys(("paper", "tiles", "retrieval", "tempscale"), -0.011)
+@pytest.mark.parametrize(
+    ("change", "shown", "not_shown"), [(-0.011, "worse", "inconclusive"), (0.011, "better", "not worse")]
+)
+def test_a_change_has_to_pass_the_correction_for_several(
+    tmp_path: Path, change: float, shown: str, not_shown: str
+) -> None:
+    """Alone, a change of .011 with a standard error of .005 is shown; among four equal ones it is not."""
+    several = {"plain": 0.0} | dict.fromkeys(("paper", "tiles", "retrieval", "tempscale"), change)
     noise = 0.005 * 40**0.5
-    alone = changes(searched(tmp_path / "a", {"plain": 0.0, "paper": -0.011}, noise))
+    alone = changes(searched(tmp_path / "a", {"plain": 0.0, "paper": change}, noise))
     among = changes(searched(tmp_path / "b", several, noise))
-    assert [one.kind for one in alone] == ["worse"]
-    assert {one.kind for one in among} == {"inconclusive"}
+    assert [one.kind for one in alone] == [shown]
+    assert {one.kind for one in among} == {not_shown}
 
 
 def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
@@ -154,10 +159,15 @@ def test_audits_end_with_exit_code_one(run: Run, tmp_path: Path, monkeypatch: py
 
     def exit_code(log: RunLog, condition: str) -> int:
         monkeypatch.setattr(sys.modules["fairspan.cli.studies"], "outcome", lambda *_, **__: log)
-        return run("audit", "--fail-if", condition).code
+        return run("audit", "--treatments", "none,tiles,paper", "--fail-if", condition).code
 
     assert [exit_code(audits[name], "biased") for name in audits] == [1, 1, 1], "also the plain model"
-    assert [exit_code(audits["pair"], f"{name}:biased") for name in ("plain", "tiles", "paper")] == [1, 0, 2]
+    assert [exit_code(audits["pair"], f"{name}:biased") for name in ("plain", "none", "tiles", "paper")] == [
+        1,
+        1,
+        0,
+        2,
+    ]
     assert [exit_code(audits[name], "worse") for name in ("pair", "back")] == [0, 1]
     assert [exit_code(audits["back"], f"{name}:worse") for name in ("paper", "plain")] == [1, 0]
 

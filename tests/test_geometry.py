@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairspan.stats.geometry import (
-    MEASURES,
-    cosine_without,
-    cosines,
-    distance_without,
-    distances,
-    slope_weights,
-)
+from fairspan.stats.geometry import MEASURES, cosine_without, cosines, distance_without, distances, slope_weights
 from fairspan.stats.intervals import Interval
 from fairspan.stats.resampling import Jackknife, influences
 

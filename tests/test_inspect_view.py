@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +15,7 @@ from fairspan.report.chart import Chart
 from fairspan.report.text import number
 from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 from fairspan.studies.inspect.view import colour_range, inspection_page, view_of
-from tests.browser import chromium, legend_of, opened
+from tests.browser import legend_of, opened
 
 EVIL_TITLE = "<img src=x onerror=alert(1)>"
 EVIL_TEXT = "</script><script>alert(2)</script> & \u2028 {{ 7*7 }} $x^2$ [bold] end"
@@ -237,12 +236,6 @@ def test_the_colour_scale_has_the_fair_share_in_its_middle() -> None:
     # Differences of a hundredth are not blown up to the whole scale.
     low, high = colour_range(alone((0.50, 0.51, 0.50)))
     assert (high - low) / 2 == pytest.approx(0.25)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

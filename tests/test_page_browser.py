@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from fairspan.report.files import write_file
 from fairspan.report.page import Part, make_page
 from fairspan.report.view import Section
 from fairspan.studies.logs import save_page
-from tests.browser import chromium, opened
+from tests.browser import opened
 from tests.report_example import (
     EVIL,
     FRAME,
@@ -33,12 +32,6 @@ from tests.test_logs import audited
 pytestmark = pytest.mark.slow
 
 LONG = tuple(f"a long name of a treatment, {'x' * 60}={k}" for k in range(4))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

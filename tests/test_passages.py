@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,24 +16,7 @@ from fairspan.errors import CorpusError, FairspanError
 from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.passages import PassageDraw
 from fairspan.retrieval.task import RetrievalTask
-
-
-class Words:
-    """Counts words; a text as the model reads it has two more."""
-
-    unit = "tokens"
-
-    def __init__(self, window: int | None = None) -> None:
-        self.window = window
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        return [len(text.split()) for text in texts]
-
-    def count_whole(self, texts: Sequence[str]) -> list[int]:
-        return [2 + count for count in self.count(texts)]
-
-    def cut(self, texts: Sequence[str], length: int) -> list[str]:
-        return [" ".join(text.split()[:length]) for text in texts]
+from tests.test_pages import Words
 
 
 def sentence(document: int, number: int) -> str:

@@ -16,18 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairspan.errors import FairspanError, MissingExtra
-from fairspan.report.chart import (
-    Chart,
-    HeatCell,
-    HeatMap,
-    Panel,
-    Point,
-    Series,
-    domain_of,
-    point,
-    tick_text,
-    ticks,
-)
+from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, domain_of, point, tick_text, ticks
 from fairspan.report.figure import draw
 from fairspan.report.files import write_figures
 from fairspan.report.style import figure_bytes

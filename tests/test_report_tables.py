@@ -23,11 +23,10 @@ from fairspan.errors import FairspanError
 from fairspan.report.files import file_names, write_file, write_tables
 from fairspan.report.frames import to_csv, to_records
 from fairspan.report.latex import PACKAGES, escape, to_latex
-from fairspan.report.markdown import escape as escape_cell
 from fairspan.report.markdown import to_markdown
 from fairspan.report.table import Cell, Column, Row, Table
 from fairspan.report.text import bounds, cleaned, finite, model_name, number, p_value, with_bounds
-from tests.report_example import EVIL, FRAME, HOSTILE, Estimate, hostile_table, row, table, view
+from tests.report_example import FRAME, HOSTILE, Estimate, hostile_table, row, table, view
 
 NASTY = "50% of A_B & C#1 {x} ~^\\ $"
 LATIN = "Ä é ß Å ł ç ž ő æ Ø œ ı ñ £ § ¶ © ® € ™ ¡ ¿ – — … ‘a’ “b” † ‡ a‐b a‑b"
@@ -194,19 +193,6 @@ def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
     assert parsed(to_markdown(made)) == ([head, column], [[name, cell]], [title, note])
 
 
-@pytest.mark.parametrize(
-    ("text", "escaped"),
-    [
-        ("a|b", r"a\|b"),
-        ("c\\d", r"c\\d"),
-        (EVIL, r"\<img src=x onerror=alert(1)\>"),
-        ("two\nlines", "two lines"),
-    ],
-)
-def test_markdown_by_hand(text: str, escaped: str) -> None:
-    assert escape_cell(text) == escaped
-
-
 # --- CSV and JSON
 
 
@@ -222,12 +208,6 @@ def test_csv_reads_back_exactly() -> None:
         for line, expected in zip(lines, FRAME[name].to_list(), strict=True):
             assert line[name] == "" if finite(expected) is None else float(line[name]) == expected
     assert [line["fair"] for line in lines] == ["true", "false", "", "true"]
-
-
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
-def test_every_number_reads_back(values: list[float]) -> None:
-    text = to_csv(pl.DataFrame({"a": values}))
-    assert [float(line["a"]) for line in read(text)] == values
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "＝1", " =1", "'=1", '=HYPERLINK("x")'])
@@ -296,30 +276,32 @@ def test_a_row_that_begins_with_a_bracket_is_no_argument() -> None:
     assert "{}* &" in text
 
 
-@pytest.mark.slow
-def test_pdflatex_takes_every_table(tmp_path: Path) -> None:
-    """Also hostile text, as far as the fonts of pdflatex have it; no sign is missing."""
+def typeset(tables: Sequence[Table], folder: Path) -> str:
+    """What pdflatex says of a document of these tables; no sign is missing in it."""
     pdflatex, kpsewhich = shutil.which("pdflatex"), shutil.which("kpsewhich")
     if pdflatex is None:
         pytest.skip("needs pdflatex, in Debian texlive-latex-base and texlive-latex-recommended")
     for package in PACKAGES:
         if kpsewhich and not subprocess.run([kpsewhich, f"{package}.sty"], capture_output=True, check=False).stdout:
             pytest.skip(f"needs LaTeX's {package}")
-    odd = ("--", "?`", "*", "[1]", '"a', "`x'", "\\\\", "\\input{x}", "%", NASTY, LATIN)
-    tables = [
-        table(),
-        hostile_table(odd, NASTY),
-        hostile_table([text for text in HOSTILE if text.isascii() and text.isprintable()]),
-    ]
     packages = "\n".join(f"\\usepackage{{{name}}}" for name in PACKAGES)
     body = "\n\\clearpage\n".join(to_latex(one) for one in tables)
     document = f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
-    write_file(tmp_path / "tables.tex", document)
+    write_file(folder / "tables.tex", document)
     command = [pdflatex, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "tables.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=300, check=False)
     said = done.stdout.decode("utf-8", "replace")
     assert done.returncode == 0, said[-3000:]
     assert "Missing character" not in said
+    return said
+
+
+@pytest.mark.slow
+def test_pdflatex_takes_every_table(tmp_path: Path) -> None:
+    """Also hostile text, as far as the fonts of pdflatex have it."""
+    odd = ("--", "?`", "*", "[1]", '"a', "`x'", "\\\\", "\\input{x}", "%", NASTY, LATIN)
+    ascii_texts = [text for text in HOSTILE if text.isascii() and text.isprintable()]
+    typeset([table(), hostile_table(odd, NASTY), hostile_table(ascii_texts)], tmp_path)
     tool = shutil.which("pdftotext")
     if tool is not None:
         read_back = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -89,9 +90,10 @@ def test_hits_and_ranks_are_those_of_the_whole_order(
     for batch in (3, 1024):
         monkeypatch.setattr(module, "BATCH", batch)
         for memory in MEMORIES:
+            monkeypatch.setattr(module, "MEMORY", memory)
             for k in (1, 5, 1000):
-                assert_found(search(queries, vectors, k, owners=owners, memory=memory), scores, k)
-            found = ranks(queries, vectors, pairs, owners=owners, memory=memory)
+                assert_found(search(queries, vectors, k, owners=owners), scores, k)
+            found = ranks(queries, vectors, pairs, owners=owners)
             np.testing.assert_array_equal(found, expected[pairs[:, 0], pairs[:, 1]])
 
 
@@ -112,53 +114,56 @@ def test_any_shape(
     count, total, d = sizes
     queries, vectors = kinds[0](rng, count, d), kinds[1](rng, total, d)
     owners = some_owners(rng, total) if owned else None
-    hits = search(queries, vectors, k, owners=owners, memory=memory)
+    with patch.object(module, "MEMORY", memory):
+        hits = search(queries, vectors, k, owners=owners)
+        pairs = np.stack([np.repeat(np.arange(count), hits.shape[1]), hits.ravel()], 1)
+        found = ranks(queries, vectors, pairs, owners=owners).reshape(hits.shape)
     scores = all_scores(queries, vectors, owners)
     assert_found(hits, scores, k)
-    pairs = np.stack([np.repeat(np.arange(count), hits.shape[1]), hits.ravel()], 1)
-    found = ranks(queries, vectors, pairs, owners=owners, memory=memory).reshape(hits.shape)
     np.testing.assert_array_equal(found, np.arange(1, min(k, scores.shape[1]) + 1) + 0 * hits)
 
 
-def test_ties_go_to_the_lower_number_by_hand() -> None:
+@pytest.mark.parametrize("memory", [4, MEMORY])
+def test_ties_go_to_the_lower_number_by_hand(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
     """Scores 1, 2, 2, 0, 2, and for the opposite query their negatives."""
     vectors = np.array([[1, 5], [2, 7], [2, -3], [0, 0], [2, 1]], np.float32)
     queries = np.array([[1, 0], [-1, 0]], np.float32)
     pairs = np.array([[1, 4], [0, 4], [0, 3], [1, 3]])
-    for memory in (4, MEMORY):
-        hits = search(queries, vectors, 4, memory=memory)
-        assert hits.tolist() == [[1, 2, 4, 0], [3, 0, 1, 2]]
-        assert ranks(queries, vectors, pairs, memory=memory).tolist() == [5, 3, 5, 1]
+    monkeypatch.setattr(module, "MEMORY", memory)
+    assert search(queries, vectors, 4).tolist() == [[1, 2, 4, 0], [3, 0, 1, 2]]
+    assert ranks(queries, vectors, pairs).tolist() == [5, 3, 5, 1]
 
 
-def test_a_document_has_the_score_of_its_best_vector_by_hand() -> None:
+@pytest.mark.parametrize("memory", [4, MEMORY])
+def test_a_document_has_the_score_of_its_best_vector_by_hand(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
     """Documents of two, one and three vectors score 3, 3 and 4."""
     vectors = np.array([[3], [-1], [3], [-9], [4], [2]], np.float32)
     owners, queries = np.array([0, 0, 1, 2, 2, 2]), np.ones((1, 1), np.float32)
-    for memory in (4, MEMORY):
-        hits = search(queries, vectors, 3, owners=owners, memory=memory)
-        assert hits.tolist() == [[2, 0, 1]]
-        pairs = np.array([[0, 0], [0, 1], [0, 2]])
-        assert ranks(queries, vectors, pairs, owners=owners, memory=memory).tolist() == [2, 3, 1]
+    monkeypatch.setattr(module, "MEMORY", memory)
+    assert search(queries, vectors, 3, owners=owners).tolist() == [[2, 0, 1]]
+    pairs = np.array([[0, 0], [0, 1], [0, 2]])
+    assert ranks(queries, vectors, pairs, owners=owners).tolist() == [2, 3, 1]
 
 
-def test_copies_of_a_vector_have_one_score_wherever_they_lie() -> None:
+def test_copies_of_a_vector_have_one_score_wherever_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred copies of the best vector among others, in the order of their numbers."""
+    monkeypatch.setattr(module, "MEMORY", 30_000)
     rng = np.random.default_rng(5)
     for query in normal(rng, 3, 131):
         vectors = normal(rng, 700, 131)
         copies = np.sort(rng.choice(700, 100, replace=False))
         vectors[copies] = query
-        hits = search(query[None], vectors, 100, memory=30_000)
+        hits = search(query[None], vectors, 100)
         assert hits[0].tolist() == copies.tolist()
 
 
-def test_a_map_on_disk_is_searched_like_an_array(tmp_path: Path) -> None:
+def test_a_map_on_disk_is_searched_like_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MEMORY", 500)
     rng = np.random.default_rng(9)
     queries, vectors = normal(rng, 4, 7), normal(rng, 80, 7)
     vectors.tofile(tmp_path / "vectors")
     on_disk = np.memmap(tmp_path / "vectors", np.float32, "r", shape=vectors.shape)
-    assert_found(search(queries, on_disk, 5, memory=500), all_scores(queries, vectors), 5)
+    assert_found(search(queries, on_disk, 5), all_scores(queries, vectors), 5)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

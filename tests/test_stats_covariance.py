@@ -9,21 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairspan.stats.arrays import Groups, group
+from fairspan.stats.arrays import group
 from fairspan.stats.contrasts import Robust, regress, robust
 from fairspan.stats.distributions import f_above
-from fairspan.stats.intervals import mean_half_widths
-from fairspan.stats.least_squares import (
-    Clustered,
-    LeastSquares,
-    cluster,
-    cr1,
-    cr2,
-    fit,
-    hotelling,
-    satterthwaite,
-    two_way,
-)
+from fairspan.stats.least_squares import Clustered, LeastSquares, cluster, cr1, cr2, fit, hotelling, two_way
 from fairspan.stats.positions import difference_weights
 from tests.test_stats_rows import Rows, dummies, make_rows, uneven_rows
 
@@ -139,7 +128,7 @@ def test_degrees_of_freedom_are_their_definition(rows: Rows) -> None:
     p = working_vectors(rows, weights)
     inner = p @ p.transpose(0, 2, 1)
     expected = np.trace(inner, axis1=1, axis2=2) ** 2 / (inner**2).sum((1, 2))
-    found = satterthwaite(clustered_by_set(rows), weights)
+    found = [hotelling(clustered_by_set(rows), row[None]) for row in weights]
     np.testing.assert_allclose(found, expected, rtol=CLOSE)
 
 
@@ -166,7 +155,7 @@ def test_balanced_sets_have_one_less_degrees_of_freedom() -> None:
     """Then CR2 is the paired t-test."""
     rows = make_rows(np.random.default_rng(2), documents=12)
     clustered = clustered_by_set(rows)
-    np.testing.assert_allclose(satterthwaite(clustered, np.eye(4)), 11, rtol=1e-10)
+    np.testing.assert_allclose([hotelling(clustered, row[None]) for row in np.eye(4)], 11, rtol=1e-10)
 
 
 def test_one_cluster_that_decides_a_coefficient() -> None:
@@ -197,24 +186,6 @@ def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
 def test_later_positions_against_any_other() -> None:
     np.testing.assert_array_equal(difference_weights(4, 2), [[0, -1, 1, 0], [0, -1, 0, 1]])
     np.testing.assert_array_equal(difference_weights(3), [[-1, 1, 0], [-1, 0, 1]])
-
-
-def test_each_mean_has_the_interval_of_its_own_fit() -> None:
-    """Three columns in clusters of unequal size; CR1 with t(G − 1) by the regression."""
-    rng = np.random.default_rng(2)
-    clusters = np.repeat(np.arange(7), [3, 5, 2, 8, 4, 4, 6])
-    table = rng.normal(0.4, 0.1, (len(clusters), 3)) + rng.normal(0, 0.2, (7, 3))[clusters]
-    gaps = table - table.mean(0)
-    squares = (group(clusters).sums(gaps) ** 2).sum(0)
-    found = mean_half_widths(squares, [len(table)] * 3, [7] * 3, 0.9)
-    for number, values in enumerate(table.T):
-        fitted = regress(values, Groups(np.zeros(len(values), np.int64), 1), clusters, inference="cr1")
-        fitted = fitted.contrasts(np.eye(1), 0.9)
-        np.testing.assert_allclose(found[number], fitted.high[0] - fitted.estimate[0], rtol=1e-10)
-
-
-def test_one_cluster_has_no_interval() -> None:
-    assert np.isnan(mean_half_widths([0.1], [5], [1])).all()
 
 
 def test_two_way_clusters_are_as_many_as_the_fewer() -> None:

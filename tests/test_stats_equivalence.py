@@ -9,13 +9,7 @@ import pytest
 from scipy import stats
 
 from fairspan.stats.distributions import holm
-from fairspan.stats.equivalence import (
-    Verdict,
-    decide,
-    documents_needed,
-    equivalence,
-    further_sets,
-)
+from fairspan.stats.equivalence import Verdict, decide, documents_needed, equivalence, further_sets
 from fairspan.stats.intervals import t_interval
 from fairspan.stats.positions import PositionEffects, difference_weights, position_effects
 from tests.test_stats_rows import make_rows

@@ -61,7 +61,7 @@ def test_it_is_statsmodels_formula(rows: dict[str, np.ndarray], model: JointMode
     theirs = formula.ols("values ~ C(positions) * C(languages) + logs", table).fit(
         cov_type="cluster", cov_kwds={"groups": rows["sets"]}, use_t=True
     )
-    assert model.inference == "cr1"
+    assert model.robust.inference == "cr1"
     slope = model.slope()
     assert slope.estimate == pytest.approx(theirs.params["logs"], rel=1e-8)
     assert slope.standard_error == pytest.approx(theirs.bse["logs"], rel=1e-8)

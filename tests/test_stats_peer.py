@@ -57,9 +57,7 @@ def test_measures_of_a_grid_by_hand() -> None:
     means = np.array([99.0, 0.8, 0.2, 0.5, 0.6])
     assert grid.within(means) == pytest.approx(0.7)
     assert grid.across(means) == pytest.approx(0.35)
-    assert [float(grid.of_document(k)(means)) for k in (0, 1)] == pytest.approx([0.65, 0.4])
-    assert grid.document_gap(means) == pytest.approx(0.25)
-    assert grid.weakest_document(means) == pytest.approx(0.4)
+    assert grid.of_documents(lambda own: own)(means) == pytest.approx([0.65, 0.4])
     # Documents in the second language come 0.6 sooner than those in the query's own, those in the first 0.1 sooner.
     assert [float(grid.lag_to_own(k)(means)) for k in (0, 1, None)] == pytest.approx([-0.1, -0.6, -0.35])
     assert grid.lag_to(0, 1)(means) == pytest.approx(-0.25)

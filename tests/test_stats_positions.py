@@ -15,7 +15,7 @@ def test_balanced_latin_is_a_paired_t_test() -> None:
     table = rows.values.reshape(50, 4, 4).mean(1)
     gaps = table[:, 1:] - table[:, :1]
     found = position_effects(*rows.columns)
-    assert found.inference == "cr1"
+    assert found.robust.inference == "cr1"
     np.testing.assert_allclose(found.estimate, [table[:, 0].mean(), *gaps.mean(0)], rtol=1e-10)
     factor = np.sqrt((800 - 1) / (800 - 4))
     np.testing.assert_allclose(found.standard_error[1:], factor * gaps.std(0, ddof=1) / np.sqrt(50), rtol=1e-10)
@@ -40,7 +40,7 @@ def test_small_balanced_latin_is_exactly_the_paired_t_test() -> None:
     rows = make_rows(np.random.default_rng(0), documents=9)
     table = rows.values.reshape(9, 4, 4).mean(1)
     found = position_effects(*rows.columns)
-    assert found.inference == "cr2"
+    assert found.robust.inference == "cr2"
     for position in (2, 3, 4):
         paired = stats.ttest_rel(table[:, position - 1], table[:, 0])
         interval = paired.confidence_interval()
@@ -84,11 +84,11 @@ def test_nine_sets_are_covered(documents: int | tuple[int, ...]) -> None:
 def test_auto_looks_at_sets_and_segments() -> None:
     rng = np.random.default_rng(1)
     few, many = make_rows(rng, 39), make_rows(rng, 40)
-    assert position_effects(*few.columns).inference == "cr2"
-    assert position_effects(*many.columns).inference == "cr1"
-    assert position_effects(*many.columns, many.segments).inference == "cr1"
+    assert position_effects(*few.columns).robust.inference == "cr2"
+    assert position_effects(*many.columns).robust.inference == "cr1"
+    assert position_effects(*many.columns, many.segments).robust.inference == "cr1"
     shared = np.where(many.segments == 4, 0, many.segments)
-    assert position_effects(*many.columns, shared).inference == "two-way"
+    assert position_effects(*many.columns, shared).robust.inference == "two-way"
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from scipy import stats
 from fairspan.errors import DesignError
 from fairspan.stats.distributions import holm
 from fairspan.stats.intervals import Interval, t_interval
-from fairspan.stats.positions import psi
 from fairspan.stats.queries import (
     QueryChange,
     QueryCounts,
@@ -77,7 +76,6 @@ def ends(interval: Interval) -> tuple[float, float, float]:
 def test_psi_and_harmonic_mean_by_hand() -> None:
     means = np.array([0.6, 0.3, 0.4])
     assert shortfall(means) == pytest.approx(0.5)
-    assert shortfall(means) == psi(means)
     assert harmonic_mean(means) == pytest.approx(3 / (1 / 0.6 + 1 / 0.3 + 1 / 0.4))
     some = np.array([[0.6, 0.0, 0.4], [0.0, 0.0, 0.0], [0.5, np.nan, 0.0], [0.2, 0.2, 0.2]])
     np.testing.assert_allclose(shortfall(some), [1, np.nan, np.nan, 0])
@@ -112,7 +110,6 @@ def test_changes_by_hand() -> None:
 
 def test_changes_of_means_have_the_t_intervals_of_their_clusters() -> None:
     """Of clusters of one size the jackknife error is that of their means, so that scipy's t interval is the same."""
-    stats = pytest.importorskip("scipy.stats")
     queries = make_queries(np.random.default_rng(1), 9)
     found = change_of(queries, np.random.default_rng(0))
     gaps = (queries.second - queries.first).reshape(9, 12)
@@ -127,7 +124,6 @@ def test_changes_of_means_have_the_t_intervals_of_their_clusters() -> None:
 
 def test_changes_of_uneven_clusters_have_the_error_of_cr3() -> None:
     """A mean of unlike clusters and a measure of group means: the statistic without each cluster, by hand."""
-    stats = pytest.importorskip("scipy.stats")
     queries = uneven_queries(np.random.default_rng(1))
     found = change_of(queries, np.random.default_rng(0))
 
@@ -150,7 +146,6 @@ def test_changes_of_uneven_clusters_have_the_error_of_cr3() -> None:
 
 def test_a_change_counts_the_clusters_that_have_its_queries() -> None:
     """Three of thirty clusters have queries of the second group: two degrees of freedom; with one, no interval."""
-    stats = pytest.importorskip("scipy.stats")
     queries = make_queries(np.random.default_rng(7))
     for clusters in (3, 1):
         groups = np.where((queries.groups == 2) & (queries.clusters >= clusters), 0, queries.groups)
@@ -167,7 +162,6 @@ def test_a_change_counts_the_clusters_that_have_its_queries() -> None:
 
 def test_plain_intervals_are_scipys() -> None:
     """Both with 9999 draws of 40 queries, and with the tolerance of test_stats_bootstrap: 0.15 standard errors."""
-    stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(2)
     values, each = rng.random(40) ** 3, np.arange(40)
     ours = query_effects(values, each % 2, each, rng=np.random.default_rng(0), draws=9999).overall
@@ -182,7 +176,6 @@ def test_plain_intervals_are_scipys() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_enumerated_tests_are_scipys(seed: int, hits: bool) -> None:
     """All 2^10 swaps of ten uneven clusters, which scipy swaps by their numbers."""
-    stats = pytest.importorskip("scipy.stats")
     queries = uneven_queries(np.random.default_rng(seed), hits=hits)
     one, two = (query_sums(values, queries.groups, queries.clusters) for values in (queries.first, queries.second))
     table, counts = np.vstack([one.sums, two.sums]), one.counts.sum(0)
@@ -203,7 +196,7 @@ def test_enumerated_tests_are_scipys(seed: int, hits: bool) -> None:
 
     found = change_of(queries, np.random.default_rng(0), swaps=1024)
     assert found.p_value == pytest.approx(theirs(lambda means: means[..., 0]), abs=1e-12)
-    assert found.p_psi == pytest.approx(theirs(lambda means: psi(means[..., 1:])), abs=1e-12)
+    assert found.p_psi == pytest.approx(theirs(lambda means: shortfall(means[..., 1:])), abs=1e-12)
     assert found.p_value != found.p_psi
 
 

@@ -11,17 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from fairspan.stats.choice import gain, psi_change
-from tests.tuning_simulated import (
-    MARGIN,
-    PAGES,
-    PLAIN,
-    RUNS,
-    SHORT,
-    Arm,
-    Task,
-    simulate_tunings,
-    true_means,
-)
+from tests.tuning_simulated import MARGIN, PAGES, PLAIN, RUNS, SHORT, Arm, Task, simulate_tunings, true_means
 
 NAMES = [f"c{number}" for number in range(10)]
 GOOD = "c4"

@@ -24,7 +24,8 @@ def compare(
 
     Without a second run, every treatment is compared with the run's first one. Differences are taken between the same
     documents or queries, so they are more precise than either side alone. Each pair gets a verdict: worse,
-    inconclusive, not worse or fairer, by the spread between positions (audit) or the first metric (evaluate).
+    inconclusive or not worse; or fairer, by the spread between positions (audit), or better, by the first metric
+    (evaluate).
 
     Examples:
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairspan.calibration.treatment import AnyTreatment, as_treatments, shown_name
 from fairspan.cli.options import words
 from fairspan.errors import DesignError
 
@@ -30,22 +31,24 @@ FailIf = Annotated[
 ]
 
 
-def read_conditions(verb: str, text: str | None, treatments: Sequence[str] | None = None) -> list[str]:
+def read_conditions(verb: str, text: str | None, treatments: Sequence[AnyTreatment] | None = None) -> list[str]:
     """What was typed, checked before anything is measured."""
     if text is None:
         return []
-    given, known = words(text), _CONDITIONS[verb]
+    known, given = _CONDITIONS[verb], []
+    for word in words(text):
+        name, colon, kind = word.rpartition(":")
+        given.append(shown_name(name) + colon + kind)
     kinds = {word: word.rpartition(":")[2] for word in given}
     wrong = [word for word, kind in kinds.items() if kind not in known]
     if wrong or not given:
         raise DesignError(f"fail_if takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}.")
     if treatments is not None:
-        _require_named(given, treatments)
-        if len(treatments) < 2 and (verb != "audit" or {*_WORSE} & {*kinds.values()}):
-            raise DesignError(
-                f"fail_if={','.join(given)} compares treatments with the first, and only "
-                f"{', '.join(map(str, treatments)) or 'none'} is named: name two."
-            )
+        names = [one.name for one in as_treatments(treatments)]
+        _require_named(given, names)
+        if len(names) < 2 and (verb != "audit" or {*_WORSE} & {*kinds.values()}):
+            compares = f"fail_if={','.join(given)} compares treatments with the first"
+            raise DesignError(f"{compares}, and only {names[0]} is named: name two.")
     return given
 
 
@@ -54,7 +57,7 @@ def _require_named(conditions: Sequence[str], treatments: Sequence[str]) -> None
     names = dict.fromkeys(one.rpartition(":")[0] for one in conditions)
     missing = [name for name in names if name and name not in treatments]
     if missing:
-        raise DesignError(f"fail_if names {missing[0]!r}, which is not one of {', '.join(map(str, treatments))}.")
+        raise DesignError(f"fail_if names {missing[0]!r}, which is not one of {', '.join(treatments)}.")
 
 
 def _meets(conditions: Sequence[str], treatment: str, kind: str) -> bool:

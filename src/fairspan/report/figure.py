@@ -112,7 +112,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
         if bars and not chart.dots:
-            _draw_bars(axes, where + aside, room / len(solid) * 0.94, values, look, one.legend or one.name)
+            fill = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+            ends = {"yerr": _reach(values), "error_kw": {"elinewidth": 1, "capsize": 2, "ecolor": INK}}
+            axes.bar(where + aside, values[0], room / len(solid) * 0.94, label=one.legend or one.name, **ends, **fill)
         else:
             # Lines keep their places; only the marks are a few points apart.
             shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
@@ -151,12 +153,6 @@ def _draw_curve(
         moved = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
         for artist in container.get_children():
             artist.set_transform(moved)
-
-
-def _draw_bars(axes: Any, where: np.ndarray, width: float, values: np.ndarray, look: Look, label: str) -> None:
-    fill = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
-    ends = {"elinewidth": 1, "capsize": 2, "ecolor": INK}
-    axes.bar(where, values[0], width, yerr=_reach(values), label=label, error_kw=ends, **fill)
 
 
 def _draw_strip(axes: Any, sizes: Sequence[float], longest: float, *, named: bool) -> None:
@@ -358,11 +354,9 @@ def _finish(figure: Figure, title: str, subtitle: str) -> Figure:
 def _arrays(points: Sequence[Point | None]) -> np.ndarray:
     """[3, N]: values and the ends of their intervals, NaN where they are unknown."""
     found = [(np.nan,) * 3 if one is None else (one.estimate, one.low, one.high) for one in points]
-    arrays: np.ndarray = np.array(found, dtype=np.float64).reshape(-1, 3).T
-    return arrays
+    return np.array(found, dtype=np.float64).reshape(-1, 3).T
 
 
 def _reach(values: np.ndarray) -> np.ndarray:
     """[2, N]: lengths of error bars, 0 where an interval is unknown."""
-    lengths: np.ndarray = np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]])))
-    return lengths
+    return np.asarray(np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]]))))

@@ -63,18 +63,17 @@ def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:
     name, label = f"{run}-rows.csv", f"raw rows, {len(rows):,} (CSV)"
     kept = rows.select([column for column in rows.columns if rows[column].null_count() < len(rows)])
     reason = f"{len(rows):,} raw rows do not fit into the page: rows.parquet in the run's folder has them"
-    share = len(_packed(kept.head(SAMPLE))) / max(1, min(SAMPLE, len(kept)))
-    content = _packed(kept) if share * len(kept) <= 1.5 * limit else ""
+    share = len(_packed(kept.head(SAMPLE).write_csv())) / max(1, min(SAMPLE, len(kept)))
+    content = _packed(kept.write_csv()) if share * len(kept) <= 1.5 * limit else ""
     return Download(name, label, content) if 0 < len(content) <= limit else Download(name, label, "", reason)
 
 
 def json_download(name: str, label: str, value: Mapping[str, Any]) -> Download:
     """Statistics as JSON."""
-    text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+    return Download(name, label, _packed(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)))
+
+
+def _packed(text: str) -> str:
     # Half of a surrogate pair, which UTF-8 cannot encode, becomes JSON's own escape of it.
     data = text.encode("utf-8", "backslashreplace")
-    return Download(name, label, b64encode(gzip.compress(data, mtime=0)).decode())
-
-
-def _packed(rows: pl.DataFrame) -> str:
-    return b64encode(gzip.compress(rows.write_csv().encode(), compresslevel=6, mtime=0)).decode()
+    return b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode()

@@ -35,13 +35,12 @@ def render(
             report's own last. Every page also has the report's own script and style.
         connects: whether its scripts ask the server that it came from.
     """
-    sources = _sources(scripts, packages)
     return render_part(
         template,
         packages,
         **context,
         policy=policy(scripts, packages, connects=connects),
-        scripts=[Markup(source) for source in sources],
+        scripts=[Markup(source) for source in _sources(scripts, packages)],
         style=Markup("\n".join(asset(name, packages) for name in ("page.css", *styles))),
         version=__version__,
     )

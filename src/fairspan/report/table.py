@@ -73,6 +73,9 @@ class Column:
     form: str = ".3f"
 
 
+CHANGE, P_VALUE = Column("change [95 %]", form="+.3f"), Column("p", form="p")
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """The heads of a row, one for each of the table's `heads`, and its cells."""

@@ -12,7 +12,7 @@ from fairspan.design.documents import Document, Documents, build_documents
 from fairspan.design.lengths import Key, Material, TokenCounter, measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.errors import CorpusError
-from fairspan.retrieval.task import LEAST_TOKENS, Evidence, Passage, Query, RetrievalTask
+from fairspan.retrieval.task import LEAST_TOKENS, Evidence, Passage, Query, RetrievalTask, make_task
 
 QUERIES = ("held-out", "first-sentence", "title")
 
@@ -79,18 +79,14 @@ def _edition(
     name: str, pages: Sequence[Document], asked: dict[Key, str], query_language: str | None, notes: tuple[str, ...]
 ) -> RetrievalTask:
     """The task of pages that have one plan and one order."""
-    made, relevant, evidence = [], {}, {}
+    plan, found = pages[0].plan, []
     for page in pages:
         for (segment, language), span in zip(page.keys, page.spans, strict=True):
             spoken = query_language or language
             query = Query(f"{segment}/{spoken}", asked[segment, spoken], spoken, cluster=f"set{page.set}")
-            made.append(query)
-            relevant[query.id] = {page.name: 1.0}
-            evidence[query.id] = Evidence(page.name, *span)
-    plan, edition = pages[0].plan, pages[0].order
-    documents = tuple(Passage(page.name, page.text, str(plan), page.spans) for page in pages)
-    queries, lead, later = tuple(made), plan.lead, plan.later
-    return RetrievalTask(name, queries, documents, relevant, evidence, edition, lead, later, notes)
+            found.append((query, Evidence(page.name, *span)))
+    made = make_task(name, [Passage(page.name, page.text, str(plan), page.spans) for page in pages], found)
+    return replace(made, edition=pages[0].order, lead=plan.lead, later=plan.later, notes=notes)
 
 
 def _split(

@@ -21,15 +21,13 @@ MEMORY = 64 * 2**20
 BATCH = 1024
 
 
-def search(
-    queries: np.ndarray, vectors: np.ndarray, k: int, *, owners: np.ndarray | None = None, memory: int = MEMORY
-) -> np.ndarray:
+def search(queries: np.ndarray, vectors: np.ndarray, k: int, *, owners: np.ndarray | None = None) -> np.ndarray:
     """Numbers [Q, k] of the best documents for queries[Q, d] among vectors[V, d]; of all where there are fewer.
 
     With owners[V], which count 0, 0, 1, … up, a document has several vectors, and the score of its best. Vectors may
     be a memory map. Products are computed on a GPU where there is one.
     """
-    index, found = _Index(vectors, _starts(vectors, owners), memory), []
+    index, found = _Index(vectors, _starts(vectors, owners)), []
     for start in range(0, len(queries), BATCH):
         best: tuple[Tensor, Tensor] | None = None
         for first, scores in index.scores(queries[start : start + BATCH]):
@@ -42,15 +40,10 @@ def search(
 
 
 def ranks(
-    queries: np.ndarray,
-    vectors: np.ndarray,
-    pairs: np.ndarray,
-    *,
-    owners: np.ndarray | None = None,
-    memory: int = MEMORY,
+    queries: np.ndarray, vectors: np.ndarray, pairs: np.ndarray, *, owners: np.ndarray | None = None
 ) -> np.ndarray:
     """The ranks [P], from 1, of documents in the whole order: pairs[P, 2] name a query and a document."""
-    index, found = _Index(vectors, _starts(vectors, owners), memory), np.empty(len(pairs), np.int64)
+    index, found = _Index(vectors, _starts(vectors, owners)), np.empty(len(pairs), np.int64)
     order = np.argsort(pairs[:, 0], kind="stable")
     for start in range(0, len(pairs), BATCH):
         some = order[start : start + BATCH]
@@ -65,7 +58,6 @@ class _Index:
 
     vectors: np.ndarray
     starts: np.ndarray
-    memory: int
 
     def scores(self, queries: np.ndarray) -> Iterator[tuple[int, Tensor]]:
         """The scores [Q, D] of neighbouring documents, block by block, with the number of the first one."""
@@ -73,7 +65,7 @@ class _Index:
         asked = torch.from_numpy(queries).to(device, torch.float64)
         if not asked.isfinite().all():
             raise CorpusError("the vector of a query holds NaN or infinity: the model cannot embed its text.")
-        most = max(1, self.memory // 8 // max(queries.shape))
+        most = max(1, MEMORY // 8 // max(queries.shape))
         first = 0
         while first + 1 < len(self.starts):
             # As many documents as have `most` vectors, or one with more.

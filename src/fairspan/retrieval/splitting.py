@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
-from operator import itemgetter
 
 import numpy as np
 from scipy.sparse import coo_array  # type: ignore[import-untyped]
@@ -54,19 +53,19 @@ def link_queries(tasks: Sequence[MeasuredTask]) -> Tasks:
 
     Where many documents answer each query, most queries hang together. Then they are left as they are, with a note.
     """
-    groups, names = _groups([one.task for one in tasks], texts=False), dict[int, str]()
+    groups = _groups([one.task for one in tasks], texts=False)
+    names = _names(tasks, groups)
     numbers = [groups["query", query.id] for one in tasks for query in one.task.queries]
-    largest, linked, notes = max(np.bincount(numbers)), list[MeasuredTask](), tasks[0].task.notes
+    largest, linked = max(np.bincount(numbers)), list[MeasuredTask]()
     for one in tasks:
-        own = [(query, query.cluster or query.id) for query in one.task.queries]
-        called = [(query, name, names.setdefault(groups["query", query.id], name)) for query, name in own]
-        queries = (query if name == first else replace(query, cluster=first) for query, name, first in called)
+        named = [(query, names[groups["query", query.id]]) for query in one.task.queries]
+        queries = (q if name == (q.cluster or q.id) else replace(q, cluster=name) for q, name in named)
         linked.append(replace(one, task=replace(one.task, queries=tuple(queries))))
     if linked == [*tasks] or largest <= len(numbers) / 2:
         return tuple(linked)
     linked_by = f"{largest:,} of {len(numbers):,} queries are linked by documents that answer several"
     note = f"{linked_by}, and count as independent: intervals may be too narrow"
-    first_task = replace(tasks[0].task, notes=(*notes, note))
+    first_task = replace(tasks[0].task, notes=(*tasks[0].task.notes, note))
     return replace(tasks[0], task=first_task), *tasks[1:]
 
 
@@ -75,34 +74,34 @@ def _taken(
 ) -> Tasks:
     """Tasks with the queries of these clusters, in their order, their documents, and the other documents."""
     place, kept = {number: rank for rank, number in enumerate(clusters)}, {*clusters, *others}
-    names: dict[int, str] = {}
-    found = []
+    names, found = _names(tasks, groups), list[MeasuredTask]()
     for one in tasks:
-        task, queries = one.task, []
-        for query in task.queries:
-            number = groups["query", query.id]
-            if number in place:
-                # A cluster is called after its first query.
-                name = names.setdefault(number, query.cluster or query.id)
-                queries.append((place[number], replace(query, cluster=name)))
-        if not queries:
+        task = one.task
+        numbers = {query.id: groups["query", query.id] for query in task.queries}
+        asked = sorted((query for query in numbers if numbers[query] in place), key=lambda own: place[numbers[own]])
+        if not asked:
             continue
-        queries.sort(key=itemgetter(0))
+        by_id = {query.id: replace(query, cluster=names[numbers[query.id]]) for query in task.queries}
         documents = tuple(own for own in task.documents if groups["document", own.id] in kept)
-        there, asked = {own.id for own in documents}, {query.id for _, query in queries}
+        there = {own.id for own in documents}
         part = replace(
             task,
-            queries=tuple(query for _, query in queries),
+            queries=tuple(by_id[query] for query in asked),
             documents=documents,
             relevant={
-                query.id: {name: gain for name, gain in task.relevant[query.id].items() if name in there}
-                for _, query in queries
+                query: {name: gain for name, gain in task.relevant[query].items() if name in there} for query in asked
             },
-            evidence={query.id: task.evidence[query.id] for _, query in queries if query.id in task.evidence},
+            evidence={query: task.evidence[query] for query in asked if query in task.evidence},
         )
-        positions = {query: own for query, own in one.positions.items() if query in asked}
+        positions = {query: own for query, own in one.positions.items() if numbers[query] in place}
         found.append(replace(one, task=part, positions=positions))
     return tuple(found)
+
+
+def _names(tasks: Sequence[MeasuredTask], groups: Mapping[Node, int]) -> dict[int, str]:
+    """What the cluster of each group is called: after its first query."""
+    queries = [query for one in tasks for query in one.task.queries]
+    return {groups["query", query.id]: query.cluster or query.id for query in reversed(queries)}
 
 
 def _divided(numbers: Sequence[int], shares: Mapping[str, float]) -> dict[str, Sequence[int]]:

@@ -8,17 +8,7 @@ from numpy.typing import ArrayLike
 from fairspan.stats.arrays import Floats, Groups, clusters_of, crossed
 from fairspan.stats.distributions import f_above, t_below, t_ratio
 from fairspan.stats.intervals import Intervals, t_intervals
-from fairspan.stats.least_squares import (
-    Clustered,
-    LeastSquares,
-    cluster,
-    cr1,
-    cr2,
-    fit_cells,
-    hotelling,
-    satterthwaite,
-    two_way,
-)
+from fairspan.stats.least_squares import Clustered, LeastSquares, cluster, cr1, cr2, fit_cells, hotelling, two_way
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "two-way")
 NOISE = 16 * float(np.finfo(np.float32).eps)
@@ -73,13 +63,12 @@ class Robust:
         return f_above(wald / q * (df2 / (df2 + q - 1) if small else 1), q, df2)
 
     def _errors(self, rows: Floats) -> Floats:
-        errors: Floats = np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(1), 0))
-        return errors
+        return np.asarray(np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(1), 0)))
 
     def degrees_of_freedom(self, rows: Floats) -> Floats:
         """Of the t distribution that each row of weights[J, K] is referred to."""
         if self.inference == "cr2":
-            return satterthwaite(self.clustered, rows)
+            return np.array([hotelling(self.clustered, row[None]) for row in rows])
         return np.full(len(rows), np.inf if self.inference == "z" else self.clusters - 1.0)
 
 

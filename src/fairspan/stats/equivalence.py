@@ -13,7 +13,7 @@ from fairspan.stats.distributions import holm, t_quantile
 from fairspan.stats.intervals import Interval
 
 Kind = Literal["fair", "biased", "inconclusive"]
-LossKind = Literal["worse", "inconclusive", "not worse", "fairer"]
+LossKind = Literal["worse", "inconclusive", "not worse", "fairer", "better"]
 LEVEL = 0.95
 POWER = 0.8
 MOST = 100_000
@@ -210,15 +210,15 @@ def clusters_needed(found: Interval, gap: float, seen: int, level: float) -> int
     return _fewest(decided, 2)
 
 
-def judge_loss(low: float, high: float, margin: float, gain: LossKind = "not worse") -> LossKind:
+def judge_loss(low: float, high: float, margin: float, gain: LossKind) -> LossKind:
     """Judge the interval of a loss, which is positive where things got worse: a test of non-inferiority.
 
     "not worse" is a claim that has to be shown: the interval ends before the margin. `gain` is what it is called if
     it ends below 0. "worse" is shown where the interval begins above 0. Anything else, NaN included, is
     "inconclusive".
 
-    >>> judge_loss(-0.01, 0.005, margin=0.01), judge_loss(0.002, 0.03, margin=0.01), judge_loss(-0.01, 0.03, 0.01)
-    ('not worse', 'worse', 'inconclusive')
+    >>> [judge_loss(*ends, margin=0.01, gain="better") for ends in ((-0.01, 0.005), (0.002, 0.03), (-0.01, 0.03))]
+    ['not worse', 'worse', 'inconclusive']
     """
     if high <= margin:
         return gain if high < 0 else "not worse"

@@ -106,18 +106,3 @@ def largest_growth(
     ties = (isqrt(count) + 1) ** 2 // 4
     low = (gaps + t_quantile(tail / (ties * families), freedom) * errors)[:, 1:].min(1).max()
     return Interval(float(gaps[:, 1:].min(1).max()), float(low), float(high))
-
-
-def mean_half_widths(squares: ArrayLike, counts: ArrayLike, clusters: ArrayLike, level: float = 0.95) -> Floats:
-    """Half the width of the interval of each mean, as [M]; NaN for one cluster.
-
-    CR1 for a mean, G/(G−1) · Σ_g (Σ_i (x_i − mean))² / N², and t with G − 1 degrees of freedom.
-
-    Args:
-        squares: [M], Σ_g of the squared sums of each cluster's distances from the mean.
-        counts, clusters: [M], N and G.
-    """
-    several = np.asarray(clusters, np.float64)
-    free = np.maximum(several - 1, 1)
-    error = np.sqrt(several / free * np.asarray(squares, np.float64)) / np.asarray(counts, np.float64)
-    return np.asarray(np.where(several > 1, t_quantile((1 + level) / 2, free) * error, np.nan))

@@ -21,9 +21,9 @@ def as_grid(means: Floats) -> Floats:
     return means[..., 1:].reshape(*means.shape[:-1], side, side)
 
 
-def of_document(language: int) -> Statistic:
-    """The mean over queries in all languages for documents in one."""
-    return lambda means: np.asarray(as_grid(means)[..., :, language].mean(-1))
+def of_documents(measure: Statistic) -> Statistic:
+    """A measure of means [..., L] by the language of the document, over queries in all languages."""
+    return lambda means: measure(as_grid(means).mean(-2))
 
 
 def within(means: Floats) -> Floats:
@@ -35,17 +35,6 @@ def across(means: Floats) -> Floats:
     """The mean where query and document have different languages."""
     grid = as_grid(means)
     return np.asarray(grid[..., ~np.eye(grid.shape[-1], dtype=bool)].mean(-1))
-
-
-def document_gap(means: Floats) -> Floats:
-    """How much the best language of documents is above the weakest one, over queries in all languages."""
-    columns = as_grid(means).mean(-2)
-    return np.asarray(columns.max(-1) - columns.min(-1))
-
-
-def weakest_document(means: Floats) -> Floats:
-    """The smallest mean of a document language, over queries in all languages."""
-    return np.asarray(as_grid(means).mean(-2).min(-1))
 
 
 def lag_to_own(language: int | None = None) -> Statistic:
@@ -68,8 +57,7 @@ def lag_to_own(language: int | None = None) -> Statistic:
 
 def lag_to(reference: int, language: int) -> Statistic:
     """Of means of log ranks: how much later a document comes in one language than in another; mean over queries."""
-    first, second = of_document(reference), of_document(language)
-    return lambda means: second(means) - first(means)
+    return of_documents(lambda means: np.asarray(means[..., language] - means[..., reference]))
 
 
 def share_distance(means: Floats) -> Floats:

@@ -67,22 +67,16 @@ class JointModel:
 
     Attributes:
         positions: n.
-        languages: in alphabetical order.
         cells: the occupied ones, in the order of the coefficients.
         no_slope: why there is no slope of log(tokens); empty if there is.
         sets: how many there are.
     """
 
     positions: int
-    languages: tuple[str, ...]
     cells: tuple[Cell, ...]
     no_slope: str
     sets: int
     robust: Robust = field(repr=False)
-
-    @property
-    def inference(self) -> str:
-        return self.robust.inference
 
     def mean(self, cell: Cell) -> Interval:
         """The mean of one cell at the mean log length."""
@@ -149,7 +143,7 @@ def joint_model(
     column = np.asarray(values, np.float64)
     judged = regress(column, Groups(columns, len(cells)), sets, segments, logs, inference=inference)
     count = len(judged.clustered.scores)
-    return JointModel(shape[0] - 1, tuple(map(str, names)), cells, no_slope, count, judged)
+    return JointModel(shape[0] - 1, cells, no_slope, count, judged)
 
 
 def _log_lengths(tokens: ArrayLike | None, cells: Codes, languages: NDArray[np.str_]) -> tuple[Floats | None, str]:
@@ -197,9 +191,9 @@ class LanguageEffects:
         there = set(self.plans)
         return tuple(pair for pair in combinations(self.languages, 2) if {pair, pair[::-1]} <= there)
 
-    def differences(self, role: Role = "", level: float = 0.95) -> Intervals:
+    def differences(self, role: Role = "") -> Intervals:
         """One for each pair."""
-        return self.model.robust.contrasts(self._differences(role), level)
+        return self.model.robust.contrasts(self._differences(role))
 
     def compared(self) -> Compared:
         """Every pair over all positions. The verdict names the favoured language of the worst pair first."""

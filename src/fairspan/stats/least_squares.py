@@ -90,16 +90,6 @@ class Clustered:
     leverages: Floats
     observations: int
 
-    @property
-    def clusters(self) -> int:
-        return len(self.scores)
-
-    @property
-    def factor(self) -> float:
-        """The small-sample factor of CR1, G/(G−1) · (N−1)/(N−K)."""
-        g, n, k = len(self.scores), self.observations, len(self.coefficients)
-        return g / (g - 1) * (n - 1) / (n - k)
-
 
 def cluster(fit: LeastSquares, groups: Groups, *, leverages: bool = True) -> Clustered:
     """Sum a fit over clusters of its rows."""
@@ -111,12 +101,16 @@ def cluster(fit: LeastSquares, groups: Groups, *, leverages: bool = True) -> Clu
 
 def cr1(clustered: Clustered) -> Floats:
     """The sandwich of cluster scores times G/(G−1) · (N−1)/(N−K), as Stata and statsmodels have it."""
-    return clustered.factor * _sandwich(clustered.root, clustered.scores)
+    g, n, k = len(clustered.scores), clustered.observations, len(clustered.coefficients)
+    return g / (g - 1) * (n - 1) / (n - k) * _sandwich(clustered.root, clustered.scores)
 
 
 def cr2(clustered: Clustered) -> Floats:
     """Bell and McCaffrey (2002): unbiased when the errors are independent and of equal variance."""
-    return _sandwich(clustered.root, _adjusted_scores(clustered))
+    values, vectors = np.linalg.eigh(clustered.leverages)
+    # (I − Q_g)^{−1/2} u_g of every cluster.
+    adjusted = np.einsum("gkl,gl->gk", _rebuilt(_power_of_rest(values, 0.5), vectors), clustered.scores)
+    return _sandwich(clustered.root, adjusted)
 
 
 def two_way(fit: LeastSquares, first: Groups, second: Groups) -> Floats:
@@ -133,17 +127,12 @@ def two_way(fit: LeastSquares, first: Groups, second: Groups) -> Floats:
     return one + other if indefinite else difference
 
 
-def satterthwaite(clustered: Clustered, weights: Floats) -> Floats:
-    """Degrees of freedom of the CR2 variance of each contrast weights[J, K], as [J] (Bell and McCaffrey 2002)."""
-    return np.array([hotelling(clustered, row[None]) for row in weights])
-
-
 def hotelling(clustered: Clustered, weights: Floats) -> float:
     """Degrees of freedom η of the CR2 covariance of contrasts weights[q, K] taken together.
 
     Pustejovsky and Tipton's (2018) AHZ test: q(q+1) / Σ_st Var(d_st), where d is the covariance scaled to the
     identity under an independence working model. The Wald statistic W then has (η−q+1)/(ηq)·W ~ F(q, η−q+1). With
-    q = 1 it is Satterthwaite's number, with equal cluster designs Hotelling's G − 1.
+    q = 1 it is Satterthwaite's number (Bell and McCaffrey 2002), with equal cluster designs Hotelling's G − 1.
     """
     # The sums below do not depend on which orthonormal basis of the contrasts they are taken over.
     basis = np.linalg.qr((weights @ clustered.root).T)[0]
@@ -158,13 +147,6 @@ def hotelling(clustered: Clustered, weights: Floats) -> float:
     variance += (across**2).sum() + (across * across.transpose(0, 1, 3, 2)).sum()
     q = len(weights)
     return float(q * (q + 1) * (traces.sum() / q) ** 2 / variance)
-
-
-def _adjusted_scores(clustered: Clustered) -> Floats:
-    """(I − Q_g)^{−1/2} u_g of every cluster, [G, K]."""
-    values, vectors = np.linalg.eigh(clustered.leverages)
-    scores: Floats = np.einsum("gkl,gl->gk", _rebuilt(_power_of_rest(values, 0.5), vectors), clustered.scores)
-    return scores
 
 
 def _power_of_rest(eigenvalues: Floats, power: float) -> Floats:

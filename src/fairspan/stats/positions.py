@@ -9,7 +9,7 @@ from fairspan.stats.arrays import Codes, Floats, Groups, group
 from fairspan.stats.contrasts import Robust, regress
 from fairspan.stats.equivalence import Compared
 from fairspan.stats.intervals import Interval, Intervals, largest_growth
-from fairspan.stats.resampling import Statistic, position_sums, resample
+from fairspan.stats.resampling import Statistic, position_sums, resample, share
 
 # From this many documents on, the means of permuted values are drawn from their normal limit.
 ENOUGH_DOCUMENTS = 500
@@ -33,11 +33,6 @@ class PositionEffects(Intervals):
     sets: int
     robust: Robust = field(repr=False)
 
-    @property
-    def inference(self) -> str:
-        """What was used, never "auto"."""
-        return self.robust.inference
-
     def compared(self, against: int = 1) -> Compared:
         """Every later position against one."""
         n = len(self)
@@ -52,7 +47,6 @@ def position_effects(
     sets: ArrayLike,
     segments: ArrayLike | None = None,
     *,
-    level: float = 0.95,
     inference: str = "auto",
 ) -> PositionEffects:
     """Estimate the position effects of values[N] at positions[N] (1…n) in sets[N].
@@ -63,10 +57,10 @@ def position_effects(
     cells = group(positions)
     judged = regress(np.asarray(values, np.float64), cells, sets, segments, inference=inference)
     weights = np.concatenate([np.eye(cells.count)[:1], difference_weights(cells.count)])
-    effects = judged.contrasts(weights, level)
+    effects = judged.contrasts(weights)
     return PositionEffects(
         **{one.name: getattr(effects, one.name) for one in fields(Intervals)},
-        means=judged.contrasts(np.eye(cells.count), level),
+        means=judged.contrasts(np.eye(cells.count)),
         sets=len(judged.clustered.scores),
         robust=judged,
     )
@@ -106,7 +100,7 @@ def unevenness(
     resampled = resample(position_sums(values, positions, sets), rng=rng, draws=draws)
     shares: dict[str, Statistic] = {
         "gini": gini,
-        "psi": psi,
+        "psi": lambda means: share(spread(means), _positive(means).max(-1)),
         "first_second": lambda means: relative_difference(means, 2),
         "first_last": lambda means: relative_difference(means, means.shape[-1]),
     }
@@ -125,17 +119,12 @@ def gini(means: Floats) -> Floats:
     ordered = np.sort(means, axis=-1)
     # Sorted, Σ_ij |m_i − m_j| = 2 Σ_i (2i − n − 1) m_(i) with i from 1.
     total = 2 * (ordered * (2 * np.arange(1, n + 1) - n - 1)).sum(-1)
-    return _where_positive(means, total, 2 * n * means.sum(-1))
-
-
-def psi(means: Floats) -> Floats:
-    """1 − smallest/largest of means[..., n]; NaN unless all are positive."""
-    return _where_positive(means, means.max(-1) - means.min(-1), means.max(-1))
+    return share(total, 2 * n * _positive(means).sum(-1))
 
 
 def relative_difference(means: Floats, position: int) -> Floats:
     """(m1 − mp)/m1 of means[..., n]; NaN unless all are positive."""
-    return _where_positive(means, means[..., 0] - means[..., position - 1], means[..., 0])
+    return share(means[..., 0] - means[..., position - 1], _positive(means)[..., 0])
 
 
 def gini_test(
@@ -177,9 +166,9 @@ def _limit_means(table: Floats, rng: np.random.Generator, draws: int) -> Floats:
     return np.asarray(table.mean() + noise - noise.mean(axis=1, keepdims=True))
 
 
-def _where_positive(means: Floats, numerator: Floats, denominator: Floats) -> Floats:
-    good = (means > 0).all(-1)
-    return np.asarray(np.where(good, numerator / np.where(good, denominator, 1.0), np.nan))
+def _positive(means: Floats) -> Floats:
+    """means[..., n] where all of them are positive, and NaN otherwise."""
+    return np.where((means > 0).all(-1, keepdims=True), means, np.nan)
 
 
 def spread_change(

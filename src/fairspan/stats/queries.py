@@ -1,6 +1,6 @@
 """Statistics over queries: a retrieval metric overall and by position group, and how two treatments differ in it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +10,12 @@ from fairspan.stats.arrays import Floats, clusters_of, round_up
 from fairspan.stats.distributions import t_quantile
 from fairspan.stats.equivalence import clusters_needed
 from fairspan.stats.intervals import Interval, largest_growth, t_interval
-from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, resample, share
+from fairspan.stats.resampling import CHUNK, PositionSums, Statistic, change_of, jackknife, resample, share
 
 FEW_GROUPS = "needs queries in at least 2 position groups"
 ALL_ZERO = "every group mean is 0, so shares of the largest one mean nothing"
 FEW_CLUSTERS = 30
 """With fewer, a sample may lack the rare queries that change most, and no interval can know of them."""
-# Random numbers held at once.
-_CHUNK = 4_000_000
 # Groups at either end of an arm that may be the largest or the smallest.
 _ENDS = 6
 # Two statistics that differ by less than this share are the same sample up to rounding.
@@ -132,7 +130,7 @@ def query_change(
         overall=change(column(0), [0]),
         groups=tuple(change(column(number), [number]) for number in numbers),
         psi=psi_interval(both, level, undefined=why),
-        worst=change(of_groups(lambda means: np.asarray(means.min(-1))), numbers),
+        worst=change(of_groups(smallest), numbers),
         p_value=p_value,
         p_psi=p_psi,
         counts=_counts(one),
@@ -170,7 +168,7 @@ def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = ""
     return t_interval(found.estimate, error, found.degrees_of_freedom, level)
 
 
-def clusters_to_decide(change: Interval, clusters: int, margin: float, level: float = 0.95) -> int | None:
+def clusters_to_decide(change: Interval, clusters: int, margin: float) -> int | None:
     """About how many clusters more, like those seen, answer the question that is open in 80 % of cases.
 
     If a loss beyond the margin is not ruled out, they rule it out or show a loss. Otherwise they show a gain or rule
@@ -180,8 +178,12 @@ def clusters_to_decide(change: Interval, clusters: int, margin: float, level: fl
     if not np.isfinite(change.standard_error):
         return None
     wanted = change.estimate if change.low >= -margin else -change.estimate
-    least = clusters_needed(change, max(wanted, margin - wanted), clusters, (1 + level) / 2)
+    least = clusters_needed(change, max(wanted, margin - wanted), clusters, 0.975)
     return None if least is None else round_up(max(0, max(least, FEW_CLUSTERS) - clusters))
+
+
+def smallest(means: Floats) -> Floats:
+    return np.asarray(means.min(-1))
 
 
 def shortfall(means: Floats) -> Floats:
@@ -199,12 +201,10 @@ def harmonic_mean(means: Floats) -> Floats:
 def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike) -> PositionSums:
     """values[N] added up by cluster: over all queries in column 0, then over those of each group; [C, 1 + G]."""
     column, numbers, labels = np.asarray(values, np.float64), np.asarray(groups), clusters_of(clusters, "cluster")
-    inside = np.flatnonzero(numbers > 0)
-    grouped, count = labels.at(inside), int(numbers.max())
-    sums, counts = (
-        np.column_stack([labels.sums(weights), grouped.by_position(numbers[inside], count, weights[inside])])
-        for weights in (column, np.ones(len(column)))
-    )
+    columns = int(numbers.max()) + 1
+    sums, counts = (labels.by_position(numbers + 1, columns, own) for own in (column, np.ones(len(column))))
+    # Column 0 is of queries in no group until here.
+    sums[:, 0], counts[:, 0] = labels.sums(column), counts.sum(1)
     return PositionSums(sums, counts)
 
 
@@ -240,9 +240,15 @@ def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Gene
     counts = both.counts.sum(0)
     observed = [float(change(both.observed)) for change in changes]
     slack = _TIE * max(1.0, float(both.observed.max()))
-    hits, total = np.zeros(len(changes), np.int64), 0
-    for signs in _draw_signs(clusters, rng, swaps, enumerated=enumerated):
-        kept = signs > 0
+    hits, total = np.zeros(len(changes), np.int64), 2**clusters if enumerated else swaps
+    step = max(1, CHUNK // clusters)
+    for start in range(0, total, step):
+        rows = min(step, total - start)
+        if enumerated:
+            bits = np.arange(start, start + rows)[:, None] >> np.arange(clusters) & 1
+        else:
+            bits = rng.integers(0, 2, (rows, clusters))
+        kept = bits == 0
         # Two sums of parts, not one of differences: a treatment that gets nothing must come out as exactly 0.
         means = (kept.astype(np.float64) @ both.sums + (~kept).astype(np.float64) @ swapped) / counts
         # A sample in which a change is not defined counts against it.
@@ -250,20 +256,5 @@ def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Gene
             np.count_nonzero(~(np.abs(change(means)) < abs(seen) - slack))
             for change, seen in zip(changes, observed, strict=True)
         ]
-        total += len(means)
     extra = 0 if enumerated else 1
-    p_values: list[float] = np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra)).tolist()
-    return p_values
-
-
-def _draw_signs(clusters: int, rng: np.random.Generator, draws: int, *, enumerated: bool) -> Iterator[Floats]:
-    """Signs [some, clusters], a chunk at a time: so many at random, or all 2^clusters patterns."""
-    total = 2**clusters if enumerated else draws
-    step = max(1, _CHUNK // clusters)
-    for start in range(0, total, step):
-        rows = min(step, total - start)
-        if enumerated:
-            bits = np.arange(start, start + rows)[:, None] >> np.arange(clusters) & 1
-        else:
-            bits = rng.integers(0, 2, (rows, clusters))
-        yield (1 - 2 * bits).astype(np.float64)
+    return [float(p) for p in np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra))]

@@ -54,8 +54,7 @@ def position_sums(values: Floats, positions: Codes, sets: ArrayLike) -> Position
 
 def share(sums: Floats, counts: Floats) -> Floats:
     """sums / counts, NaN where nothing was counted."""
-    means: Floats = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
-    return means
+    return np.asarray(np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0))
 
 
 def change_of(measure: Statistic) -> Statistic:

@@ -39,12 +39,9 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
 
 
 def changes(
-    first: RunLog,
-    second: RunLog | None = None,
-    treatments: Sequence[str] | None = None,
-    margin: float | None = None,
+    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None, margin: float | None = None
 ) -> list[Change]:
-    """The same as one verdict for each pair: worse, inconclusive, not worse or fairer.
+    """The same as one verdict for each pair: worse, inconclusive, not worse, fairer (audit) or better (evaluate).
 
     Args:
         margin: a loss below it counts as none; by default the margin of the first run.
@@ -115,7 +112,7 @@ def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
     """Every other run against the first of its kind; where that is impossible, the reason."""
     tables: list[Table] = []
     notes: list[str] = []
-    for verb in ("audit", "evaluate"):
+    for verb in COMPARED:
         alike = [log for log in runs if log.verb == verb]
         for other in alike[1:]:
             try:

@@ -4,10 +4,9 @@ import numpy as np
 import polars as pl
 
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import mean_half_widths
+from fairspan.stats.intervals import t_intervals
 from fairspan.studies.audit.measures import ATTENTION_MEASURES, FAMILY, PLAN
 
-LEVEL = 0.95
 AROUND = ("first", "last", "special", "other")
 """The parts that hold none of the text."""
 
@@ -87,12 +86,13 @@ def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
         )
     )
     count = found["documents"].to_numpy()
-    half = mean_half_widths(found["squares"].to_numpy(), count, found["sets"].to_numpy(), LEVEL)
-    estimate = found["total"].to_numpy() / count
+    # CR1 for a mean: G/(G−1) · Σ_g (Σ_i (x_i − mean))² / N², and none for one set.
+    variances = found.select(pl.col("squares") * pl.col("sets") / (pl.col("sets") - 1)).to_series().to_numpy()
+    means = t_intervals(found["total"].to_numpy() / count, np.sqrt(variances) / count, found["sets"].to_numpy() - 1)
     inside = found["number"].is_not_null().to_numpy()
     return found.with_columns(
-        estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
+        estimate=means.estimate,
+        low=means.low,
+        high=means.high,
         equal=np.where(inside, found["equal"].to_numpy() / count, np.nan),
     )

@@ -98,12 +98,9 @@ def _language_sections(shown: Sequence[Shown], measure: str) -> list[Section]:
         for place, name in enumerate(switch):
             points: list[Point | None] = []
             for pair in pairs:
-                if (name, pair) in found:
-                    row = found[name, pair]
-                    told = f"{name}\n{pair}: {with_bounds(interval(row), '+.3f')}\n{row['verdict']}"
-                    points.append(point(interval(row), told))
-                else:
-                    points.append(None)
+                row = found.get((name, pair), {})
+                told = f"{name}\n{pair}: {with_bounds(interval(row), '+.3f')}\n{row.get('verdict')}"
+                points.append(point(interval(row), told))
             series += [Series(name, place, tuple(points))] if any(points) else []
         panels.append(Panel("", pairs, tuple(series), heading=f"{n} segments"))
     if not rows:

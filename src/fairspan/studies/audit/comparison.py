@@ -125,7 +125,7 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
                     "second_estimate": float(after.estimate[place]),
                     **contrast(change[place], "change_"),
                     **contrast(change.means[place], "mean_change_"),
-                    "inference": after.inference,
+                    "inference": after.robust.inference,
                 }
             )
         if own.comparisons:
@@ -142,7 +142,7 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
                     "second_spread": float(spread(after.means.estimate[start - 1 :])),
                     **columns_of(grown, "change_"),
                     "p_value": change.robust.joint(difference_weights(own.n, start)),
-                    "inference": after.inference,
+                    "inference": after.robust.inference,
                 }
             )
     return spreads, coefficients
@@ -180,7 +180,7 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
                     "second_estimate": float(now.estimate[place]),
                     **contrast(change[place], "change_"),
                     **columns_of(absolute[place], "absolute_change_"),
-                    "inference": effects[0].model.inference,
+                    "inference": effects[0].model.robust.inference,
                 }
             )
     return found

@@ -72,7 +72,7 @@ class Spoken:
                 **columns_of(lead[place], "lead_"),
                 **columns_of(later[place], "later_"),
                 "same_length": self.same_length,
-                "inference": self.effects.model.inference,
+                "inference": self.effects.model.robust.inference,
             }
 
     @property
@@ -88,7 +88,7 @@ class Spoken:
                 beside, means = found
                 about = {"language": language, "role": role, "beside": ", ".join(beside)}
                 ends = {key: end for name, one in means.items() for key, end in columns_of(one, f"{name}_").items()}
-                yield {**self.names, **about, **ends, "inference": self.plain.model.inference}
+                yield {**self.names, **about, **ends, "inference": self.plain.model.robust.inference}
 
 
 def spoken_of(rows: pl.DataFrame, settings: Settings) -> list[Spoken]:

@@ -18,15 +18,7 @@ from fairspan.stats.positions import (
     position_effects,
     unevenness,
 )
-from fairspan.studies.audit.measures import (
-    FAMILY,
-    POSITION_MEASURES,
-    Family,
-    Record,
-    Settings,
-    contrast,
-    symbol,
-)
+from fairspan.studies.audit.measures import FAMILY, POSITION_MEASURES, Family, Record, Settings, contrast, symbol
 
 _WORST = ("biased", "inconclusive", "fair")
 
@@ -106,7 +98,7 @@ class Cell(Family):
     def coefficients(self) -> Iterator[Record]:
         for position in range(1, self.n + 1):
             found = contrast(self.effects[position - 1])
-            tested = {"marker": marker(found["p_value"]), "inference": self.effects.inference}
+            tested = {"marker": marker(found["p_value"]), "inference": self.effects.robust.inference}
             yield {**self.names, "position": position, "coefficient": symbol(position), **found, **tested}
 
     @property

@@ -13,7 +13,6 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA, as_rows, position_rows
 from fairspan.runs.study import Run, Study
 from fairspan.stats.geometry import representation, retention
-from fairspan.studies.audit.measures import Record
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.prepare import PreparedAudit, prepare_audit
 from fairspan.studies.audit.view import view_of
@@ -78,6 +77,8 @@ def _profile_rows(
     """One row for each document, layer and part; the parts of one measure sum to 1 in every layer."""
     tables = []
     for document, row in zip(documents, rows, strict=True):
+        where = {"set": document.set, "order": document.order, "document": document.name, "n": document.n}
+        where |= {"lead": document.plan.lead, "later": document.plan.later}
         for name, profile in (
             ("segment", by_segment(row, document.spans)),
             ("basket", by_basket(row, BASKET_SIZE)),
@@ -85,7 +86,7 @@ def _profile_rows(
         ):
             parts = {f"{name} {place}": mass for place, mass in enumerate(profile.parts.T, start=1)}
             for place, (part, masses) in enumerate([*parts.items(), *profile.rest.items()]):
-                own = {**label, "measure": f"attention_{name}", **_where(document), "part": part}
+                own = {**label, "measure": f"attention_{name}", **where, "part": part}
                 if name == "segment" and place < document.n:
                     segment, language = document.keys[place]
                     own |= {"position": place + 1, "segment": segment, "language": language}
@@ -93,13 +94,6 @@ def _profile_rows(
                 values = np.asarray(masses, np.float64).tolist()
                 tables.append(as_rows({**own, "layer": list(range(len(values))), "value": values}))
     return pl.concat(tables) if tables else pl.DataFrame(schema=SCHEMA)
-
-
-def _where(document: Document) -> Record:
-    """What the rows of a document share."""
-    plan = {"lead": document.plan.lead, "later": document.plan.later, "n": document.n}
-    nothing = dict.fromkeys(("position", "segment", "language", "tokens"))
-    return {"set": document.set, "order": document.order, "document": document.name, **plan, **nothing}
 
 
 STUDY = Study(prepare_audit, _measure, view_of)

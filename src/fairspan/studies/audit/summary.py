@@ -87,7 +87,7 @@ def _mixed_note(cells: Sequence[Cell]) -> list[str]:
 def _shared_note(log: RunLog, cells: Sequence[Cell]) -> list[str]:
     if not any(log.header["shared_segments"].values()):
         return []
-    used = {cell.effects.inference for cell in cells}
+    used = {cell.effects.robust.inference for cell in cells}
     if used <= {"two-way"}:
         return ["sets share segments, so errors are clustered on sets and on segments"]
     kinds = ", ".join(sorted(used - {"two-way"}))

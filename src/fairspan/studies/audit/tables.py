@@ -9,7 +9,7 @@ import polars as pl
 import polars.selectors as cs
 
 from fairspan.report.frames import in_order, values_of
-from fairspan.report.table import Cell, Column, Row, Table
+from fairspan.report.table import CHANGE, P_VALUE, Cell, Column, Row, Table
 from fairspan.report.text import model_name, number
 from fairspan.studies.audit.attention import parts_around
 from fairspan.studies.audit.measures import symbol
@@ -203,29 +203,23 @@ _OF_MEASURE = {
 }
 
 
-_SIGNED = {"change": Column("change [95 %]", form="+.3f")}
-_CHANGES: dict[str, tuple[str, dict[str, str], dict[str, Column], tuple[str, ...]]] = {
+_CHANGES: dict[str, tuple[str, dict[str, str], dict[str, Column | str], tuple[str, ...]]] = {
     "changes": (
         "Spread of {} between positions",
         {"plan": "plan", "n": "n"},
         {
             "documents": Column("documents", form=",d"),
-            "first_spread": Column("before"),
-            "second_spread": Column("after"),
-            **_SIGNED,
-            "p_value": Column("p", form="p"),
+            "first_spread": "before",
+            "second_spread": "after",
+            "change": CHANGE,
+            "p_value": P_VALUE,
         },
         ("p: of the test that no difference between positions has changed", LATER),
     ),
     "coefficient-changes": (
         "Changes of the coefficients of {}",
         {"plan": "plan", "n": "n", "coefficient": ""},
-        {
-            "first_estimate": Column("before"),
-            "second_estimate": Column("after"),
-            **_SIGNED,
-            "change_p_value": Column("p", form="p"),
-        },
+        {"first_estimate": "before", "second_estimate": "after", "change": CHANGE, "change_p_value": P_VALUE},
         (MEANING, MIXED),
     ),
     "language-changes": (
@@ -234,7 +228,7 @@ _CHANGES: dict[str, tuple[str, dict[str, str], dict[str, Column], tuple[str, ...
         {
             "first_estimate": Column("before", form="+.3f"),
             "second_estimate": Column("after", form="+.3f"),
-            **_SIGNED,
+            "change": CHANGE,
             "absolute_change": Column("change of size [95 %]", form="+.3f"),
         },
         ("change of size: of the difference without its sign; below 0 the languages come closer",),

@@ -71,32 +71,24 @@ def _draw(name: str, seed: int) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Classified:
-    """The predictions for N tested texts.
-
-    Attributes:
-        correct: [N], 1 where the predicted label is the text's own, otherwise 0; its mean is the accuracy.
-        entropy: [N], −Σ p ln p over the classes: 0 for a sure prediction, ln(classes) for a blind one.
-    """
-
-    correct: Floats
-    entropy: Floats
-    notes: tuple[str, ...]
-
-
-def classify(vectors: Floats, labels: NDArray[np.str_], train: NDArray[np.bool_]) -> Classified:
+def classify(
+    vectors: Floats, labels: NDArray[np.str_], train: NDArray[np.bool_]
+) -> tuple[dict[str, Floats], list[str]]:
     """Train scikit-learn's logistic regression on some of the vectors [N, d] and predict the labels of the others.
 
     With its own settings (an L2 penalty of C = 1) and at most 100 iterations. Vectors are taken unmodified, and what
     the penalty does depends on their norms. A label that was not trained on is never predicted.
+
+    Returns:
+        two values for each tested text, and notes. `correct` is 1 where the predicted label is its own, otherwise 0;
+        `entropy` is −Σ p ln p over the classes: 0 for a sure prediction, ln(classes) for a blind one.
     """
     model, notes = _train(vectors[train], labels[train])
     wanted = labels[~train]
     p = np.asarray(model.predict_proba(vectors[~train]), np.float64)
     correct = model.classes_[p.argmax(1)] == wanted
     # A probability may exceed 1 by rounding.
-    return Classified(correct.astype(np.float64), np.maximum(entr(p).sum(1), 0.0), tuple(notes))
+    return {"correct": correct.astype(np.float64), "entropy": np.maximum(entr(p).sum(1), 0.0)}, notes
 
 
 def _train(vectors: Floats, labels: NDArray[np.str_]) -> tuple[Any, list[str]]:

@@ -64,11 +64,10 @@ class _Study:
         return pl.concat(rows)
 
     def _classified(self, vectors: Sequence[np.ndarray], labelled: Labelled, treatment: str) -> pl.DataFrame:
-        found = classify(np.stack(vectors).astype(np.float64), labelled.labels, labelled.train)
-        for note in found.notes:
+        values, notes = classify(np.stack(vectors).astype(np.float64), labelled.labels, labelled.train)
+        for note in notes:
             self.run.note(f"{treatment}: {note}")
         tested = [labelled.cuts.texts[number] for number in np.flatnonzero(~labelled.train)]
-        values = {"correct": found.correct, "entropy": found.entropy}
         return rows_by_text(tested, values, treatment=treatment, **self.run.label)
 
     def _spectra(self, model: SentenceTransformer, treatment: str) -> list[pl.DataFrame]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from fairspan.errors import FairspanError
 from fairspan.report.frames import columns_of, frame_of
-from fairspan.report.table import Column, Table
+from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.runs.search_rows import SHARE
@@ -67,8 +67,8 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
             for name, count, own in zip(found.groups, change.counts.group_queries, change.groups, strict=True):
                 by_group.append({**named, group: name, "queries": count, **columns_of(own, "change_")})
     sides = "" if second is None or first.run == second.run else f" ({first.run} → {second.run})"
-    columns = {"queries": Column("queries", form=",d"), "change": Column("change [95 %]", form="+.3f")}
-    more = {"p_value": Column("p", form="p"), "psi_change": Column("change of PSI [95 %]", form="+.3f")}
+    columns = {"queries": Column("queries", form=",d"), "change": CHANGE}
+    more = {"p_value": P_VALUE, "psi_change": Column("change of PSI [95 %]", form="+.3f")}
     tables = [
         Table.from_frame(
             "search-changes",
@@ -90,14 +90,11 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
 
 
 def changes(
-    first: RunLog,
-    second: RunLog | None = None,
-    treatments: Sequence[str] | None = None,
-    margin: float | None = None,
+    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None, margin: float | None = None
 ) -> list[Change]:
-    """Whether the first metric falls, pair by pair and index by index.
+    """Whether the first metric falls or rises, pair by pair and index by index.
 
-    A fall has to pass Holm's correction for all that is compared, too.
+    Both have to pass Holm's correction for all that is compared, too.
     """
     allowed = float(first.spec["margin"]) if margin is None else margin
     found = []
@@ -108,7 +105,7 @@ def changes(
     judged = []
     for (sides, one), p in zip(found, adjusted, strict=True):
         overall = one.change.overall
-        kind = judge_loss(-overall.high, -overall.low, allowed)
+        kind = judge_loss(-overall.high, -overall.low, allowed, "better" if p < 0.05 else "not worse")
         if kind == "worse" and not p < 0.05:
             kind = "inconclusive"
         where = "" if one.index == "whole" else f", {one.index}"

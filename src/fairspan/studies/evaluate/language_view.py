@@ -1,10 +1,12 @@
 """What a search across languages shows: a heat map of query and document, shares of the first ranks, and tables."""
 
+from dataclasses import replace
+
 import polars as pl
 
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Series, point
 from fairspan.report.frames import interval
-from fairspan.report.table import Column, Table
+from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import number, with_bounds
 from fairspan.report.view import Section
 from fairspan.runs.search_rows import PEER, SHARE, TOP
@@ -13,7 +15,6 @@ from fairspan.studies.evaluate.languages import DISTANCE, ENGLISH_RATIO, OWN_RAT
 from fairspan.studies.evaluate.measures import languages_of
 
 ARMS = "documents and queries"
-CHANGE = "change [95 %]"
 TEST = "p: randomisation test over clusters of queries, Holm-corrected over the arms"
 INTRO = (
     "Every question is asked in every language. In the mixed indexes its document is in one language, each in turn, "
@@ -101,7 +102,7 @@ def _fairness_table(shown: Shown) -> Table:
         heads={"measure": "measure", "arm": ARMS},
         columns={
             "estimate": Column("value [95 %]"),
-            **({"change": CHANGE, "p_value": Column("p", form="p")} if len(shown.arms) > 1 else {}),
+            **({"change": CHANGE.name, "p_value": P_VALUE} if len(shown.arms) > 1 else {}),
         },
         grouped=1,
         notes=(
@@ -132,7 +133,7 @@ def _document_table(shown: Shown) -> Table:
         heads={"arm": ARMS, "document_language": "document"},
         columns={
             metric: Column("mean [95 %]", metric),
-            "change": Column(CHANGE, metric, form="+.3f"),
+            "change": replace(CHANGE, group=metric),
             OWN_RATIO: Column("to the query's language", "rank ratio", form=".2f"),
             ENGLISH_RATIO: Column("to English", "rank ratio", form=".2f"),
             SHARE: Column(f"share of the first {TOP}", "parallel", form=".2f"),
@@ -149,6 +150,6 @@ def _pair_table(shown: Shown) -> Table:
         f"{shown.metrics[0]} by language of query and document ({shown.where})",
         shown.of_metric("language_pairs"),
         heads={"arm": ARMS, "query_language": "query", "document_language": "document"},
-        columns={"estimate": "mean [95 %]", "change": Column(CHANGE, form="+.3f")},
+        columns={"estimate": "mean [95 %]", "change": CHANGE},
         grouped=2,
     )

@@ -11,7 +11,8 @@ from fairspan.runs.search_rows import PEER, SHARE
 from fairspan.stats import language_grid as grid
 from fairspan.stats.distributions import holm
 from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import column, query_sums, swap_tests
+from fairspan.stats.positions import spread
+from fairspan.stats.queries import column, query_sums, smallest, swap_tests
 from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, resample
 from fairspan.studies.evaluate.measures import RANK, Arm, Record, arms_of, languages_of, pair_codes, sorted_rows
 
@@ -53,28 +54,25 @@ def language_records(log: RunLog, metrics: Sequence[str]) -> list[Record]:
 def _questions(languages: Sequence[str], metrics: Sequence[str]) -> Iterator[tuple[str, list[_Asked], bool]]:
     """What is computed of the rows of each measure, and whether of their logarithms."""
     numbered = list(enumerate(languages))
+    of_document = {name: grid.of_documents(column(number)) for number, name in numbered}
     overall = {
         "within": grid.within,
         "across": grid.across,
-        "gap": grid.document_gap,
-        "weakest": grid.weakest_document,
+        "gap": grid.of_documents(spread),
+        "weakest": grid.of_documents(smallest),
     }
     for metric in metrics:
-        of_documents = [_Asked(metric, grid.of_document(number), document=name) for number, name in numbered]
+        by_document = [_Asked(metric, own, document=name) for name, own in of_document.items()]
         tested = [_Asked(f"{metric} {name}", statistic, tested=True) for name, statistic in overall.items()]
-        yield metric, [*of_documents, *tested], False
+        yield metric, [*by_document, *tested], False
     ratios = [_Asked(OWN_RATIO, grid.lag_to_own(number), document=name) for number, name in numbered]
     if ENGLISH in languages:
-        english = languages.index(ENGLISH)
-        ratios += [
-            _Asked(ENGLISH_RATIO, grid.lag_to(english, number), document=name)
-            for number, name in numbered
-            if number != english
-        ]
+        lags = {name: grid.lag_to(languages.index(ENGLISH), number) for number, name in numbered if name != ENGLISH}
+        ratios += [_Asked(ENGLISH_RATIO, lag, document=name) for name, lag in lags.items()]
     yield RANK, [*ratios, _Asked(OWN_RATIO, grid.lag_to_own(), tested=True)], True
     pairs = [(1 + i * len(languages) + j, one, two) for i, one in numbered for j, two in numbered]
     shares = [_Asked(SHARE, column(number), query, document) for number, query, document in pairs]
-    shares += [_Asked(SHARE, grid.of_document(number), document=name) for number, name in numbered]
+    shares += [_Asked(SHARE, own, document=name) for name, own in of_document.items()]
     yield SHARE, [*shares, _Asked(DISTANCE, grid.share_distance, tested=True)], False
     yield PEER, [_Asked(PEER, column(0), tested=True)], False
 
@@ -102,8 +100,6 @@ def _figures(
 
 def _p_values(sums: Sequence[PositionSums], tested: Sequence[_Asked], seed: int) -> dict[str, np.ndarray]:
     """For each measure those of all arms but the first."""
-    if not tested:
-        return {}
     changes = [change_of(one.statistic) for one in tested]
     alone = [swap_tests(sums[0].beside(own), changes, np.random.default_rng(seed), SWAPS) for own in sums[1:]]
     return {one.measure: holm([own[place] for own in alone]) for place, one in enumerate(tested)}

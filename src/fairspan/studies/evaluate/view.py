@@ -1,14 +1,16 @@
 """What an evaluation shows: verdicts first, then quality by position, overall, by index and by length."""
 
+from dataclasses import replace
+
 import polars as pl
 
 from fairspan.report.frames import interval, values_of
-from fairspan.report.table import VERDICTS, Column, Table
+from fairspan.report.table import CHANGE, P_VALUE, VERDICTS, Column, Table
 from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.charts import Shown, grid_map, overall_chart, position_chart
-from fairspan.studies.evaluate.language_view import ARMS, CHANGE, TEST, language_section
+from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK
 from fairspan.studies.evaluate.summary import frames_of
 
@@ -80,11 +82,7 @@ def _temperatures(shown: Shown) -> Section:
         f"{metric} by the temperature of queries and documents ({shown.where})",
         shown.frames["temperature_grid"],
         heads=("query", "document"),
-        columns={
-            "estimate": Column(f"{metric} [95 %]"),
-            "change": Column(CHANGE, form="+.3f"),
-            "p_value": Column("p", form="p"),
-        },
+        columns={"estimate": f"{metric} [95 %]", "change": CHANGE, "p_value": P_VALUE},
         grouped=1,
         notes=(f"change: from the pair (1, 1), which is {base}", TEST),
         brief=True,
@@ -100,11 +98,7 @@ def _by_position(shown: Shown) -> Section:
         f"{metric} by position of the evidence ({shown.where})",
         shown.frame("positions", pl.col("metric") == metric),
         heads={**plans, "arm": ARMS, "position": shown.unit},
-        columns={
-            "queries": Column("queries", form=",d"),
-            "estimate": Column("mean [95 %]"),
-            "change": Column(CHANGE, form="+.3f"),
-        },
+        columns={"queries": Column("queries", form=",d"), "estimate": "mean [95 %]", "change": CHANGE},
         grouped=1 + len(plans),
     )
     return Section(
@@ -124,11 +118,8 @@ def _overall(shown: Shown) -> Section:
     for metric in others:
         own = shown.frame("quality", pl.col("metric") == metric, pl.col("plan") == "")
         frame = frame.join(own.select("arm", pl.col("estimate").alias(metric)), on="arm", maintain_order="left")
-    columns = {
-        "mean": Column("mean", first),
-        "change": Column(CHANGE, first, form="+.3f"),
-        "p_value": Column("p", first, form="p"),
-    }
+    columns = {"mean": Column("mean", first)}
+    columns |= {"change": replace(CHANGE, group=first), "p_value": replace(P_VALUE, group=first)}
     grouped = frame["PSI"].is_not_nan().any()
     if grouped:
         columns |= {"PSI": Column("PSI", first, form=".2f"), "harmonic_mean": Column("harmonic", first)}
@@ -182,7 +173,7 @@ def _by_length(shown: Shown) -> Section:
         f"Search by length ({shown.where})",
         frame.with_columns(counted.alias("measured")).sort(pl.col("group").cast(order), maintain_order=True),
         heads={"measured": "measure", "arm": ARMS},
-        columns={"estimate": Column("mean [95 %]"), "change": Column(CHANGE, form="+.3f")},
+        columns={"estimate": "mean [95 %]", "change": CHANGE},
         grouped=1,
     )
     intro = "The shortest and longest fifth of the queries, and the longest fifth of the documents that answer one."

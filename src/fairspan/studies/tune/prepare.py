@@ -199,7 +199,7 @@ def _require_groups(fairness: str, tuned: Sequence[MeasuredTask]) -> None:
     missing = ""
     if fairness == "position" and not any(task.evidence for task in tasks):
         missing = "where the evidence is in its document is not known"
-    elif fairness == "language" and len(languages - {None}) < 2:
+    elif fairness == "language" and len(languages - {""}) < 2:
         missing = "all queries and documents are in one language"
     if missing:
         raise CorpusError(

@@ -7,7 +7,7 @@ from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.report.chart import Chart, Panel, Series, point
 from fairspan.report.files import write_file
 from fairspan.report.frames import interval
-from fairspan.report.table import VERDICTS, Column, Table
+from fairspan.report.table import CHANGE, VERDICTS, Column, Table
 from fairspan.report.text import bounds, model_name, number
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
@@ -75,7 +75,7 @@ class _Shown:
 
     def _figures(self, frame: pl.DataFrame) -> dict[str, Column | str]:
         """The columns of quality, and of fairness if there is something to be fair to."""
-        found: dict[str, Column | str] = {"quality": self.metric, "change": Column("change [95 %]", form="+.3f")}
+        found: dict[str, Column | str] = {"quality": self.metric, "change": CHANGE}
         if frame["psi"].is_finite().any():
             change = Column("change of PSI [95 %]", form="+.2f")
             found |= {"psi": Column("PSI", form=".2f"), "psi_change": change}
