@@ -20,7 +20,6 @@ MARKERS = {"◇": "p < 0.01", "□": "p < 0.05", "•": "not significant"}
 MEANING = "β0: the mean at position 1; βp: the difference of position p from it; n: segments in a document"
 MIXED = "in mixed plans βp is a difference of languages as well as of positions"
 LATER = "mixed plans: from position 2 on, since position 1 is in another language"
-SHARED = "sets share segments: p allows for it, the interval of the change resamples sets and does not"
 _VERDICT = Column("verdict", align="left")
 _SHARE = ["part", "estimate", "high"]
 _LANGUAGES = pl.concat_str("language", "against", separator=" − ").alias("languages")
@@ -248,8 +247,6 @@ def change_table(kind: str, frame: pl.DataFrame, measure: str, *, brief: bool = 
     notes = [note, *(line for one in mixed for line in _mixed_note(frame, one))]
     if first["first_run"] != first["second_run"]:
         notes.append(f"before: {first['first_run']}; after: {first['second_run']}")
-    if "two-way" in set(frame["inference"]) and not by_language:
-        notes.append(SHARED)
     sides = frame.select("first_treatment", "second_treatment").rows()
     named = [pl.Series("change_of", [_change_name(*one) for one in sides])]
     table = Table.from_frame(
