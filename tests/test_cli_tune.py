@@ -15,7 +15,7 @@ import pytest
 import fairspan
 from fairspan import Calibration
 from fairspan.encoding.store import Store
-from fairspan.errors import FairspanError, UnsupportedModel
+from fairspan.errors import CorpusError, FairspanError, UnsupportedModel
 from fairspan.studies.logs import read_log
 from fairspan.studies.tune import run as tune_run
 from fairspan.studies.tune.summary import decide
@@ -208,9 +208,11 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     run(*usual, *shlex.split(options.replace("PLACE", str(place)))).is_one_line(said)
 
 
-def test_positions_that_are_not_known(run: Run, model: Path, place: Path) -> None:
+def test_groups_that_are_not_there(run: Run, model: Path, place: Path) -> None:
     done = run("tune", model, place / "beir", "--fairness", "position")
     done.is_one_line("where the evidence is in its document is not known")
+    with pytest.raises(CorpusError, match="all queries and documents are in one language"):
+        fairspan.tune(str(model), str(place / "beir"), language="en", fairness="language", progress=False)
 
 
 def test_a_model_that_is_no_sentence_transformer(run: Run, usual: Typed, place: Path, tmp_path: Path) -> None:

@@ -493,7 +493,7 @@ def test_several_runs_open_side_by_side(tmp_path: Path) -> None:
         means = log.frame("means").filter(treatment=series["name"].split(": ")[-1])["estimate"]
         assert [point["v"] for point in series["points"]] == pytest.approx(means.to_list(), rel=1e-12)
     assert [[series["name"] for series in chart["series"]] for chart in others] == [list(TREATMENTS)] * 2
-    assert page.text.count("+0.000 [+0.000, +0.000]") == 3, "the same documents: no difference, known exactly"
+    assert len(re.findall(r"[+−]0\.000 \[", page.text)) == 3, "the same documents: no difference"
     assert "Paired differences" in page.text
     for log in (one, two):
         for label, card in ((label, card) for label in labels for card in log.view.cards):

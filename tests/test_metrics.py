@@ -75,8 +75,8 @@ def test_a_tiny_ranking_by_hand() -> None:
     assert recall(gains, ideal, 1) == [0]
     assert recall(gains, ideal, 2) == pytest.approx([1 / 3])
     assert recall(gains, ideal, 10) == pytest.approx([2 / 3])
-    assert reciprocal_rank(gains) == [1 / 2]
-    assert reciprocal_rank(gains, 1) == [0]
+    assert reciprocal_rank(gains, ideal) == [1 / 2]
+    assert reciprocal_rank(gains, ideal, 1) == [0]
 
 
 @pytest.mark.slow

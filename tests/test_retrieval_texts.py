@@ -230,13 +230,8 @@ def test_documents_that_are_shortened(make_tiny: Make) -> None:
         assert measured.lengths[document.id] == 2 + kept
     # q4 and q7 come later, and q5 and q6 begin before the end and go on after it.
     assert [query.id for query in measured.task.queries] == ["q0", "q1", "q2", "q3", "q8"]
-    assert {name: place.group for name, place in measured.positions.items()} == {
-        "q0": 1,
-        "q1": 5,
-        "q2": 2,
-        "q3": 2,
-        "q8": 4,
-    }
+    groups = {name: place.group for name, place in measured.positions.items()}
+    assert groups == {"q0": 1, "q1": 5, "q2": 2, "q3": 2, "q8": 4}
     (note,) = measured.task.notes
     assert note == (
         "2 of 4 documents are longer than the 23 tokens that the model reads and were shortened to the sentences "

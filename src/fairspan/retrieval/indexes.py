@@ -10,12 +10,9 @@ from fairspan.encoding.chunks import chunk_documents, mean_vector, unit, windows
 from fairspan.encoding.text import Text, shares
 from fairspan.retrieval.task import Passage, Span
 
-INDEXES = {
-    "whole": "one vector of the whole document",
-    "chunk-mean": "the mean of the vectors of its chunks, each embedded alone",
-    "chunk-max": "a vector for each chunk, embedded alone; the best one counts",
-    "late-max": "a vector for each chunk, pooled from one pass over the document; the best one counts",
-}
+INDEXES = ("whole", "chunk-mean", "chunk-max", "late-max")
+"""One vector of the document; the mean of its chunks' vectors, each embedded alone; and a vector for each chunk, of
+which the best counts: embedded alone, or pooled from one pass over the document."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Rank at least as many documents as the metric looks at, or the whole index: rank
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,17 +63,13 @@ def recall(gains: Floats, ideal: Ideal, at: int | None = None) -> Floats:
     return np.asarray((gains[:, :at] > 0).sum(1) / np.array([len(one) for one in ideal], np.float64))
 
 
-def reciprocal_rank(gains: Floats, at: int | None = None) -> Floats:
+def reciprocal_rank(gains: Floats, _: Ideal, at: int | None = None) -> Floats:
     """1/rank of the first relevant document, 0 where there is none down to rank `at`; [Q]."""
     hits = gains[:, :at] > 0
     return np.asarray(np.where(hits.any(1), 1 / (hits.argmax(1) + 1), 0.0))
 
 
-METRICS: Mapping[str, Callable[[Floats, Ideal, int | None], Floats]] = {
-    "ndcg": ndcg,
-    "recall": recall,
-    "mrr": lambda gains, _, at: reciprocal_rank(gains, at),
-}
+METRICS = {"ndcg": ndcg, "recall": recall, "mrr": reciprocal_rank}
 
 
 def _discounted(gains: Floats) -> Floats:

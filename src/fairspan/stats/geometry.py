@@ -46,12 +46,9 @@ def cosines(vectors: ArrayLike) -> Floats:
 def cosine_without(own: Floats) -> Floats:
     """The mean pairwise cosine without each document in turn, from the cosines[N] of all.
 
-    The pairs of document i are counted twice in Σ_j (N − 1) a_j, once for each of their ends.
+    The pairs of document i are counted twice in Σ_j (N − 1) a_j, once for each of their ends. NaN for two documents.
     """
-    count = len(own)
-    if count < 3:
-        return np.full(count, np.nan)
-    return np.asarray((own.sum() - 2 * own) / (count - 2))
+    return share(own.sum() - 2 * own, np.full(len(own), len(own) - 2.0))
 
 
 def distances(vectors: ArrayLike) -> Floats:

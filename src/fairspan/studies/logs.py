@@ -95,16 +95,8 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
     if tables:
         intro = "Differences are taken on the same documents or queries, so they are more precise than either side."
         sections.append(Section("Paired differences", intro, tables=tuple(tables)))
-    view = View(
-        "All runs",
-        "",
-        tuple(cards),
-        tuple(sections),
-        {},
-        notes=(*unfinished, *notes),
-        switch=switch,
-        all_first=True,
-    )
+    said = (*unfinished, *notes)
+    view = View("All runs", "", tuple(cards), tuple(sections), {}, notes=said, switch=switch, all_first=True)
     return Part("All runs", view)
 
 

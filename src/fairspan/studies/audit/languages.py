@@ -111,12 +111,7 @@ def _spoken(rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], 
 
 
 def effects_of(
-    rows: pl.DataFrame,
-    values: np.ndarray,
-    plans: Sequence[Plan],
-    settings: Settings,
-    *,
-    same_length: bool = True,
+    rows: pl.DataFrame, values: np.ndarray, plans: Sequence[Plan], settings: Settings, *, same_length: bool = True
 ) -> LanguageEffects:
     """The languages of mixed documents by values[N] of their rows."""
     leads, laters = ([plan[side] for plan in plans] for side in (0, 1))

@@ -65,7 +65,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     def __post_init__(self) -> None:
         TaskOptions.__post_init__(self)
         _ = self.searched
-        _require_some("indexes", self.indexes, tuple(INDEXES))
+        _require_some("indexes", self.indexes, INDEXES)
         _require_some("metrics", self.metrics)
         for metric in self.metrics:
             parse_metric(metric)
