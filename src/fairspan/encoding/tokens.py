@@ -117,10 +117,11 @@ def counter_of(
 def cutting(model: SentenceTransformer, window: int | None) -> SentenceTransformer:
     """The model if it cuts texts at its window by itself, or else a copy on the same weights that does.
 
-    A `max_seq_length` above the positions that a model has, or none at all, lets a long text run out of positions.
+    A `max_seq_length` above the positions that a model has, or none at all, lets a long text run out of positions. A
+    bare tokenizer, which static embeddings have, cuts by itself.
     """
     own = model.max_seq_length
-    if window is None or (own is not None and own <= window):
+    if window is None or (own is not None and own <= window) or isinstance(model.tokenizer, Tokenizer):
         return model
     made = copy_sharing_weights(model)
     made.max_seq_length = window
