@@ -39,7 +39,7 @@ def serve(
     max_batch_tokens: int | None = option("Tokens in a batch, padding included. Default: 4096 on a CPU, else 16384."),
     max_inputs: int = option("Number of texts in a request.", default=2048),
     max_request_tokens: int = option("Number of tokens in a request.", default=300_000),
-    max_request_bytes: int = option("Number of bytes in a request.", default=16 * 2**20),
+    max_request_bytes: int | None = option("Number of bytes in a request. Default: 16 per token, at least 1 MB."),
     max_queue_tokens: int = option("Number of tokens that may wait; further requests get 429.", default=1_000_000),
     device: str | None = LoadingOptions.device,
     dtype: str | None = LoadingOptions.dtype,

@@ -38,14 +38,14 @@ class Limits:
         batch_tokens: tokens of a batch, padding included; None for 4,096 on a CPU and 16,384 elsewhere.
         inputs: texts of a request.
         request_tokens: tokens of a request.
-        request_bytes: bytes of a request's body.
+        request_bytes: bytes of a request's body; None for 16 per token that it may have, at least 1 MB.
         queue_tokens: tokens of all requests that wait or are in the model. One that comes first may have more.
     """
 
     batch_tokens: int | None = None
     inputs: int = 2048
     request_tokens: int = 300_000
-    request_bytes: int = 16 * 2**20
+    request_bytes: int | None = None
     queue_tokens: int = 1_000_000
 
     def __post_init__(self) -> None:
@@ -53,6 +53,10 @@ class Limits:
             value = getattr(self, one.name)
             if value is not None:
                 require_whole(f"max_{one.name}", value)
+
+    @property
+    def body_bytes(self) -> int:
+        return self.request_bytes or max(16 * self.request_tokens, 10**6)
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -27,8 +27,8 @@ from fairspan.serving.protocol import Asked, Names, Refusal, too_large, wrong
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
 Result = TypeVar("Result")
-LARGE = 65_536
-"""Bytes or characters from which on a step of a request waits for such steps of others."""
+# Up to so many bytes, characters or numbers a step of a request is done at once, and beyond so many one at a time.
+_SHORT, _LARGE = 4096, 65_536
 # Far more than a token has in any language. A text with more of them in the window is not tokenised.
 _TOKEN_CHARACTERS = 64
 
@@ -75,7 +75,8 @@ class Service:
         budget = self.limits.batch_tokens or (4096 if model.device.type == "cpu" else 16384)
         self.batcher = Batcher(budget=budget, room=self.limits.queue_tokens, metrics=self.metrics)
         self.is_warm = self.is_draining = False
-        self._one_large = asyncio.Lock()
+        # One thread, so that short requests find a core, and little memory is kept for the next large one.
+        self._large = ThreadPoolExecutor(1, "large")
 
     @property
     def state(self) -> str:
@@ -101,7 +102,8 @@ class Service:
             "prompts": {side: encoder.prompt for side, encoder in self._sides.items()},
             "prompt_names": list(self.names.prompts),
             "takes_token_ids": documents.takes_ids,
-            "limits": {**asdict(self.limits), "batch_tokens": self.batcher.budget},
+            "limits": asdict(self.limits)
+            | {"batch_tokens": self.batcher.budget, "request_bytes": self.limits.body_bytes},
             "device": str(self.model.device),
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "version": __version__,
@@ -127,12 +129,15 @@ class Service:
         tokens, truncated = sum(text.read for text in texts), [index for index, text in enumerate(texts) if text.cut]
         vectors = await self.batcher.vectors(encoder, texts)
         self.metrics.truncated.inc(len(truncated))
-        return Embedded(await asyncio.to_thread(self._checked, vectors, asked.dimensions), tokens, truncated)
+        checked = await self.in_turn(vectors.size, self._checked, vectors, asked.dimensions)
+        return Embedded(checked, tokens, truncated)
 
     async def in_turn(self, size: int, work: Callable[..., Result], *given: Any) -> Result:
-        """What `work` returns, in a thread; of large ones one at a time, so that short requests find a core."""
-        async with self._one_large if size > LARGE else nullcontext():
-            return await asyncio.to_thread(work, *given)
+        """What `work` returns, in a thread unless that would take longer than the work."""
+        if size <= _SHORT:
+            return work(*given)
+        thread = self._large if size > _LARGE else None
+        return await asyncio.get_running_loop().run_in_executor(thread, work, *given)
 
     async def _read(self, encoder: DirectEncoder, asked: Asked) -> list[ReadText]:
         """The texts as the model reads them, a part at a time, up to one that is refused."""
@@ -253,11 +258,11 @@ def was_trained_for_cutting(model: SentenceTransformer) -> bool:
 
 
 def _parts(inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Of about `LARGE` characters or ids each."""
+    """Of about `_LARGE` characters or ids each."""
     start = size = 0
     for end, one in enumerate(inputs, start=1):
         size += len(one)
-        if size > LARGE or end == len(inputs):
+        if size > _LARGE or end == len(inputs):
             yield inputs[start:end]
             start, size = end, 0
 
