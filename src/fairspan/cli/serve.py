@@ -1,6 +1,5 @@
 """`fairspan serve MODEL`."""
 
-import asyncio
 import logging
 import os
 from importlib.util import find_spec
@@ -92,7 +91,6 @@ def serve(
         called = name or Path(model).name
         how: Any = {"limits": limits, "truncate": truncate, "force_dimensions": force_dimensions}
         service = Service(loaded, name=called, aliases=[] if name else [model], **how)
-        asyncio.run(service.start())
         info = service.info()
         length = info["max_seq_length"]["document"] or "any number of"
         facts = f"{info['calibration_in_words']}, {length} tokens, {info['device']}"

@@ -53,9 +53,8 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        await service.start()
         yield
-        await asyncio.to_thread(service.batcher.close, 1.0)
+        service.batcher.close()
 
     api = _Api(service)
     app = Starlette(

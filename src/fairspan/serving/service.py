@@ -74,9 +74,10 @@ class Service:
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
         budget = self.limits.batch_tokens or (4096 if model.device.type == "cpu" else 16384)
         self.batcher = Batcher(budget=budget, room=self.limits.queue_tokens, metrics=self.metrics)
-        self.is_warm = self.is_draining = False
+        self.is_draining = False
         # One thread, so that short requests find a core, and little memory is kept for the next large one.
         self._large = ThreadPoolExecutor(1, "large")
+        self.batcher.submit(self._warm_up).result()
 
     @property
     def state(self) -> str:
@@ -108,12 +109,6 @@ class Service:
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "version": __version__,
         }
-
-    async def start(self) -> None:
-        """Run a short text and a full batch on each side, where requests will be run."""
-        if not self.is_warm:
-            await self.batcher.call(self._warm_up)
-            self.is_warm = True
 
     async def embed(self, asked: Asked) -> Embedded:
         """The vectors of a request.
@@ -228,7 +223,7 @@ class Service:
         return vectors
 
     def _warm_up(self) -> None:
-        """Run both sides, and find out what a pass costs besides its tokens."""
+        """Run a short text and a full batch on each side, and find out what a pass costs besides its tokens."""
         budget, costs = self.batcher.budget, []
         for encoder in self._sides.values():
             long, short = encoder.read(["a " * min(encoder.window or 512, budget), "a few words"])
