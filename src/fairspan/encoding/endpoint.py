@@ -258,8 +258,7 @@ def _pool_of(url: str, connections: int) -> urllib3.PoolManager:
     proxy = getproxies().get(parsed.scheme or "")
     if not proxy or proxy_bypass(parsed.netloc or ""):
         return urllib3.PoolManager(maxsize=connections)
-    signed = urllib3.util.parse_url(proxy).auth
-    headers = urllib3.make_headers(proxy_basic_auth=signed) if signed else None
+    headers = urllib3.make_headers(proxy_basic_auth=urllib3.util.parse_url(proxy).auth)
     return urllib3.ProxyManager(proxy, proxy_headers=headers, maxsize=connections)
 
 

@@ -117,8 +117,6 @@ class Service:
             Refusal: if there are none.
         """
         self._check_dimensions(asked.dimensions)
-        # Before its texts are tokenised for nothing; one at least will be a token.
-        self.batcher.refuse_if_full(1)
         encoder = await self._encoder_of(asked)
         texts = await self._read(encoder, asked)
         tokens, truncated = sum(text.read for text in texts), [index for index, text in enumerate(texts) if text.cut]
@@ -140,7 +138,7 @@ class Service:
         longer = [index for index, one in enumerate(asked.inputs) if len(one) > most]
         if longer and not (self.truncate and encoder.keeps_beginning):
             raise self._too_long(longer[0], f"{len(asked.inputs[longer[0]]):,} characters", encoder)
-        total, tokens, found = len(asked.inputs), 0, list[ReadText]()
+        tokens, found = 0, list[ReadText]()
         for part in _parts([one[:most] for one in asked.inputs] if longer else asked.inputs):
             size = sum(map(len, part))
             # The model's own tokenizer, which counts where no ids are taken, may be in use by a pass.
@@ -156,10 +154,8 @@ class Service:
             found += read
             tokens += sum(text.read for text in read)
             if tokens > self.limits.request_tokens:
-                said = (
-                    f"'input' has {'' if len(found) == total else 'at least '}{tokens:,} tokens; a request may have"
-                )
-                raise too_large(f"{said} {self.limits.request_tokens:,}.", "input")
+                most = self.limits.request_tokens
+                raise too_large(f"'input' has at least {tokens:,} tokens; a request may have {most:,}.", "input")
         for index in longer:
             # With fewer tokens, what was left out might have been read.
             if found[index].length < 2 * found[index].read:
