@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairspan.serving.batcher import Batcher, best_size
+from fairspan.serving.batcher import Batcher
 from fairspan.serving.protocol import Refusal
 
 SOON = 20.0
@@ -254,15 +254,3 @@ def test_calls_run_in_the_models_thread_between_batches() -> None:
             await waiting
 
     check(test())
-
-
-def test_the_size_of_a_batch_costs_least() -> None:
-    """By trying every size: what fits costs its padded tokens, and the rest of it a pass of its own."""
-    generator = np.random.default_rng(0)
-    for _ in range(200):
-        lengths = sorted(map(int, generator.integers(1, 500, generator.integers(1, 40))), reverse=True)
-        budget, pass_tokens = int(generator.integers(100, 8000)), int(generator.integers(0, 2000))
-        most = max(1, min(len(lengths), budget // lengths[0]))
-        costs = {size: lengths[0] * size + pass_tokens + lengths[size] * (most - size) for size in range(1, most)}
-        costs[most] = lengths[0] * most
-        assert costs[best_size(lengths, budget, pass_tokens)] == min(costs.values())

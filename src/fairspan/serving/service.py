@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -129,8 +131,13 @@ class Service:
         """What `work` returns, in a thread unless that would take longer than the work."""
         if size <= _SHORT:
             return work(*given)
-        thread = self._large if size > _LARGE else None
-        return await asyncio.get_running_loop().run_in_executor(thread, work, *given)
+        if size <= _LARGE:
+            return await asyncio.to_thread(work, *given)
+        try:
+            return await asyncio.wrap_future(self._large.submit(work, *given))
+        finally:
+            if size > 16 * _LARGE:
+                self._large.submit(_release_memory)
 
     async def _read(self, encoder: DirectEncoder, asked: Asked) -> list[ReadText]:
         """The texts as the model reads them, a part at a time, up to one that is refused."""
@@ -154,8 +161,8 @@ class Service:
             found += read
             tokens += sum(text.read for text in read)
             if tokens > self.limits.request_tokens:
-                most = self.limits.request_tokens
-                raise too_large(f"'input' has at least {tokens:,} tokens; a request may have {most:,}.", "input")
+                said = f"{'' if len(found) == len(asked.inputs) else 'at least '}{tokens:,} tokens"
+                raise too_large(f"'input' has {said}; a request may have {self.limits.request_tokens:,}.", "input")
         for index in longer:
             # With fewer tokens, what was left out might have been read.
             if found[index].length < 2 * found[index].read:
@@ -246,6 +253,12 @@ def was_trained_for_cutting(model: SentenceTransformer) -> bool:
     if getattr(config, "is_matryoshka", False) or getattr(config, "matryoshka_dimensions", None):
         return True
     return bool(re.search("matryoshka", str(getattr(model, "_model_card_text", None) or ""), re.IGNORECASE))
+
+
+def _release_memory() -> None:
+    """Give back what large requests took, where the C library would keep it for the next ones."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _parts(inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
