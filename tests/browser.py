@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of pages: opened from disk, with the network off."""
+"""Headless Chromium for tests of pages: opened from disk with the network off, or served."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def legend_of(page: Any) -> tuple[bool, list[str]]:
 
 
 @contextmanager
-def opened(browser: Any, file: Path, *, width: int = 1280, dark: bool = False) -> Iterator[Opened]:
-    """The file, opened as by a double click."""
+def opened(browser: Any, place: Path | str, *, width: int = 1280, dark: bool = False) -> Iterator[Opened]:
+    """A file, opened as by a double click, or an address."""
     context = browser.new_context(
         viewport={"width": width, "height": 900},
         color_scheme="dark" if dark else "light",
         reduced_motion="reduce",
-        offline=True,
+        offline=isinstance(place, Path),
         accept_downloads=True,
     )
     found = Opened(context.new_page())
@@ -77,7 +77,7 @@ def opened(browser: Any, file: Path, *, width: int = 1280, dark: bool = False) -
     found.page.on("pageerror", lambda error: found.complaints.append(f"error: {error}"))
     found.page.on("dialog", lambda dialog: (found.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     found.page.on("request", lambda request: found.requests.append(request.url))
-    found.page.goto(file.resolve().as_uri())
+    found.page.goto(place if isinstance(place, str) else place.resolve().as_uri())
     try:
         yield found
     finally:

@@ -9,7 +9,6 @@ alone and then beside the attack; the difference is what the attack costs. Every
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import re
 import signal
@@ -17,76 +16,35 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
-BYTES = 15 * 2**20
+import urllib3
+
 HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+MOST = 4_700_000
+"""Somewhat less than the largest body that is taken, in bytes."""
 QUIET = 5.0
 """Seconds without an attack, before and after."""
+Attack = Callable[[int, float], None]
+"""Of the server at a port, until a moment."""
 
 
-@dataclass
-class Server:
-    process: subprocess.Popen[bytes]
-    port: int
-
-    @property
-    def memory(self) -> float:
-        """Resident, in MB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1000  # type: ignore[index]
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
-@dataclass
-class Load:
-    """What clients saw that sent short texts all the time."""
+def flooding(*parts: bytes, stays: bool = True) -> Attack:
+    """One connection after another that sends this, whose reply is read or whose client leaves."""
 
-    seconds: list[float] = field(default_factory=list)
-    failures: int = 0
-
-    def run(self, server: Server, until: float, clients: int) -> Load:
-        threads = [Thread(target=self._client, args=(server, until)) for _ in range(clients)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return self
-
-    def _client(self, server: Server, until: float) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+    def attack(port: int, until: float) -> None:
         while time.monotonic() < until:
-            start = time.monotonic()
-            try:
-                body = json.dumps({"input": "What is the capital of France?"})
-                connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
-                reply = connection.getresponse()
-                reply.read()
-                self.failures += reply.status != 200
-            except (OSError, http.client.HTTPException):
-                self.failures += 1
-                connection.close()
-            self.seconds.append(time.monotonic() - start)
-        connection.close()
-
-
-Attack = Callable[[Server, float], None]
-
-
-def sending(content: bytes, path: str = "/v1/embeddings", *, stays: bool = True) -> Attack:
-    """One request after another with this body, whose reply is read or whose client leaves."""
-    sent = HEAD.format(path=path, size=len(content)).encode() + content
-
-    def attack(server: Server, until: float) -> None:
-        while time.monotonic() < until:
-            with suppress(OSError), server.connect() as one:
-                one.sendall(sent)
+            with suppress(OSError), connect(port) as one:
+                for part in parts:
+                    one.sendall(part)
                 if stays:
                     one.recv(65536)
             time.sleep(0.05)
@@ -94,37 +52,24 @@ def sending(content: bytes, path: str = "/v1/embeddings", *, stays: bool = True)
     return attack
 
 
+def asking(content: bytes, path: str = "/v1/embeddings", *, stays: bool = True) -> Attack:
+    return flooding(HEAD.format(path=path, size=len(content)).encode() + content, stays=stays)
+
+
 def holding(sent: bytes, count: int) -> Attack:
     """Sockets that send this much and then nothing, until the server closes them; each is then opened again."""
 
-    def attack(server: Server, until: float) -> None:
+    def attack(port: int, until: float) -> None:
         while time.monotonic() < until:
-            held = [server.connect() for _ in range(count)]
+            held = [connect(port) for _ in range(count)]
             for one in held:
-                with suppress(OSError):
-                    one.sendall(sent)
-            start = time.monotonic()
+                one.sendall(sent)
+            end = min(time.monotonic(), until) + 30
             for one in held:
-                with suppress(OSError):
-                    one.settimeout(max(0.1, min(start + 30, until + 30) - time.monotonic()))
+                with suppress(OSError), one:
+                    one.settimeout(max(0.1, end - time.monotonic()))
                     while one.recv(65536):
                         pass
-                one.close()
-            time.sleep(0.05)
-
-    return attack
-
-
-def endless(line: bytes) -> Attack:
-    """A head without an end, of 200 MB at most."""
-
-    def attack(server: Server, until: float) -> None:
-        while time.monotonic() < until:
-            with suppress(OSError), server.connect() as one:
-                one.sendall(b"GET /health HTTP/1.1\r\n")
-                for _ in range(3200):
-                    one.sendall(line)
-            time.sleep(0.05)
 
     return attack
 
@@ -135,65 +80,72 @@ def texts(*given: str) -> bytes:
 
 PROSE = "The quick brown fox jumps over the lazy dog. "
 PAGE = json.dumps({"name": "Document 1", "text": "\n\n".join([PROSE * 20] * 90)}).encode()
+ONE_TEXT = texts(PROSE * (MOST // len(PROSE)))
+GET = b"GET /health HTTP/1.1\r\n"
+UNFINISHED = HEAD.format(path="/v1/embeddings", size=MOST).encode() + b"{" * 10**5
 # Attack, and by how many at a time.
 ATTACKS: dict[str, tuple[Attack, int]] = {
-    "15 MB in one text": (sending(texts(PROSE * (BYTES // len(PROSE)))), 3),
-    "15 MB in 900 texts": (sending(texts(*[PROSE * 370] * 900)), 3),
-    "15 MB of brackets": (sending(b'{"input":[' + b"[]," * (BYTES // 3) + b"[]]}"), 3),
-    "15 MB, client leaves": (sending(texts(PROSE * (BYTES // len(PROSE))), stays=False), 3),
-    "surrogates, 15 MB": (sending(b'{"input":"' + rb"\ud83d" * (BYTES // 6) + b'"}'), 3),
-    "model name of 1 MB": (sending(json.dumps({"input": "a", "model": "x" * 10**6}).encode()), 3),
-    "page, client leaves": (sending(PAGE, "/page/inspect", stays=False), 12),
-    "page": (sending(PAGE, "/page/inspect"), 12),
-    "header of 200 MB": (endless(b"x" * 65536), 3),
-    "10,000 headers": (endless(b"a: b\r\n" * 10_000), 3),
+    "one large text": (asking(ONE_TEXT), 3),
+    "900 texts": (asking(texts(*[PROSE * (MOST // len(PROSE) // 900)] * 900)), 3),
+    "brackets": (asking(b'{"input":[' + b"[]," * (MOST // 3) + b"[]]}"), 3),
+    "large text, client leaves": (asking(ONE_TEXT, stays=False), 3),
+    "surrogates": (asking(b'{"input":"' + rb"\ud83d" * (MOST // 6) + b'"}'), 3),
+    "15 MB": (asking(b" " * 15 * 2**20), 3),
+    "page, client leaves": (asking(PAGE, "/page/inspect", stays=False), 12),
+    "page": (asking(PAGE, "/page/inspect"), 12),
+    "header of 200 MB": (flooding(GET, *[b"x" * 65536] * 3200), 3),
+    "10,000 headers": (flooding(GET, *[b"a: b\r\n" * 10_000] * 3200), 3),
     "idle sockets": (holding(b"", 300), 1),
     "unfinished headers": (holding(b"GET / HTTP/1.1\r\nHost: 127", 300), 1),
-    "unfinished bodies": (holding(HEAD.format(path="/v1/embeddings", size=BYTES).encode() + b"{" * 10**5, 100), 1),
+    "unfinished bodies": (holding(UNFINISHED, 100), 1),
 }
 
 
-@contextmanager
-def serving() -> Iterator[Server]:
-    command = [
-        sys.executable,
-        "-c",
-        "from fairspan.cli import main; main()",
-        "serve",
-        "all-MiniLM-L6-v2",
-        "--port",
-        "0",
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    try:
-        assert process.stderr is not None
-        lines = iter(process.stderr.readline, b"")
-        port = next(found[1] for line in lines if (found := re.search(rb"on http://127\.0\.0\.1:(\d+)", line)))
-        Thread(target=process.stderr.read, daemon=True).start()
-        yield Server(process, int(port))
-    finally:
-        process.kill()
-        process.wait()
+def ask_often(port: int, until: float, clients: int) -> list[tuple[int, float]]:
+    """Status, 0 for none, and seconds of every request of clients that send short texts all the time."""
+    pool = urllib3.HTTPConnectionPool("127.0.0.1", port, maxsize=clients, timeout=120)
+    found = []
+
+    def ask(client: int) -> None:
+        while (start := time.monotonic()) < until:
+            status = 0
+            with suppress(urllib3.exceptions.HTTPError):
+                question = {"input": "What is the capital of France?"}
+                status = pool.request("POST", "/v1/embeddings", json=question, retries=False).status
+            found.append((status, time.monotonic() - start))
+
+    with pool, ThreadPoolExecutor(clients) as threads:
+        list(threads.map(ask, range(clients)))
+    return found
+
+
+def memory(process: subprocess.Popen[str]) -> str:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    resident = re.findall(r"VmRSS:\s+(\d+)", status)[0]
+    return f"{int(resident) / 1000:.0f} MB"
 
 
 def measure(name: str, seconds: float, clients: int) -> str:
     attack, count = ATTACKS[name]
-    with serving() as server:
+    command = [sys.executable, "-c", "from fairspan.cli import main; main()", "serve", "all-MiniLM-L6-v2"]
+    with subprocess.Popen([*command, "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        port = next(int(found[1]) for line in process.stderr if (found := re.search(r" on http://.*:(\d+)$", line)))
+        Thread(target=process.stderr.read, daemon=True).start()
         time.sleep(1)
-        alone = Load().run(server, time.monotonic() + QUIET, clients)
-        before, until = server.memory, time.monotonic() + seconds
-        threads = [Thread(target=attack, args=(server, until), daemon=True) for _ in range(count)]
-        for thread in threads:
-            thread.start()
-        beside = Load().run(server, until, clients)
+        alone = ask_often(port, time.monotonic() + QUIET, clients)
+        before, until = memory(process), time.monotonic() + seconds
+        for _ in range(count):
+            Thread(target=attack, args=(port, until), daemon=True).start()
+        beside = ask_often(port, until, clients)
         time.sleep(QUIET)
-        after, end = server.memory, time.monotonic()
-        server.process.send_signal(signal.SIGTERM)
-        code = server.process.wait(60)
+        after, end = memory(process), time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(60)
         ended = time.monotonic() - end
-    cells = [len(beside.seconds), beside.failures, f"{max(alone.seconds):.2f} s", f"{max(beside.seconds):.2f} s"]
-    cells += [f"{before:.0f} MB", f"{after:.0f} MB", f"{ended:.1f} s", code]
-    return " | ".join(map(str, [name, *cells]))
+    slowest = [f"{max(seconds for _, seconds in some):.2f} s" for some in (alone, beside)]
+    failed = sum(status != 200 for status, _ in beside)
+    return " | ".join(map(str, [name, len(beside), failed, *slowest, before, after, f"{ended:.1f} s", code]))
 
 
 def main() -> None:
@@ -202,10 +154,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--only", choices=ATTACKS)
     asked = parser.parse_args()
-    print(
-        "attack | requests | failed | slowest alone | slowest | memory before | after | SIGTERM | exit code",
-        flush=True,
-    )
+    print("attack | requests | failed | slowest alone | slowest | memory before | after | SIGTERM | exit code")
     for name in [asked.only] if asked.only else ATTACKS:
         print(measure(name, asked.seconds, asked.clients), flush=True)
 

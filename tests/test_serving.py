@@ -239,21 +239,6 @@ def test_long_texts_are_not_tokenised_whole(
         assert most < 2 * 65_536
 
 
-def test_large_bodies_wait_outside(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four of the largest bodies fill the memory that is meant for them; short ones pass. A full queue reads none."""
-    with serving(model, limits=Limits(request_bytes=100_000)) as client:
-        api = next(one for one in client.app.routes if one.path == "/v1/embeddings").endpoint.__self__
-        api.bodies[object()] = 350_000
-        large = ask(client, "w1 " * 30_000)
-        refused(large, 429, "Too many large requests", None, "rate_limit_exceeded")
-        assert large.headers["Retry-After"] == "5"
-        assert ask(client, "w1").status_code == 200
-        assert len(api.bodies) == 1
-        monkeypatch.setattr(client.app.state.service.batcher, "room", 1)
-        monkeypatch.setattr(client.app.state.service.batcher, "tokens", 1)
-        refused(post(client, b"{"), 429, "The queue is full", None, "rate_limit_exceeded")
-
-
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"input": ' + b"1" * 5000 + b"}", b'"input"', b"[]"],
@@ -298,6 +283,7 @@ def test_truncated_texts_are_named(model: SentenceTransformer) -> None:
         (Limits(inputs=3), ["w1"] * 4, "'input' has 4 texts; a request may have 3", "input"),
         (Limits(request_tokens=20), [words(10), words(10)], "has 26 tokens; a request may have 20", "input"),
         (Limits(request_bytes=200), words(100), "larger than 200 bytes", None),
+        (Limits(request_tokens=100_000), " " * 1_600_000, "larger than 1,600,000 bytes", None),
     ],
 )
 def test_a_request_that_is_too_large(
@@ -322,6 +308,9 @@ def test_a_full_queue_says_when_to_come_again(model: SentenceTransformer, monkey
         refused(reply, 429, "The queue is full", None, "rate_limit_exceeded")
         # 9 and 10 tokens are 9 too many, which takes 4.5 s.
         assert reply.headers["Retry-After"] == "5"
+        # A body is not even read when there is no room for a token.
+        monkeypatch.setattr(batcher, "tokens", 10)
+        refused(post(client, b"{"), 429, "The queue is full", None, "rate_limit_exceeded")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])

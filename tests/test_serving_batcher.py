@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairspan.serving.batcher import Batcher, best_size
+from fairspan.serving.batcher import Batcher
 from fairspan.serving.protocol import Refusal
 
 SOON = 20.0
@@ -64,7 +64,7 @@ async def held(model: Model, **options: Any) -> AsyncIterator[Batcher]:
         await first
     finally:
         model.go.set()
-        await asyncio.to_thread(batcher.close, SOON)
+        batcher.close()
 
 
 def check(test: Awaitable[None]) -> None:
@@ -173,7 +173,8 @@ def test_what_is_aside_waits_for_requests_between_its_steps_and_ends_when_left()
         left.cancel()
         await asyncio.wait([left])
         go.set()
-        await asyncio.to_thread(batcher.close, SOON)
+        await asyncio.sleep(0.1)
+        batcher.close()
         assert steps[4:] == ["one"]
 
     check(test())
@@ -225,7 +226,7 @@ def test_an_error_of_the_device_is_final() -> None:
             await ask(batcher, model, *texts(*range(10, 18)))
         assert len(model.batches) == 1
         assert batcher.broken is not None
-        batcher.close(SOON)
+        batcher.close()
 
     check(test())
 
@@ -253,15 +254,3 @@ def test_calls_run_in_the_models_thread_between_batches() -> None:
             await waiting
 
     check(test())
-
-
-def test_the_size_of_a_batch_costs_least() -> None:
-    """By trying every size: what fits costs its padded tokens, and the rest of it a pass of its own."""
-    generator = np.random.default_rng(0)
-    for _ in range(200):
-        lengths = sorted(map(int, generator.integers(1, 500, generator.integers(1, 40))), reverse=True)
-        budget, pass_tokens = int(generator.integers(100, 8000)), int(generator.integers(0, 2000))
-        most = max(1, min(len(lengths), budget // lengths[0]))
-        costs = {size: lengths[0] * size + pass_tokens + lengths[size] * (most - size) for size in range(1, most)}
-        costs[most] = lengths[0] * most
-        assert costs[best_size(lengths, budget, pass_tokens)] == min(costs.values())

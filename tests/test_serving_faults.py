@@ -1,4 +1,4 @@
-"""A server in a process of its own, and clients that leave, dribble, flood and lie; how it ends."""
+"""A server in a process of its own, and clients that leave, flood and lie; how it ends."""
 
 from __future__ import annotations
 
@@ -144,22 +144,6 @@ def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
     server.wait_for("fairspan_cancelled_requests_total", before + 1)
     assert server.metric("fairspan_texts_total") == texts + 1
     server.is_well()
-
-
-def test_clients_that_dribble_hold_up_nobody(server: Server) -> None:
-    whole = request_bytes([words(20)])
-    slow = [server.connect() for _ in range(20)]
-    for connection in slow:
-        connection.sendall(whole[:-15])
-    for _ in range(3):
-        start = time.monotonic()
-        server.is_well()
-        assert time.monotonic() - start < 5
-    for connection in slow:
-        for place in range(15, 0, -5):
-            connection.sendall(whole[len(whole) - place :][:5])
-        assert connection.recv(100).startswith(b"HTTP/1.1 200")
-        connection.close()
 
 
 @pytest.mark.parametrize("size", [1_500_000, 10**12])

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,15 @@ import pytest
 import fairspan
 from fairspan.errors import CorpusError
 from fairspan.serving.desk import Desk, Document, open_desk
-from tests.browser import chromium, legend_of
+from tests.browser import chromium, legend_of, opened
 
-pytest.importorskip("starlette", reason="needs starlette")
+pytest.importorskip("starlette", reason="needs fairspan[serve]")
+import uvicorn
 from starlette.testclient import TestClient
 
 from fairspan.serving import page as pages
 from fairspan.serving.app import make_app
+from fairspan.serving.server import bind, url_of
 from fairspan.serving.service import Service
 
 RULE = "\n\n---\n\n"
@@ -186,24 +187,6 @@ def test_mistakes_are_one_line(client: Any, body: bytes, status: int, said: str)
 # --- the page in a browser
 
 
-@contextmanager
-def listening(app: Any) -> Iterator[str]:
-    """The address of a server in a thread."""
-    import uvicorn
-
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    until = time.monotonic() + 20
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.02)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join(10)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with chromium() as started:
@@ -212,60 +195,43 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def address(served: Any) -> Iterator[str]:
-    with listening(app_of(open_desk(served, "tiny"))) as found:
-        yield found
-
-
-@contextmanager
-def visited(browser: Any, address: str, *, width: int = 1280) -> Iterator[Any]:
-    """The page, which must ask nobody else and complain of nothing."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce")
-    page, asked, complaints = context.new_page(), [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    # What the server refuses, the browser notes by itself.
-    page.on("console", lambda said: "Failed to load" in said.text or complaints.append(said.text))
-    page.goto(address)
-    try:
-        yield page
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-        assert not complaints
-        assert all(url.startswith((address, "data:")) for url in asked)
-    finally:
-        context.close()
-
-
-def paste(page: Any, content: str) -> None:
-    page.get_by_role("button", name="New document").click()
-    page.locator("#text").fill(content)
-
-
-def show(page: Any) -> None:
-    page.get_by_role("button", name="Show its segments").click()
-    page.locator(".pairs").wait_for()
-
-
-def heats(page: Any, treatment: int) -> list[float]:
-    found = page.locator(f".segment[data-treatment='{treatment}']")
-    return found.evaluate_all("all => all.map((one) => Number(one.style.getPropertyValue('--v')))")
+    """Of a server in a thread."""
+    app = app_of(open_desk(served, "tiny"))
+    with bind("127.0.0.1", 0) as bound:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+        thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.02)
+        yield f"{url_of(bound)}/"
+        server.should_exit = True
+        thread.join(10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_pasted_document_is_coloured_side_by_side(browser: Any, address: str, desk: Desk, width: int) -> None:
+    """And the page asks nobody else and complains of nothing."""
     content = text(0, 20, 40, 60)
-    with visited(browser, address, width=width) as page:
+    with opened(browser, address, width=width) as shown:
+        page = shown.page
         page.locator("[data-facts] b").first.wait_for()
         assert page.locator("[data-facts]").inner_text().startswith("model tiny")
-        paste(page, content)
-        show(page)
+        page.get_by_role("button", name="New document").click()
+        page.locator("#text").fill(content)
+        page.get_by_role("button", name="Show its segments").click()
+        page.locator(".pairs").wait_for()
         readings = desk.inspect(Document("Document 1", content)).readings
         for which, reading in enumerate(readings):
-            chips = page.locator(f".segment[data-treatment='{which}'] [data-chip]").all_inner_texts()
+            segments = page.locator(f".segment[data-treatment='{which}']")
+            chips = segments.locator("[data-chip]").all_inner_texts()
             assert chips == [f"{100 * (share or 0):.1f}\u00a0%" for share in reading.share]
-            assert np.argsort(heats(page, which)).tolist() == np.argsort(reading.representation).tolist()
+            heats = segments.evaluate_all("all => all.map((one) => Number(one.style.getPropertyValue('--v')))")
+            assert np.argsort(heats).tolist() == np.argsort(reading.representation).tolist()
         assert legend_of(page) == (True, ["none"] * 3)
         left, right = (page.locator(f".segment[data-treatment='{which}']").first.bounding_box() for which in (0, 1))
         assert left["y"] == right["y"]
         assert left["x"] + left["width"] < right["x"]
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert not shown.complaints
+        assert all(url.startswith((address, "data:")) for url in shown.requests)

@@ -1,6 +1,5 @@
 """`fairspan serve MODEL`."""
 
-import asyncio
 import logging
 import os
 from importlib.util import find_spec
@@ -39,7 +38,7 @@ def serve(
     max_batch_tokens: int | None = option("Tokens in a batch, padding included. Default: 4096 on a CPU, else 16384."),
     max_inputs: int = option("Number of texts in a request.", default=2048),
     max_request_tokens: int = option("Number of tokens in a request.", default=300_000),
-    max_request_bytes: int = option("Number of bytes in a request.", default=16 * 2**20),
+    max_request_bytes: int | None = option("Number of bytes in a request. Default: 16 per token, at least 1 MB."),
     max_queue_tokens: int = option("Number of tokens that may wait; further requests get 429.", default=1_000_000),
     device: str | None = LoadingOptions.device,
     dtype: str | None = LoadingOptions.dtype,
@@ -92,7 +91,6 @@ def serve(
         called = name or Path(model).name
         how: Any = {"limits": limits, "truncate": truncate, "force_dimensions": force_dimensions}
         service = Service(loaded, name=called, aliases=[] if name else [model], **how)
-        asyncio.run(service.start())
         info = service.info()
         length = info["max_seq_length"]["document"] or "any number of"
         facts = f"{info['calibration_in_words']}, {length} tokens, {info['device']}"

@@ -11,8 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
+from random import random
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import numpy as np
@@ -26,6 +28,8 @@ BATCH_CHARACTERS = 64_000
 """How much a run sends in one request."""
 _KEY = "OPENAI_API_KEY"
 _CONNECT_SECONDS, _LONGEST_WAIT, _MOST_SECONDS = 10.0, 120.0, 600.0
+# After 0, 1, 2, 4, … s: about six minutes.
+_RETRIES = 10
 # Of an answer, per text and once more: a vector of 10,000 dimensions has less than a quarter of it.
 _TEXT_BYTES = 2**20
 _log = logging.getLogger("fairspan.endpoint")
@@ -34,45 +38,6 @@ _TOO_MUCH = re.compile(
     r"(?=.*(token|length|text|input|batch|payload))"
     r".*(too (long|large|many|big)|maximum|exceed|at most|less than|longer)",
     re.I,
-)
-
-
-class _Retry(urllib3.Retry):
-    """urllib3's, which says each retry, ignores a Retry-After that it cannot read, and ends after `until`."""
-
-    until = float("inf")
-
-    def new(self, **changed: Any) -> Self:
-        made = super().new(**changed)
-        made.until = self.until
-        return made
-
-    def sleep(self, response: urllib3.BaseHTTPResponse | None = None) -> None:
-        if time.monotonic() > self.until:
-            raise HTTPError(f"not within {_MOST_SECONDS:.0f} s")
-        last, wait = self.history[-1], (response and self.get_retry_after(response)) or self.get_backoff_time()
-        reason = str(last.error).rpartition(": ")[2] if last.error else f"status {last.status}"
-        _log.warning("the endpoint does not answer (%s): again in %.0f s, %d tries left", reason, wait, self.total)
-        super().sleep(response)
-
-    def parse_retry_after(self, retry_after: str) -> float:
-        with suppress(InvalidHeader):
-            seconds = super().parse_retry_after(retry_after)
-            if seconds > _LONGEST_WAIT:
-                raise HTTPError(f"it asks to wait {seconds:,.0f} s")
-            return seconds
-        return 0.0
-
-
-# Waits of 0, 1, 2, 4, … s: about six minutes.
-_RETRY = _Retry(
-    total=10,
-    allowed_methods=None,
-    status_forcelist=[408, 425, 429, *range(500, 600)],
-    backoff_factor=0.5,
-    backoff_max=_LONGEST_WAIT,
-    backoff_jitter=1.0,
-    raise_on_status=False,
 )
 
 
@@ -186,37 +151,48 @@ class Endpoint:
         asked: dict[str, Any] = {**self.body, "model": self.model, "input": texts}
         if self.dimensions is not None:
             asked["dimensions"] = self.dimensions
-        # Where nothing ever answered, the address is more likely wrong than the server busy.
-        retries = _RETRY.new() if self.received.requests else _RETRY.new(connect=2, read=2)
-        retries.until = time.monotonic() + _MOST_SECONDS
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else None
-        try:
-            how: Any = {"headers": headers, "timeout": self._timeout, "redirect": False, "preload_content": False}
-            while True:
-                answer = self._pool.request("POST", f"{self.url}/embeddings", json=asked, retries=retries, **how)
-                try:
-                    return answer.status, self._content(answer, _TEXT_BYTES * (1 + len(texts)), retries.until)
-                except HTTPError as error:
-                    retries = (answer.retries or retries).increment("POST", error=error)  # type: ignore[assignment]
-                    retries.sleep()
-        except (HTTPError, MemoryError, OverflowError) as error:
-            # Without the words of the library before it.
-            reason = str(getattr(error, "reason", None) or error).rpartition(": ")[2]
-            raise FairspanError(
-                f"{self.url} does not answer ({self._quoted(reason)}): check the address, or try again later."
-            ) from None
+        how: Any = {"headers": headers, "timeout": self._timeout, "retries": False, "preload_content": False}
+        until = time.monotonic() + _MOST_SECONDS
+        # Where nothing ever answered, the address is more likely wrong than the server busy.
+        retries = _RETRIES if self.received.requests else 2
+        for tried in count():
+            wait = min(2.0 ** (tried - 1) + random(), _LONGEST_WAIT) if tried else 0.0
+            try:
+                answer = self._pool.request("POST", f"{self.url}/embeddings", json=asked, redirect=False, **how)
+                content = self._content(answer, _TEXT_BYTES * (1 + len(texts)), until)
+                retries, reason = _RETRIES, f"status {answer.status}"
+                if tried == retries or (answer.status not in (408, 425, 429) and answer.status < 500):
+                    return answer.status, content
+                with suppress(InvalidHeader):
+                    wait = urllib3.Retry().get_retry_after(answer) or wait
+            except HTTPError as error:
+                # Without the words of the library before it.
+                reason = self._quoted(str(error).rpartition(": ")[2])
+            if wait > _LONGEST_WAIT:
+                reason = f"it asks to wait {wait:,.0f} s"
+            elif time.monotonic() > until:
+                reason = f"not within {_MOST_SECONDS:.0f} s"
+            elif tried < retries:
+                said = "the endpoint does not answer (%s): again in %.0f s, %d tries left"
+                _log.warning(said, reason, wait, retries - tried - 1)
+                time.sleep(wait)
+                continue
+            break
+        raise FairspanError(f"{self.url} does not answer ({reason}): check the address, or try again later.")
 
     def _content(self, answer: urllib3.BaseHTTPResponse, most: int, until: float) -> bytes:
-        found, size = bytearray(), int(getattr(answer, "length_remaining", None) or 0)
-        while max(size, len(found)) <= most and time.monotonic() < until:
-            part = answer.read1(2**16)
-            if not part:
-                answer.release_conn()
-                return bytes(found)
+        found = bytearray()
+        while part := answer.read1(2**16):
             found += part
-        answer.close()
-        what = f"more than {most:,} bytes" if max(size, len(found)) > most else f"for {_MOST_SECONDS:.0f} s"
-        raise FairspanError(f"{self.url} goes on answering {what}, which no vectors need: check the address.")
+            if len(found) > most or time.monotonic() > until:
+                answer.close()
+                raise FairspanError(
+                    f"{self.url} goes on answering after {most:,} bytes or {_MOST_SECONDS:.0f} s, which no vectors "
+                    "need: check the address."
+                )
+        answer.release_conn()
+        return bytes(found)
 
     def _message(self, content: bytes) -> str:
         """What the server says about an error, in one line."""
@@ -282,8 +258,7 @@ def _pool_of(url: str, connections: int) -> urllib3.PoolManager:
     proxy = getproxies().get(parsed.scheme or "")
     if not proxy or proxy_bypass(parsed.netloc or ""):
         return urllib3.PoolManager(maxsize=connections)
-    signed = urllib3.util.parse_url(proxy).auth
-    headers = urllib3.make_headers(proxy_basic_auth=signed) if signed else None
+    headers = urllib3.make_headers(proxy_basic_auth=urllib3.util.parse_url(proxy).auth)
     return urllib3.ProxyManager(proxy, proxy_headers=headers, maxsize=connections)
 
 

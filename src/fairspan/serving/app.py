@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairspan.errors import FairspanError
 from fairspan.serving.metrics import CONTENT_TYPE
-from fairspan.serving.protocol import Refusal, busy, make_reply, read_request, too_large
-from fairspan.serving.service import LARGE, Service
+from fairspan.serving.protocol import Refusal, make_reply, read_request, too_large
+from fairspan.serving.service import Service
 
 Result = TypeVar("Result")
 
@@ -33,8 +33,6 @@ _OPEN = ("/", "/health")
 _BODY_SECONDS, _PART_SECONDS = 60.0, 15.0
 # A body beyond the limit is read and dropped up to this many times it: a client that is still sending gets no reply.
 _DROPPED = 8
-# Of so many bodies of the largest size, what is beyond `LARGE` may be in memory at a time.
-_LARGEST_BODIES = 4
 
 
 def make_app(
@@ -55,9 +53,8 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        await service.start()
         yield
-        await asyncio.to_thread(service.batcher.close, 1.0)
+        service.batcher.close()
 
     api = _Api(service)
     app = Starlette(
@@ -85,7 +82,6 @@ def make_app(
 class _Api:
     def __init__(self, service: Service) -> None:
         self.service, self.started = service, int(time.time())
-        self.bodies: dict[Request, int] = {}
 
     async def embeddings(self, request: Request) -> Response:
         metrics = self.service.metrics
@@ -107,18 +103,15 @@ class _Api:
 
     async def _answer(self, request: Request) -> Response:
         self.service.batcher.refuse_if_full(1)
-        try:
-            body = await read_body(request, self.service.limits.request_bytes, self.bodies)
-            return await unless_gone(request, self._reply(body))
-        finally:
-            self.bodies.pop(request, None)
+        body = await read_body(request, self.service.limits.body_bytes)
+        return await unless_gone(request, self._reply(body))
 
-    async def _reply(self, body: bytes) -> Response:
+    async def _reply(self, body: bytearray) -> Response:
         service, start = self.service, time.monotonic()
         asked = await service.in_turn(len(body), read_request, body, service.names, service.limits.inputs)
         found = await service.embed(asked)
         cut = found.truncated if service.truncate else None
-        reply = await asyncio.to_thread(make_reply, asked, found.vectors, found.tokens, cut)
+        reply = await service.in_turn(found.vectors.size, make_reply, asked, found.vectors, found.tokens, cut)
         headers = {"X-Fairspan-Truncated": str(len(found.truncated))} if found.truncated else None
         service.metrics.request_seconds.observe(time.monotonic() - start)
         return Response(reply, headers=headers, media_type="application/json")
@@ -161,8 +154,8 @@ async def unless_gone(request: Request, doing: Coroutine[None, None, Result]) ->
         work.cancel()
 
 
-async def read_body(request: Request, most: int, others: dict[Request, int] | None = None) -> bytes:
-    """The body of JSON, refused if it is too large or does not arrive, or if large ones of others fill the memory."""
+async def read_body(request: Request, most: int) -> bytearray:
+    """The body of JSON, refused if it is too large or does not arrive."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         # Pages of other sites can send other types without asking.
         raise Refusal(415, "The header Content-Type must be application/json.", code="unsupported_media_type")
@@ -180,17 +173,13 @@ async def read_body(request: Request, most: int, others: dict[Request, int] | No
                 if size > most * _DROPPED:
                     raise refusal
                 if size <= most:
-                    if size > LARGE and others is not None:
-                        others[request] = size
-                        if sum(others.values()) > _LARGEST_BODIES * most:
-                            raise busy("Too many large requests are being answered", 5)
                     body += part
     except TimeoutError:
         message = f"The body did not arrive within {_BODY_SECONDS:.0f} s, or nothing of it for {_PART_SECONDS:.0f} s."
         raise Refusal(408, message, code="timeout", headers=close) from None
     if size > most:
         raise refusal
-    return bytes(body)
+    return body
 
 
 class _Guard:

@@ -9,11 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
-from contextlib import suppress
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -38,14 +36,14 @@ class Limits:
         batch_tokens: tokens of a batch, padding included; None for 4,096 on a CPU and 16,384 elsewhere.
         inputs: texts of a request.
         request_tokens: tokens of a request.
-        request_bytes: bytes of a request's body.
+        request_bytes: bytes of a request's body; None for 16 per token that it may have, at least 1 MB.
         queue_tokens: tokens of all requests that wait or are in the model. One that comes first may have more.
     """
 
     batch_tokens: int | None = None
     inputs: int = 2048
     request_tokens: int = 300_000
-    request_bytes: int = 16 * 2**20
+    request_bytes: int | None = None
     queue_tokens: int = 1_000_000
 
     def __post_init__(self) -> None:
@@ -53,6 +51,10 @@ class Limits:
             value = getattr(self, one.name)
             if value is not None:
                 require_whole(f"max_{one.name}", value)
+
+    @property
+    def body_bytes(self) -> int:
+        return self.request_bytes or max(16 * self.request_tokens, 10**6)
 
 
 @dataclass(slots=True, eq=False)
@@ -111,47 +113,41 @@ class Batcher:
         self._waiting: dict[DirectEncoder, list[_Waiting]] = {}
         self._jobs: set[_Job] = set()
         self._passes: asyncio.Task[None] | None = None
-        self._asides, self._one_aside = 0, asyncio.Lock()
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run_calls, name="model", daemon=True)
-        self._thread.start()
+        # Whoever runs the model holds it.
+        self._model, self._calls, self._asides = threading.Lock(), 0, 0
+        self._thread, self._aside_thread = ThreadPoolExecutor(1, "model"), ThreadPoolExecutor(1, "aside")
 
     @property
     def requests(self) -> int:
         """Requests that wait or are in the model."""
         return len(self._jobs)
 
-    def close(self, timeout: float | None = None) -> None:
-        """End the thread after the calls that it was given."""
-        self._calls.put(None)
-        self._thread.join(timeout)
+    def close(self) -> None:
+        """Take no more; what is in the model is finished."""
+        for thread in (self._thread, self._aside_thread):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     async def call(self, work: Callable[[], Result]) -> Result:
         """What `work` returns, run in the model's thread between two batches."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
+        self._calls += 1
+        try:
+            return await asyncio.wrap_future(self.submit(work))
+        finally:
+            self._calls -= 1
 
-        def settle(give: Callable[[Any], None], result: Any) -> None:
-            if not future.done():
-                give(result)
+    def submit(self, work: Callable[[], Result]) -> Future[Result]:
+        return self._thread.submit(self._run, work)
 
-        def run() -> None:
-            if future.cancelled():
-                return
-            try:
-                loop.call_soon_threadsafe(settle, future.set_result, work())
-            except Exception as error:
-                loop.call_soon_threadsafe(settle, future.set_exception, error)
-
-        self._calls.put(run)
-        return await future
+    def _run(self, work: Callable[[], Result]) -> Result:
+        with self._model:
+            return work()
 
     async def aside(self, work: Callable[[Callable[[int], None]], Result]) -> Result:
-        """What `work` returns, run in the model's thread while no request waits, one at a time.
+        """What `work` returns, run in a thread while no request waits, one at a time.
 
         Args:
-            work: is given a function to call between its steps, with any number. Requests that came meanwhile are
-                answered in it, and it raises an error once nobody waits for `work`.
+            work: is given a function to call between its steps, with any number. It waits for requests that came
+                meanwhile, and raises an error once nobody waits for `work`.
 
         Raises:
             Refusal: if too many wait already.
@@ -161,13 +157,10 @@ class Batcher:
         left = threading.Event()
 
         def pause(done: int = 0) -> None:
-            while not left.is_set() and (self._jobs or not self._calls.empty()):
-                with suppress(Empty):
-                    call = self._calls.get(timeout=0.05)
-                    if call is None:
-                        self._calls.put(None)
-                        raise CancelledError
-                    call()
+            self._model.release()
+            while (self._jobs or self._calls) and not left.wait(0.01):
+                pass
+            self._model.acquire()
             if left.is_set():
                 raise CancelledError
 
@@ -177,15 +170,10 @@ class Batcher:
 
         self._asides += 1
         try:
-            async with self._one_aside:
-                return await self.call(run)
+            return await asyncio.wrap_future(self._aside_thread.submit(self._run, run))
         finally:
             self._asides -= 1
             left.set()
-
-    def _run_calls(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call()
 
     async def vectors(self, encoder: DirectEncoder, texts: Sequence[ReadText]) -> np.ndarray:
         """[texts, dimension]: the vectors of a request. Cancelled, its texts leave the queue.

@@ -113,7 +113,7 @@ class Asked:
         return not isinstance(self.inputs[0], str)
 
 
-def read_object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes | bytearray) -> dict[str, Any]:
     """The JSON object of a request's body."""
     if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise too_large(f"The body has more than {_MOST_VALUES:,} commas and brackets.")
@@ -129,7 +129,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     return given
 
 
-def read_request(body: bytes, names: Names, most_inputs: int) -> Asked:
+def read_request(body: bytes | bytearray, names: Names, most_inputs: int) -> Asked:
     """A request from its body.
 
     Raises:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -85,17 +82,8 @@ def end_at_once(code: int = 1) -> None:
 class _Server(uvicorn.Server):
     drained = True
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does it, without sending the signal again at the end: a server that was told to end did well."""
-        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
-
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Unlike uvicorn's, notes no signal to be sent again at the end: a server that was told to end did well."""
         if self.should_exit:
             end_at_once()
         self.should_exit = self.config.app.state.service.is_draining = True  # type: ignore[union-attr]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -27,8 +29,8 @@ from fairspan.serving.protocol import Asked, Names, Refusal, too_large, wrong
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
 Result = TypeVar("Result")
-LARGE = 65_536
-"""Bytes or characters from which on a step of a request waits for such steps of others."""
+# Up to so many bytes, characters or numbers a step of a request is done at once, and beyond so many one at a time.
+_SHORT, _LARGE = 4096, 65_536
 # Far more than a token has in any language. A text with more of them in the window is not tokenised.
 _TOKEN_CHARACTERS = 64
 
@@ -74,8 +76,10 @@ class Service:
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
         budget = self.limits.batch_tokens or (4096 if model.device.type == "cpu" else 16384)
         self.batcher = Batcher(budget=budget, room=self.limits.queue_tokens, metrics=self.metrics)
-        self.is_warm = self.is_draining = False
-        self._one_large = asyncio.Lock()
+        self.is_draining = False
+        # One thread, so that short requests find a core, and little memory is kept for the next large one.
+        self._large = ThreadPoolExecutor(1, "large")
+        self.batcher.submit(self._warm_up).result()
 
     @property
     def state(self) -> str:
@@ -101,17 +105,12 @@ class Service:
             "prompts": {side: encoder.prompt for side, encoder in self._sides.items()},
             "prompt_names": list(self.names.prompts),
             "takes_token_ids": documents.takes_ids,
-            "limits": {**asdict(self.limits), "batch_tokens": self.batcher.budget},
+            "limits": asdict(self.limits)
+            | {"batch_tokens": self.batcher.budget, "request_bytes": self.limits.body_bytes},
             "device": str(self.model.device),
             "dtype": str(self.model.dtype).removeprefix("torch."),
             "version": __version__,
         }
-
-    async def start(self) -> None:
-        """Run a short text and a full batch on each side, where requests will be run."""
-        if not self.is_warm:
-            await self.batcher.call(self._warm_up)
-            self.is_warm = True
 
     async def embed(self, asked: Asked) -> Embedded:
         """The vectors of a request.
@@ -120,19 +119,25 @@ class Service:
             Refusal: if there are none.
         """
         self._check_dimensions(asked.dimensions)
-        # Before its texts are tokenised for nothing; one at least will be a token.
-        self.batcher.refuse_if_full(1)
         encoder = await self._encoder_of(asked)
         texts = await self._read(encoder, asked)
         tokens, truncated = sum(text.read for text in texts), [index for index, text in enumerate(texts) if text.cut]
         vectors = await self.batcher.vectors(encoder, texts)
         self.metrics.truncated.inc(len(truncated))
-        return Embedded(await asyncio.to_thread(self._checked, vectors, asked.dimensions), tokens, truncated)
+        checked = await self.in_turn(vectors.size, self._checked, vectors, asked.dimensions)
+        return Embedded(checked, tokens, truncated)
 
     async def in_turn(self, size: int, work: Callable[..., Result], *given: Any) -> Result:
-        """What `work` returns, in a thread; of large ones one at a time, so that short requests find a core."""
-        async with self._one_large if size > LARGE else nullcontext():
+        """What `work` returns, in a thread unless that would take longer than the work."""
+        if size <= _SHORT:
+            return work(*given)
+        if size <= _LARGE:
             return await asyncio.to_thread(work, *given)
+        try:
+            return await asyncio.wrap_future(self._large.submit(work, *given))
+        finally:
+            if size > 16 * _LARGE:
+                self._large.submit(_release_memory)
 
     async def _read(self, encoder: DirectEncoder, asked: Asked) -> list[ReadText]:
         """The texts as the model reads them, a part at a time, up to one that is refused."""
@@ -140,7 +145,7 @@ class Service:
         longer = [index for index, one in enumerate(asked.inputs) if len(one) > most]
         if longer and not (self.truncate and encoder.keeps_beginning):
             raise self._too_long(longer[0], f"{len(asked.inputs[longer[0]]):,} characters", encoder)
-        total, tokens, found = len(asked.inputs), 0, list[ReadText]()
+        tokens, found = 0, list[ReadText]()
         for part in _parts([one[:most] for one in asked.inputs] if longer else asked.inputs):
             size = sum(map(len, part))
             # The model's own tokenizer, which counts where no ids are taken, may be in use by a pass.
@@ -156,10 +161,8 @@ class Service:
             found += read
             tokens += sum(text.read for text in read)
             if tokens > self.limits.request_tokens:
-                said = (
-                    f"'input' has {'' if len(found) == total else 'at least '}{tokens:,} tokens; a request may have"
-                )
-                raise too_large(f"{said} {self.limits.request_tokens:,}.", "input")
+                said = f"{'' if len(found) == len(asked.inputs) else 'at least '}{tokens:,} tokens"
+                raise too_large(f"'input' has {said}; a request may have {self.limits.request_tokens:,}.", "input")
         for index in longer:
             # With fewer tokens, what was left out might have been read.
             if found[index].length < 2 * found[index].read:
@@ -223,7 +226,7 @@ class Service:
         return vectors
 
     def _warm_up(self) -> None:
-        """Run both sides, and find out what a pass costs besides its tokens."""
+        """Run a short text and a full batch on each side, and find out what a pass costs besides its tokens."""
         budget, costs = self.batcher.budget, []
         for encoder in self._sides.values():
             long, short = encoder.read(["a " * min(encoder.window or 512, budget), "a few words"])
@@ -252,12 +255,18 @@ def was_trained_for_cutting(model: SentenceTransformer) -> bool:
     return bool(re.search("matryoshka", str(getattr(model, "_model_card_text", None) or ""), re.IGNORECASE))
 
 
+def _release_memory() -> None:
+    """Give back what large requests took, where the C library would keep it for the next ones."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _parts(inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Of about `LARGE` characters or ids each."""
+    """Of about `_LARGE` characters or ids each."""
     start = size = 0
     for end, one in enumerate(inputs, start=1):
         size += len(one)
-        if size > LARGE or end == len(inputs):
+        if size > _LARGE or end == len(inputs):
             yield inputs[start:end]
             start, size = end, 0
 
