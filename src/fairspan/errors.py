@@ -33,3 +33,9 @@ def require_list(name: str, value: object, example: str, kind: type[FairspanErro
     """Raise if an option that takes a list was given one word, or something else."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise kind(f"{name} must be a list, such as {example}, got {value!r}.")
+
+
+def first_line(error: Exception) -> str:
+    """What is said of an error that comes from elsewhere, in one line."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (said.strip().splitlines() or [type(error).__name__])[0]

@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 
 from fairspan import __version__
 from fairspan.calibration.calibration import PRESETS, Side
-from fairspan.errors import MissingExtra, UnsupportedModel
+from fairspan.errors import MissingExtra, UnsupportedModel, first_line
 from fairspan.model.graph import INPUTS, OUTPUT, Graph, exportable_copy, trace
-from fairspan.model.saving import first_line, require_exportable, written_beside
+from fairspan.model.saving import require_exportable, written_beside
 from fairspan.model.transformer import prompt_of
 from fairspan.model.window import window_of
 

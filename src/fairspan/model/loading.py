@@ -8,9 +8,8 @@ from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import get_device_name
 
-from fairspan.errors import FairspanError, UnsupportedModel
+from fairspan.errors import FairspanError, UnsupportedModel, first_line
 from fairspan.model.correction import LanguageCorrection
-from fairspan.model.saving import first_line
 from fairspan.model.source import DEFAULT_MODEL, FOLDERS, Loading, find_model, hub_options, model_file, read_json
 from fairspan.model.transformer import CalibratedTransformer
 

@@ -10,16 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairspan.errors import FairspanError, MissingExtra, UnsupportedModel
+from fairspan.errors import FairspanError, MissingExtra, UnsupportedModel, first_line
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-
-def first_line(error: Exception) -> str:
-    """What is said of an error that comes from elsewhere, in one line."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return (said.strip().splitlines() or [type(error).__name__])[0]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from fairspan.errors import require_whole
+from fairspan.errors import first_line, require_whole
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import Refusal, busy
 
@@ -317,10 +317,6 @@ def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:
     costs = [width * most, *(width * size + pass_tokens + lengths[size] * (most - size) for size in range(1, most))]
     best = min(range(most), key=costs.__getitem__)
     return best or most
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _release_memory() -> None:

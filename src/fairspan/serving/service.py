@@ -21,8 +21,8 @@ from fairspan import __version__
 from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.words import in_words
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
-from fairspan.errors import FairspanError
-from fairspan.serving.batcher import Batcher, Limits, first_line
+from fairspan.errors import FairspanError, first_line
+from fairspan.serving.batcher import Batcher, Limits
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import Asked, Names, Refusal, too_large, wrong
 
