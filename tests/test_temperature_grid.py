@@ -22,7 +22,6 @@ from fairspan.stats.distributions import holm
 from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.run import evaluate
-from tests.commands import Run
 from tests.test_evaluate import Collection, in_beir, ranked, text_of, unit, worth
 from tests.tiny import tiny_model, words
 
@@ -190,10 +189,3 @@ def test_the_picture_is_the_grid(log: RunLog) -> None:
             low, high = one["change_low"], one["change_high"]
             assert cell.framed == (low is not None and (low > 0 or high < 0))
     draw(heat)
-
-
-@pytest.mark.parametrize("given", ["cold", "1,cold"])
-def test_what_is_typed_wrong(run: Run, given: str) -> None:
-    done = run("evaluate", "all-MiniLM-L6-v2", "pages", "--temperature-grid", given)
-    assert done.code == 2
-    assert "takes numbers such as 1.0,0.9, got" in done.err
