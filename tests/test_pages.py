@@ -130,7 +130,7 @@ def test_a_page_is_its_segments_joined_by_a_space(plans: Sequence[LanguagePlan])
         plan = LanguagePlan(task.lead, task.later)
         for page in task.documents:
             assert page.text == " ".join(parts_of(page))
-            assert [segment_of(part)[0] for part in parts_of(page)] == [plan.language_at(p) for p in (1, 2, 3)]
+            assert [segment_of(part)[0] for part in parts_of(page)] == [task.lead, task.later, task.later]
             assert page.language == str(plan)
 
 
