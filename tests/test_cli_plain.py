@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fairspan.cli.plain import plain
-
 # A view with every kind of chart and table, under names that are markup and Chinese, in the terminal and as an error.
 SHOWN = """
 import sys
@@ -56,10 +54,3 @@ def test_everything_that_is_shown_in_a_terminal(encoding: str, wanted: tuple[str
     assert out.splitlines()[-1] == wanted[0]
     assert err.strip() == wanted[1]
     assert ("####" in out) == (encoding != "utf-8"), "bars"
-
-
-def test_plain_characters() -> None:
-    assert plain("−1 … “é” ≤ 2 × β2 ─█") == '-1 ... "e" <= 2 x b2 -#'
-    assert plain("校") == "?"
-    assert plain("ａ") == "a"
-    assert plain("ascii stays") == "ascii stays"

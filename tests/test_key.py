@@ -59,7 +59,10 @@ def measured(verb: Verb, **changes: Any) -> RunLog:
     return verb.measure("model", **{"corpus": "corpus", **verb.asked, "progress": False, **changes})
 
 
-@pytest.mark.parametrize("verb", [*VERBS, TUNE], ids=lambda verb: verb.name)
+SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in (*VERBS[1:], TUNE)]
+
+
+@pytest.mark.parametrize("verb", [VERBS[0], *SLOW], ids=lambda verb: verb.name)
 def test_the_same_call_loads_nothing(verb: Verb, here: Path, loads: list[str]) -> None:
     first = measured(verb)
     again = measured(verb)

@@ -236,6 +236,7 @@ def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: f
         assert "more represented than de" in row["sentence"]
 
 
+@pytest.mark.slow
 def test_a_small_audit_by_hand(tmp_path: Path) -> None:
     """Both measures of a tiny model: least squares on plan × position and log lengths, with numpy."""
     log = fairspan.audit(

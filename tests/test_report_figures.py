@@ -202,6 +202,7 @@ def test_rows_are_the_points(shift: float) -> None:
 # --- heat maps
 
 
+@pytest.mark.slow
 def test_heat_maps_of_every_entry() -> None:
     found = replace(heat(), entries=TREATMENTS)
     figure = draw(found)

@@ -325,7 +325,7 @@ def assert_chunked(documents: Sequence[Passage], chunks: Sequence[Sequence[tuple
         assert not "".join(gaps).strip()
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 20, 64, 500])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 7, 20, 500])
 def test_chunks_hold_everything_and_are_never_too_long(wordpiece: SentenceTransformer, size: int) -> None:
     """English, Chinese and Hindi; at 500 each article is one chunk, at 1 every token is one."""
     counter, documents = ModelTokens(wordpiece), real_documents()

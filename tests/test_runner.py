@@ -197,6 +197,7 @@ def test_fresh_measures_again(options: Options, done: RunLog) -> None:
     assert_same(under(options, never, fresh=True), done)
 
 
+@pytest.mark.slow
 def test_an_object_without_identity_is_always_measured(options: Options, tmp_path: Path) -> None:
     model = Model()
     model.identity = None
@@ -280,6 +281,7 @@ with FileLock(sys.argv[1]):
 """
 
 
+@pytest.mark.slow
 def test_a_folder_that_another_process_writes(options: Options, done: RunLog) -> None:
     """One line, nothing embedded, nothing changed; SIGKILL gives the folder back."""
     folder = done.folder
@@ -313,7 +315,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # Stopped in the middle
 
 
-@pytest.mark.parametrize("calls", [0, 3, TEXTS + 3])
+@pytest.mark.parametrize("calls", [0, pytest.param(3, marks=pytest.mark.slow), TEXTS + 3])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a bad\nbatch")], ids=["stopped", "failed"])
 def test_a_run_that_ends_early_says_so_and_goes_on(
     options: Options, tmp_path: Path, calls: int, error: BaseException

@@ -331,6 +331,7 @@ def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 "sentence_bert_config.json": dict.fromkeys(("model_args", "config_args", "tokenizer_args"), TRUST),
             },
             id="folder-asks-for-trust-in-old-names",
+            marks=pytest.mark.slow,
         ),
     ],
 )

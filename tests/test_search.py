@@ -75,7 +75,7 @@ def some_owners(rng: Rng, vectors: int) -> np.ndarray:
     return np.cumsum(steps)
 
 
-@pytest.mark.parametrize("owned", [False, True], ids=["alone", "owned"])
+@pytest.mark.parametrize("owned", [pytest.param(False, marks=pytest.mark.slow), True], ids=["alone", "owned"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_hits_and_ranks_are_those_of_the_whole_order(
     monkeypatch: pytest.MonkeyPatch, kind: Kind, owned: bool
