@@ -221,7 +221,7 @@ class Inspection(Result):
             body = self.text[first.seen_end : first.end] or self.text[first.start : first.seen_start]
             words = f": {reading.missing}. The unread text begins “{excerpt(body)}”"
         return (
-            f"The {side} {reading.unseen:,} of {self.length:,} tokens ({self.unread(reading)}) are not in the "
+            f"The {side} {reading.unseen:,} of {self.length:,} {self.unit} ({self.unread(reading)}) are not in the "
             f"vector, because the model reads {reading.window:,}{words}."
         )
 
