@@ -157,6 +157,11 @@ class Calibration:
             return False
         return self.strength > 0 or self.tile_size is not None or temperature_of(self.temperature, side) != 1.0
 
+    @property
+    def keeps_what_fits(self) -> bool:
+        """Whether a text that the plain model reads whole keeps the plain model's vector."""
+        return not self.acts or (self.tile_size == WINDOW and self.strength == 0)
+
     def tiles_on(self, side: Side) -> bool:
         """Whether texts of that side are read in tiles, so that no number of positions limits their length."""
         return self.tile_size is not None and self.sides in ("both", side)

@@ -22,9 +22,10 @@ from fairspan.model.build import calibrate
 from fairspan.model.correction import LanguageCorrection
 from fairspan.model.segments import SegmentedText
 from fairspan.model.transformer import calibrated_transformers
+from fairspan.model.window import ANY_LENGTH
 
 # Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
-ENGINE = 3
+ENGINE = 4
 
 
 @runtime_checkable
@@ -58,8 +59,12 @@ class ModelEncoder(Encoder):
         self.model = cutting(calibrate(model, calibration) if calibration.acts_on(side) else model, self.window)
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "plain" leaves it so.
-        acting = [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
+        modules = list(calibrated_transformers(self.model))
+        acting = [module.calibration.to_dict() for module in modules]
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, side, by_segments], sort_keys=True)
+        self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
+        keeping = modules and not by_segments and all(one.calibration.keeps_what_fits for one in modules)
+        self._kept = min(one.untiled_length or ANY_LENGTH for one in modules) if keeping else 0
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         encode = self.model.encode_query if self._side == "query" else self.model.encode_document
@@ -85,10 +90,14 @@ class ModelEncoder(Encoder):
         ]
 
     def key(self, text: Text) -> bytes:
-        """Also the segments, and where the model stops reading a text that is too long, decide a vector."""
+        """Also the segments, and where the model stops reading a text that is too long, decide a vector.
+
+        What the plain model reads whole has its vector under "long", too, and is not embedded twice.
+        """
         borders = text.borders if self._by_segments else None
         cut = self.window if self.window is not None and text.length > self.window else None
-        return key_of(self._identity, text.text, json.dumps([borders, cut]))
+        identity = self._plain if text.length <= self._kept else self._identity
+        return key_of(identity, text.text, json.dumps([borders, cut]))
 
     def _read(self, batch: Sequence[Text]) -> list[str]:
         """The texts as the model is to read them."""
