@@ -121,9 +121,8 @@ class Ranking:
         """
         values = []
         for found, relevant in zip(self.numbers, self._relevant, strict=True):
-            levels = np.zeros(len(self.documents), np.int64)
-            levels[list(relevant)] = 1
-            values.append(float(peer(found, levels, codes, {0: 1.0})))
+            others = np.flatnonzero(~np.isin(found, list(relevant)))
+            values.append(peer(others + 1.0, codes[found[others]]))
         return values
 
 

@@ -84,7 +84,6 @@ def query_effects(
     *,
     rng: np.random.Generator,
     draws: int = 1999,
-    level: float = 0.95,
 ) -> QueryEffects:
     """Means of values[N], one row per query and none below 0, overall and by groups[N].
 
@@ -93,7 +92,7 @@ def query_effects(
     """
     sums = query_sums(values, groups, clusters)
     numbers, why = _numbers(sums)
-    samples = resample(sums, rng=rng, draws=draws, level=level)
+    samples = resample(sums, rng=rng, draws=draws)
     return QueryEffects(
         overall=samples.interval(column(0)),
         groups=tuple(samples.interval(column(number)) for number in numbers),
@@ -111,7 +110,6 @@ def query_change(
     *,
     rng: np.random.Generator,
     swaps: int = 9999,
-    level: float = 0.95,
 ) -> QueryChange:
     """Compare first[N] and second[N], the values of two treatments for the same queries.
 
@@ -124,12 +122,12 @@ def query_change(
     p_value, p_psi = swap_tests(both, [change_of(column(0)), change_of(of_groups(shortfall))], rng, swaps)
 
     def change(measure: Statistic, columns: Sequence[int]) -> Interval:
-        return jackknife(both, change_of(measure), columns, level, undefined=why)
+        return jackknife(both, change_of(measure), columns, undefined=why)
 
     return QueryChange(
         overall=change(column(0), [0]),
         groups=tuple(change(column(number), [number]) for number in numbers),
-        psi=psi_interval(both, level, undefined=why),
+        psi=psi_interval(both, undefined=why),
         worst=change(of_groups(smallest), numbers),
         p_value=p_value,
         p_psi=p_psi,
@@ -137,7 +135,7 @@ def query_change(
     )
 
 
-def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = "") -> Interval:
+def psi_interval(both: PositionSums, *, undefined: str = "") -> Interval:
     """The change of PSI over the groups of two arms, one `beside` the other.
 
     PSI is the largest difference of two group means as a share of the largest one. Chance makes it larger, and the
@@ -145,7 +143,7 @@ def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = ""
     that of the wider side of `largest_growth`, with jackknife errors over clusters (CR3).
     """
     n = both.sums.shape[1] // 2
-    found = jackknife(both, change_of(of_groups(shortfall)), range(1, n), level, undefined=undefined)
+    found = jackknife(both, change_of(of_groups(shortfall)), range(1, n), undefined=undefined)
     if not np.isfinite(found.standard_error):
         return found
     observed = both.observed.reshape(2, n)[:, 1:]
@@ -165,7 +163,7 @@ def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = ""
     limits = largest_growth(whole, [one.T @ one, two.T @ two, two.T @ one], found.degrees_of_freedom)
     half = max(limits.high - found.estimate, found.estimate - limits.low)
     error = half / float(t_quantile(0.975, found.degrees_of_freedom))
-    return t_interval(found.estimate, error, found.degrees_of_freedom, level)
+    return t_interval(found.estimate, error, found.degrees_of_freedom)
 
 
 def clusters_to_decide(change: Interval, clusters: int, margin: float) -> int | None:
