@@ -54,7 +54,7 @@ def test_inconclusive() -> None:
 
 
 def test_tests_are_those_of_the_intervals() -> None:
-    """TOST at 5 % rejects just when both one-sided 95 % bounds are inside the margin; bias only when the 95 % one is out."""
+    """TOST at 5 % rejects just when both 95 % bounds are inside the margin; bias only if the 95 % interval is out."""
     effects = simulated((0.0, 0.012, -0.004, 0.06), noise=0.02)
     for margin in np.linspace(0.002, 0.1, 50):
         within, beyond = p_values(effects, margin)
