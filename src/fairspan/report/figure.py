@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairspan.errors import FairspanError
-from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, tick_text, ticks
+from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Series, tick_text, ticks
 from fairspan.report.style import DASHES, INK, PALE, Look, house_style, look_of, require_matplotlib
 from fairspan.report.text import UNKNOWN, cleaned, number, size_text
 
@@ -103,7 +103,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
     room = 0.8 if bars else min(0.5, 0.12 * len(solid)) if chart.kind == "bars" else 0.0
     for one in panel.series:
         look = look_of(one.number)
-        values = _arrays(one.points)
+        # Values and the ends of their intervals [3, N], NaN where they are unknown.
+        ends = [(np.nan,) * 3 if own is None else (own.estimate, own.low, own.high) for own in one.points]
+        values = np.array(ends, dtype=np.float64).reshape(-1, 3).T
         if one.dashed:
             # The mark shows a bound that is known at one place only.
             style: dict[str, Any] = {"linestyle": DASHES, "linewidth": 1.2, "marker": "_", "markersize": 6}
@@ -112,9 +114,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
         if bars and not chart.dots:
-            fill = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
-            ends = {"yerr": _reach(values), "error_kw": {"elinewidth": 1, "capsize": 2, "ecolor": INK}}
-            axes.bar(where + aside, values[0], room / len(solid) * 0.94, label=one.legend or one.name, **ends, **fill)
+            fill: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+            fill |= {"yerr": _reach(values), "error_kw": {"elinewidth": 1, "capsize": 2, "ecolor": INK}}
+            axes.bar(where + aside, values[0], room / len(solid) * 0.94, label=one.legend or one.name, **fill)
         else:
             # Lines keep their places; only the marks are a few points apart.
             shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
@@ -349,12 +351,6 @@ def _finish(figure: Figure, title: str, subtitle: str) -> Figure:
         engine.execute(figure)
         figure.set_layout_engine("none")
     return figure
-
-
-def _arrays(points: Sequence[Point | None]) -> np.ndarray:
-    """[3, N]: values and the ends of their intervals, NaN where they are unknown."""
-    found = [(np.nan,) * 3 if one is None else (one.estimate, one.low, one.high) for one in points]
-    return np.array(found, dtype=np.float64).reshape(-1, 3).T
 
 
 def _reach(values: np.ndarray) -> np.ndarray:

@@ -156,19 +156,15 @@ def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
     with explained(folder):
         if not header["rows"]:
             raise FairspanError(f"the run {folder} is {header['status']} and has no rows yet: run its command again.")
-        log = RunLog(folder, header, _read_rows(folder / ROWS, header["rows"]), show)
+        rows, count = pl.read_parquet(folder / ROWS, glob=False), header["rows"]
+        changed = [name for name, kind in SCHEMA.items() if rows.schema.get(name) != kind]
+        if changed or len(rows) < count:
+            fault = f"lacks the column {changed[0]} as it was" if changed else f"has {len(rows)} of {count} rows"
+            raise ValueError(f"{ROWS} {fault}")
+        # A crash between the two files leaves rows that the header does not know of yet.
+        log = RunLog(folder, header, rows.head(count), show)
         _ = log.verb, log.run, log.status, log.model, log.measured, log.notes
     return log
-
-
-def _read_rows(file: Path, count: int) -> pl.DataFrame:
-    rows = pl.read_parquet(file, glob=False)
-    changed = [name for name, kind in SCHEMA.items() if rows.schema.get(name) != kind]
-    if changed or len(rows) < count:
-        fault = f"lacks the column {changed[0]} as it was" if changed else f"has {len(rows)} of {count} rows"
-        raise ValueError(f"{file.name} {fault}")
-    # A crash between the two files leaves rows that the header does not know of yet.
-    return rows.head(count)
 
 
 @contextmanager

@@ -111,8 +111,9 @@ class Service:
         """
         self._check_dimensions(asked.dimensions)
         key = asked.side, None if asked.prompt_name is None else self.model.prompts[asked.prompt_name]
-        # Making one runs the model.
-        encoder = self._encoders.get(key) or await self.batcher.call(lambda: self._encoder(*key))
+        encoder = self._encoders.get(key)
+        if encoder is None:
+            encoder = await self.batcher.call(lambda: self._encoder(*key))  # making one runs the model
         texts = await self._read(encoder, asked)
         tokens, truncated = sum(text.read for text in texts), [index for index, text in enumerate(texts) if text.cut]
         vectors = await self.batcher.vectors(encoder, texts)
