@@ -184,14 +184,17 @@ def _draw_rows(chart: Chart) -> Figure:
     labels = [_wrapped(label, _LABEL_WIDTH) for label in chart.panels[0].labels]
     size = (2.4 + 2.7 * across, 0.9 + (_ROW * len(labels) + 0.65) * down)
     figure, grid = _grid(size, down, across, sharex=True, sharey=True)
-    ends = [chart.domain(panel) for panel in chart.panels]
-    low, top = min(low for low, _ in ends), max(high for _, high in ends)
+    domains = [chart.domain(panel) for panel in chart.panels]
+    low, top = min(low for low, _ in domains), max(high for _, high in domains)
     before = chart.panels[0].series[0]
     for axes, panel in zip(grid.flat, chart.panels, strict=False):
         series = panel.series[0]
         _draw_row_bars(axes, chart, series)
-        if series is not before:
-            _mark_before(axes, before)
+        for place, one in enumerate(before.points if series is not before else ()):
+            if one is not None:
+                ends = [one.estimate, one.estimate], [place - 0.36, place + 0.36]
+                axes.plot(*ends, color=INK, linewidth=2.2, solid_capstyle="butt")
+                axes.plot(*ends, color=look_of(0).colour, linewidth=1.4)
         if panel.reference is not None:
             axes.axvline(panel.reference, color=INK, linestyle=DASHES, linewidth=1, zorder=3)
         if low < 0:
@@ -225,14 +228,6 @@ def _draw_row_bars(axes: Any, chart: Chart, series: Series) -> None:
             axes.axhspan(*ends, xmax=0.6, facecolor="none", edgecolor="#c8c8c8", hatch="////", linewidth=0)
         _write(axes, number(one.estimate, chart.form), 0.8, place)
         _write(axes, one.note, 1.0, place, colour="#666666")
-
-
-def _mark_before(axes: Any, before: Series) -> None:
-    for place, one in enumerate(before.points):
-        if one is not None:
-            ends = [one.estimate, one.estimate], [place - 0.36, place + 0.36]
-            axes.plot(*ends, color=INK, linewidth=2.2, solid_capstyle="butt")
-            axes.plot(*ends, color=look_of(0).colour, linewidth=1.4)
 
 
 def _write(axes: Any, text: str, right: float, place: float, colour: str = INK) -> None:

@@ -15,7 +15,7 @@ from fairspan.stats.distributions import t_below, t_quantile, t_ratio
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its limits. What is not defined is NaN, and `reason` says why.
+    """An estimate with its limits. What is not defined is NaN.
 
     Attributes:
         standard_error, degrees_of_freedom, p_value: of the t distribution behind the limits, two-sided against 0; NaN
@@ -28,7 +28,6 @@ class Interval:
     standard_error: float = np.nan
     degrees_of_freedom: float = np.nan
     p_value: float = np.nan
-    reason: str = ""
 
     @property
     def ratio(self) -> float:

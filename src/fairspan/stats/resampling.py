@@ -14,8 +14,6 @@ from fairspan.stats.intervals import Interval, t_interval
 
 # Random numbers held at once.
 CHUNK = 4_000_000
-UNSTABLE = "not defined in more than one in ten bootstrap samples"
-ONE_CLUSTER = "not defined without one of the clusters"
 
 Statistic = Callable[[Floats], Floats]
 """Maps means[..., n] to [...], with NaN where it is not defined."""
@@ -74,18 +72,17 @@ class Resampled:
     sums: PositionSums
     drawn: Floats
 
-    def interval(self, statistic: Statistic, undefined: str = "not defined for these position means") -> Interval:
+    def interval(self, statistic: Statistic) -> Interval:
         """The bias-corrected and accelerated 95 % interval (BCa; Efron 1987) of a statistic of the means.
 
         Samples in which it has no value are dropped; if they are more than one in ten, there is no interval.
-        `undefined` is the reason where the estimate itself has no value.
         """
         estimate = float(statistic(self.sums.observed))
         if not np.isfinite(estimate):
-            return Interval(np.nan, reason=undefined)
+            return Interval(np.nan)
         drawn, left_out = (values[np.isfinite(values)] for values in map(statistic, (self.drawn, self.sums.left_out)))
         if len(drawn) < 0.9 * len(self.drawn):
-            return Interval(estimate, reason=UNSTABLE)
+            return Interval(estimate)
         low, high = np.quantile(drawn, _bca_ranks(np.array([0.025, 0.975]), drawn, estimate, left_out))
         return Interval(estimate, float(low), float(high))
 
@@ -110,25 +107,20 @@ def resample(sums: PositionSums, *, rng: np.random.Generator, draws: int = 1999)
     return Resampled(sums, np.concatenate(drawn))
 
 
-def jackknife(
-    sums: PositionSums,
-    statistic: Statistic,
-    columns: Sequence[int] | None = None,
-    *,
-    undefined: str = "",
-) -> Interval:
+def jackknife(sums: PositionSums, statistic: Statistic, columns: Sequence[int] | None = None) -> Interval:
     """A statistic of the means, with its jackknife error over the clusters that have rows in `columns` (CR3).
 
     t with one degree of freedom fewer than the clusters of the column that has fewest. Give the means of two arms,
-    one `beside` the other, and `change_of` a measure for a paired change.
+    one `beside` the other, and `change_of` a measure for a paired change. Without one of the clusters the measure
+    may have no value: then there is no error.
     """
     estimate = float(statistic(sums.observed))
     if not np.isfinite(estimate):
-        return Interval(np.nan, reason=undefined)
+        return Interval(np.nan)
     there = (sums.counts if columns is None else sums.counts[:, columns]) > 0
     freedom, without = int(there.sum(0).min()) - 1, statistic(sums.left_out)[there.any(1)]
     if freedom < 1 or not np.isfinite(without).all():
-        return Interval(estimate, reason=ONE_CLUSTER)
+        return Interval(estimate)
     clusters = len(without)
     error = np.sqrt((clusters - 1) / clusters * ((without - estimate) ** 2).sum())
     return t_interval(estimate, float(error), freedom)
