@@ -11,7 +11,7 @@ from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.audit.charts import Shown, attention_section, measure_sections, switch_of
+from fairspan.studies.audit.charts import Shown, attention_section, measure_sections
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.audit.tables import Frames, attention_tables, reason, tables_of
 
@@ -36,8 +36,8 @@ METHODS = (
 def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
     frames, notes = summarize(log)
-    shown = Shown(log.model, frames)
-    sections = [section for measure in shown.measures for section in measure_sections([shown], measure)]
+    shown = Shown(model_name(log.model), frames)
+    sections = [section for measure in shown.measures for section in measure_sections(shown, measure)]
     if "attention" in frames:
         sections.append(replace(attention_section(shown), folded=tuple(attention_tables(frames["attention"]))))
     tables = tables_of(frames, log.model, notes)
@@ -54,21 +54,21 @@ def view_of(log: RunLog) -> View:
         picture=next((chart.name for section in sections for chart in section.charts), ""),
         remarks=tuple(_joint_sentences(frames)),
         notes=tuple(notes),
-        switch=switch_of([shown]),
-        all_first=len(switch_of([shown])) <= FEW_BARS,
+        switch=shown.treatments,
+        all_first=len(shown.treatments) <= FEW_BARS,
         methods=tuple(" ".join(one.split()) for one in (METHODS if "languages" in frames else METHODS[:-1])),
     )
 
 
 def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], tuple[Section, ...]]:
     """The profiles of several runs, each with a label, on common axes, and the switch that they need."""
-    shown = []
-    for label, log in logs:
-        positions = {name: frame for name, frame in log.view.frames.items() if name != "attention"}
-        shown.append(Shown(log.model, positions, label))
-    measures = dict.fromkeys(measure for one in shown for measure in one.measures)
-    sections = [section for measure in measures for section in measure_sections(shown, measure)]
-    return switch_of(shown), tuple(sections)
+    frames: dict[str, pl.DataFrame] = {}
+    for name in ("verdicts", "means", "coefficients", "languages", "joint"):
+        there = [(pl.lit(f"{label}: "), log.view.frames[name]) for label, log in logs if name in log.view.frames]
+        named = [frame.with_columns((label + pl.col("treatment")).alias("treatment")) for label, frame in there]
+        frames |= {name: pl.concat(named, how="diagonal_relaxed")} if named else {}
+    shown = Shown(" and ".join(dict.fromkeys(model_name(log.model) for _, log in logs)), frames)
+    return shown.treatments, tuple(part for measure in shown.measures for part in measure_sections(shown, measure))
 
 
 def _heading(log: RunLog) -> str:
