@@ -156,9 +156,9 @@ def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
         if not header["rows"]:
             raise FairspanError(f"the run {folder} is {header['status']} and has no rows yet: run its command again.")
         rows, count = pl.read_parquet(folder / ROWS, glob=False), header["rows"]
-        changed = [name for name, kind in SCHEMA.items() if rows.schema.get(name) != kind]
-        if changed or len(rows) < count:
-            fault = f"lacks the column {changed[0]} as it was" if changed else f"has {len(rows)} of {count} rows"
+        other = [name for name, kind in SCHEMA.items() if rows.schema.get(name) != kind]
+        if other or len(rows) < count:
+            fault = f"lacks the column {other[0]} as it was" if other else f"has {len(rows)} of {count} rows"
             raise ValueError(f"{ROWS} {fault}")
         # A crash between the two files leaves rows that the header does not know of yet.
         log = RunLog(folder, header, rows.head(count), show)
