@@ -253,7 +253,6 @@ def view(*, hostile: bool = False) -> View:
         Section("By position", "Bars.", (profiles(treatments=named),), (heat(),), (table(),), folded),
         Section("By length", "", (lines(named[:2]),), (heat(entries=1, name="sizes"),), heats_first=True),
         Section("Segments", "Rows.", (rows(treatments=named[:2]),)),
-        Section("Nothing"),
     )
     return View(
         title=EVIL if hostile else "A model on a corpus",

@@ -464,12 +464,8 @@ def test_an_interrupted_study_has_a_page_and_goes_on(
         def stop(*_: Any) -> Any:
             raise KeyboardInterrupt
 
-        measure = collapse_run._Study._under
-        patch.setattr(
-            collapse_run._Study,
-            "_under",
-            lambda self, treatment: stop() if treatment.name == STRONG else measure(self, treatment),
-        )
+        measure = collapse_run._rows
+        patch.setattr(collapse_run, "_rows", lambda *given: stop() if given[2].name == STRONG else measure(*given))
         with pytest.raises(KeyboardInterrupt):
             study(model, **asked)
     log = read_log(tmp_path / "run")

@@ -22,8 +22,7 @@ from rich.console import Console
 from fairspan.errors import FairspanError
 from fairspan.report.result import Result
 from fairspan.report.terminal import print_view
-from fairspan.runs.facts import facts_of, settings_of
-from fairspan.runs.log import FORMAT, LogWriter, RunLog
+from fairspan.runs.log import FORMAT, LogWriter, RunLog, facts_of, settings_of
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.sides import Side, pairs_to_compare
 from fairspan.studies.logs import changes, compare, read_log, save_page

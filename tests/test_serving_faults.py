@@ -176,7 +176,7 @@ def test_a_body_that_ends_halfway_is_no_error_of_the_server(server: Server) -> N
 
 def test_sockets_without_a_request_are_closed(commands: Commands, model: Path) -> None:
     """Nothing, half a head, an empty line after a reply, half a body: closed after 15 s, here after one."""
-    short = "import fairspan.serving.app as app, fairspan.serving.connection as one\n"
+    short = "import fairspan.serving.app as app, fairspan.serving.server as one\n"
     short += "app._PART_SECONDS = one.HEAD_SECONDS = 1.0\n"
     with serving(commands, model, "--no-page", before=short) as server:
         assert server.get("/")[0] == 404

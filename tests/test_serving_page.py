@@ -98,8 +98,9 @@ def test_a_plain_model_has_nothing_beside_it(plain: Any) -> None:
     assert len(open_desk(fairspan.calibrate(plain, "plain")).treated) == 1
 
 
-def test_too_much_is_refused(served: Any) -> None:
-    desk = open_desk(served, most_tokens=60)
+def test_too_much_is_refused(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairspan.serving.desk.MOST_TOKENS", 60)
+    desk = open_desk(served)
     desk.inspect(Document("a", text(0, 20, 40)))
     with pytest.raises(CorpusError, match="62 tokens, and the page takes 60"):
         desk.inspect(Document("a", text(0, 10, 20, 30, 40)))
