@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations, product
@@ -17,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.corpus.segment import Segment
-from fairspan.errors import CorpusError, FairspanError, UnsupportedModel
+from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.log import FORMAT, RunLog
 from fairspan.runs.progress import Silent
@@ -28,6 +29,7 @@ from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evalua
 from fairspan.studies.evaluate.run import evaluate
 from fairspan.studies.logs import read_log
 from tests.commands import files_in, header_of
+from tests.saying import said_by
 from tests.searches import write_beir
 from tests.tiny import tiny_model, words
 from tests.verbs import Recorder
@@ -849,14 +851,11 @@ def test_progress_ends_at_what_it_announced(
         ({"margin": 1}, "margin must be from 0 to below 1, got 1"),
         ({"size": 1}, "sizes must be a whole number of at least 2, got 1"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
-        ({"query": "half"}, "query must be one of held-out, first-sentence, title, got 'half'"),
     ],
     ids=lambda value: "-".join(f"{k}" for k in value) if isinstance(value, dict) else "",
 )
 def test_what_cannot_be_asked(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(FairspanError, match=said) as error:
-        EvaluateOptions(**options)
-    assert "\n" not in str(error.value)
+    assert re.search(said, said_by(EvaluateOptions, **options))
 
 
 def test_one_query_has_no_error(make_tiny: Make, graded: Collection, measured: Evaluate, tmp_path: Path) -> None:
