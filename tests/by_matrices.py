@@ -30,6 +30,7 @@ from fairspan.attention.reference import (
     sees_by_tile,
     tile_places,
 )
+from fairspan.calibration.calibration import temperature_of
 from fairspan.model.plans import make_plan
 from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
 
@@ -44,12 +45,15 @@ class Layout:
     Attributes:
         valid: [N, L] bool, False for padding.
         places: those of each text's own tokens.
-        tiled_layers: the layers in which tokens see no other tiles.
     """
 
     valid: Tensor
     places: list[list[Place]]
-    tiled_layers: frozenset[int]
+
+    def temperatures(self, temperature: float) -> Tensor:
+        """[N]: that of texts of several tiles, 1 of the others."""
+        several = [len({place.tile for place in own} - {None}) > 1 for own in self.places]
+        return torch.where(torch.tensor(several), temperature, 1.0)
 
     def positions(self) -> Tensor:
         """[N, L], 0 at padding."""
@@ -76,7 +80,7 @@ class Layout:
 
     @cached_property
     def tiled(self) -> Tensor:
-        """[N, 1, L, L] bool: which tokens see each other in a tiled layer."""
+        """[N, 1, L, L] bool: which tokens see each other."""
         return self._spread(lambda _, places: sees_by_tile(places)[None], False)
 
     def _spread(self, of_text: Callable[[int, list[Place]], Tensor], padding: float) -> Tensor:
@@ -99,13 +103,16 @@ class LaidOut(Plan):
 def layout_of(module: CalibratedTransformer, inputs: dict[str, Any], segment: Tensor | None) -> Layout | None:
     """METHODS §10 for a batch; None where every text is one tile, and read as the plain model reads it."""
     calibration, site, config = module.calibration, module.site, module.model.config
-    size, prompt = calibration.tile_size, int(inputs.get("prompt_length") or 0)
+    prompt = int(inputs.get("prompt_length") or 0)
     special = module.tokenizer("w1", return_special_tokens_mask=True)["special_tokens_mask"]
     lead, trail = max(special.index(0), prompt), special[::-1].index(0)
     if site.pooling == "cls":
         lead = max(lead, prompt + 1 if site.skips_prompt else 1)
     if site.pooling == "lasttoken":
         trail = max(trail, 1)
+    size = calibration.tile_size
+    if size == "window":
+        size = (10**9 if module.untiled_length is None else module.untiled_length) - lead - trail
     valid = inputs["attention_mask"].bool()
     if segment is None and valid.shape[1] - lead - trail <= size:
         return None
@@ -117,7 +124,7 @@ def layout_of(module: CalibratedTransformer, inputs: dict[str, Any], segment: Te
         own = [-1] if segment is None else segment[text, valid[text]].tolist()
         cut = {"longest": size} if own[:1] == [-1] else {"longest": limit, "segment": own}
         places.append(tile_places(tokens, lead=lead, trail=trail, **cut))
-    return Layout(valid, places, calibration.tiled_layers(module.depth))
+    return Layout(valid, places)
 
 
 def forward_by_matrices(module: CalibratedTransformer, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -130,8 +137,13 @@ def forward_by_matrices(module: CalibratedTransformer, features: dict[str, Any],
     segment, how = features.get(SEGMENTS), (module.calibration, module.site, module.depth)
     plan = make_plan(*how, inputs, side, segment, only_pooled=False)
     given = {one.name: getattr(plan, one.name) for one in fields(Plan)}
-    layout = None if module.calibration.tile_size is None else layout_of(module, inputs, segment)
+    layout = None
+    if module.calibration.tile_size is not None:
+        layout = layout_of(module, inputs, segment)
+        given["inverse_temperature"] = 1.0
     if layout is not None:
+        temperature = temperature_of(module.calibration.temperature, side)
+        given["inverse_temperature"] = 1 / layout.temperatures(temperature)
         first = _FIRST_POSITION.get(module.model.config.model_type, 0)
         if module.model.config.model_type != "t5":
             kwargs["position_ids"] = layout.positions() + first
@@ -170,8 +182,7 @@ def attention_by_matrices(
     if layout is not None:
         assert attention_mask is not None
         position_bias = None if position_bias is None else layout.bias(position_bias)
-        if layer in layout.tiled_layers:
-            bias = bias.masked_fill(~layout.tiled, -torch.inf)
+        bias = bias.masked_fill(~layout.tiled, -torch.inf)
     if attention_mask is None:
         if kwargs.get("is_causal", getattr(module, "is_causal", False)):
             bias = bias.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)

@@ -45,7 +45,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 TILED: list[dict[str, Any]] = [
     {"tile_size": 7},
-    {"tile_size": 16, "tile_layers": 2, "temperature": 0.5},
+    {"tile_size": 16, "temperature": 0.5},
 ]
 # Weights are at most 1, and float32's are 6e-8 apart there. Four layers in another order came within 3.3e-7.
 TOLERANCE = 2e-6

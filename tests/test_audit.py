@@ -495,9 +495,9 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
     assert kept == {
         ("plain", "documents"): (SHORT, len(documents), len(longer)),
         ("plain", "segments"): (SHORT, segments, 0),
-        (T8, "documents"): (100, len(documents), 0),
-        (T8, "segments"): (100, segments, 0),
-        (names[2], "documents"): (100, len(documents), 0),
+        (T8, "documents"): (None, len(documents), 0),
+        (T8, "segments"): (None, segments, 0),
+        (names[2], "documents"): (None, len(documents), 0),
         (names[2], "segments"): (SHORT, segments, 0),
     }
     # 18 words are read: of each segment, those that the words before it leave room for.
@@ -526,16 +526,16 @@ def test_cut_documents_are_in_verdicts_notes_json_and_page(
     note = f"plain, paper: texts are read up to {SHORT} tokens; {cut} of 9 documents were cut; "
     notes = [
         note + "not read whole: positions 2 and 3 of n=3",
-        f"{T8}: texts are read up to 100 tokens; no text was cut",
+        f"{T8}: texts are read whole; no text was cut",
     ]
     assert log.notes[-2:] == notes
     values = json.loads(json.dumps(log.to_dict(), allow_nan=False))
-    assert [one["window"] for one in values["windows"] if one["texts"] == "documents"] == [SHORT, SHORT, 100]
+    assert [one["window"] for one in values["windows"] if one["texts"] == "documents"] == [SHORT, SHORT, None]
     assert {one["treatment"] for one in values["unseen"]} == {"plain", "paper"}
     page = log.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
     assert said in page
     assert "no text was cut" in page
-    assert "100 tokens; shorter under some treatments" in page
+    assert "no limit; shorter under some treatments" in page
 
 
 @pytest.mark.parametrize("measure", ["retention", "attention"])

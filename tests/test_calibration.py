@@ -56,12 +56,7 @@ def test_under_mean_pooling_no_special_token_has_a_basket_of_its_own(name: str) 
         ({"sides": "left"}, "'both', 'document', 'query'"),
         ({"sides": "query", "temperature": {"query": 0.9}}, "already limits"),
         ({"scale_position_bias": "yes"}, "True, False, got 'yes'"),
-        *(({"tile_size": v}, rf"tile_size must be a whole number of at least 1, got {v!r}") for v in (0, True, "x")),
-        *(
-            ({"tile_size": 7, "tile_layers": v}, "'all' or the number of first layers")
-            for v in ("last", 0, True, [0, 1], None)
-        ),
-        ({"tile_layers": 2}, "tile_layers=2 needs tiles: give a tile_size such as 64"),
+        *(({"tile_size": v}, rf"a whole number of tokens, or 'window', got {v!r}") for v in (0, True, "x")),
         ({"size": 3}, "has no field 'size'. Fields: basket_size"),
     ],
 )
@@ -76,7 +71,7 @@ def test_wrong_values_are_refused_with_the_choices(fields: dict[str, Any], said:
         *PRESETS.values(),
         Calibration(layers=[5, 3], bos="equal", eos="original", sides="document"),
         Calibration(layers=2, temperature=PerSide(query=1.0, document=0.8)),
-        Calibration(strength=0.0, tile_size=32, tile_layers=2),
+        Calibration(strength=0.0, tile_size=32),
     ],
 )
 def test_json_round_trip(calibration: Calibration) -> None:
@@ -94,7 +89,7 @@ def test_unknown_layouts_and_bad_json_are_refused() -> None:
         Calibration.from_json("[]")
     with pytest.raises(DesignError, match="no field 'colour'"):
         Calibration.from_dict({"colour": 1})
-    with pytest.raises(DesignError, match=r"no preset 'papre'\. Presets: paper, retrieval"):
+    with pytest.raises(DesignError, match=r"no preset 'papre'\. Presets: long, tiles, paper"):
         Calibration.preset("papre")
 
 
@@ -107,19 +102,14 @@ def test_layers_of_a_model_with_seven(layers: Any, wanted: set[int]) -> None:
     assert Calibration(layers=layers).layer_numbers(7) == wanted
 
 
-@pytest.mark.parametrize(("tile_layers", "wanted"), [("all", 7), (2, 2), (7, 7)])
-def test_tiled_layers_of_a_model_with_seven(tile_layers: Any, wanted: int) -> None:
-    """Those at the beginning; of a number that does not divide, the larger part."""
-    assert Calibration(tile_size=64, tile_layers=tile_layers).tiled_layers(7) == set(range(wanted))
-    assert Calibration().tiled_layers(7) == set()
-
-
-def test_tiles_alone_bring_no_baskets() -> None:
-    """A tile size by itself means tiles and nothing else; the preset adds TempScale's temperature."""
-    alone, preset = as_calibration(None, tile_size=32), Calibration.preset("tiles")
-    assert (alone.tile_size, alone.strength, alone.temperature) == (32, 0.0, 1.0)
-    assert (preset.tile_size, preset.tile_layers) == (64, "all")
-    assert (preset.strength, preset.temperature) == (0.0, 0.8)
+def test_fields_alone_change_long_unless_they_are_about_baskets() -> None:
+    """So that tiles of 64 are the preset `tiles`, and a size of baskets does not bring tiles."""
+    long, alone = as_calibration(None), as_calibration(None, tile_size=64)
+    assert (long.tile_size, long.strength, long.temperature) == ("window", 0.0, 0.8)
+    assert alone == Calibration.preset("tiles")
+    assert as_calibration(None, sides="document") == long.but(sides="document")
+    assert as_calibration(None, basket_size=64) == Calibration(basket_size=64)
+    assert as_calibration(None, strength=0.5, tile_size=64) == Calibration(strength=0.5, tile_size=64)
     assert as_calibration("tiles", tile_size=None) == Calibration.preset("tempscale")
     assert alone.acts_on("query")
     assert alone.tiles_on("query")
@@ -135,5 +125,3 @@ def test_layers_beyond_the_model_are_refused() -> None:
         Calibration(layers=[7]).layer_numbers(7)
     with pytest.raises(DesignError, match=f"layers=8 {said}"):
         Calibration(layers=8).layer_numbers(7)
-    with pytest.raises(DesignError, match=f"tile_layers=8 {said}"):
-        Calibration(tile_size=64, tile_layers=8).tiled_layers(7)

@@ -41,7 +41,7 @@ def refusal(path: str | Path) -> str:
         *PRESETS.values(),
         Calibration(layers=[5, 3], bos="original", sides="document"),
         Calibration(temperature=PerSide(query=1.0, document=0.8)),
-        TILES.but(tile_layers=2),
+        TILES.but(tile_size="window"),
     ],
 )
 def test_what_was_written_is_read(tmp_path: Path, calibration: Calibration) -> None:
@@ -81,7 +81,7 @@ def test_a_model_is_calibrated_by_a_file(
     changed = fairspan.calibrate(model, "runs/tune-1", temperature=1.0, max_seq_length=20)
     assert changed[0].calibration == TILES.but(temperature=1.0)
     assert changed.max_seq_length == 20
-    for given, said in (("papre", "there is no preset 'papre'. Presets: paper"), ("runs/tune-2", "there is no file")):
+    for given, said in (("papre", "there is no preset 'papre'. Presets: long"), ("runs/tune-2", "there is no file")):
         with pytest.raises(DesignError) as caught:
             fairspan.calibrate(model, given)
         assert said in str(caught.value)
@@ -96,7 +96,7 @@ BAD = [
     ('"paper"', "a calibration is a JSON object, got str"),
     ("null", "a calibration is a JSON object, got NoneType"),
     ('{"colour": 1}', "Calibration has no field 'colour'. Fields: basket_size"),
-    ('{"format": 1, "strength": 0.5}', "has layout 1, and this fairspan reads layout 2"),
+    ('{"format": 1, "strength": 0.5}', "has layout 1, and this fairspan reads layout 3"),
     ('{"temperature": {"query": NaN}}', "at most 1, got nan"),
     ('{"bos": NaN}', "bos must be one of"),
 ]

@@ -17,7 +17,7 @@ from tests.tiny import words
 SIMPLE: list[dict[str, Any]] = [{"basket_size": 7}, {"tile_size": 7}]
 EVERYTHING: list[dict[str, Any]] = [
     {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": 0.9},
-    {"tile_size": 7, "tile_layers": 1, "temperature": 0.9},
+    {"tile_size": 7, "temperature": 0.9},
 ]
 
 

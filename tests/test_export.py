@@ -119,7 +119,7 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
 
 ARCHITECTURES: list[tuple[str, str, str, Any]] = [
     ("bert", "mean", "right", {"basket_size": 16}),
-    ("bert", "cls", "right", {"basket_size": 16, "layers": "last", "tile_size": 16, "tile_layers": 1}),
+    ("bert", "cls", "right", {"basket_size": 16, "layers": "last", "tile_size": 16}),
     ("roberta", "cls", "right", {"basket_size": 16, "strength": 0.5, "bos": "original", "short_texts": "leave"}),
     ("distilbert", "mean", "right", None),
     ("modernbert", "cls", "left", {"tile_size": 16, "temperature": {"query": 1, "document": 0.7}}),

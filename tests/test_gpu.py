@@ -20,7 +20,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 16},
     {"basket_size": 16, "strength": 0.5, "bos": "original"},
     {"tile_size": 7},
-    {"tile_size": 20, "tile_layers": 2, "temperature": 0.8},
+    {"tile_size": 20, "temperature": 0.8},
 ]
 
 

@@ -99,11 +99,8 @@ def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() 
 
 
 def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
-    assert made().warnings[-1] == (
-        "To read all of it on this model, set max_seq_length to 97 and use a treatment in tiles: tiles, or "
-        "tiles+tile_size=34 for longer tiles."
-    )
-    assert not any("tile_size" in one for one in (*further().warnings, *read().warnings))
+    assert made().warnings[-1] == "The whole document is read by long, or by tiles: name one as a treatment."
+    assert not any("name one" in one for one in (*further().warnings, *read().warnings))
 
 
 def test_headings_name_the_model_without_its_folders() -> None:
@@ -131,7 +128,7 @@ def test_a_treatment_that_reads_further_says_so_in_json() -> None:
     assert seen == {"none": [60, 6, 0], "tiles": [60, 20, 15]}
     warning, remedy = said["warnings"]
     assert warning.startswith("none, paper, tempscale: The last 29 of 97 tokens")
-    assert remedy == "The whole document is read by tiles, with max_seq_length set to 97 or more."
+    assert remedy == "The whole document is read by tiles."
 
 
 # --- chart and table

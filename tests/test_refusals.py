@@ -175,10 +175,9 @@ def test_a_weight_that_is_not_a_number_is_named(make_tiny: Make, name: str, dtyp
 # Calibrations that do not fit
 
 
-@pytest.mark.parametrize("fields", [{}, {"tile_layers": 2, "layers": "last"}])
-def test_baskets_of_all_rows_and_tiles_are_refused(make_tiny: Make, fields: dict[str, Any]) -> None:
+def test_baskets_of_all_rows_and_tiles_are_refused(make_tiny: Make) -> None:
     """Before any text is read, and not when the first long one comes."""
-    message = refusal(make_tiny("bert", "mean"), fairspan.DesignError, tile_size=7, strength=0.5, **fields)
+    message = refusal(make_tiny("bert", "mean"), fairspan.DesignError, tile_size=7, strength=0.5)
     assert "pools over all tokens" in message
     assert "strength=0" in message
 

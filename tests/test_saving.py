@@ -76,7 +76,7 @@ MODELS: dict[str, tuple[Callable[[Make], SentenceTransformer], dict[str, Any]]] 
     ),
     "modernbert-tiles": (
         lambda make: make("modernbert", "mean"),
-        {"tile_size": 16, "tile_layers": 3, "temperature": 0.8},
+        {"tile_size": 16, "temperature": 0.8},
     ),
     "router": (router, {"sides": "document"}),
     "dense": (dense, {"layers": "all", "sides": "query"}),

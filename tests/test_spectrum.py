@@ -93,7 +93,7 @@ def test_baskets(make_tiny: Make, architecture: str, pooling: str, settings: dic
     "settings",
     [
         {"tile_size": 7},
-        {"tile_size": 16, "tile_layers": 2, "temperature": 0.5},
+        {"tile_size": 16, "temperature": 0.5},
         pytest.param({"tile_size": 7, "strength": 0.5, "layers": "all"}, marks=pytest.mark.slow),
     ],
 )

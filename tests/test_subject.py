@@ -115,12 +115,17 @@ def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
     assert beyond(tmp_path, 100).reading([tiles], whole=True).counter.window == 100
 
 
-def test_without_a_window_tiles_change_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "longest", "shortest"),
+    [(["none"], 40, 40), (["none", "long"], None, 40), (["tiles"], None, None), (["none", "chunk-mean"], 40, 40)],
+)
+def test_without_a_window_tiles_read_any_length(
+    tmp_path: Path, names: list[str], longest: int | None, shortest: int | None
+) -> None:
     plain = beyond(tmp_path, None)
-    for names in (["none"], ["none", "tiles"], ["tiles"]):
-        made = plain.reading(as_treatments(names))
-        assert made.counter.window == 40
-        assert (made.decisive, made.description) == (plain.decisive, plain.description)
+    assert plain.counter.window == 40
+    assert plain.reading(as_treatments(names)).counter.window == longest
+    assert plain.reading(as_treatments(names), whole=True).counter.window == shortest
 
 
 @pytest.mark.parametrize(

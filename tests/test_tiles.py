@@ -26,6 +26,8 @@ from fairspan.attention.plan import Plan
 from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
 from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
 from fairspan.errors import UnsupportedModel
+from fairspan.model import transformer as transformer_module
+from fairspan.model.transformer import few_at_a_time
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error, outputs
 from tests.test_attention_profile import LargestTensor
@@ -39,15 +41,16 @@ TEXTS = [words(70, seed=1), words(45, seed=2), words(28, seed=3), words(8, seed=
 TEXTS += [words(3, seed=6), words(1, seed=7), ""]
 PLAIN: list[dict[str, Any]] = [
     {"tile_size": 7},
-    {"tile_size": 16, "tile_layers": 3},
+    {"tile_size": 16, "temperature": 1.0},
     {"tile_size": 64, "temperature": 0.8},
-    {"tile_size": 1, "tile_layers": 2, "temperature": 0.7},
-    {"tile_size": 7, "tile_layers": 3, "temperature": 0.5, "scale_position_bias": True},
+    {"tile_size": 1, "temperature": 0.7},
+    {"tile_size": 7, "temperature": 0.5, "scale_position_bias": True},
+    {"tile_size": "window", "temperature": 0.6},
 ]
 # For the pooled row alone: every row of a tiled layer in baskets is refused.
 WITH_BASKETS: list[dict[str, Any]] = [
     {"tile_size": 7, "strength": 1.0, "basket_size": 5, "layers": "all"},
-    {"tile_size": 16, "tile_layers": 3, "strength": 0.5, "basket_size": 7, "bos": "original", "eos": "equal"},
+    {"tile_size": 16, "temperature": 0.9, "strength": 0.5, "basket_size": 7, "bos": "original", "eos": "equal"},
 ]
 # Four layers of float32 arithmetic in another order.
 TOLERANCE = 1e-5
@@ -73,10 +76,10 @@ def run(model: SentenceTransformer, texts: list[Any], **options: Any) -> tuple[T
 
 
 def test_places_by_hand() -> None:
-    """Ten tokens: <s>, eight of content in tiles of three, and </s>, which stands after the longest tile."""
+    """Nine tokens: <s>, seven of content in tiles of three at most, and </s>, which stands after the longest tile."""
     f, e = Place(None, 0), Place(None, 4)
-    first, second, third = ([Place(tile, 1 + o) for o in range(n)] for tile, n in ((0, 3), (1, 3), (2, 2)))
-    assert tile_places(10, 3, lead=1, trail=1) == [f, *first, *second, *third, e]
+    first, second, third = ([Place(tile, 1 + o) for o in range(n)] for tile, n in ((0, 3), (1, 2), (2, 2)))
+    assert tile_places(9, 3, lead=1, trail=1) == [f, *first, *second, *third, e]
     segments = [0, 0, 0, 1, 1, 1, 1, 1, 2, 2]
     places = tile_places(10, None, lead=1, trail=1, segment=segments)
     assert [place.tile for place in places] == [None, 0, 0, 1, 1, 1, 1, 1, 2, None]
@@ -222,9 +225,9 @@ def test_tokenizers_without_special_tokens(
     ("architecture", "pooling", "padding_side", "fields"),
     [
         ("mistral", "lasttoken", "left", {}),
-        ("t5", "mean", "right", {"tile_layers": 2}),
+        ("t5", "mean", "right", {"scale_position_bias": True}),
         pytest.param("bert", "mean", "left", {}, marks=pytest.mark.slow),
-        pytest.param("modernbert", "cls", "right", {"tile_layers": 2}, marks=pytest.mark.slow),
+        pytest.param("modernbert", "cls", "right", {}, marks=pytest.mark.slow),
     ],
 )
 def test_blocks_do_not_show(
@@ -243,7 +246,7 @@ def test_blocks_do_not_show(
     model.tokenizer.backend_tokenizer.post_processor = None
     bare = fairspan.calibrate(model, tile_size=7, **fields)
     with monkeypatch.context() as patched:
-        for name in ("_ROWS_AT_A_TIME", "_MASK_AT_A_TIME", "_STEP"):
+        for name in ("_ROWS_AT_A_TIME", "_MASK_AT_A_TIME", "_STEP", "_LENGTHS"):
             patched.setattr(tile_rows_module, name, 1)
         assert_agrees(fair, TEXTS)
         assert_agrees(bare, TEXTS[1:-1])
@@ -286,14 +289,17 @@ def test_texts_of_one_tile_are_read_as_they_were(
 
     The latter against each text alone: with padding on the left, plain models count positions from the padding on.
     """
-    model = make_tiny(architecture, pooling, padding_side=padding_side)
-    fair = fairspan.calibrate(model, tile_size=8, tile_layers=3)
+    model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
+    small = fairspan.calibrate(model, tile_size=8)
+    model.max_seq_length = 10
+    long = fairspan.calibrate(model)
 
     @settings(max_examples=10)
-    @given(st.lists(st.integers(0, 8), min_size=1, max_size=5))
-    @example([8])
-    @example([8, 0, 1, 7])
-    def check(lengths: list[int]) -> None:
+    @given(st.lists(st.integers(0, 8), min_size=1, max_size=5), st.sampled_from([small, long]))
+    @example([8], long)
+    @example([8, 0, 1, 7], small)
+    @example([8, 0, 1, 7], long)
+    def check(lengths: list[int], fair: SentenceTransformer) -> None:
         texts = [words(length, seed=length) for length in lengths]
         plain, tiled = model.encode(texts), fair.encode(texts)
         # transformers computes MPNet's attention by matrices, and everything else as the engine does, by SDPA.
@@ -301,53 +307,53 @@ def test_texts_of_one_tile_are_read_as_they_were(
             assert np.array_equal(plain, tiled)
         assert np.abs(plain - tiled).max() <= TOLERANCE * np.abs(plain).max()
         alone = np.stack([model.encode(text) for text in texts])
-        mixed = fair.encode([*texts, words(9)])[:-1]
+        mixed = fair.encode([*texts, words(19)])[:-1]
         assert np.abs(mixed - alone).max() <= TOLERANCE * np.abs(alone).max()
 
     check()
+    # A longer text is read to its end, which the plain model never sees.
+    assert np.array_equal(model.encode(words(19)), model.encode(words(20)))
+    sees_nothing = pooling == "cls" and long[0].tiling.positions.causal
+    assert np.allclose(long.encode(words(19)), long.encode(words(20)), atol=1e-3) == sees_nothing
 
 
 # 2. The order of tiles
 
 ORDERLESS = [
-    ("bert", "cls", "right", ("all", 2, 1)),
-    ("mpnet", "mean", "right", ("all", 2, 1)),
-    ("modernbert", "mean", "left", ("all", 2, 1)),
-    ("qwen3", "lasttoken", "left", ("all",)),
-    ("t5", "mean", "right", ("all", 2, 1)),
-    ("mistral", "mean", "right", ("all",)),
-    ("gemma3_text", "lasttoken", "right", ("all",)),
-    ("roberta", "lasttoken", "left", ("all", 2, 1)),
-    ("gte", "cls", "left", ("all", 2, 1)),
+    ("bert", "cls", "right"),
+    ("mpnet", "mean", "right"),
+    ("modernbert", "mean", "left"),
+    ("qwen3", "lasttoken", "left"),
+    ("t5", "mean", "right"),
+    ("mistral", "mean", "right"),
+    ("gemma3_text", "lasttoken", "right"),
+    ("roberta", "lasttoken", "left"),
+    ("gte", "cls", "left"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side", "tile_layers"),
+    ("architecture", "pooling", "padding_side"),
     [pytest.param(*one, marks=() if number < 4 else pytest.mark.slow) for number, one in enumerate(ORDERLESS)],
 )
-def test_the_order_of_full_tiles_does_not_matter(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str, tile_layers: tuple[Any, ...]
+def test_the_order_of_tiles_does_not_matter(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
-    """A short tile at the end stays there. Nor does the order of segments matter, of any lengths, if they are tiles.
-
-    Of causal models with all layers tiled: in other layers a token sees all that is before it. In a plain model the
-    order matters.
+    """Of equally long ones. Nor does the order of segments matter, of any lengths, if they are tiles. In a plain
+    model it does.
     """
     model = make_tiny(architecture, pooling, padding_side=padding_side)
-    tiled = {layers: fairspan.calibrate(model, tile_size=6, tile_layers=layers) for layers in tile_layers}
+    fair = fairspan.calibrate(model, tile_size=6)
 
-    def both_orders(fair: SentenceTransformer, parts: list[str], order: list[int], end: str) -> float:
-        one, other = (" ".join([*some, end]).strip() for some in (parts, [parts[number] for number in order]))
-        vectors, _ = outputs(fair, [one, other])
+    def both_orders(model: SentenceTransformer, parts: list[str], order: list[int]) -> float:
+        one, other = (" ".join(some) for some in (parts, [parts[number] for number in order]))
+        vectors, _ = outputs(model, [one, other])
         return error(vectors[1], vectors[0])
 
     @settings(max_examples=8)
-    @given(order=st.permutations(range(4)), rest=st.integers(0, 6), layers=st.sampled_from(tile_layers))
-    def check(order: list[int], rest: int, layers: Any) -> None:
-        fair, end = tiled[layers], words(rest, seed=9)
-        full = [words(6, seed=number) for number in range(4)]
-        assert both_orders(fair, full, order, end) <= TOLERANCE
+    @given(order=st.permutations(range(4)), length=st.integers(5, 6))
+    def check(order: list[int], length: int) -> None:
+        assert both_orders(fair, [words(length, seed=number) for number in range(4)], order) <= TOLERANCE
         unequal = [words(3 * number + 1, seed=number) for number in range(4)]
         pages = [unequal, [unequal[number] for number in order]]
         one, other = fairspan.encode_segments(fair, pages, convert_to_tensor=True)
@@ -355,10 +361,33 @@ def test_the_order_of_full_tiles_does_not_matter(
 
     check()
     full = [words(6, seed=number) for number in range(4)]
-    assert both_orders(model, full, [2, 0, 3, 1], "") > 100 * TOLERANCE
+    assert both_orders(model, full, [2, 0, 3, 1]) > 100 * TOLERANCE
 
 
 # 3. Any length
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "side"),
+    [("bert", "cls", "right"), ("modernbert", "mean", "left"), ("qwen3", "lasttoken", "right")],
+)
+@torch.inference_mode()
+def test_long_texts_are_read_few_at_a_time(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, architecture: str, pooling: str, side: str
+) -> None:
+    """A batch of more tokens than are read together is pooled in parts; whoever wants the tokens gets all of them."""
+    texts = [words(90), words(40), words(33), words(9), words(3), "w1", ""]
+    fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=side), tile_size=16)
+    together, passes = fair(fair.preprocess(texts)), []
+    monkeypatch.setattr(transformer_module, "AT_A_TIME", 100)
+    assert [part.stop for part in few_at_a_time(together["attention_mask"])] == [1, 3, 7]
+    own = fair[0].model.forward
+    spy = patch.object(fair[0].model, "forward", lambda **x: passes.append((*x["input_ids"].shape,)) or own(**x))
+    with spy:
+        parts = fair(fair.preprocess(texts))
+    assert passes == [(1, 92), (2, 42), (4, 11)]
+    assert error(parts["sentence_embedding"], together["sentence_embedding"]) <= TOLERANCE
+    assert error(parts["token_embeddings"], together["token_embeddings"]) <= TOLERANCE
 
 
 @contextmanager
@@ -413,7 +442,7 @@ def test_batch_mates_and_padding_do_not_change_a_text(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
     """Texts of several tiles, whatever is beside them. Learned positions may be padded on the left as well."""
-    fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=padding_side), tile_size=8, tile_layers=3)
+    fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=padding_side), tile_size=8)
 
     @settings(max_examples=10)
     @given(st.lists(st.integers(9, 40), min_size=1, max_size=3), st.lists(st.integers(0, 8), max_size=2))
@@ -517,17 +546,14 @@ def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
     assert np.array_equal(one.encode_document(texts), tiled["document"].encode(texts))
 
 
-@pytest.mark.parametrize("tile_layers", ["all", pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("architecture", "pooling"), TWO_OF_FIVE)
-def test_gradients_are_those_of_the_matrices(
-    make_tiny: Make, architecture: str, pooling: str, tile_layers: str
-) -> None:
+def test_gradients_are_those_of_the_matrices(make_tiny: Make, architecture: str, pooling: str) -> None:
     """Of a padded batch, against each text alone: a row of a matrix that sees nothing has no gradient.
 
     In float64, so that they can be compared to the last weight; norms inside some models are in float32 all the same.
     """
     model = copy.deepcopy(make_tiny(architecture, pooling)).double()
-    fair = fairspan.calibrate(model, tile_size=7, tile_layers=tile_layers, temperature=0.8)
+    fair = fairspan.calibrate(model, tile_size=7, temperature=0.8)
 
     def gradients(batches: list[list[str]]) -> dict[str, Tensor]:
         fair.zero_grad()

@@ -33,8 +33,8 @@ from fairspan.calibration.treatment import Treatment, as_treatment
         ("plain+temperature=0.9", Calibration(strength=0, temperature=0.9)),
         ("tempscale+scale_position_bias=true", Calibration(strength=0, temperature=0.8, scale_position_bias=True)),
         ("tiles+tile_size=32", PRESETS["tiles"].but(tile_size=32)),
-        ("tiles+tile_layers=2", PRESETS["tiles"].but(tile_layers=2)),
-        ("plain+tile_size=64+tile_layers=3", Calibration(strength=0, tile_size=64, tile_layers=3)),
+        ("tiles+tile_size=window", PRESETS["long"]),
+        ("plain+tile_size=64", Calibration(strength=0, tile_size=64)),
         ("paper+tile_size=64", Calibration(tile_size=64)),
         ("tiles+tile_size=null", PRESETS["tempscale"]),
     ],
@@ -90,7 +90,7 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("papre", "there is no treatment 'papre': begin with paper, retrieval"),
+        ("papre", "there is no treatment 'papre': begin with long, tiles, paper"),
         ("", "there is no treatment ''"),
         ("128-first", "there is no treatment '128-first'"),
         ("128-last_half_", "128-last_half_"),
@@ -109,7 +109,7 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
             "tempscale+baskets=segments",
             "has neither baskets nor tiles nor chunks: give it a strength above 0 or a tile_size",
         ),
-        ("tiles+tile_size=0", "tile_size must be a whole number of at least 1"),
+        ("tiles+tile_size=0", "a whole number of tokens, or 'window', got 0"),
         ("paper+tile_reach=1", "no field 'tile_reach'"),
         ({"preset": "paper"}, "needs a name, got {'preset': 'paper'}"),
         ({"name": 3}, "needs a name"),
@@ -173,8 +173,7 @@ CALIBRATIONS = st.builds(
 TILED = st.builds(
     Calibration.but,
     CALIBRATIONS,
-    tile_size=st.integers(1, 4096),
-    tile_layers=st.one_of(st.just("all"), st.integers(1, 12)),
+    tile_size=st.one_of(st.just("window"), st.integers(1, 4096)),
 )
 
 

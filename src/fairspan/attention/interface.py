@@ -55,9 +55,14 @@ def attention(
         return _sdpa(module, query, key, value, attention_mask, scaling, position_bias, **kwargs)
     _refuse_unknown_softmax(module, kwargs)
     layer = plan.enter_layer(module)
-    scale = (query.shape[-1] ** -0.5 if scaling is None else scaling) * plan.inverse_temperature
+    scale, sharper = query.shape[-1] ** -0.5 if scaling is None else scaling, plan.inverse_temperature
+    if isinstance(sharper, Tensor):
+        sharper = sharper[:, None, None, None].to(query.dtype)
+        query = query * sharper
+    else:
+        scale *= sharper
     if position_bias is not None and plan.scale_position_bias:
-        position_bias = position_bias * plan.inverse_temperature
+        position_bias = position_bias * sharper
 
     rule = plan.rule if layer in plan.layers else None
     if plan.tiles is None:
@@ -65,24 +70,23 @@ def attention(
         causal = attention_mask is None and bool(getattr(module, "is_causal", True) if given is None else given)
         inputs = LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule)
     else:
-        view = _view(module, plan, plan.tiles, layer in plan.tile_layers, attention_mask, position_bias)
+        view = _view(module, plan, plan.tiles, attention_mask, position_bias)
         inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
     if plan.watch is not None:
         plan.watch(inputs)
     plan.calibrated += [] if rule is None else [layer]
-    plan.tiled += [layer] if inputs.tiled else []
     if is_exporting():
         return traced_attention(inputs), None
 
     gpu = _gpu_kernels(inputs)
-    if rule is not None or inputs.tiled:
+    if rule is not None or inputs.view is not None:
         plan.path = "torch" if gpu is None else "triton"
     if rule is not None and rule.pooled is None:
         return _all_rows(inputs, rule, gpu), None
     only_pooled = layer == plan.only_pooled_in
     if inputs.view is not None:
-        attend = tile_rows if gpu is None or not inputs.tiled else gpu.tile_rows_kernel
-        out = attend(query, key, value, scale, inputs.view, only_shared=only_pooled and inputs.tiled)
+        attend = tile_rows if gpu is None else gpu.tile_rows_kernel
+        out = attend(query, key, value, scale, inputs.view, only_shared=only_pooled)
     elif only_pooled:
         out = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
     else:
@@ -91,18 +95,18 @@ def attention(
 
 
 def _view(
-    module: nn.Module, plan: Plan, tiles: Tiles, tiled: bool, table: Tensor | None, position_bias: Tensor | None
+    module: nn.Module, plan: Plan, tiles: Tiles, table: Tensor | None, position_bias: Tensor | None
 ) -> TileView:
     """What the rows of a layer see in a pass in tiles; `table` is what `mask` made of the layer's mask."""
     positions = tiles.positions
-    if table is not None and (table.dtype != torch.bool or table.shape != (1, 1, positions, positions)):
+    if table is not None and (table.dtype != torch.bool or table.shape != (1, 1, 1, 2 * positions - 1)):
         raise UnsupportedModel(
             f"{type(module).__name__} makes an attention mask of its own, which has no meaning for tiles. Use a "
             "model whose masks come from transformers."
         )
     # A bias that a model makes for all L positions begins with those that recur.
     bias = None if position_bias is None else position_bias[..., :positions, :positions]
-    return TileView(tiles, None if table is None else table[0, 0], bias, plan.causal, tiled)
+    return TileView(tiles, None if table is None else table[0, 0, 0], bias, plan.causal)
 
 
 def _all_rows(inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None) -> Tensor:
@@ -137,11 +141,12 @@ def _mask_for_kernels(inputs: LayerInputs) -> Tensor | None:
 def mask(*args: Any, **kwargs: Any) -> Tensor | None:
     """SDPA's mask; one that only hides padding stays one row, seen L times, instead of becoming L×L.
 
-    In a pass in tiles it is a table [1, 1, P, P] of the positions that recur, without padding; None if all are seen.
+    In a pass in tiles it is a table [1, 1, 1, 2·P − 1] of how far a row may stand behind a key, from −(P − 1) to
+    P − 1, of P positions that recur; None if all are seen.
     """
     tiles = tiles_being_read()
     if tiles is not None:
-        return _table_of_positions(kwargs["mask_function"], tiles)
+        return _table_of_distances(kwargs["mask_function"], tiles)
     if kwargs.get("mask_function") is not bidirectional_mask_function or "q_length" not in kwargs:
         full: Tensor | None = sdpa_mask(*args, **kwargs)
         return full
@@ -149,12 +154,20 @@ def mask(*args: Any, **kwargs: Any) -> Tensor | None:
     return one_row if one_row is None else one_row.expand(-1, -1, kwargs["q_length"], -1)
 
 
-def _table_of_positions(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | None:
+def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | None:
     if shows is bidirectional_mask_function:
         return None
-    place = torch.arange(tiles.positions, device=tiles.valid.device)
-    zero = place.new_zeros(())
-    return shows(zero, zero, place[:, None], place[None, :]).expand(1, 1, len(place), len(place))
+    last = tiles.positions - 1
+    ahead = torch.arange(-last, last + 1, device=tiles.valid.device)
+    row, key, zero = ahead.clamp(min=0), (-ahead).clamp(min=0), ahead.new_zeros(())
+    table = shows(zero, zero, row, key).expand(len(ahead))
+    # The same at the other end: what is seen may depend on the distance, and not on the place.
+    if not torch.compiler.is_compiling() and not torch.equal(table, shows(zero, zero, last - key, last - row)):
+        raise UnsupportedModel(
+            "the model makes attention masks that depend on more than the distance of two tokens, which have no "
+            "meaning for tiles. Use baskets, such as the preset 'paper'."
+        )
+    return table[None, None, None]
 
 
 def register() -> None:

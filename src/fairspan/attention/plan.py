@@ -56,11 +56,6 @@ class LayerInputs:
     rule: BasketRule | None
     view: TileView | None = None
 
-    @property
-    def tiled(self) -> bool:
-        """Whether a token sees its own tile and the shared tokens alone."""
-        return self.view is not None and self.view.tiled
-
     def seen_by(self, row: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """For rows `row` [R·N], those of R for each text in turn: the bias [R·N, H, L] to add to their scores, and
         the keys that they see [R·N, L]; None for no bias, or for all keys.
@@ -90,31 +85,28 @@ class Plan:
         layers: the layers that are split into baskets, 0-based; empty if only the temperature acts.
         make_rule: what makes the rule for them. It runs in the first of these layers, while a GPU is still busy with
             the ones before, and not in front of all.
+        inverse_temperature: a number, or [N] where texts differ in it.
         scale_position_bias: whether the temperature also divides the position bias.
-        tiles: the tiles of the batch, if it is read in tiles; positions are those of the tiles in every layer.
-        tile_layers: the layers in which a token sees its own tile alone.
+        tiles: the tiles of the batch, if it is read in tiles.
         causal: whether the model is, which passes in tiles need to know.
         only_pooled_in: the last layer, if nothing reads its other rows than the pooled one.
         asked: the attention modules of the layers that have asked so far.
         ended: whether the pass is over. Layers that ask after it are computed once more, for their gradients.
         calibrated: those of them that were split into baskets.
-        tiled: those of them that were read in tiles.
         path: what computed them: "triton" kernels or plain "torch".
         watch: what is shown the inputs of each layer before it is computed, if anything.
     """
 
     layers: frozenset[int] = frozenset()
     make_rule: Callable[[], BasketRule] | None = None
-    inverse_temperature: float = 1.0
+    inverse_temperature: float | Tensor = 1.0
     scale_position_bias: bool = False
     tiles: Tiles | None = None
-    tile_layers: frozenset[int] = frozenset()
     causal: bool = False
     only_pooled_in: int | None = None
     asked: list[nn.Module] = field(default_factory=list)
     ended: bool = False
     calibrated: list[int] = field(default_factory=list)
-    tiled: list[int] = field(default_factory=list)
     path: str | None = None
     watch: Callable[[LayerInputs], None] | None = None
     _rule: BasketRule | None = None

@@ -6,6 +6,7 @@ memory, and is never used to embed anything.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -58,21 +59,25 @@ def tile_places(
     Args:
         tokens: how many tokens the text has, of which the first `lead` and the last `trail` are shared.
         longest: how many tokens a tile holds at most; None for any number.
-        segment: the segment of each token; a tile ends where it ends. None for a text in runs of `longest`.
+        segment: the segment of each token; a tile ends where it ends. None for a text that is one segment.
     """
-    content = range(lead, max(lead, tokens - trail))
     places = [Place(None, token) for token in range(min(lead, tokens))]
-    tile, offset, longest_tile = -1, 0, 0
-    for token in content:
-        full = offset == longest
-        ends = segment is not None and segment[token] != segment[token - 1]
-        if token == lead or full or ends:
-            tile, offset = tile + 1, 0
-        places.append(Place(tile, lead + offset))
-        offset += 1
-        longest_tile = max(longest_tile, offset)
+    content = range(lead, max(lead, tokens - trail))
+    lengths = [len(list(own)) for _, own in groupby(content, lambda token: segment[token] if segment else 0)]
+    tiles = [length for count in lengths for length in balanced(count, longest or count)]
+    places += [Place(tile, lead + offset) for tile, length in enumerate(tiles) for offset in range(length)]
     after = tokens - len(places)
-    return places + [Place(None, lead + longest_tile + number) for number in range(after)]
+    return places + [Place(None, lead + max(tiles, default=0) + number) for number in range(after)]
+
+
+def balanced(count: int, longest: int) -> list[int]:
+    """METHODS §13: `count` tokens in ceil(count / longest) tiles whose lengths differ by at most one.
+
+    >>> balanced(10, 4)
+    [4, 3, 3]
+    """
+    tiles = -(-count // longest)
+    return [count // tiles + (number < count % tiles) for number in range(tiles)]
 
 
 def sees_by_tile(places: Sequence[Place]) -> Tensor:

@@ -16,8 +16,8 @@ from fairspan.attention.tiles import TileGroup, Tiles, TileView
 _ROWS_AT_A_TIME = 1024
 # Bounds the mask of a block of rows where one has to be written out.
 _MASK_AT_A_TIME = 2**22
-# Tiles whose lengths differ by less are padded to the same width.
-_STEP = 16
+# Tiles whose lengths differ by less are padded to the same width, if there are more lengths than these.
+_STEP, _LENGTHS = 16, 8
 
 
 def tile_rows(
@@ -36,27 +36,31 @@ def tile_rows(
     n, heads, length, _ = query.shape
     # One row more takes what is computed for tokens that are not there.
     flat = query.new_zeros(n * length + 1, heads, value.shape[-1])
-    if not view.tiled:
-        _all_keys(flat, query, key, value, scale, view, torch.arange(length, device=query.device).expand(n, -1))
-    else:
-        if not only_shared:
-            for group in _groups(tiles, query):
-                _add_group(flat, query, key, value, scale, view, group)
-        if tiles.lead + tiles.trail:
-            _all_keys(flat, query, key, value, scale, view, tiles.shared)
+    if not only_shared:
+        for group in _groups(tiles, query):
+            _add_group(flat, query, key, value, scale, view, group)
+    if tiles.lead + tiles.trail:
+        _add_shared(flat, query, key, value, scale, view)
     return flat[:-1].view(n, length, heads, -1)
 
 
 def _add_group(
     flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, group: TileGroup
 ) -> None:
-    length = query.shape[2]
-    for block in _blocks(len(group.rows), _ROWS_AT_A_TIME // group.rows.shape[1]):
-        rows, keys = group.rows[block], group.keys[block]
-        mask = group_mask(view, group, block, rows, keys, length)
-        out = _attend(take(query, rows), take(key, keys), take(value, keys), mask, scale)
-        target = rows if group.row_ok is None else torch.where(group.row_ok[block], rows, len(flat) - 1)
-        _write(flat, target, out)
+    length, width = query.shape[2], group.rows.shape[1]
+    together = max(1, _ROWS_AT_A_TIME // width)
+    # A mask is written out for some rows of a tile at a time.
+    heads = 1 if view.bias is None else view.bias.shape[1]
+    at_once = width if _alike(view) else _MASK_AT_A_TIME // (together * heads * group.keys.shape[1])
+    for block in _blocks(len(group.rows), together):
+        keys = group.keys[block]
+        its_keys, its_values = take(key, keys), take(value, keys)
+        for part in _blocks(width, at_once):
+            rows = group.rows[block, part]
+            mask = group_mask(view, group, block, rows, keys, length)
+            out = _attend(take(query, rows), its_keys, its_values, mask, scale)
+            target = rows if group.row_ok is None else torch.where(group.row_ok[block, part], rows, len(flat) - 1)
+            _write(flat, target, out)
 
 
 def _blocks(count: int, together: int) -> Iterable[slice]:
@@ -101,13 +105,13 @@ def group_mask(
 ) -> Tensor | None:
     """[G, 1 or H, 1 or W, K]: what the rows of a block of tiles see, or what is added to their scores."""
     there = None if group.key_ok is None else group.key_ok[block, None, None, :]
-    if view.mask is None and view.bias is None:
+    if _alike(view):
         return there
     position, text = view.tiles.position.flatten(), rows[:, 0] // length
     at, places = position[rows][:, :, None], position[keys][:, None, :]
     seen = there
     if view.mask is not None:
-        shown = view.mask[at, places]
+        shown = view.sees(at, places)
         seen = shown[:, None] if there is None else shown[:, None] & there
     if view.bias is None:
         return seen
@@ -118,25 +122,21 @@ def group_mask(
     return added if seen is None else added.masked_fill(~seen, -torch.inf)
 
 
-def _all_keys(
-    flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, rows: Tensor
-) -> None:
-    """Rows [N, R] of each text that may see every tile, a block of them at a time."""
-    (n, _, length, _), count = query.shape, rows.shape[1]
-    first_token = torch.arange(n, device=query.device)[:, None] * length
-    heads = 1 if view.bias is None else view.bias.shape[1]
-    # Where rows differ in nothing but padding, no mask has to be written out.
-    alike = view.mask is None and view.bias is None
-    for block in _blocks(count, count if alike else _MASK_AT_A_TIME // (n * heads * length)):
-        tokens = rows[:, block] + first_token
-        out = _attend(take(query, tokens), key, value, seen_by_rows(rows[:, block], view), scale)
-        _write(flat, tokens, out)
+def _alike(view: TileView) -> bool:
+    """Whether rows differ in nothing but their tile, so that no mask has to be written out."""
+    return view.mask is None and view.bias is None
 
 
-def seen_by_rows(rows: Tensor, view: TileView) -> Tensor | None:
-    """What rows [N, R] that may see every tile see of all keys, or what is added to scores, [N, 1 or H, R, L]."""
-    valid = view.tiles.valid
-    if view.mask is None and view.bias is None:
+def _add_shared(flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView) -> None:
+    first_token = torch.arange(query.shape[0], device=query.device)[:, None] * query.shape[2]
+    tokens = view.tiles.shared + first_token
+    _write(flat, tokens, _attend(take(query, tokens), key, value, seen_by_shared(view), scale))
+
+
+def seen_by_shared(view: TileView) -> Tensor | None:
+    """What the shared rows see of all keys, or what is added to their scores, [N, 1 or H, S, L]."""
+    valid, rows = view.tiles.valid, view.tiles.shared
+    if _alike(view):
         return valid[:, None, None, :] if view.tiles.padded else None
     (n, count), length = rows.shape, valid.shape[1]
     text = torch.arange(n, device=rows.device)[:, None].expand(n, count)
@@ -160,7 +160,9 @@ def _groups(tiles: Tiles, query: Tensor) -> list[TileGroup]:
 def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
     text, number = (tiles.length > 0).nonzero(as_tuple=True)
     length = tiles.length[text, number]
-    width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
+    width = length
+    if len(set(length.tolist())) > _LENGTHS:
+        width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
     # Tiles that fill their width need no mask, and are kept apart from those that do not.
     for one, full in sorted(set(zip(width.tolist(), (length == width).tolist(), strict=True))):
         chosen = (width == one) & ((length == width) == full)

@@ -4,8 +4,8 @@ A text has shared tokens in front (special tokens and the prompt), content, and 
 is cut into tiles. A content token sees its own tile and the shared tokens; shared tokens see everything and are seen
 by everything. Positions start again in every tile, so that no position exceeds the longest tile and the shared ones.
 
-All that depends on a place (masks of causal and windowed layers, position biases) is needed for these few positions
-only, and not for every pair of tokens: a table of P×P entries in place of a matrix of L×L.
+All that depends on a place is needed for these few positions only, and not for every pair of tokens: a position bias
+is a table of P×P entries in place of a matrix of L×L, and the mask of a causal or windowed layer one of distances.
 """
 
 from __future__ import annotations
@@ -80,12 +80,14 @@ def lay_tiles(
 ) -> Tiles:
     """The tiles of texts given as [N, L] bool, False for padding on either side.
 
+    n tokens are cut into as few tiles as sizes allow, whose lengths differ by one at most, the longer ones first.
+
     Args:
-        size: tokens per tile; the last of a text may be shorter.
+        size: the most tokens of a tile.
         lead, trail: how many tokens in front and at the end are shared.
         segment: [N, L], rising numbers of segments, each of which becomes a tile; below 0 throughout for texts that
-            are cut into runs of `size`.
-        longest: a segment of more tokens is cut into runs of so many.
+            are cut by `size`.
+        longest: the most tokens of a tile of a segment.
     """
     if segment is None and has_no_padding(valid):
         return _without_padding(valid.shape, size, lead, trail, valid.device)
@@ -97,7 +99,7 @@ def _without_padding(shape: tuple[int, int], size: int, lead: int, trail: int, d
     """Batches without padding have the same tiles whatever their texts, so that these need not be found again."""
     with lasting():
         tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, None, None)
-        return replace(tiles, padded=False)
+        return replace(tiles, padded=False, width=max(1, int(tiles.length.max())))
 
 
 def _lay(valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None, longest: int | None) -> Tiles:
@@ -108,16 +110,21 @@ def _lay(valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None
     inside = valid & (offset >= 0) & (offset < content)
     if segment is None:
         count, width = runs(valid.shape[1] - lead - trail, size)
-        steps = torch.arange(count, device=valid.device) * size
-        start, length = first + lead + steps, (content - steps).clamp(min=0, max=size)
-        tile, within = offset // size, offset % size
-        longest_tile = content.clamp(max=size)
+        tile, within = _cut(offset, content, size)
+        number = torch.arange(count, device=valid.device)
+        pieces = -(-content // size)
+        base, longer = content // pieces.clamp(min=1), content % pieces.clamp(min=1)
+        length = torch.where(number < pieces, base + (number < longer), 0)
+        start = first + lead + number * base + torch.minimum(number, longer)
+        longest_tile = length[:, :1]
     else:
         number = torch.where(inside, segment, -1)
         changes = torch.nn.functional.pad(number[:, 1:] != number[:, :-1], (1, 0), value=True)
         begin = torch.where(inside & changes, offset, 0).cummax(dim=1).values
         cut = torch.where(segment[:, :1] < 0, size, size if longest is None else longest)
-        within = (offset - begin) % cut
+        ends = torch.where(inside & changes.roll(-1, 1), offset + 1, content)
+        end = ends.flip(1).cummin(dim=1).values.flip(1)
+        _, within = _cut(offset - begin, end - begin, cut)
         begins = inside & (within == 0)
         tile = torch.where(inside, begins.cumsum(dim=1) - 1, 0)
         count = int(tile.max()) + 1
@@ -138,37 +145,50 @@ def _lay(valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None
     return Tiles(valid, position, tile, start, length, shared, lead, trail, width, padded=True)
 
 
+def _cut(offset: Tensor, count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor]:
+    """In which of ceil(count / size) pieces an offset into `count` tokens lies, and where in it."""
+    pieces = (-(-count // size)).clamp(min=1)
+    base, longer = (count // pieces).clamp(min=1), count % pieces
+    # The first `longer` pieces have one token more.
+    beyond = offset - longer * (base + 1)
+    early = beyond < 0
+    piece = torch.where(early, offset // (base + 1), longer + beyond // base)
+    return piece, torch.where(early, offset % (base + 1), beyond % base)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TileView:
     """What the rows of one layer see.
 
     Attributes:
-        mask: [P, P] bool, which position sees which; None if each sees all.
+        mask: [2·P − 1] bool, whether a row sees a key that it stands d positions behind, for d from −(P − 1); None if
+            every row sees all.
         bias: [N or 1, H, P, P], added to the scores of these positions.
         causal: whether a row sees no token after its own.
-        tiled: whether the layer is tiled, or every row sees all tiles.
     """
 
     tiles: Tiles
     mask: Tensor | None
     bias: Tensor | None
     causal: bool
-    tiled: bool
+
+    def sees(self, row: Tensor, key: Tensor) -> Tensor:
+        """Whether rows at these positions see keys at those, as far as the layer's mask goes."""
+        assert self.mask is not None
+        return self.mask[row - key + self.tiles.positions - 1]
 
     def of_rows(self, text: Tensor, row: Tensor) -> tuple[Tensor | None, Tensor]:
         """For rows `row` [B] of the texts `text` [B]: the bias [B, H, L] and the keys that they see [B, L]."""
         tile, position = self.tiles.tile, self.tiles.position
         own, at, keys, places = tile[text, row, None], position[text, row, None], tile[text], position[text]
-        visible = keys != NO_TILE
-        if self.tiled:
-            visible = visible & ((keys == own) | (keys == SHARED) | (own == SHARED))
+        visible = (keys != NO_TILE) & ((keys == own) | (keys == SHARED) | (own == SHARED))
         if self.mask is not None:
             before = places
             if self.causal:
                 visible = visible & (torch.arange(keys.shape[1], device=row.device) <= row[:, None])
                 # In an earlier tile a token may stand further on, and is behind the row all the same.
                 before = torch.minimum(places, at)
-            visible = visible & self.mask[at, before]
+            visible = visible & self.sees(at, before)
         if self.bias is None:
             return None, visible
         rows = self.bias[text % self.bias.shape[0], :, at[:, 0]]  # [B, H, P]

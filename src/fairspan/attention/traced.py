@@ -9,7 +9,7 @@ from torch import Tensor
 from fairspan.attention.bias import additive
 from fairspan.attention.plan import LayerInputs
 from fairspan.attention.pooled_row import pooled_row, row_weights
-from fairspan.attention.tile_rows import all_tiles, group_mask, seen_by_rows, take
+from fairspan.attention.tile_rows import all_tiles, group_mask, seen_by_shared, take
 from fairspan.attention.tiles import TileView
 
 
@@ -18,7 +18,7 @@ def traced_attention(inputs: LayerInputs) -> Tensor:
     query, key, value, rule, view = inputs.query, inputs.key, inputs.value, inputs.rule, inputs.view
     if rule is not None and rule.pooled is None:
         return _in_baskets(inputs).transpose(1, 2)
-    if view is not None and view.tiled:
+    if view is not None:
         out = _in_tiles(query, key, value, inputs.scale, view)
     else:
         p = _weights(query, key, _seen_by_all(inputs), inputs.scale)
@@ -50,8 +50,6 @@ def _seen_by_all(inputs: LayerInputs) -> Tensor | None:
     """What every row sees of every key, or what is added to their scores; broadcasts to [N, H, L, L]."""
     query, mask = inputs.query, inputs.mask
     place = torch.arange(query.shape[2], device=query.device)
-    if inputs.view is not None:
-        return seen_by_rows(place.expand(query.shape[0], -1), inputs.view)
     if inputs.causal:
         mask = (place <= place[:, None])[None, None]
     return mask if inputs.position_bias is None else additive(mask, inputs.position_bias, query.dtype)
@@ -73,7 +71,7 @@ def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: Til
     ]
     if tiles.lead + tiles.trail:
         tokens = tiles.shared + torch.arange(n, device=query.device)[:, None] * length
-        p = _weights(take(query, tokens), key, seen_by_rows(tiles.shared, view), scale)
+        p = _weights(take(query, tokens), key, seen_by_shared(view), scale)
         written.append((tokens, p @ _for_every_head(value, query)))
     # One row more takes what is computed for tokens that are not there.
     flat = query.new_zeros(n * length + 1, heads, value.shape[-1])

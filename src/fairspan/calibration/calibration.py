@@ -17,6 +17,8 @@ Layers = str | int | tuple[int, ...]
 
 CALIBRATION_FILE = "calibration.json"
 LAYER_NAMES = ("last_half", "last", "all")
+WINDOW = "window"
+_OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos", "short_texts"}
 _SPECIAL_BASKETS = ("auto", "basket", "equal", "original")
 _CHOICES = {
     "bos": _SPECIAL_BASKETS,
@@ -88,19 +90,20 @@ class Calibration:
             an "equal" basket of their own. With mean pooling both lie in content baskets, whatever this says.
         short_texts: what happens to texts that fill no basket: "calibrate" them too, or "leave" them as they are.
         temperature: divides the attention scores before the softmax, above 0 and at most 1. A number,
-            or a `PerSide`.
+            or a `PerSide`. With tiles it acts on texts of several tiles alone.
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
         scale_position_bias: whether the temperature also divides an additive position bias (T5, MPNet). The
             published equation does not, the published code does.
-        tile_size: tokens per tile, or None to read texts as the plain model does. In tiles, a token sees its own tile
-            and the shared tokens (special tokens and prompt), and positions start again in every tile.
-        tile_layers: the layers that are tiled: "all", or an int k for the first k. Positions start again in every
-            tile whatever this says.
+        tile_size: the most tokens that a tile has, "window" for as many as the plain model reads, or None to read
+            texts as the plain model does. The tiles of a text are equally long, up to one token. A token sees its own
+            tile and the shared tokens (special tokens and prompt), and positions start again in every tile.
 
     >>> Calibration.preset("retrieval").strength
     0.5
     >>> Calibration.preset("tiles").tile_size
     64
+    >>> Calibration.preset("long").tile_size
+    'window'
     """
 
     basket_size: int = 128
@@ -112,10 +115,9 @@ class Calibration:
     temperature: Temperature = 1.0
     sides: str = "both"
     scale_position_bias: bool = False
-    tile_size: int | None = None
-    tile_layers: str | int = "all"
+    tile_size: int | str | None = None
 
-    FORMAT: ClassVar[int] = 2
+    FORMAT: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         require_whole("basket_size", self.basket_size)
@@ -133,12 +135,8 @@ class Calibration:
                 f"sides={self.sides!r} already limits the calibration to one side: "
                 "give one temperature instead of one for each side."
             )
-        if self.tile_size is not None:
-            require_whole("tile_size", self.tile_size)
-        if self.tile_layers != "all" and not _is_whole(self.tile_layers, 1):
-            raise DesignError(f"tile_layers must be 'all' or the number of first layers, got {self.tile_layers!r}.")
-        if self.tile_size is None and self.tile_layers != "all":
-            raise DesignError(f"tile_layers={self.tile_layers!r} needs tiles: give a tile_size such as 64.")
+        if self.tile_size not in (None, WINDOW) and not _is_whole(self.tile_size, 1):
+            raise DesignError(f"tile_size must be a whole number of tokens, or 'window', got {self.tile_size!r}.")
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
@@ -183,14 +181,12 @@ class Calibration:
                 chosen = range(depth - count, depth)
             case name:
                 chosen = range({"all": 0, "last_half": depth // 2, "last": depth - 1}[name], depth)
-        return _layers_within(depth, chosen, f"layers={self.layers}")
-
-    def tiled_layers(self, depth: int) -> frozenset[int]:
-        """The 0-based tiled layers of a model with `depth` attention layers; none without tiles."""
-        if self.tile_size is None:
-            return frozenset()
-        count = depth if self.tile_layers == "all" else int(self.tile_layers)
-        return _layers_within(depth, range(count), f"tile_layers={self.tile_layers}")
+        if min(chosen) < 0 or max(chosen) >= depth:
+            raise DesignError(
+                f"layers={self.layers} asks for more than the model's {depth} layers, which are numbered 0 to "
+                f"{depth - 1}."
+            )
+        return frozenset(chosen)
 
     def special_baskets(self, pooling: Pooling) -> tuple[str, str]:
         """`bos` and `eos` as they act under that pooling: "basket", "equal" or "original"."""
@@ -238,11 +234,13 @@ AnyCalibration = Calibration | str | Path | Mapping[str, Any]
 def as_calibration(given: AnyCalibration | None, **changes: Any) -> Calibration:
     """A calibration from a preset's name, a value, its JSON form, a file or a folder with one, or fields alone.
 
-    A string that is no preset's name means a file if it looks like a path or is there.
+    A string that is no preset's name means a file if it looks like a path or is there. Fields alone change "long", or
+    the defaults of `Calibration` if one of them is about baskets.
     """
     if given is None:
-        # Tiles alone, unless baskets are asked for as well.
-        base = PRESETS["plain"] if changes.get("tile_size") is not None else Calibration()
+        base = PRESETS["long"]
+        if _OF_BASKETS & changes.keys():
+            base = Calibration() if changes.get("tile_size") is None else PRESETS["plain"]
     elif isinstance(given, Calibration):
         base = given
     elif isinstance(given, Path) or (isinstance(given, str) and _names_file(given)):
@@ -286,14 +284,6 @@ def _refuse_unknown_fields(values: Mapping[str, Any]) -> None:
         raise DesignError(f"Calibration has no field {unknown[0]!r}. Fields: {', '.join(known)}.")
 
 
-def _layers_within(depth: int, chosen: Sequence[int], named: str) -> frozenset[int]:
-    if min(chosen) < 0 or max(chosen) >= depth:
-        raise DesignError(
-            f"{named} asks for more than the model's {depth} layers, which are numbered 0 to {depth - 1}."
-        )
-    return frozenset(chosen)
-
-
 def _is_whole(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
@@ -313,9 +303,10 @@ def _parse_layers(value: Any) -> Layers:
 
 
 PRESETS: dict[str, Calibration] = {
+    "long": Calibration(strength=0.0, temperature=0.8, tile_size=WINDOW),
+    "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=64),
     "paper": Calibration(),
     "retrieval": Calibration(strength=0.5, bos="original", short_texts="leave"),
     "tempscale": Calibration(strength=0.0, temperature=0.8),
-    "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=64),
     "plain": Calibration(strength=0.0),
 }

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from fairspan.calibration.calibration import PRESETS, Calibration, Layers, PerSide
+from fairspan.calibration.calibration import PRESETS, WINDOW, Calibration, Layers, PerSide
 
 _SIDES = {"document": " on documents", "query": " on queries"}
 _LAYERS = {"all": "all layers", "last": "the last layer", "last_half": "the last half of the layers"}
@@ -18,10 +18,10 @@ def in_words(calibration: Calibration) -> str:
     """
     if not calibration.acts:
         return "the plain model"
-    tile_layers, temperature, said = calibration.tile_layers, calibration.temperature, []
+    temperature, said = calibration.temperature, []
     if calibration.tile_size is not None:
-        where = "" if tile_layers == "all" else f" in the first {tile_layers} layers"
-        said.append(f"tiles of {calibration.tile_size} tokens{where}")
+        as_large = calibration.tile_size == WINDOW
+        said.append("tiles as large as the window" if as_large else f"tiles of {calibration.tile_size} tokens")
     if calibration.strength > 0:
         strength = "" if calibration.strength == 1 else f" at strength {calibration.strength:g}"
         usual = calibration.layers == PRESETS["paper"].layers

@@ -27,12 +27,14 @@ def calibrate(
     """Write a calibrated copy of MODEL to OUT.
 
     The copy is a SentenceTransformer folder: `fairspan.load(OUT)` reads it, and so does
-    `SentenceTransformer(OUT, trust_remote_code=True)` wherever fairspan is installed. Without a preset or a file, it
-    reads in tiles.
+    `SentenceTransformer(OUT, trust_remote_code=True)` wherever fairspan is installed. Without a preset or a file, the
+    preset is long: texts of any length are read whole, and texts that fit into the model keep their vectors.
 
     Examples:
 
-        fairspan calibrate BAAI/bge-m3 bge-m3-fair --preset tiles --max-seq-length 32768
+        fairspan calibrate BAAI/bge-m3 bge-m3-long
+
+        fairspan calibrate BAAI/bge-m3 bge-m3-tiles --tile-size 64
 
         fairspan calibrate my-model my-model-fair --preset paper+basket_size=64+temperature=0.9
 
@@ -41,7 +43,7 @@ def calibrate(
     from fairspan.model.source import Loading, find_model
 
     given = typed(context)
-    wanted = chosen_calibration(given) or Calibration.preset("tiles")
+    wanted = chosen_calibration(given) or Calibration.preset("long")
     if correction is not None:
         read_correction(correction)
     if (correction is None) != (fit_corpus is None):

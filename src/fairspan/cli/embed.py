@@ -60,7 +60,7 @@ def embed(
     from fairspan.embedding.run import Job
     from fairspan.report.text import counted
 
-    given = typed(context, "model", "input", "out", "preset", "calibration")
+    given = typed(context, "model", "input", "out", "preset", "calibration", "tile_size")
     with running(None) as progress:
         require_folder(out)
         job = Job(EmbedOptions(model, input, out, calibration=chosen_calibration(typed(context)), **given))

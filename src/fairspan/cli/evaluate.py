@@ -26,8 +26,8 @@ def evaluate(
     sets: int | None = option("Number of pages, or documents with passages. Default: 100.", group=DATA),
     opening: int | None = option("Number of tokens to use from the start of every segment on a page.", group=DATA),
     too_long: str | None = option(
-        "What to do with documents that no treatment reads whole: leave-out, shorten, cut or error. "
-        "Default: shorten for passages, leave-out if positions are known otherwise, else cut.",
+        "What to do with documents that not every treatment reads whole: leave-out, shorten, cut or error. Default: "
+        "shorten for passages, cut in a collection; leave-out if no treatment reads them and positions are known.",
         group=DATA,
     ),
     fit_corpus: str | None = option(

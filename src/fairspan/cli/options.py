@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from fairspan.calibration.calibration import PRESETS, Calibration, read_calibration
+from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration, read_calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.cli.plain import takes_any_text
 from fairspan.errors import DesignError, require_whole
@@ -103,8 +103,13 @@ class CalibrationOptions:
         "JSON file of a calibration to start from, or a folder with a calibration.json, in place of a preset.",
         group=MODEL,
     )
+    tile_size: str | None = option(
+        "Tokens of a tile: 64, 128, 256, …, or window for as many as the plain model reads, as the preset long.",
+        group=MODEL,
+    )
     max_seq_length: int | None = option(
-        "Longest text to read, in tokens. Texts in tiles may be longer than the model's own limit.", group=MODEL
+        "Longest text to read, in tokens. Default: any length in tiles, otherwise the model's own limit.",
+        group=MODEL,
     )
 
 
@@ -173,17 +178,17 @@ def typed(context: typer.Context, *but: str) -> dict[str, Any]:
 
 
 def chosen_calibration(given: Mapping[str, Any]) -> Calibration | None:
-    """The preset or the file that was typed of `CalibrationOptions`; None for the model as it is."""
+    """What was typed of `CalibrationOptions`, which is a calibration or, if it is nothing, None."""
     preset, file = given.get("preset"), given.get("calibration")
     if preset is not None and file is not None:
         raise DesignError("preset and calibration both say what to start from: omit one of them.")
     if given.get("max_seq_length") is not None:
         require_whole("max_seq_length", given["max_seq_length"], kind=DesignError)
-    if file is not None:
-        return read_calibration(file)
-    if preset is None:
-        return None
-    treatment = as_treatment(preset)
-    if treatment != Treatment(treatment.name, treatment.calibration):
-        raise DesignError(f"preset takes a calibration, such as {', '.join(PRESETS)}, got {preset!r}.")
-    return treatment.calibration
+    found = None if file is None else read_calibration(file)
+    if preset is not None:
+        treatment = as_treatment(preset)
+        if treatment != Treatment(treatment.name, treatment.calibration):
+            raise DesignError(f"preset takes a calibration, such as {', '.join(PRESETS)}, got {preset!r}.")
+        found = treatment.calibration
+    size = given.get("tile_size")
+    return found if size is None else as_calibration(found, tile_size=int(size) if size.isdecimal() else size)

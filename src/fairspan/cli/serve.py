@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fairspan.cli.options import CalibrationOptions, LoadingOptions, chosen_calibration, option, words
-from fairspan.errors import DesignError, MissingExtra, require_whole
+from fairspan.errors import DesignError, MissingExtra
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "prometheus_client")
 KEY = "FAIRSPAN_API_KEY"
@@ -19,7 +19,8 @@ def serve(
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
     preset: str | None = CalibrationOptions.preset,
     calibration: Path | None = CalibrationOptions.calibration,
-    max_seq_length: int | None = option("Longest text to read, in tokens; in tiles, also beyond the model's limit."),
+    tile_size: str | None = CalibrationOptions.tile_size,
+    max_seq_length: int | None = CalibrationOptions.max_seq_length,
     truncate: bool = option("Cut longer texts, and say so; otherwise refuse them.", "--truncate", default=False),
     force_dimensions: bool = option(
         "Take the parameter dimensions also if the model was not trained for it.", "--force-dimensions", default=False
@@ -52,7 +53,7 @@ def serve(
 
         fairspan serve BAAI/bge-m3
 
-        fairspan serve BAAI/bge-m3 --preset tiles --max-seq-length 32768 --port 8080
+        fairspan serve BAAI/bge-m3 --preset long --port 8080
 
         fairspan serve ./bge-m3-fair --host 0.0.0.0 --truncate --device cuda
     """
@@ -65,10 +66,9 @@ def serve(
     from fairspan.serving.server import bind, end_at_once, is_local, run, url_of
 
     limits = Limits(max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens)
-    if max_seq_length is not None:
-        require_whole("max_seq_length", max_seq_length)
     loading = Loading(device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    wanted = chosen_calibration({"preset": preset, "calibration": calibration})
+    given = {"preset": preset, "calibration": calibration, "tile_size": tile_size, "max_seq_length": max_seq_length}
+    wanted = chosen_calibration(given)
     key = _key(api_key)
     loading.require_device()
     with bind(host, port) as bound:

@@ -31,11 +31,12 @@ def calibrate(
 
     Args:
         model: a SentenceTransformer on the torch backend. One that is calibrated already is calibrated anew.
-        calibration: a preset's name ("tiles", "paper", "retrieval", "tempscale", "plain") or a
+        calibration: a preset's name ("long", "tiles", "paper", "retrieval", "tempscale", "plain") or a
             `Calibration`; or the JSON file of one, which `Calibration.to_json` writes, or a folder with such a
-            `calibration.json`. None means the fields alone, on top of the defaults.
-        max_seq_length: the longest text to read, in tokens, in place of the model's own limit. Texts in tiles may be
-            longer than the model has positions.
+            `calibration.json`. None means "long": texts that fit into the model are read as before, longer ones
+            whole. With fields about baskets None means the defaults of `Calibration`.
+        max_seq_length: the longest text to read, in tokens. By default it is any length in tiles, and otherwise the
+            model's own limit.
         correction: what `fairspan.fit_correction` fitted on this model, in place of what the model may have of it.
         fields: fields of `Calibration` to change.
 

@@ -12,6 +12,7 @@ from fairspan.errors import FairspanError, UnsupportedModel, first_line
 from fairspan.model.correction import LanguageCorrection
 from fairspan.model.source import DEFAULT_MODEL, FOLDERS, Loading, find_model, hub_options, model_file, read_json
 from fairspan.model.transformer import CalibratedTransformer
+from fairspan.model.window import limit_to
 
 __all__ = ["DEFAULT_MODEL", "Loading", "load", "load_model"]
 
@@ -70,7 +71,7 @@ def load_with_limit(name: str | None, loading: Loading | None) -> tuple[Sentence
     model = _open(name or DEFAULT_MODEL, place, {**options, "trust_remote_code": loading.trust_remote_code})
     limit = model.max_seq_length
     if loading.max_seq_length is not None:
-        model.max_seq_length = loading.max_seq_length
+        limit_to(model, loading.max_seq_length)
     return model, limit
 
 

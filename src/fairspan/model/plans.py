@@ -8,6 +8,7 @@ from torch import Tensor
 from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_baskets
 from fairspan.attention.plan import BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
+from fairspan.attention.tiles import Tiles
 from fairspan.calibration.calibration import Calibration, Side, temperature_of
 from fairspan.model.pooling import PoolingSite
 from fairspan.model.segments import UNSEGMENTED
@@ -40,8 +41,8 @@ def make_plan(
     last, tiles = depth - 1, None
     if tiling is not None:
         tiles = tiling.lay(calibration, site, valid, inputs.get("prompt_length"), segment)
-    tile_layers = frozenset() if tiles is None else calibration.tiled_layers(depth)
-    one_row_is_enough = site.pooling != "mean" and last in layers | tile_layers
+    one_row_is_enough = site.pooling != "mean" and (last in layers or tiles is not None)
+    sharper = 1 / temperature_of(calibration.temperature, side)
 
     def make_rule() -> BasketRule:
         special, baskets, strength = _split(calibration, site, valid, segment)
@@ -51,13 +52,21 @@ def make_plan(
     return Plan(
         layers=layers,
         make_rule=make_rule,
-        inverse_temperature=1 / temperature_of(calibration.temperature, side),
+        inverse_temperature=sharper if tiling is None else _where_several(sharper, tiles),
         scale_position_bias=calibration.scale_position_bias,
         tiles=tiles,
-        tile_layers=tile_layers,
         causal=tiling is not None and tiling.positions.causal,
         only_pooled_in=last if only_pooled and one_row_is_enough else None,
     )
+
+
+def _where_several(sharper: float, tiles: Tiles | None) -> float | Tensor:
+    """An inverse temperature for texts of several tiles; the others have none. [N] where the batch may have both."""
+    if tiles is None or sharper == 1:
+        return 1.0
+    if not tiles.padded:
+        return sharper
+    return torch.where((tiles.length > 0).sum(dim=1) > 1, sharper, 1.0)
 
 
 def _split(

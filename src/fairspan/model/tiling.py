@@ -14,14 +14,14 @@ from fairspan.attention.layers import unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.attention.positions import Positions
 from fairspan.attention.tiles import Tiles, lay_tiles, reading
-from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.calibration import WINDOW, Calibration
 from fairspan.errors import DesignError
 from fairspan.model.pooling import PoolingSite
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """A model's positions, and the special tokens that its tokenizer puts around every text.
+    """A model's positions, the special tokens that its tokenizer puts around every text, and what it reads plain.
 
     Special tokens and the prompt are shared: every tile is read behind them, as if it were the whole text. A model
     that pools one token shares that token, whatever it is.
@@ -30,31 +30,37 @@ class Tiling:
     positions: Positions
     before: int
     after: int
+    window: int | None
 
     def lay(
         self, calibration: Calibration, site: PoolingSite, valid: Tensor, prompt: int | None, segment: Tensor | None
     ) -> Tiles | None:
         """The tiles of a batch, given [N, L] bool; None if each text is one tile, which the plain model reads too."""
-        assert calibration.tile_size is not None
         lead, trail = self.shared(site, prompt)
-        room = valid.shape[1] - lead - trail
-        if segment is None and not is_exporting() and room <= calibration.tile_size:
+        room, size = valid.shape[1] - lead - trail, self.size(calibration, lead + trail)
+        if segment is None and not is_exporting() and (size is None or room <= size):
             return None
-        self.refuse_too_large(calibration, lead + trail)
         cut: dict[str, Any] = {"lead": lead, "trail": trail}
         if segment is not None:
             limit = self.positions.limit
             cut |= {"segment": segment, "longest": max(1, room if limit is None else limit - lead - trail)}
-        return lay_tiles(valid, calibration.tile_size, **cut)
+        return lay_tiles(valid, max(1, room) if size is None else size, **cut)
 
-    def refuse_too_large(self, calibration: Calibration, shared: int) -> None:
-        """Raise if the model has too few positions for a tile and so many shared tokens."""
+    def size(self, calibration: Calibration, shared: int) -> int | None:
+        """The most tokens of a tile beside so many shared ones; None for a model that reads any length plain.
+
+        Raises:
+            DesignError: if the model has too few positions for them.
+        """
         limit, size = self.positions.limit, calibration.tile_size
-        if size is not None and limit is not None and size + shared > limit:
+        if size == WINDOW:
+            limit, size = self.window, None if self.window is None else max(1, self.window - shared)
+        if size is not None and limit is not None and int(size) + shared > limit:
             raise DesignError(
-                f"tile_size={size} and {shared} special and prompt tokens need more than the model's {limit} "
-                f"positions: use tiles of at most {max(limit - shared, 0)} tokens."
+                f"tile_size={calibration.tile_size} and {shared} special and prompt tokens need more than the "
+                f"model's {limit} positions: use tiles of at most {max(limit - shared, 0)} tokens."
             )
+        return None if size is None else int(size)
 
     def position_ids(self, tiles: Tiles) -> dict[str, Tensor]:
         """The model's `position_ids`; nothing if it takes no such argument."""
@@ -76,20 +82,20 @@ def forward_under(
     """One pass of a transformer of `depth` layers under a plan; `tiling` is what is known of it if it reads in tiles.
 
     Raises:
-        UnsupportedModel: if a layer that was to be calibrated or tiled was not.
+        UnsupportedModel: if a layer that was to be calibrated was not.
     """
     kwargs[PLAN_ARGUMENT] = plan
     with nullcontext() if plan.tiles is None else reading(plan.tiles):
         if plan.tiles is not None and tiling is not None:
             kwargs |= tiling.position_ids(plan.tiles)
         output: dict[str, Any] = Transformer.forward(module, dict(inputs), **kwargs)
-    promised, tiled = sorted(plan.layers), sorted(plan.tile_layers)
+    promised = sorted(plan.layers)
     plan.ended = True
-    if (len(plan.asked), plan.calibrated, plan.tiled) != (depth, promised, tiled):
+    if (len(plan.asked), plan.calibrated) != (depth, promised):
         raise unsupported(
             module.model,
-            f"was promised a calibration of layers {promised} and tiles in layers {tiled} of {depth}, and went "
-            f"through {len(plan.asked)} layers, calibrated {plan.calibrated} and tiled {plan.tiled}",
+            f"was promised a calibration of layers {promised} of {depth}, and went through {len(plan.asked)} layers "
+            f"and calibrated {plan.calibrated}",
         )
     return output
 

@@ -22,9 +22,13 @@ from fairspan.model.plans import make_plan
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.tiling import Tiling, forward_under, special_tokens_around
+from fairspan.model.window import ANY_LENGTH
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE, SEGMENTS = "fairspan_side", "fairspan_segments"
+
+# Tokens of a batch in tiles, padding included, that are read together.
+AT_A_TIME = 2**15
 
 # Under which names a model keeps its prompt for each side, as encode_document and encode_query look for them.
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
@@ -78,7 +82,7 @@ class CalibratedTransformer(Transformer):
         self.can_flatten_inputs = False
         route_attention(self.model)
         self.depth = count_layers(self.model)
-        tiled = self.calibration.tiled_layers(self.depth)
+        tiled = self.calibration.tile_size is not None
         if self.calibration.strength > 0 and tiled and self.site.pooling == "mean":
             raise DesignError(
                 "this model pools over all tokens, whose attention cannot be in tiles and in baskets: use strength=0."
@@ -88,7 +92,7 @@ class CalibratedTransformer(Transformer):
         self._prove()
 
     def _keep_untiled_length(self) -> None:
-        """Remember what the plain model reads, or return to it where tiles are taken away again."""
+        """Remember what the plain model reads, and read any length in tiles, or return to it without them."""
         known = getattr(self, "untiled_length", None)
         if self.calibration.tile_size is None:
             self.untiled_length = None
@@ -96,7 +100,8 @@ class CalibratedTransformer(Transformer):
                 self.max_seq_length = min(self.max_seq_length, known)
         elif known is None:
             limits = (self.max_seq_length, position_limit(self.model))
-            self.untiled_length = min((limit for limit in limits if limit is not None), default=None)
+            known = min((limit for limit in limits if limit is not None), default=ANY_LENGTH)
+            self.untiled_length, self.max_seq_length = known if known < ANY_LENGTH else None, ANY_LENGTH
 
     @property
     def site(self) -> PoolingSite:
@@ -109,13 +114,13 @@ class CalibratedTransformer(Transformer):
             raise unsupported(
                 self.model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text"
             )
-        tiling = Tiling(find_positions(self.model), *special_tokens_around(self.tokenizer))
+        tiling = Tiling(find_positions(self.model), *special_tokens_around(self.tokenizer), self.untiled_length)
         lead, trail = tiling.shared(self.site, None)
-        tiling.refuse_too_large(self.calibration, lead + trail)
+        tiling.size(self.calibration, lead + trail)  # raises if there is no room for it
         vocabulary = self.model.get_input_embeddings().num_embeddings
         ids = torch.tensor([[*[2] * lead, 3, 5, 3, 5, *[7] * trail]], device=self.model.device) % vocabulary
         tiles = lay_tiles(torch.ones_like(ids, dtype=torch.bool), 2, lead=lead, trail=trail)
-        plan = Plan(tiles=tiles, tile_layers=frozenset(range(self.depth)), causal=tiling.positions.causal)
+        plan = Plan(tiles=tiles, causal=tiling.positions.causal)
         with reading(tiles):
             states = probe(self.model, plan, ids, **tiling.position_ids(tiles))[0]
         if not recur_in(states, lead, 2):
@@ -173,12 +178,10 @@ class CalibratedTransformer(Transformer):
             return features
 
         segment = features.get(SEGMENTS)
-        plan = self._plan(inputs, side, segment, only_pooled=self._reads_only_pooled())
+        only_pooled = self._reads_only_pooled()
+        plan = self._plan(inputs, side, segment, only_pooled=only_pooled)
         if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:  # as the plain model
             features.update(super().forward(inputs, **kwargs))
-            return features
-        features.update(self._run(inputs, plan, **kwargs))
-        if plan.only_pooled_in is None:
             return features
 
         def all_tokens() -> Tensor:
@@ -186,6 +189,13 @@ class CalibratedTransformer(Transformer):
             tokens: Tensor = self._run(inputs, complete, **kwargs)[TOKENS]
             return tokens
 
+        if plan.tiles is not None and only_pooled and len(parts := few_at_a_time(inputs["attention_mask"])) > 1:
+            found = [self(_taken(features, part), **kwargs) for part in parts]
+            features[TOKENS] = torch.cat([self.site.module(one)["sentence_embedding"] for one in found])[:, None]
+            return PooledFeatures(features, all_tokens)
+        features.update(self._run(inputs, plan, **kwargs))
+        if plan.only_pooled_in is None:
+            return features
         pooled = plan.rule.pooled if plan.layers else None
         if pooled is None:
             pooled = self.site.pooled_rows(inputs["attention_mask"].bool(), inputs.get("prompt_length"))
@@ -206,6 +216,7 @@ class CalibratedTransformer(Transformer):
         return (
             self.site.follows_directly
             and not self.site.skips_prompt
+            and isinstance(self.site.module.pooling_mode, str)
             and self.module_output_name == TOKENS
             and not self.training
             and not getattr(self.model.config, "output_hidden_states", False)
@@ -258,6 +269,26 @@ class CalibratedTransformer(Transformer):
 
     def __repr__(self) -> str:
         return f"Calibrated{super().__repr__()}"
+
+
+def few_at_a_time(mask: Tensor) -> list[slice]:
+    """Neighbouring texts of a batch, given [N, L], that are read together, so that memory is bounded."""
+    if len(mask) * mask.shape[1] <= AT_A_TIME:
+        return [slice(None)]
+    lengths, parts, start = mask.sum(dim=1).tolist(), [], 0
+    for stop in range(1, len(lengths) + 1):
+        if stop == len(lengths) or max(lengths[start : stop + 1]) * (stop + 1 - start) > AT_A_TIME:
+            parts.append(slice(start, stop))
+            start = stop
+    return parts
+
+
+def _taken(features: Mapping[str, Any], part: slice) -> dict[str, Any]:
+    """Some texts of a batch, without columns that are padding in all of them."""
+    mask = features["attention_mask"]
+    columns = mask[part].any(dim=0)
+    each = (name for name, value in features.items() if isinstance(value, Tensor) and value.shape == mask.shape)
+    return {**features, **{name: features[name][part][:, columns] for name in each}}
 
 
 def _with_text(processing_kwargs: dict[str, Any] | None, **options: Any) -> dict[str, Any]:

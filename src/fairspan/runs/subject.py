@@ -10,8 +10,8 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.calibration import Calibration, Side
-from fairspan.calibration.treatment import CLOSED_TREATMENTS, Treatment
+from fairspan.calibration.calibration import PRESETS, Calibration, Side
+from fairspan.calibration.treatment import CLOSED_TREATMENTS, PLAIN, Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import room_of
 from fairspan.encoding.encoder import AnyModel, Encodes, identity_of
@@ -19,10 +19,10 @@ from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.baselines import last_two
-from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
 from fairspan.model.transformer import calibrated_transformers
+from fairspan.model.window import ANY_LENGTH
 from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.options import named
@@ -72,11 +72,13 @@ class Subject:
             return {side: Characters(prompt) for side, prompt in self.prompts.items()}
         found: dict[str, TokenCounter] = {}
         for side, texts in _SIDES.items():
-            windows = [self.window(treatment, texts) for treatment in self.treatments]
+            counter = counter_of(self.model, self.prompts[side], side=side)
             # What is read chunk by chunk has no limit of its own.
-            limits = [one or self.asked for one in windows]
-            window = (min if self.whole else max)((one for one in limits if one), default=None)
-            found[side] = counter_of(self.model, self.prompts[side], side=side, window=window)
+            windows = [self.window(one, texts) for one in self.treatments if not one.chunks] or [counter.window]
+            known = [window for window in windows if window is not None]
+            read_whole = known if self.whole or len(known) == len(windows) else []
+            counter.window = (min if self.whole else max)(read_whole, default=self.asked)
+            found[side] = counter
         return found
 
     @property
@@ -143,6 +145,12 @@ class Subject:
         calibration: Calibration = getattr(treatment, f"for_{texts}")
         return window_of(self.model, calibration, "query" if texts == "queries" else "document")
 
+    @property
+    def set_further(self) -> bool:
+        """Whether the model was set to read more than it does plain, which treatments in tiles do."""
+        own, plain = getattr(self.model, "max_seq_length", None), window_of(self.model, PRESETS[PLAIN])
+        return own is not None and plain is not None and plain < own < ANY_LENGTH
+
     def reading(self, treatments: Sequence[Treatment], *, whole: bool = False) -> Subject:
         """The same for texts as long as any of these treatments reads, or as all of them read `whole`.
 
@@ -160,16 +168,6 @@ class Subject:
             f"max_seq_length={self.asked} is more than the {read} tokens that {who} can read: use at most {read}, or "
             f"{remedy}."
         )
-
-    def further(self, tokens: int) -> Subject:
-        """The same with treatments in tiles that read this far; a model that came calibrated keeps its limit."""
-        own, tiled = self.counter.window, any(one.for_documents.tiles_on("document") for one in self.treatments)
-        if own is None or tokens <= own or not tiled or self.calibrations:
-            return self
-        model = copy_sharing_weights(self.transformer("a longer window"))
-        for module in require_transformers(model, "read further"):
-            module.untiled_length, module.max_seq_length = own, tokens
-        return replace(self, model=model)
 
     def transformer(self, study: str) -> SentenceTransformer:
         """The model, for a study that no other object will do for."""

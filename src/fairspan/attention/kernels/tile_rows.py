@@ -17,12 +17,13 @@ _MOST_ROWS = 64
 
 @triton.jit
 def _scores(  # type: ignore[no-untyped-def]
-    q, k, row_place, key_place, row_ok, key_ok, table, table_q, scale, TABLE: tl.constexpr, PRECISION: tl.constexpr
+    q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k, scale,
+    TABLE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Scores of rows for keys, in base 2, -inf where a key is not seen; k is [D, keys]."""
     s = tl.dot(q, k, input_precision=PRECISION) * scale
     if TABLE:
-        cell = table + row_place[:, None] * table_q + key_place[None, :]
+        cell = table + row_place[:, None] * table_q + key_place[None, :] * table_k
         s += tl.load(cell, mask=row_ok[:, None] & key_ok[None, :], other=0.0)
     return tl.where(key_ok[None, :], s, float("-inf"))
 
@@ -42,7 +43,7 @@ def _add(s, v, peak, total, sums, PRECISION: tl.constexpr):  # type: ignore[no-u
 @triton.jit
 def _tile_blocks(  # type: ignore[no-untyped-def]
     query, key, value, out, pieces, log_mass, start, length, shared, position, table,
-    q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, table_n, table_h, table_q,
+    q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, table_n, table_h, table_q, table_k,
     heads, groups, tokens, count, blocks, shared_count, scale,
     SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, HAS_SHARED: tl.constexpr,
     ONLY_SHARED: tl.constexpr, PER_TILE: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
@@ -93,7 +94,7 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
         sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
         if HAS_SHARED:
             s_k = tl.load(key + s_row[None, :] * k_l + d[:, None], mask=s_ok[None, :] & in_d[:, None], other=0.0)
-            s_s = _scores(q, s_k, row_place, s_place, row_ok, s_ok, table, table_q, scale, TABLE, PRECISION)
+            s_s = _scores(q, s_k, row_place, s_place, row_ok, s_ok, table, table_q, table_k, scale, TABLE, PRECISION)
             peak = tl.max(s_s, 1)
             s_base = tl.where(peak == float("-inf"), 0.0, peak)
             s_p = tl.exp2(s_s - s_base[:, None])
@@ -101,7 +102,9 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
             s_v = tl.load(value + s_row[:, None] * v_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
             sums = tl.dot(s_p.to(s_v.dtype), s_v, input_precision=PRECISION)
         if PER_TILE == 1:
-            s = _scores(q, own_k, row_place, row_place, row_ok, row_ok, table, table_q, scale, TABLE, PRECISION)
+            s = _scores(
+                q, own_k, row_place, row_place, row_ok, row_ok, table, table_q, table_k, scale, TABLE, PRECISION
+            )
             peak, total, sums = _add(s, own_v, peak, total, sums, PRECISION)
         else:
             for part in range(PER_TILE):
@@ -112,7 +115,9 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
                     key_place = tl.load(position + where, mask=key_ok, other=0)
                 cells = key_ok[:, None] & in_d[None, :]
                 k = tl.load(key + where[None, :] * k_l + d[:, None], mask=tl.trans(cells), other=0.0)
-                s = _scores(q, k, row_place, key_place, row_ok, key_ok, table, table_q, scale, TABLE, PRECISION)
+                s = _scores(
+                    q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k, scale, TABLE, PRECISION
+                )
                 v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cells, other=0.0)
                 peak, total, sums = _add(s, v, peak, total, sums, PRECISION)
         result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
@@ -120,7 +125,9 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
 
     if HAS_SHARED:
         s_q = tl.load(query + s_row[:, None] * q_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
-        own_s = _scores(s_q, own_k, s_place, row_place, s_ok, row_ok, table, table_q, scale, TABLE, PRECISION)
+        own_s = _scores(
+            s_q, own_k, s_place, row_place, s_ok, row_ok, table, table_q, table_k, scale, TABLE, PRECISION
+        )
         own_peak = tl.max(own_s, 1)
         own_base = tl.where(own_peak == float("-inf"), 0.0, own_peak)
         own_p = tl.exp2(own_s - own_base[:, None])
@@ -136,7 +143,7 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
 @triton.jit
 def _shared_rows(  # type: ignore[no-untyped-def]
     query, key, value, out, pieces, log_mass, shared, position, table,
-    q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, table_n, table_h, table_q,
+    q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, table_n, table_h, table_q, table_k,
     heads, groups, tokens, blocks, shared_count, scale,
     SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
@@ -167,7 +174,8 @@ def _shared_rows(  # type: ignore[no-untyped-def]
     s = tl.sum(k * q[None, :], 1) * scale
     if TABLE:
         place = tl.load(position + row)
-        s += tl.load(table + place * table_q + tl.load(position + where, mask=ok, other=0), mask=ok, other=0.0)
+        places = tl.load(position + where, mask=ok, other=0)
+        s += tl.load(table + place * table_q + places * table_k, mask=ok, other=0.0)
     s = tl.where(ok, s, float("-inf"))
     peak = tl.max(s, 0)
     base = tl.where(peak == float("-inf"), 0.0, peak)
@@ -234,13 +242,20 @@ def tile_rows_kernel(
     return out
 
 
-def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
-    """What is added to the scores of positions, in base 2, -inf where one sees not another; `query` for nothing."""
-    if view.mask is None and view.bias is None:
-        return query, (0, 0, 0)
-    table = torch.zeros((), device=query.device) if view.bias is None else view.bias.float() * LOG2_E
+def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
+    """What is added to the scores of positions, in base 2, -inf where one sees not another; `query` for nothing.
+
+    With it its strides: from text to text, head to head, and along the positions of rows and of keys.
+    """
+    if view.bias is None:
+        if view.mask is None:
+            return query, (0, 0, 0, 0)
+        # By distance, from the entry of distance 0 on.
+        return torch.where(view.mask, 0.0, -torch.inf)[view.tiles.positions - 1 :], (0, 0, 1, -1)
+    table = view.bias.float() * LOG2_E
     if view.mask is not None:
-        table = torch.where(view.mask, table, -torch.inf)
-    table = table.expand(1, 1, *table.shape).contiguous() if table.ndim == 2 else table.contiguous()
-    per_text, per_head, per_row, _ = table.stride()
-    return table, (per_text if table.shape[0] > 1 else 0, per_head if table.shape[1] > 1 else 0, per_row)
+        place = torch.arange(view.tiles.positions, device=query.device)
+        table = torch.where(view.sees(place[:, None], place), table, -torch.inf)
+    table = table.contiguous()
+    per_text, per_head, per_row, per_key = table.stride()
+    return table, (per_text if table.shape[0] > 1 else 0, per_head if table.shape[1] > 1 else 0, per_row, per_key)

@@ -123,7 +123,8 @@ class PreparedAudit:
 def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -> PreparedAudit:
     """Read, draw and measure, without embedding anything."""
     treatments = options.measured
-    subject = subject.with_prompts(options.prompt).reading(treatments)
+    subject = subject.with_prompts(options.prompt)
+    subject = subject.reading(treatments, whole=not subject.set_further)
     on_tokens = "retention" in options.measures
     beyond = [measure for measure in options.measures if measure != "representation"]
     if on_tokens and subject.is_open:

@@ -38,8 +38,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         cross: measure every index under every treatment; otherwise all but "whole" under the first one only.
         chunk_tokens: length of the longest chunk.
         metrics: the first one decides the verdicts.
-        too_long: what to do with documents that no treatment reads whole: "leave-out", "shorten", "cut" or
-            "error"; by default "shorten" for passages, "leave-out" if positions are known otherwise, else "cut".
+        too_long: what to do with documents that not every treatment reads whole: "leave-out", "shorten", "cut" or
+            "error". By default "shorten" for passages, and of a collection "cut" if some treatment reads them whole;
+            if none does, "leave-out" where positions are known, else "cut".
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
         fit_corpus: what whitening and corrections of languages are fitted on; by default what the corpus of pages has

@@ -104,7 +104,10 @@ class PreparedEvaluation:
 
 def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Progress) -> PreparedEvaluation:
     """Read, draw and measure, without embedding anything."""
-    subject = subject.with_prompts(options.prompt, options.query_prompt).reading(options.measured)
+    subject = subject.with_prompts(options.prompt, options.query_prompt)
+    # Texts that are built or made to fit do so under every treatment; others are what they are, and some are cut.
+    fitting = options.searched.is_built or options.too_long not in (None, "cut")
+    subject = subject.reading(options.measured, whole=fitting and not subject.set_further)
     refuse_similarity(subject, options.indexes)
     late = [index for index in options.indexes if index.startswith("late")]
     beyond = [*(["temperature_grid"] if options.temperature_grid else []), *late]

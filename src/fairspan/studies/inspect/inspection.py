@@ -184,12 +184,7 @@ class Inspection(Result):
     def warnings(self) -> tuple[str, ...]:
         """What was never seen; and what reads the whole document."""
         whole = ", ".join(one.treatment for one in self.readings if not one.unseen)
-        remedy = (
-            f"To read all of it on this model, set max_seq_length to {self.length} and use a treatment in tiles: "
-            f"tiles, or tiles+tile_size={(self.readings[0].window or 0) // 2} for longer tiles."
-        )
-        if whole:
-            remedy = f"The whole document is read by {whole}, with max_seq_length set to {self.length} or more."
+        remedy = f"The whole document is read by {whole or 'long, or by tiles: name one as a treatment'}."
         return (*self.cuts, remedy) if self.cuts else ()
 
     @property

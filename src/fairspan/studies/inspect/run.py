@@ -1,7 +1,6 @@
 """`inspect`: one document before and after calibration (IRF's Figure 2)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, as_treatments
 from fairspan.corpus.marked_text import NAMES
@@ -71,9 +70,6 @@ def inspect(
     subject.refuse_unsuited(chosen)
     budget = subject.budget(batch_tokens)
     lens = focus(document, subject.counter, borders=borders, parts=parts)
-    if max_seq_length is None:
-        subject = subject.further(lens.length)
-        lens = replace(lens, counter=subject.counter)
     with Store(":memory:") as store:
         embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
         treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]

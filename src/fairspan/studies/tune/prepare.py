@@ -140,7 +140,8 @@ class PreparedTuning:
 def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -> PreparedTuning:
     """Read, measure and divide, without embedding anything."""
     subject.transformer("tune")
-    subject = subject.with_prompts(options.prompt, options.query_prompt).reading(options.measured)
+    subject = subject.with_prompts(options.prompt, options.query_prompt)
+    subject = subject.reading(options.measured, whole=not subject.set_further)
     refuse_similarity(subject)
     divided: list[DividedTask] = []
     notes: list[str] = []
