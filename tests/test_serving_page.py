@@ -14,7 +14,8 @@ import pytest
 import fairspan
 from fairspan.errors import CorpusError
 from fairspan.serving.desk import Desk, Document, open_desk
-from tests.browser import chromium, legend_of, opened
+from tests.browser import legend_of, opened
+from tests.test_audit import cosine
 
 pytest.importorskip("starlette", reason="needs fairspan[serve]")
 import uvicorn
@@ -51,10 +52,6 @@ def served(plain: Any) -> Any:
 @pytest.fixture
 def desk(served: Any) -> Desk:
     return open_desk(served, "some/folder/tiny-bert")
-
-
-def cosine(first: np.ndarray, second: np.ndarray) -> float:
-    return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
 
 
 # --- the desk
@@ -186,12 +183,6 @@ def test_mistakes_are_one_line(client: Any, body: bytes, status: int, said: str)
 
 
 # --- the page in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
