@@ -20,15 +20,16 @@ HEAD = 3000
 
 
 def split_corpora(data: Path, into: Path, limit: int | None, seed: int) -> None:
-    """Write `{corpus}-tune.jsonl` and `{corpus}-report.jsonl`."""
+    """Write `{corpus}-tune-pages.jsonl`, the beginnings of articles, `{corpus}-tune-articles.jsonl`, and report."""
     into.mkdir(parents=True, exist_ok=True)
     for name, file in CORPORA.items():
         records = [json.loads(line) for line in (data / file).read_text("utf-8").splitlines()]
         order = np.random.default_rng(seed).permutation(len(records))[:limit]
         halves = {"tune": order[: len(order) // 2], "report": order[len(order) // 2 :]}
         for half, numbers in halves.items():
-            heads = [(records[number]["id"], records[number]["text"][:HEAD]) for number in sorted(numbers)]
-            _write(into / f"{name}-{half}.jsonl", heads)
+            own = [(records[number]["id"], records[number]["text"]) for number in sorted(numbers)]
+            _write(into / f"{name}-{half}-articles.jsonl", own)
+            _write(into / f"{name}-{half}-pages.jsonl", [(id, text[:HEAD]) for id, text in own])
 
 
 def write_pieces(file: Path, into: Path, size: int, most: int) -> None:
@@ -53,30 +54,3 @@ def _pieces(text: str, size: int, most: int) -> Iterator[str]:
 
 def _write(file: Path, texts: Sequence[tuple[str, str]]) -> None:
     file.write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in texts), "utf-8")
-
-
-def split_scifact(folder: Path, into: Path, limit: int | None, seed: int) -> None:
-    """A BEIR folder with the splits tune and report: halves of the test queries, none of which share a document."""
-    (into / "qrels").mkdir(parents=True, exist_ok=True)
-    lines = (folder / "qrels/test.tsv").read_text("utf-8").splitlines()
-    pairs = [line.split("\t") for line in lines[1:]]
-    parts: list[tuple[set[str], list[list[str]]]] = []
-    for pair in pairs:
-        linked = [part for part in parts if part[0] & {f"q{pair[0]}", pair[1]}]
-        parts = [part for part in parts if part not in linked]
-        names = set().union(*(part[0] for part in linked), {f"q{pair[0]}", pair[1]})
-        parts.append((names, [*(one for part in linked for one in part[1]), pair]))
-    order = np.random.default_rng(seed).permutation(len(parts))[:limit]
-    halves = {"tune": order[: len(order) // 2], "report": order[len(order) // 2 :]}
-    for half, numbers in halves.items():
-        own = ["\t".join(pair) for number in numbers for pair in parts[number][1]]
-        (into / f"qrels/{half}.tsv").write_text("\n".join([lines[0], *own]) + "\n", "utf-8")
-    asked = {pair[1] for number in order for pair in parts[number][1]}
-    corpus = (folder / "corpus.jsonl").read_text("utf-8").splitlines(keepends=True)
-    kept = [line for number, line in enumerate(corpus) if not limit or number < limit or _id(line) in asked]
-    (into / "corpus.jsonl").write_text("".join(kept), "utf-8")
-    (into / "queries.jsonl").write_bytes((folder / "queries.jsonl").read_bytes())
-
-
-def _id(line: str) -> str:
-    return str(json.loads(line)["_id"])

@@ -113,6 +113,17 @@ def save_tiny(
     return save
 
 
+@pytest.fixture(scope="session")
+def place(make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model and a corpus; nobody writes into it."""
+    from tests.verbs import write_articles
+
+    place = tmp_path_factory.mktemp("place")
+    make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
+    write_articles(place / "corpus")
+    return place
+
+
 @pytest.fixture(params=REPRESENTATIVES, ids="-".join)
 def representative(
     make_tiny: Callable[..., SentenceTransformer], request: pytest.FixtureRequest

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from rich.console import Console
 
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, on_log_axis
 from fairspan.report.page import Download, Part, json_download, make_page, row_download
 from fairspan.report.result import Result
 from fairspan.report.table import Cell, Column, Row, Table
+from fairspan.report.terminal import print_view
 from fairspan.report.view import Card, Section, View
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -216,12 +219,7 @@ def table(**changes: object) -> Table:
         [Cell(12_345, ",d"), Cell("text"), Cell(float("nan"), "p"), "="],
     )
     heads = (("none", "3"), ("none", "4"), ("paper", "3"), ("paper", "4"))
-    columns = (
-        Column("mean", "value"),
-        Column("change [95 %]", "value"),
-        Column("p"),
-        Column("reason", align="wrap"),
-    )
+    columns = (Column("mean", "value"), Column("change [95 %]", "value"), Column("p"), Column("reason", align="wrap"))
     rows_of = tuple(row(*head, cells=list(own)) for head, own in zip(heads, cells, strict=True))
     given = {"name": "numbers", "title": "All numbers", "heads": ("treatment", "n"), "columns": columns}
     given |= {"rows": rows_of, "frame": FRAME, "grouped": 1, "notes": ("* p < 0.05", "◇ p < 0.10"), "brief": True}
@@ -253,7 +251,6 @@ def view(*, hostile: bool = False) -> View:
         Section("By position", "Bars.", (profiles(treatments=named),), (heat(),), (table(),), folded),
         Section("By length", "", (lines(named[:2]),), (heat(entries=1, name="sizes"),), heats_first=True),
         Section("Segments", "Rows.", (rows(treatments=named[:2]),)),
-        Section("Nothing"),
     )
     return View(
         title=EVIL if hostile else "A model on a corpus",
@@ -267,6 +264,23 @@ def view(*, hostile: bool = False) -> View:
         switch=named,
         methods=("How it was measured.", EVIL),
     )
+
+
+def printed(shown: View, width: int = 80, ending: str = "") -> str:
+    console = Console(record=True, width=width, file=io.StringIO())
+    print_view(console, shown, ending=ending)
+    return console.export_text()
+
+
+def table_of(shown: View, name: str) -> Table:
+    [found] = [one for one in shown.tables() if one.name == name]
+    return found
+
+
+def chart_of(shown: View, name: str) -> Chart:
+    found = shown.chart(name)
+    assert isinstance(found, Chart)
+    return found
 
 
 def part(*, hostile: bool = False, rows_limit: int = 1_000_000) -> Part:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 
 from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart, HeatMap
 from fairspan.report.figure import draw
 from fairspan.report.table import Table
-from fairspan.report.terminal import print_view
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Side
@@ -28,6 +25,7 @@ from fairspan.studies.audit.comparison import compare, compare_sides
 from fairspan.studies.audit.tables import coefficient_table
 from fairspan.studies.audit.view import view_of
 from tests.published import published_table
+from tests.report_example import chart_of, printed, table_of
 from tests.simulated import DEPTH, attention_rows, audit_log, simulated_log, simulated_rows
 from tests.test_report_tables import typeset
 
@@ -74,23 +72,6 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
 
 def rows_of(log: RunLog, **values: Any) -> pl.DataFrame:
     return log.rows.filter(**values)
-
-
-def printed(view: View, width: int) -> str:
-    console = Console(record=True, width=width, file=io.StringIO())
-    print_view(console, view, ending="log: here")
-    return console.export_text()
-
-
-def named(view: View, name: str) -> Table:
-    [found] = [table for table in view.tables() if table.name == name]
-    return found
-
-
-def chart_of(view: View, name: str) -> Chart:
-    found = view.chart(name)
-    assert isinstance(found, Chart)
-    return found
 
 
 # --- statistics
@@ -322,7 +303,7 @@ def test_attention_alone_has_no_verdicts(tmp_path: Path) -> None:
     assert [chart.name for chart in log.view.charts()] == [
         f"attention-{what}" for what in ("segments", "baskets", "relative")
     ]
-    assert "log: " in printed(log.view, 80)
+    assert "log: here" in printed(log.view, ending="log: here")
     assert strict(log)["verdicts"] == []
 
 
@@ -335,7 +316,7 @@ def cells_of(table: Table) -> list[list[str]]:
 
 def test_the_plain_layout(view: View) -> None:
     """Sizes and positions down, one language a column; documents of one language and mixed ones stand apart."""
-    alone = named(view, "representation-coefficients-paper")
+    alone = table_of(view, "representation-coefficients-paper")
     assert [column.name for column in alone.columns] == ["en", "de"]
     assert [row.heads for row in alone.rows] == [
         ("2", "β0 (Intercept)"),
@@ -349,7 +330,7 @@ def test_the_plain_layout(view: View) -> None:
         f"{value:.3f}".replace("-", "−") + marker(p) for value, p in own.select("estimate", "p_value").iter_rows()
     ]
     assert [row.cells[1].text for row in alone.rows if row.heads[0] == "3"] == expected
-    mixed = named(view, "representation-coefficients-paper-mixed-en")
+    mixed = table_of(view, "representation-coefficients-paper-mixed-en")
     assert [column.name for column in mixed.columns] == ["[de, en, ..., en]", "[zh, en, ..., en]"]
     assert "later segments in en" in mixed.title
 
@@ -361,12 +342,12 @@ def test_sizes_that_were_not_measured_are_left_empty(tmp_path: Path) -> None:
 
 
 def test_verdicts_and_unevenness(view: View) -> None:
-    table = named(view, "verdicts")
+    table = table_of(view, "verdicts")
     for row, one in zip(table.rows, view.frame("verdicts").iter_rows(named=True), strict=True):
         kind, words = (cell.text for cell in row.cells)
         assert (*row.heads, kind) == (one["measure"], one["treatment"], one["verdict"])
         assert one["sentence"] in (f"{kind}: {words}", f"{kind} {words}")
-    uneven = named(view, "representation-unevenness")
+    uneven = table_of(view, "representation-unevenness")
     assert [row.heads[0] for row in uneven.rows[::3]] == ["en", "en", "de", "de", "de:en", "zh:en"]
     for row, record in zip(uneven.rows, uneven.frame.iter_rows(named=True), strict=True):
         assert row.heads == (record["plan"], str(record["n"]), record["treatment"])
@@ -380,7 +361,7 @@ def test_verdicts_and_unevenness(view: View) -> None:
 
 
 def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
-    table = named(view, "representation-changes")
+    table = table_of(view, "representation-changes")
     found = [one for name in ("paper", "retrieval") for one in compare_sides(Side(log, "plain"), Side(log, name))[0]]
     found = [one for one in found if one["measure"] == "representation"]
     found.sort(key=lambda one: (one["second_treatment"], NAMES.index(one["plan"]), one["n"]))

@@ -13,6 +13,7 @@ import pytest
 
 from fairspan.errors import CorpusError, DesignError, MissingExtra
 from fairspan.studies.collapse.classification import LabelledText, classify, read_labelled, training_part
+from tests.saying import said_by
 
 
 def write(path: Path, *rows: object) -> Path:
@@ -54,10 +55,7 @@ GOOD = {"id": "a", "label": 1, "text": "t"}
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, rows: list[object], said: str) -> None:
     file = write(tmp_path / "a.jsonl", *rows)
-    with pytest.raises(CorpusError) as caught:
-        read_labelled(file)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert said in said_by(read_labelled, file, kind=CorpusError)
 
 
 def test_texts_of_a_document_fall_together_and_stay_there() -> None:

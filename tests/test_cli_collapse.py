@@ -92,8 +92,6 @@ def test_a_dry_run_counts_and_writes_nothing(run: Run, usual: list[str | Path], 
     [
         (["--temperatures", ","], "temperatures takes numbers such as 1.0,0.9, got ','"),
         (["--lengths", "10,600"], "texts of 600 tokens do not fit: the model reads 512, of which 510 are text"),
-        (["--natural"], "natural lengths are the documents' own"),
-        (["--documents", "2"], "documents must be a whole number of at least 3, got 2"),
         (["--max-seq-length", "20"], "texts of 40 tokens do not fit: the model reads 20, of which 18 are text"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

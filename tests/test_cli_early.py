@@ -96,7 +96,7 @@ MISTAKES = [
     (["evaluate", "model", "task"], "there is no document '2' in corpus.jsonl"),
     (["evaluate", "model", "--corpus", "corpus", "--metrics", "good"], "good"),
     (["serve", "nowhere/at-all", "--port", "0"], "nowhere/at-all could not be loaded: "),
-    (["serve", "model", "--port", "70000"], "port must be from 0 to 65535"),
+    (["serve", "model", "--port", "70000"], "port must be from 0 to 65535, got 70000"),
     (["serve", "model", "--preset", "tiels"], "there is no treatment 'tiels'"),
     (["serve", "model", "--max-inputs", "0"], "max_inputs must be a whole number of at least 1"),
     (["tune", "model", "nowhere"], "there is no task 'nowhere'"),

@@ -88,10 +88,6 @@ def test_a_picture_and_a_page_are_written_beside_the_json(run: Run, model: Path,
         (["page.md", "--html", "a.pdf"], "a page is an .html file"),
         (["page.md", "--treatments", "whitening"], "run an audit"),
         (["page.md", "--max-seq-length", "0"], "max_seq_length must be"),
-        (
-            ["page.md", "--max-seq-length", "99999", "--treatments", "none"],
-            "max_seq_length=99999 is more than the 600 tokens that the model can read",
-        ),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

@@ -23,7 +23,6 @@ class Runs:
     evaluation: RunLog
     length: RunLog
     stopped: RunLog
-    alone: RunLog
     elsewhere: RunLog
 
 
@@ -38,7 +37,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         stopped=audited(
             folder / "stopped", ("plain", "paper"), asked=TREATMENTS, run="m-stopped", status="interrupted"
         ),
-        alone=audited(folder / "alone", ("plain",), run="m-alone"),
         elsewhere=audited(folder / "elsewhere", plan=("de", "de"), run="m-elsewhere"),
     )
 
@@ -117,9 +115,7 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["AUDIT", "AUDIT"], "the run m-audit is named twice: name each run once"),
         (["AUDIT", "--out", "page.pdf"], "a page is an .html file, got 'page.pdf'"),
-        (["nowhere", "--out", "page"], "a page is an .html file, got 'page'"),
         (["AUDIT", "--figures", "f", "--figure-formats", "gif"], "gif"),
         (["AUDIT", "--figures", "f", "--figure-formats", ","], "figure_formats takes words such as"),
         (["AUDIT", "--figure-formats", "svg"], "figure_formats would do nothing without figures"),
@@ -184,13 +180,9 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
     ("words", "said"),
     [
         (["audit", "evaluation"], "m-audit is a run of audit, m-evaluation of evaluate: compare runs of one kind"),
-        (["evaluation", "length"], "m-evaluation is a run of evaluate, m-length of collapse"),
         (["length"], "the run m-length is a run of collapse, and those are not compared in pairs"),
-        (["alone"], "of the run m-alone only plain was measured: name a second run to compare with"),
         (["audit", "elsewhere"], "have no document in common"),
-        (["audit", "--treatments", "plain"], "treatments names two treatments, such as plain and paper"),
         (["audit", "--treatments", ""], "--treatments is empty"),
-        (["audit", "--treatments", "none,best"], "the run m-audit has no treatment 'best', only plain, paper"),
         (["nowhere"], "nowhere is not the folder of a run"),
         (["audit", "nowhere"], "nowhere is not the folder of a run"),
     ],

@@ -14,18 +14,9 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.cli import app
 from tests.commands import Run, example_lines
-from tests.verbs import VERBS, Verb, write_articles
+from tests.verbs import VERBS, Verb
 
 EVERY_VERB = pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-
-
-@pytest.fixture(scope="module")
-def place(make_tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model and a corpus."""
-    place = tmp_path_factory.mktemp("place")
-    make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
-    write_articles(place / "corpus")
-    return place
 
 
 def typed(verb: Verb, place: Path, **changes: Any) -> list[str]:

@@ -18,8 +18,7 @@ import pytest
 from scipy import stats
 
 from fairspan.calibration.treatment import as_treatment
-from fairspan.report.chart import Chart, Panel, Series
-from fairspan.report.table import Table
+from fairspan.report.chart import Panel, Series
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval, t_interval
 from fairspan.studies.collapse.summary import frames_of, suggestions
@@ -41,6 +40,7 @@ from tests.length_studies import (
     spectrum_row,
     study_of,
 )
+from tests.report_example import chart_of, table_of
 
 CURVES = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43], "words": [0.1, 0.2, 0.3, 0.4]}
 LABELS = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, 0.42, 0.43]}
@@ -58,17 +58,6 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     ]
     rows = [*SPECTRA, *repeated, *labelled]
     return study_of(tmp_path_factory.mktemp("study") / "run", CURVES, rows=rows, notes=["a note"])
-
-
-def table(log: RunLog, name: str) -> Table:
-    [found] = [one for one in log.view.tables() if one.name == name]
-    return found
-
-
-def chart(log: RunLog, name: str) -> Chart:
-    found = log.view.chart(name)
-    assert isinstance(found, Chart)
-    return found
 
 
 def estimates(series: Series) -> list[float | None]:
@@ -120,13 +109,15 @@ def test_what_is_not_shown_is_inconclusive(tmp_path: Path, sign: int) -> None:
     assert re.match(said, sentence), sentence
 
 
-def test_another_margin_and_level_are_computed_from_the_same_rows(tmp_path: Path) -> None:
+def test_the_margin_decides(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: above(0, 0.0047, 0.0094, 0.0141)})
-    words = {margin: frames_of(log, margin=margin)["verdicts"]["verdict"][0] for margin in (0.003, 0.005, 0.01)}
+    words = {}
+    for margin in (0.003, 0.005, 0.01):
+        asked = replace(log, header={**log.header, "spec": {**log.spec, "margin": margin}})
+        words[margin] = frames_of(asked)["verdicts"]["verdict"][0]
     assert words == {0.003: "biased", 0.005: "inconclusive", 0.01: "fair"}
-    assert frames_of(log, level=0.6)["verdicts"]["verdict"].to_list() == ["fair"]
-    wide, narrow = (frames_of(log, level=level)["geometry"].row(0, named=True) for level in (0.95, 0.8))
-    assert narrow["high"] - narrow["low"] < wide["high"] - wide["low"] == pytest.approx(2 * HALF)
+    found = frames_of(log)["geometry"].row(0, named=True)
+    assert found["high"] - found["low"] == pytest.approx(2 * HALF)
 
 
 def test_few_documents_are_noted(tmp_path: Path) -> None:
@@ -139,7 +130,7 @@ def test_one_length_has_neither_verdict_nor_advice(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: [0.5]}, lengths=[50])
     assert log.verdicts.rows() == [(PLAIN, "inconclusive", "one length only: nothing to compare")]
     assert log.view.remarks == ()
-    assert [column.name for column in table(log, "geometry").columns] == ["50"]
+    assert [column.name for column in table_of(log.view, "geometry").columns] == ["50"]
 
 
 # --- advice
@@ -310,8 +301,9 @@ def test_bounds_that_do_not_hold_are_counted(tmp_path: Path) -> None:
         (PLAIN, "sigma_a", "theorem_3", 1, 4),
         (STRONG, "sigma_a", "theorem_3", 1, 1),
     ]
-    assert [column.name for column in table(log, "spectra").columns] == ["50"], "where the last layer has numbers"
-    sentence = table(log, "spectra").notes[-1]
+    found = table_of(log.view, "spectra")
+    assert [column.name for column in found.columns] == ["50"], "where the last layer has numbers"
+    sentence = found.notes[-1]
     assert sentence.startswith("Theorem 3's bound on σ_a does not hold in 2 of 5 ")
 
 
@@ -356,7 +348,7 @@ def test_an_interrupted_study_shows_what_was_finished(tmp_path: Path) -> None:
 
 
 def test_tables_by_length(study: RunLog) -> None:
-    found = table(study, "geometry")
+    found = table_of(study.view, "geometry")
     names = {"words": "raw word embeddings"}
     assert [row.heads for row in found.rows] == [
         (measure, names.get(name, name))
@@ -369,7 +361,7 @@ def test_tables_by_length(study: RunLog) -> None:
     slope, half = (3 * 0.2 + 0.05) / 10, HALF / 5**0.5
     assert found.rows[0].cells[4].text == f"+{slope:.4f} [+{slope - half:.4f}, +{slope + half:.4f}]"
     assert found.frame.equals(study.frame("geometry"))
-    last = table(study, "spectra")
+    last = table_of(study.view, "spectra")
     assert [row.heads[0] for row in last.rows[::2]] == ["σ_a", "Theorem 3's bound on σ_a", "σ_s of the scores"]
     by_hand = [f"{0.3 + 0.1 + 0.005 + length / 1000:.3f}" for length in LENGTHS]
     assert [cell.text for cell in last.rows[0].cells] == by_hand
@@ -379,7 +371,7 @@ def test_tables_by_length(study: RunLog) -> None:
 
 
 def test_the_classifier_by_length(study: RunLog) -> None:
-    rows = table(study, "classification").rows
+    rows = table_of(study.view, "classification").rows
     assert [row.heads for row in rows] == [
         (what, name) for what in ("accuracy", "entropy in nats") for name in (PLAIN, STRONG)
     ]
@@ -396,8 +388,8 @@ def test_every_chart_is_there_and_theory_is_closed(study: RunLog, tmp_path: Path
 
 def test_curves_by_length(study: RunLog) -> None:
     treated = {name: values for name, values in CURVES.items() if name != "words"}
-    assert lines(chart(study, "length-overview").panels[0]) == treated
-    for panel, factor in zip(chart(study, "length-similarity").panels, (1, 2), strict=True):
+    assert lines(chart_of(study.view, "length-overview").panels[0]) == treated
+    for panel, factor in zip(chart_of(study.view, "length-similarity").panels, (1, 2), strict=True):
         expected = {name: [factor * value for value in values] for name, values in CURVES.items()}
         expected["raw word embeddings"] = expected.pop("words")
         assert lines(panel) == expected
@@ -407,8 +399,8 @@ def test_curves_by_length(study: RunLog) -> None:
         for one in (one for series in panel.series for one in series.points):
             assert one is not None
             assert (one.low, one.high) == pytest.approx((one.estimate - HALF, one.estimate + HALF))
-    assert [lines(panel) for panel in chart(study, "length-classification").panels] == [LABELS, LABELS]
-    [panel] = chart(study, "length-repeated-words").panels
+    assert [lines(panel) for panel in chart_of(study.view, "length-classification").panels] == [LABELS, LABELS]
+    [panel] = chart_of(study.view, "length-repeated-words").panels
     assert lines(panel) == {name: list(values.values()) for name, values in REPEATED.items()}
     assert panel.spots == pytest.approx([log2(times) / 2 for times in (1, 2, 4)])
 
@@ -419,13 +411,13 @@ def by_layer(base: float, layers: Sequence[int], length: int) -> list[float]:
 
 def test_curves_by_layer_and_bounds(study: RunLog) -> None:
     """Values as in SPECTRA; the last layer is the second, and treatments are 0.5 apart."""
-    sigma, longest = chart(study, "length-theory").panels
+    sigma, longest = chart_of(study.view, "length-theory").panels
     for base, dashed in ((0.3, False), (0.35, True)):
         for name, shift in ((PLAIN, 0.0), (STRONG, 0.5)):
             expected = [value for length in LENGTHS for value in by_layer(base + shift, [1], length)]
             assert lines(sigma, dashed=dashed)[name] == pytest.approx(expected)
     assert lines(longest, dashed=True)[PLAIN] == pytest.approx(by_layer(-0.2, [0, 1], 400))
-    rates = chart(study, "length-filter-rates")
+    rates = chart_of(study.view, "length-filter-rates")
     assert [panel.title for panel in rates.panels] == [f"{length} tokens" for length in LENGTHS]
     assert len({rates.domain(panel) for panel in rates.panels}) == 1, "one axis for all lengths"
     for panel, length in zip(rates.panels, LENGTHS, strict=True):
@@ -438,7 +430,7 @@ def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:
     """There are no spectra, labels or repeated words."""
     log = study_of(tmp_path, {PLAIN: [0.5, 0.55, 0.6, 0.7]})
     assert [one.name for one in log.view.charts()] == ["length-overview", "length-similarity"]
-    assert len(chart(log, "length-overview").panels) == 1
+    assert len(chart_of(log.view, "length-overview").panels) == 1
     assert [one.name for one in log.view.tables()] == ["geometry"]
 
 
@@ -451,7 +443,7 @@ def test_natural_bins_are_told_as_bins(tmp_path: Path) -> None:
     rows = [spectrum_row(PLAIN, "filter_rate", "a", length, 0, 0.4) for length in bins["lengths"]]
     log = study_of(tmp_path, {PLAIN: [0.5, 0.6, 0.7]}, **bins, rows=rows)
     assert "(0.500 at 0–99 tokens, 0.700 at 300–399)" in log.verdicts["sentence"][0]
-    panel = chart(log, "length-similarity").panels[0]
+    panel = chart_of(log.view, "length-similarity").panels[0]
     assert panel.labels == ("0–99", "100–199", "300–399")
     assert panel.spots == (0, 0.5, 1)
     assert "of 0–99, 100–199, 300–399 tokens" in log.view.heading

@@ -12,9 +12,10 @@ import pytest
 from fairspan.calibration.treatment import as_treatment
 from fairspan.corpus.corpus import parse_languages
 from fairspan.design.plan import language_plans, languages_of
-from fairspan.errors import DesignError, FairspanError
+from fairspan.errors import DesignError
 from fairspan.studies.audit.config import changed_audits, read_config, shipped_configs
 from fairspan.studies.audit.options import AuditOptions
+from tests.saying import said_by
 
 Written = Callable[[str], list[dict[str, Any]]]
 
@@ -27,14 +28,6 @@ def written(tmp_path: Path) -> Written:
         return read_config(str(file))
 
     return read
-
-
-def one_line(action: Callable[[], object], kind: type[FairspanError] = FairspanError) -> str:
-    with pytest.raises(kind) as caught:
-        action()
-    said = str(caught.value)
-    assert "\n" not in said
-    return said
 
 
 # --- files
@@ -95,16 +88,16 @@ def test_runs_change_what_stands_above_them(written: Written) -> None:
     ],
 )
 def test_bad_files_are_one_line_with_their_name(written: Written, text: str, said: str) -> None:
-    line = one_line(lambda: written(text), DesignError)
+    line = said_by(written, text, kind=DesignError)
     assert said in line
     assert "audits.toml" in line
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_bytes(b"\xff\xfe\x00")
-    assert "cannot be read" in one_line(lambda: read_config(str(tmp_path / "a.toml")))
-    assert "cannot be read" in one_line(lambda: read_config(str(tmp_path)))
-    said = one_line(lambda: read_config("irff"), DesignError)
+    assert "cannot be read" in said_by(read_config, str(tmp_path / "a.toml"))
+    assert "cannot be read" in said_by(read_config, str(tmp_path))
+    said = said_by(read_config, "irff", kind=DesignError)
     assert "there is no configuration 'irff': give a TOML file, or one of irf, irf-laptop" in said
 
 
@@ -119,7 +112,7 @@ def test_a_file_comes_before_a_shipped_configuration(tmp_path: Path, monkeypatch
 
 
 def test_one_folder_cannot_hold_two_audits() -> None:
-    said = one_line(lambda: changed_audits("irf", {"out": "here"}), DesignError)
+    said = said_by(changed_audits, "irf", {"out": "here"}, kind=DesignError)
     assert said == "out names one folder, and irf holds 6 audits: omit it."
 
 
@@ -141,7 +134,7 @@ def test_options_from_plain_values() -> None:
     ("fields", "said"),
     [
         ({"measures": []}, "measures must name at least one of representation, retention, attention"),
-        ({"measures": ["representation", "beauty"]}, "got 'beauty'"),
+        ({"measures": ["representation", "beauty"]}, "representation, retention, attention, got 'beauty'"),
         ({"measures": "representation"}, "measures must be a list"),
         ({"inference": "t"}, "auto, cr1, z, cr2, two-way, got 't'"),
         ({"treatments": []}, "at least one treatment, for example plain"),
@@ -164,7 +157,7 @@ def test_options_from_plain_values() -> None:
     ],
 )
 def test_options_that_cannot_be_are_one_line(fields: dict[str, Any], said: str) -> None:
-    assert said in one_line(lambda: AuditOptions(**fields))
+    assert said in said_by(AuditOptions, **fields)
 
 
 # --- what is shipped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.rows import Fields, Place
 from fairspan.corpus.source import open_source
 from fairspan.errors import CorpusError, MissingExtra
+from tests.saying import said_by
 from tests.test_corpus import TEXTS, labelled, segments, write
 
 Rows = Sequence[Mapping[str, object]]
@@ -118,9 +120,9 @@ def test_reading_goes_on_from_a_row(put: Put) -> None:
 def test_a_broken_dataset_is_one_line(put: Put, tmp_path: Path) -> None:
     name = put({"default": {"en": rows("en")}})
     (tmp_path / "wiki" / "default" / "en.parquet").write_bytes(b"no parquet")
-    with pytest.raises(CorpusError, match=r"^the dataset owner/wiki.* could not be (loaded|read): ") as caught:
-        Corpus.read(name)
-    assert "\n" not in str(caught.value)
+    assert re.search(
+        r"^the dataset owner/wiki.* could not be (loaded|read): ", said_by(Corpus.read, name, kind=CorpusError)
+    )
 
 
 def test_the_hub_cannot_be_reached() -> None:

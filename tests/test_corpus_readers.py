@@ -12,16 +12,14 @@ import pytest
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import CorpusError
+from tests.saying import said_by
 from tests.test_corpus import TEXTS, write, write_folder
 
 GOOD = b'{"id": "a", "text": "One text."}\n'
 
 
 def said(source: Path, languages: list[str] | None = None) -> str:
-    with pytest.raises(CorpusError) as caught:
-        Corpus.read(source, languages)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return said_by(Corpus.read, source, languages, kind=CorpusError)
 
 
 @pytest.mark.parametrize(

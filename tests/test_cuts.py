@@ -19,7 +19,8 @@ from fairspan.corpus.sentences import sentences
 from fairspan.design.cuts import Cuts, cut_documents, natural_lengths
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import CorpusError
-from tests.test_design import Words, one_line
+from tests.saying import said_by
+from tests.test_design import Words
 
 LANGUAGES = ("zh", "hi", "ko")
 
@@ -86,7 +87,7 @@ def test_by_trying_every_border(
         return cut_documents(corpus, "en", wanted, Words(window), seed=seed, tolerance=tolerance, start=start)
 
     if not possible:
-        assert "none of 1 documents" in one_line(cut)
+        assert "none of 1 documents" in said_by(cut)
         return
     cuts = cut()
     begins = {int(text.text.split()[0].rstrip(".")[4:]) for text in cuts.texts}
@@ -146,7 +147,7 @@ def test_never_beyond_the_window() -> None:
     corpus = corpus_of([10, 18, 3, 9])
     assert ends(cut_documents(corpus, "en", [10, 30], Words())) == [10, 31]
     assert ends(cut_documents(corpus, "en", [10, 30], counter)) == [10, 28]
-    said = one_line(lambda: cut_documents(corpus, "en", [10, 30, 31, 60], counter))
+    said = said_by(cut_documents, corpus, "en", [10, 30, 31, 60], counter)
     assert said.startswith(
         "texts of 31, 60 tokens do not fit: the model reads 35, of which 30 are text. Use lengths up"
     )
@@ -179,7 +180,7 @@ def test_texts_without_sentence_ends_and_with_long_sentences() -> None:
         "made",
         [Segment("a", "en", "no end " * 50), Segment("b", "en", document([70, 5])), Segment("c", "en", "word")],
     )
-    said = one_line(lambda: cut_documents(corpus, "en", [20, 75], Words()))
+    said = said_by(cut_documents, corpus, "en", [20, 75], Words())
     assert said.startswith("none of 3 documents in 'en' has a sentence border within 10% of every length")
     assert "20: 0, 75: 1)" in said
     assert "random sentence" in said
@@ -188,9 +189,9 @@ def test_texts_without_sentence_ends_and_with_long_sentences() -> None:
 
 def test_values_that_cannot_be() -> None:
     corpus = corpus_of([10])
-    assert "got none" in one_line(lambda: cut_documents(corpus, "en", [], Words()))
-    assert "got 0, 10" in one_line(lambda: cut_documents(corpus, "en", [10, 0], Words()))
-    assert "got 1.0" in one_line(lambda: cut_documents(corpus, "en", [10], Words(), tolerance=1.0))
+    assert "got none" in said_by(cut_documents, corpus, "en", [], Words())
+    assert "got 0, 10" in said_by(cut_documents, corpus, "en", [10, 0], Words())
+    assert "got 1.0" in said_by(cut_documents, corpus, "en", [10], Words(), tolerance=1.0)
     with pytest.raises(CorpusError, match="xx"):
         cut_documents(corpus, "xx", [10], Words())
 
@@ -202,13 +203,8 @@ def test_whole_documents_in_bins() -> None:
     """[0, 100), [100, 200), …; 299 words are one too many for a window of 300 with two special tokens."""
     corpus = corpus_of([99], [100], [50, 49], [199], [298], [299], [500])
     cuts = natural_lengths(corpus, "en", Words(window=300))
-    assert [(text.document, text.length, text.tokens) for text in cuts.texts] == [
-        ("d00", 0, 99),
-        ("d02", 0, 99),
-        ("d01", 100, 100),
-        ("d03", 100, 199),
-        ("d04", 200, 298),
-    ]
+    binned = [("d00", 0, 99), ("d02", 0, 99), ("d01", 100, 100), ("d03", 100, 199), ("d04", 200, 298)]
+    assert [(text.document, text.length, text.tokens) for text in cuts.texts] == binned
     assert all(text.text == corpus.text(text.document, "en") for text in cuts.texts)
     assert cuts.notes == ("2 of 7 documents are longer than the model's 300 tokens and were not used",)
     assert not cuts.paired
@@ -216,7 +212,7 @@ def test_whole_documents_in_bins() -> None:
 
 
 def test_no_document_that_fits() -> None:
-    said = one_line(lambda: natural_lengths(corpus_of([50], [40]), "en", Words(window=30)))
+    said = said_by(natural_lengths, corpus_of([50], [40]), "en", Words(window=30))
     assert "none of 2 documents in 'en' fits into the model's 30 tokens: the shortest has 40." in said
 
 
@@ -256,7 +252,7 @@ def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path, 
             borders = counter.count([text[:end] for _, end in sentences(text, "en")[:40]])
             nearest = [min(borders, key=lambda border: (abs(border - length), border)) for length in lengths]
             assert ends(cuts, name) == nearest
-    assert "of which 510 are text" in one_line(lambda: cut_documents(corpus, "en", [400, 800], counter))
+    assert "of which 510 are text" in said_by(cut_documents, corpus, "en", [400, 800], counter)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb
@@ -22,6 +22,7 @@ from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, language_plans, languages_of
 from fairspan.design.sets import draw_sets
 from fairspan.errors import DesignError
+from tests.saying import said_by
 
 SIZES = st.integers(2, 12)
 SEEDS = st.integers(0, 2**32)
@@ -76,16 +77,6 @@ def build(
 ) -> Documents:
     plans, counter = language_plans(languages, mixed), counter or Words()
     return build_documents(measure_segments(corpus, languages_of(plans), design, counter), plans, design, counter)
-
-
-def one_line(action: Callable[[], object]) -> str:
-    """What a DesignError says: a single sentence or two on one line."""
-    with pytest.raises(DesignError) as caught:
-        action()
-    said = str(caught.value)
-    assert "\n" not in said
-    assert said.endswith(".")
-    return said
 
 
 # --- orders
@@ -200,7 +191,7 @@ def test_language_plans() -> None:
 
 @pytest.mark.parametrize("mixed", ["de-en", "de:", ":en", ["de:en", "it"]])
 def test_plans_that_cannot_be_read(mixed: Any) -> None:
-    said = one_line(lambda: language_plans(["en"], mixed))
+    said = said_by(language_plans, ["en"], mixed, kind=DesignError)
     assert "lead:later, such as de:en" in said
     assert repr(mixed if isinstance(mixed, str) else "it") in said
 
@@ -295,7 +286,7 @@ def test_length_limits(limits: dict[str, Any], kept: str) -> None:
     """Both languages are held to the limits, or one of them and the others near it, limits included."""
     design = Design(sizes=(2,), **limits)
     if len(kept) < 2:
-        said = one_line(lambda: measure_segments(corpus_of(LENGTHS), ["en", "de"], design, Words()))
+        said = said_by(measure_segments, corpus_of(LENGTHS), ["en", "de"], design, Words(), kind=DesignError)
         assert "1 of 4 segments keep the length limits in en, de" in said
         assert "4 to 20 tokens" in said
         return
@@ -394,26 +385,28 @@ def test_sharing_and_shortage_are_told() -> None:
     ],
 )
 def test_designs_that_cannot_be_are_one_line(fields: dict[str, Any], said: str) -> None:
-    assert said in one_line(lambda: Design(**fields))
+    line = said_by(Design, **fields, kind=DesignError)
+    assert said in line
+    assert line.endswith(".")
 
 
 def test_too_few_segments_are_one_line() -> None:
-    said = one_line(lambda: build(even_corpus(3), Design()))
+    said = said_by(build, even_corpus(3), Design(), kind=DesignError)
     assert "the corpus has 3 segments in en, and a document of 4 needs 4" in said
-    said = one_line(lambda: build(even_corpus(4), Design()))
+    said = said_by(build, even_corpus(4), Design(), kind=DesignError)
     assert "only 1 sets of 4 can be made of 4 segments" in said
     assert "add texts or put fewer segments into a document" in said
-    said = one_line(lambda: build(even_corpus(5), Design(sizes=(3, 6), sets=2)))
+    said = said_by(build, even_corpus(5), Design(sizes=(3, 6), sets=2), kind=DesignError)
     assert "of 6 can be made of 5 segments" in said
     limited = Design(min_tokens=50)
-    said = one_line(lambda: build(even_corpus(30), limited))
+    said = said_by(build, even_corpus(30), limited, kind=DesignError)
     assert "0 of 30 segments keep the length limits in en" in said
     assert "3 to 3 tokens" in said
 
 
 def test_a_window_that_is_too_small_is_one_line() -> None:
     """Four segments of 10 need 40 and 2 special tokens; room is left for 4 joints."""
-    said = one_line(lambda: build(even_corpus(30, length=10), Design(), counter=Words(window=45)))
+    said = said_by(build, even_corpus(30, length=10), Design(), counter=Words(window=45), kind=DesignError)
     assert "the 4 shortest segments have 40 tokens, and the model reads 45" in said
     # (45 − 2 − 4) // 4 = 9, and openings of 9 do fit.
     assert "use opening=9, " in said
@@ -435,12 +428,12 @@ def test_too_long_can_be_an_error() -> None:
     """Room is 30 − 2 − 2 = 26; the two longest have 13 + 14 = 27."""
     lengths = {"a": {"en": 5}, "b": {"en": 6}, "c": {"en": 13}, "d": {"en": 14}}
     design = Design(sizes=(2,), sets=2, too_long="error")
-    said = one_line(lambda: build(corpus_of(lengths), design, counter=Words(window=30)))
+    said = said_by(build, corpus_of(lengths), design, counter=Words(window=30), kind=DesignError)
     assert "the 2 longest segments have 27 tokens, and the model reads 30" in said
     assert "use max_tokens=13 or opening=13" in said
     assert build(corpus_of(lengths), design, counter=Words(window=31)).documents
 
 
 def test_a_length_language_that_is_not_measured_is_one_line() -> None:
-    said = one_line(lambda: build(even_corpus(30, ["en", "de"]), Design(length_language="it"), ["en", "de"]))
+    said = said_by(build, even_corpus(30, ["en", "de"]), Design(length_language="it"), ["en", "de"], kind=DesignError)
     assert "length_language=it is not among the languages en, de" in said

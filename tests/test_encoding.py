@@ -21,6 +21,7 @@ from fairspan.encoding.fill import Tally, batches, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import FairspanError, UnsupportedModel
+from tests.saying import said_by
 from tests.test_identity import changed, encoder_of
 from tests.tiny import words
 
@@ -175,9 +176,9 @@ def test_one_text_that_does_not_fit(store: Store) -> None:
             raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB.")
 
     texts = texts_of(60, 10, 10)
-    with pytest.raises(FairspanError, match="one text of 60 tokens does not fit into memory") as error:
-        run_fill(Known(not_the_long_one), texts, store, budget=1000)
-    assert "\n" not in str(error.value)
+    assert "one text of 60 tokens does not fit into memory" in said_by(
+        run_fill, Known(not_the_long_one), texts, store, budget=1000
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,10 +188,9 @@ def test_a_vector_that_is_none_is_refused_and_the_others_are_kept(store: Store, 
     texts = texts_of(10, 10, 10, 10, 3, 3)
     encoder = Known()
     encoder.bad[texts[1].text] = bad
-    with pytest.raises(FairspanError, match="is all zero or holds NaN or infinity") as error:
-        run_fill(encoder, texts, store, budget=40)
-    assert "\n" not in str(error.value)
-    assert "text 1" in str(error.value)
+    line = said_by(run_fill, encoder, texts, store, budget=40)
+    assert "is all zero or holds NaN or infinity" in line
+    assert "text 1" in line
     assert_stored(store, encoder, [texts[0], *texts[2:4]])
     assert store.missing(encoder.key(text) for text in texts) == {encoder.key(texts[n]) for n in (1, 4, 5)}
     # Once the model is put right, only those three are left to do.

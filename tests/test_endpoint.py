@@ -17,6 +17,7 @@ from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from tests.embedding_server import DIMENSIONS, Server, embed, hangs_up, says, serving
+from tests.saying import said_by
 from tests.tiny import words
 
 TEXTS = [words(3 + number, number) for number in range(10)]
@@ -46,10 +47,7 @@ def at(server: Server, **options: Any) -> Endpoint:
 
 
 def refusal(endpoint: Endpoint, texts: list[str] | None = None) -> str:
-    with pytest.raises(FairspanError) as caught:
-        endpoint.encode(texts or TEXTS)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return said_by(endpoint.encode, texts or TEXTS)
 
 
 # What is asked and answered.

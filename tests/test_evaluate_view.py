@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from rich.console import Console
 
 from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart
@@ -25,7 +23,6 @@ from fairspan.report.latex import to_latex
 from fairspan.report.markdown import to_markdown
 from fairspan.report.page import Part, make_page
 from fairspan.report.table import Table
-from fairspan.report.terminal import print_view
 from fairspan.report.text import number, with_bounds
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog
@@ -33,24 +30,8 @@ from fairspan.runs.sides import Side
 from fairspan.studies.evaluate.comparison import compare, compare_searches
 from fairspan.studies.evaluate.summary import frames_of
 from fairspan.studies.evaluate.view import view_of
+from tests.report_example import chart_of, printed, table_of
 from tests.searches import METRICS, ONLY, PLANS, log_of, noise, rows_of, usual
-
-
-def printed(view: View, width: int = 80) -> str:
-    console = Console(record=True, width=width, file=io.StringIO())
-    print_view(console, view)
-    return console.export_text()
-
-
-def table(view: View, name: str) -> Table:
-    (found,) = [one for one in view.tables() if one.name == name]
-    return found
-
-
-def chart(view: View, name: str) -> Chart:
-    found = view.chart(name)
-    assert isinstance(found, Chart)
-    return found
 
 
 def texts(one: Table) -> list[list[str]]:
@@ -324,13 +305,8 @@ def test_the_first_metric_of_whole_documents_decides(tmp_path: Path) -> None:
         )
         log = log_of(tmp_path / verdict, rows)
         assert log.verdicts.select("treatment", "verdict").rows() == [("paper", verdict), (named, verdict)]
-        assert log.view.switch == (
-            "plain",
-            "paper",
-            "paper, documents only",
-            "tempscale, documents only",
-            "plain, chunk-max",
-        )
+        only = [f"{name}, documents only" for name in ("paper", "tempscale")]
+        assert log.view.switch == ("plain", "paper", *only, "plain, chunk-max")
 
 
 # What is shown.
@@ -343,30 +319,30 @@ def test_cards_and_tables_are_the_frames(wide: RunLog, view: View) -> None:
     verdicts = view.frame("verdicts").select("treatment", "verdict", "sentence").rows()
     assert [(card.name, card.badge, *card.sentences) for card in view.cards[1:]] == verdicts
     reciprocal = view.frame("quality").filter(plan="", metric="mrr")["estimate"]
-    for row, name, one, other in zip(texts(table(view, "quality")), view.switch, quality, reciprocal, strict=True):
+    for row, name, one, other in zip(texts(table_of(view, "quality")), view.switch, quality, reciprocal, strict=True):
         change = with_bounds(interval(one, "change_"), "+.3f")
         assert row[:3] == [name, number(one["estimate"]), change]
         assert row[4:] == [number(one["psi_estimate"], ".2f"), number(one["harmonic_estimate"]), number(other)]
     own = view.frame("positions").filter(metric="ndcg@10").to_dicts()
-    for row, one in zip(texts(table(view, "positions")), own, strict=True):
+    for row, one in zip(texts(table_of(view, "positions")), own, strict=True):
         assert (row[0], *row[2:5]) == (one["plan"], one["position"], str(one["queries"]), with_bounds(interval(one)))
-    costs = {row[0]: row[1:] for row in texts(table(view, "index-costs"))}
+    costs = {row[0]: row[1:] for row in texts(table_of(view, "index-costs"))}
     assert costs["plain, chunk-max"] == [f"{173 / 40:.1f}", "0.1", "20,000", "2", number(quality[3]["estimate"])]
-    assert texts(table(view, "by-length"))[0][0] == "mean rank of the longest documents (72 of 460–540 tokens)"
+    assert texts(table_of(view, "by-length"))[0][0] == "mean rank of the longest documents (72 of 460–540 tokens)"
 
 
 def test_what_was_stored_has_no_time(tmp_path: Path) -> None:
     found = log_of(tmp_path, rows_of(usual, ("plain",), indexes=[("plain", "chunk-max")]))
     costs = [{**cost, "seconds": None if cost["index"] == "whole" else 3.0} for cost in found.header["costs"]]
     log = replace(found, header={**found.header, "costs": costs})
-    assert [row[4] for row in texts(table(view_of(log), "index-costs"))] == ["stored", "3"]
+    assert [row[4] for row in texts(table_of(view_of(log), "index-costs"))] == ["stored", "3"]
 
 
 def test_bars_are_the_means(view: View) -> None:
     """One panel for each plan and one for all, one series for each arm of whole documents."""
     frame = view.frame("positions").filter(metric="ndcg@10")
     assert view.picture == "search-by-position"
-    panels = chart(view, "search-by-position").panels
+    panels = chart_of(view, "search-by-position").panels
     assert {panel.title for panel in panels} == {"all plans", "en", "de", "de:en"}
     for panel in panels:
         plan = panel.title.removeprefix("all plans")
@@ -376,7 +352,7 @@ def test_bars_are_the_means(view: View) -> None:
         assert last is not None
         assert (last.estimate, last.low, last.high) == (one["estimate"], one["low"], one["high"])
         assert f"against plain: {with_bounds(interval(one, 'change_'), '+.3f')}" in last.told
-    (panel,) = chart(view, "search-overall").panels
+    (panel,) = chart_of(view, "search-overall").panels
     assert panel.labels == METRICS
     assert all(view.switch[series.number] == series.name for series in panel.series)
 
@@ -389,7 +365,7 @@ def test_crowded_charts_show_whole_documents_first(tmp_path: Path) -> None:
         names,
         indexes=[("plain", name.removeprefix("plain/")) for name in level],
     )
-    (panel,) = chart(view_of(log_of(tmp_path, rows)), "search-overall").panels
+    (panel,) = chart_of(view_of(log_of(tmp_path, rows)), "search-overall").panels
     drawn = [series.name for series in panel.series]
     assert (len(drawn), drawn[:2], drawn[4]) == (7, ["plain", "paper"], "tempscale, documents only")
 
@@ -466,7 +442,7 @@ def test_what_is_compared_with_what(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared(tmp_path: Path) -> None:
-    """No query in common, another page of the same name or at another position, or no evaluation at all."""
+    """No query in common, another page of the same name or at another position."""
     rows = rows_of(usual, ("plain", "paper"))
     first = log_of(tmp_path / "one", rows)
     other = log_of(tmp_path / "two", rows.with_columns(query=pl.lit("x") + pl.col("query")), run="m-87654321")
@@ -477,6 +453,3 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     task = {**first.header["task"], "fingerprints": ["g"]}
     with pytest.raises(FairspanError, match="searched different pages"):
         compare(first, replace(first, header={**first.header, "task": task}))
-    audit = replace(first, header={**first.header, "verb": "audit"})
-    with pytest.raises(FairspanError, match="compare runs of one kind"):
-        compare(first, audit)

@@ -135,11 +135,11 @@ def test_the_jackknife_by_hand() -> None:
     stats = pytest.importorskip("scipy.stats")
     values = np.random.default_rng(0).normal(size=12)
     left = np.array([np.delete(values, i).mean() for i in range(12)])
-    found = Jackknife(np.array([values.mean()]), (influences(left[:, None]),)).contrast(np.array([1.0]), level=0.9)
+    found = Jackknife(np.array([values.mean()]), (influences(left[:, None]),)).contrast(np.array([1.0]))
     assert found.standard_error == pytest.approx(values.std(ddof=1) / 12**0.5, rel=1e-12)
     expected = stats.ttest_1samp(values, 0)
     assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
-    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.9)), rel=1e-9)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)), rel=1e-9)
 
 
 def test_two_samples_are_welchs() -> None:

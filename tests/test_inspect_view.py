@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairspan.report.chart import Chart
 from fairspan.report.text import number
 from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 from fairspan.studies.inspect.view import colour_range, inspection_page, view_of
 from tests.browser import legend_of, opened
+from tests.report_example import chart_of
+from tests.test_logs import Page
 
 EVIL_TITLE = "<img src=x onerror=alert(1)>"
 EVIL_TEXT = "</script><script>alert(2)</script> & \u2028 {{ 7*7 }} $x^2$ [bold] end"
@@ -71,12 +71,6 @@ def further() -> Inspection:
     return replace(found, readings=(*found.readings, last))
 
 
-def chart(inspection: Inspection) -> Chart:
-    found = inspection.view.chart("shares")
-    assert isinstance(found, Chart)
-    return found
-
-
 # --- frames
 
 
@@ -101,7 +95,7 @@ def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() 
     assert found["sentence"][0] == "the vector lacks segment 3, and 14 of the 20 tokens of segment 2"
     first, second = 0.8, 0.4 * 6 / 20
     assert made().readings[0].share == pytest.approx((first / (first + second), second / (first + second), 0.0))
-    assert [panel.reference for panel in chart(made()).panels] == [pytest.approx(1 / 3)] * 3
+    assert [panel.reference for panel in chart_of(made().view, "shares").panels] == [pytest.approx(1 / 3)] * 3
 
 
 def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
@@ -128,12 +122,8 @@ def test_json_holds_the_facts_as_well() -> None:
 
 def test_a_treatment_that_reads_further_says_so_in_json() -> None:
     said = json.loads(json.dumps(further().to_dict(), allow_nan=False))
-    assert [(one["treatment"], one["window"], one["unseen"]) for one in said["verdicts"]] == [
-        ("none", 68, 29),
-        ("paper", 68, 29),
-        ("tempscale", 68, 29),
-        ("tiles", 200, 0),
-    ]
+    windows = [(one["treatment"], one["window"], one["unseen"]) for one in said["verdicts"]]
+    assert windows == [*((name, 68, 29) for name in COSINES), ("tiles", 200, 0)]
     seen = {one: [row["seen"] for row in said["readings"] if row["treatment"] == one] for one in ("none", "tiles")}
     assert seen == {"none": [60, 6, 0], "tiles": [60, 20, 15]}
     warning, remedy = said["warnings"]
@@ -146,7 +136,7 @@ def test_a_treatment_that_reads_further_says_so_in_json() -> None:
 
 def test_bars_are_shares_beside_the_fair_one() -> None:
     found = read()
-    panels = chart(found).panels
+    panels = chart_of(found.view, "shares").panels
     assert [panel.title for panel in panels] == list(COSINES)
     for panel, reading in zip(panels, found.readings, strict=True):
         [series] = panel.series
@@ -154,12 +144,12 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
         assert [one.estimate for one in points] == list(reading.share)
         assert [one.note for one in points] == [number(value) for value in reading.representation]
         assert panel.reference == pytest.approx(1 / 3)
-    first, second, third = chart(made()).panels[0].labels
+    first, second, third = chart_of(made().view, "shares").panels[0].labels
     assert first == f"1 {EVIL_TITLE} (en · 60 tokens)"
     # Panels share their labels, and treatments do not read alike: what is unread is said in the panel.
     assert second.endswith("(20 tokens)")
     assert third.endswith("(zh · 15 tokens)")
-    plain, *_, tiles = chart(further()).panels
+    plain, *_, tiles = chart_of(further().view, "shares").panels
     assert plain.labels == tiles.labels
     drawn = [(one.note, one.void) for panel in (plain, tiles) for one in panel.series[0].points if one is not None]
     assert drawn[:3] == [("0.800", False), ("0.400", False), ("unseen", True)]
@@ -181,24 +171,12 @@ def test_the_table_has_all_numbers() -> None:
 # --- the page
 
 
-class _Read(HTMLParser):
-    """Elements that a page has, and the text of those that matter."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
-
-
 def test_markup_in_a_text_stays_text() -> None:
     source = inspection_page(made())
-    read = _Read()
-    read.feed(source)
-    assert "img" not in read.elements
+    tags = [tag for tag, _ in Page(source).elements]
+    assert "img" not in tags
     # The data, the page's own script, and the switch of the theme.
-    assert read.elements.count("script") == 3
+    assert tags.count("script") == 3
     assert "alert(2)</script>" not in source
     assert "&lt;/script&gt;&lt;script&gt;alert(2)" in source
     assert "{{ 7*7 }}" in source
@@ -211,9 +189,7 @@ def test_markup_in_a_text_stays_text() -> None:
 def test_a_page_knows_what_each_treatment_reads() -> None:
     """The runs of a text meet at the end of what any treatment reads, and the first treatment's marks are shown."""
     source = inspection_page(further())
-    found = re.search(r'id="inspection">(.*?)</script>', source, flags=re.DOTALL)
-    assert found is not None
-    data = json.loads(found[1])
+    [data] = Page(source).charts
     assert [one["status"][1:] for one in data["treatments"]] == [*[["cut", "never seen"]] * 3, ["seen", "seen"]]
     assert [one["meta"][1] for one in data["treatments"][2:]] == ["6 of 20 tokens", "20 tokens"]
     mark = "14 tokens never seen"

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,15 +19,7 @@ from fairspan import RunLog
 from fairspan.runs.key import key_of
 from fairspan.studies.collapse.options import CollapseOptions
 from tests.commands import ROOT
-from tests.verbs import TUNE, VERBS, Verb, write_articles
-
-
-@pytest.fixture(scope="module")
-def place(make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("place")
-    make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
-    write_articles(place / "corpus")
-    return place
+from tests.verbs import TUNE, VERBS, Verb
 
 
 @pytest.fixture

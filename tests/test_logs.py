@@ -22,12 +22,12 @@ from rich.console import Console
 from fairspan.errors import FairspanError
 from fairspan.report.result import Result
 from fairspan.report.terminal import print_view
-from fairspan.runs.facts import facts_of, settings_of
-from fairspan.runs.log import FORMAT, LogWriter, RunLog
+from fairspan.runs.log import FORMAT, LogWriter, RunLog, facts_of, settings_of
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.sides import Side, pairs_to_compare
 from fairspan.studies.logs import changes, compare, read_log, save_page
 from tests import length_studies, searches
+from tests.saying import said_by
 from tests.simulated import header, simulated_log, simulated_rows
 
 TREATMENTS = ("plain", "paper", "retrieval")
@@ -74,9 +74,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
 class Page(HTMLParser):
     """What can be read of a page: its elements, its text outside of scripts, its charts and its files."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, made: Path | str) -> None:
         super().__init__()
-        self.source = file.read_text("utf-8")
+        self.source = made if isinstance(made, str) else made.read_text("utf-8")
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self._words: list[str] = []
         self._silent = False
@@ -121,13 +121,6 @@ class Page(HTMLParser):
 
 def page_of(tmp_path: Path, *runs: RunLog, title: str | None = None) -> Page:
     return Page(save_page(runs, tmp_path / "page.html", title))
-
-
-def said_by(action: Callable[[], object]) -> str:
-    with pytest.raises(FairspanError) as caught:
-        action()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # --- on disk
@@ -274,7 +267,7 @@ def test_a_new_run_does_not_inherit_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["inspect", "dream", None, ["audit"]])
 def test_a_run_of_an_unknown_verb_is_one_line(tmp_path: Path, verb: Any) -> None:
-    folder = audited(tmp_path / "run", verb=verb if verb == "x" else "audit").folder
+    folder = audited(tmp_path / "run").folder
     known = json.loads((folder / "run.json").read_text("utf-8"))
     (folder / "run.json").write_text(json.dumps({**known, "verb": verb}), "utf-8")
     line = said_by(lambda: read_log(folder))

@@ -15,18 +15,7 @@ from fairspan.report.page import Part, make_page
 from fairspan.report.view import Section
 from fairspan.studies.logs import save_page
 from tests.browser import opened
-from tests.report_example import (
-    EVIL,
-    FRAME,
-    LABELS,
-    TREATMENTS,
-    heat,
-    hostile_table,
-    page,
-    profiles,
-    rows,
-    view,
-)
+from tests.report_example import EVIL, FRAME, LABELS, TREATMENTS, heat, hostile_table, page, profiles, rows, view
 from tests.test_logs import audited
 
 pytestmark = pytest.mark.slow

@@ -268,8 +268,7 @@ def test_an_unknown_point_is_none() -> None:
     assert point(None) is None
     assert point(Estimate(np.nan, np.nan, np.nan)) is None
     assert point(Estimate(-0.1234, np.nan, 1.0), "x") == Point(-0.1234, None, 1.0, "x")
-    series = Series("a", 0, (Point(float("nan")), Point(0.5, float("nan"), float("inf"))))
-    assert series.points == (None, Point(0.5))
+    series = Series("a", 0, (None, point(Estimate(0.5, np.nan, np.inf))))
     draw(Chart("c", "t", "", "bars", "x", "y", (Panel("p", ("1", "2"), (series,)),)))
 
 

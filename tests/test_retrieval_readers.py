@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairspan.errors import CorpusError
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import KNOWN, TaskSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
+from tests.saying import said_by
 from tests.test_corpus import write
 
 Row = Mapping[str, object]
 Rows = Sequence[Row]
-
-
-def said(read: Callable[..., object], *arguments: Any, **options: Any) -> str:
-    with pytest.raises(CorpusError) as caught:
-        read(*arguments, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def read(folder: Path | str, **options: Any) -> tuple[RetrievalTask, ...]:
@@ -109,11 +102,11 @@ def test_beir_gzipped(tmp_path: Path) -> None:
     plain = read_beir(folder)
     for file in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / "test.tsv"):
         file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-        assert said(read_beir, folder) == f"{file.parent} has both {file.name} and {file.name}.gz: remove one."
+        assert said_by(read_beir, folder) == f"{file.parent} has both {file.name} and {file.name}.gz: remove one."
         file.unlink()
     assert read_beir(folder) == plain
     (folder / "qrels" / "test.tsv.gz").write_bytes(gzip.compress(BEIR_QRELS.encode())[:-9])
-    assert said(read_beir, folder).startswith("test.tsv.gz is damaged or cut off.")
+    assert said_by(read_beir, folder).startswith("test.tsv.gz is damaged or cut off.")
 
 
 def test_splits(tmp_path: Path) -> None:
@@ -123,7 +116,7 @@ def test_splits(tmp_path: Path) -> None:
     assert task.name == "small-dev"
     assert relevant(task) == {"q2": {"d1": 1}}
     assert [query.id for query in task.queries] == ["q2"]
-    assert said(read_beir, folder, split="train") == f"{folder} has no qrels/train.tsv. Splits there: dev, test."
+    assert said_by(read_beir, folder, split="train") == f"{folder} has no qrels/train.tsv. Splits there: dev, test."
 
 
 def test_relevant_documents_without_text(tmp_path: Path) -> None:
@@ -170,7 +163,7 @@ def test_faults_of_a_judgement(tmp_path: Path, line: str | bytes, message: str) 
     """Line 3 is blank and counts; a header counts too, and only once."""
     middle = line.encode() if isinstance(line, str) else line
     folder = beir_folder(tmp_path, b"query-id\tcorpus-id\tscore\nq1\td1\t1\n\n" + middle + b"\nq2\td2\t1\n")
-    assert said(read_beir, folder) == f"qrels/test.tsv, line 4: {message}"
+    assert said_by(read_beir, folder) == f"qrels/test.tsv, line 4: {message}"
 
 
 @pytest.mark.parametrize(
@@ -191,28 +184,28 @@ def test_faults_of_a_beir_line(tmp_path: Path, file: str, row: dict[str, object]
     write(folder / file, [{"_id": "d1" if file == "corpus.jsonl" else "q1", "text": "x"}, row])
     if file == "corpus.jsonl":
         write(folder / "queries.jsonl", [{"_id": "q1", "text": "x"}, {"_id": "q2", "text": "x"}])
-    assert said(read_beir, folder) == f"{file}, line 2: {message}"
+    assert said_by(read_beir, folder) == f"{file}, line 2: {message}"
 
 
 def test_a_beir_line_that_is_no_json(tmp_path: Path) -> None:
     folder = beir_folder(tmp_path)
     (folder / "corpus.jsonl").write_bytes(b'{"_id": "d1", "text": "x"}\n[1]\n')
-    assert said(read_beir, folder) == "corpus.jsonl, line 2: not an object but [1]. Each line holds one object."
+    assert said_by(read_beir, folder) == "corpus.jsonl, line 2: not an object but [1]. Each line holds one object."
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
     folder = beir_folder(tmp_path, "query-id\tcorpus-id\tscore\n")
-    assert said(read_beir, folder) == "qrels/test.tsv holds no judgements."
+    assert said_by(read_beir, folder) == "qrels/test.tsv holds no judgements."
     (folder / "qrels" / "test.tsv").write_text("q1\td1\t0\n")
-    assert said(read_beir, folder) == "small-test has no queries."
+    assert said_by(read_beir, folder) == "small-test has no queries."
     (folder / "qrels" / "test.tsv").unlink()
-    assert said(read_beir, folder) == f"{folder} has no qrels/test.tsv. Splits there: none."
+    assert said_by(read_beir, folder) == f"{folder} has no qrels/test.tsv. Splits there: none."
     for name in ("queries.jsonl", "corpus.jsonl"):
         (folder / name).unlink()
-        assert said(read_beir, folder) == f"{folder} has no {name} (or {name}.gz)."
+        assert said_by(read_beir, folder) == f"{folder} has no {name} (or {name}.gz)."
     for name in (str(folder / "no"), f"beir:{folder}/no"):
-        assert said(read, name) == f"there is no task {name!r}: it is {KNOWN}."
-    assert said(read, folder.parent / "small" / "qrels").endswith(
+        assert said_by(read, name) == f"there is no task {name!r}: it is {KNOWN}."
+    assert said_by(read, folder.parent / "small" / "qrels").endswith(
         f"without questions, give the task 'passages' with corpus={folder}/qrels."
     )
 
@@ -279,7 +272,7 @@ def test_one_language_of_a_folder(tmp_path: Path) -> None:
     assert [(document.id, document.language) for document in task.documents] == [("sea", "en"), ("hill", "de")]
     assert task.notes == ("Queries in other languages than 'de', left out: 1.",)
     placed_folder(tmp_path, {"language": "de"}, {"language": "en"})
-    assert said(read, folder, language="hi") == f"{folder} has no queries in 'hi'. Languages there: de, en."
+    assert said_by(read, folder, language="hi") == f"{folder} has no queries in 'hi'. Languages there: de, en."
 
 
 @pytest.mark.parametrize(
@@ -303,12 +296,12 @@ def test_one_language_of_a_folder(tmp_path: Path) -> None:
 )
 def test_faults_of_a_position(tmp_path: Path, metadata: Row, message: str) -> None:
     folder = placed_folder(tmp_path, {}, metadata, {})
-    assert said(read_beir, folder) == f"queries.jsonl, line 2, metadata: {message}"
+    assert said_by(read_beir, folder) == f"queries.jsonl, line 2, metadata: {message}"
 
 
 def test_metadata_that_are_no_object(tmp_path: Path) -> None:
     message = "queries.jsonl, line 1: 'metadata' must be an object, got \"x\"."
-    assert said(read_beir, placed_folder(tmp_path, "x")) == message
+    assert said_by(read_beir, placed_folder(tmp_path, "x")) == message
 
 
 def test_of_several_documents_the_best_has_the_evidence(tmp_path: Path) -> None:
@@ -325,7 +318,7 @@ def test_of_several_documents_the_best_has_the_evidence(tmp_path: Path) -> None:
 )
 def test_faults_of_segments(tmp_path: Path, segments: object) -> None:
     corpus = [{"_id": "sea", "text": SEA, "metadata": {"segments": segments}}]
-    message = said(read_beir, placed_folder(tmp_path, {}, corpus=corpus))
+    message = said_by(read_beir, placed_folder(tmp_path, {}, corpus=corpus))
     assert message.startswith("corpus.jsonl, line 1, metadata: 'segments' must list [start, end] of segments one")
 
 
@@ -349,17 +342,17 @@ def test_a_folder_for_each_language(tmp_path: Path) -> None:
     assert [task.documents[1] for task in tasks] == [Passage("b", "de hill", "de"), Passage("b", "en hill", "en")]
     assert read(folder, language="de") == tasks[:1]
     assert read(folder) == tasks[1:], "English unless another is named"
-    assert said(read, folder, language="hi") == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
-    assert said(read, folder, languages=("de", "hi")) == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
+    assert said_by(read, folder, language="hi") == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
+    assert said_by(read, folder, languages=("de", "hi")) == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
 
 
 def test_languages_that_would_do_nothing(tmp_path: Path) -> None:
     folder = beir_folder(tmp_path)
     for task in (str(folder), f"beir:{folder}", "mteb:SciFact"):
-        assert said(TaskSource, task, languages=("de", "en")).startswith(f"languages would do nothing for {task}")
+        assert said_by(TaskSource, task, languages=("de", "en")).startswith(f"languages would do nothing for {task}")
         assert TaskSource(task, languages=("de", "en"), fitted=True).languages, "those of the corpus to fit on"
     for languages in ((), ("de",), ("de", "de")):
-        assert "needs at least two different languages" in said(TaskSource, str(tmp_path), languages=languages)
+        assert "needs at least two different languages" in said_by(TaskSource, str(tmp_path), languages=languages)
 
 
 # --- XQuAD's positions: two paragraphs of 16 and 9 characters with an empty line between them
@@ -394,7 +387,7 @@ def test_positions(tmp_path: Path) -> None:
     assert relevant(task) == {"q1": {"00": 1}, "q2": {"00": 1}}
     assert [one.name for one in read(folder, languages=("en", "de"))] == ["sea_positions-en", "sea_positions-de"]
     (tmp_path / "corpora").rename(tmp_path / "elsewhere")
-    assert said(read, folder) == (
+    assert said_by(read, folder) == (
         f"{folder} has questions but no articles: put the corpus that has them into {folder / 'documents'}."
     )
     (tmp_path / "elsewhere" / "sea").rename(folder / "documents")
@@ -412,7 +405,7 @@ def test_positions(tmp_path: Path) -> None:
     ],
 )
 def test_faults_of_positions(tmp_path: Path, changes: dict[str, object], message: str) -> None:
-    assert said(read, positions_folder(tmp_path, **changes)) == f"en.jsonl, line 2: {message}"
+    assert said_by(read, positions_folder(tmp_path, **changes)) == f"en.jsonl, line 2: {message}"
 
 
 # --- the real ones

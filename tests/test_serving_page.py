@@ -14,7 +14,8 @@ import pytest
 import fairspan
 from fairspan.errors import CorpusError
 from fairspan.serving.desk import Desk, Document, open_desk
-from tests.browser import chromium, legend_of, opened
+from tests.browser import legend_of, opened
+from tests.test_audit import cosine
 
 pytest.importorskip("starlette", reason="needs fairspan[serve]")
 import uvicorn
@@ -51,10 +52,6 @@ def served(plain: Any) -> Any:
 @pytest.fixture
 def desk(served: Any) -> Desk:
     return open_desk(served, "some/folder/tiny-bert")
-
-
-def cosine(first: np.ndarray, second: np.ndarray) -> float:
-    return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
 
 
 # --- the desk
@@ -98,8 +95,9 @@ def test_a_plain_model_has_nothing_beside_it(plain: Any) -> None:
     assert len(open_desk(fairspan.calibrate(plain, "plain")).treated) == 1
 
 
-def test_too_much_is_refused(served: Any) -> None:
-    desk = open_desk(served, most_tokens=60)
+def test_too_much_is_refused(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairspan.serving.desk.MOST_TOKENS", 60)
+    desk = open_desk(served)
     desk.inspect(Document("a", text(0, 20, 40)))
     with pytest.raises(CorpusError, match="62 tokens, and the page takes 60"):
         desk.inspect(Document("a", text(0, 10, 20, 30, 40)))
@@ -185,12 +183,6 @@ def test_mistakes_are_one_line(client: Any, body: bytes, status: int, said: str)
 
 
 # --- the page in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

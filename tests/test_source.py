@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import fairspan
 from fairspan.errors import UnsupportedModel
 from fairspan.model.loading import Loading, load_model
 from fairspan.model.source import find_model
+from tests.saying import said_by
 from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
@@ -130,10 +132,9 @@ def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
         ("a/b/c", "there is no such folder"),
     ):
         for load in (find_model, load_model, fairspan.load):
-            with pytest.raises(UnsupportedModel, match=said) as caught:
-                load(str(tmp_path / name))
-            assert "\n" not in str(caught.value)
-            assert str(caught.value).startswith(str(tmp_path / name))
+            line = said_by(load, str(tmp_path / name), kind=UnsupportedModel)
+            assert re.search(said, line)
+            assert line.startswith(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -155,9 +156,7 @@ def test_a_damaged_model_is_one_line(
     damaged = min((tmp_path / "model").rglob(file), key=lambda found: "1_Pooling" in found.parts)
     damaged.write_bytes(damage(damaged.read_bytes()))
     for load in (load_model, fairspan.load):
-        with pytest.raises(UnsupportedModel) as caught:
-            load(str(tmp_path / "model"))
-        assert "\n" not in str(caught.value)
+        said_by(load, str(tmp_path / "model"), kind=UnsupportedModel)
 
 
 def test_asking_imports_no_torch() -> None:

@@ -42,7 +42,6 @@ def test_shares_of_means_that_are_not_positive_are_nan() -> None:
     found = unevenness(*rows.columns, rng=np.random.default_rng(0), draws=99)
     for name in ("gini", "psi", "first_second", "first_last"):
         assert np.isnan(found[name].estimate)
-        assert "not positive" in found[name].reason
     assert np.isfinite(found["spread"].low)
     assert np.isnan(gini_test(rows.values, rows.positions, rows.documents, rng=np.random.default_rng(0), draws=99))
 
@@ -54,7 +53,6 @@ def test_all_measures_together() -> None:
     for name in ("spread", "gini", "psi", "first_second", "first_last"):
         interval = found[name]
         assert interval.low < interval.high
-        assert interval.reason == ""
     assert found["psi"].estimate == pytest.approx(1 - means.min() / means.max())
     assert found["first_last"].estimate == pytest.approx(relative_difference(means, 4))
 

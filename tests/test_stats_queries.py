@@ -153,7 +153,6 @@ def test_a_change_counts_the_clusters_that_have_its_queries() -> None:
         found = query_change(queries.first, queries.second, groups, queries.clusters, rng=rng, swaps=9)
         if clusters == 1:
             assert np.isnan(found.groups[1].low)
-            assert "without one of the clusters" in found.groups[1].reason
             continue
         gaps = (queries.second - queries.first)[groups == 2].reshape(3, 4).mean(1)
         theirs = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
@@ -331,24 +330,22 @@ def query_mean(queries: Queries) -> np.ndarray:
     return np.array([queries.first[queries.groups == number].mean() for number in (1, 2)])
 
 
-def test_what_is_not_defined_says_why() -> None:
+def test_what_is_not_defined_is_nan() -> None:
     queries = make_queries(np.random.default_rng(7))
     rng = np.random.default_rng(0)
     for groups in (np.zeros(360, int), (queries.groups > 0).astype(int)):
         one = query_effects(queries.first, groups, queries.clusters, rng=rng, draws=99)
         assert np.isfinite(ends(one.overall)).all()
         assert len(one.groups) == groups.max()
-        assert np.isnan(one.psi.estimate)
-        assert "at least 2 position groups" in one.harmonic.reason
+        assert np.isnan([one.psi.estimate, one.harmonic.estimate]).all()
         change = query_change(queries.first, queries.second, groups, queries.clusters, rng=rng, swaps=99)
         assert np.isnan([change.p_psi, change.worst.estimate]).all()
         assert 0 < change.p_value <= 1
     nothing = query_effects(np.zeros(360), queries.groups, queries.clusters, rng=rng, draws=99)
-    assert "every group mean is 0" in nothing.psi.reason
+    assert np.isnan(nothing.psi.estimate)
     assert ends(nothing.harmonic) == (0, 0, 0)
     change = query_change(np.zeros(360), queries.first, queries.groups, queries.clusters, rng=rng, swaps=99)
-    assert "every group mean is 0" in change.psi.reason
-    assert np.isnan(change.p_psi)
+    assert np.isnan([change.psi.estimate, change.p_psi]).all()
 
 
 def test_holm_by_hand() -> None:

@@ -14,7 +14,6 @@ import fairspan
 from fairspan import Calibration, PerSide
 from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.encoder import ModelEncoder, Text
-from fairspan.errors import CorpusError, DesignError
 from fairspan.report.chart import HeatMap
 from fairspan.report.figure import draw
 from fairspan.runs.log import RunLog
@@ -22,6 +21,7 @@ from fairspan.stats.distributions import holm
 from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.run import evaluate
+from tests.saying import said_by
 from tests.test_evaluate import Collection, in_beir, ranked, text_of, unit, worth
 from tests.tiny import tiny_model, words
 
@@ -114,9 +114,7 @@ def test_pairs_are_treatments_that_can_be_typed() -> None:
     ],
 )
 def test_refusals(options: dict[str, Any], words_of_it: str) -> None:
-    with pytest.raises((CorpusError, DesignError), match=words_of_it) as caught:
-        EvaluateOptions(**options)
-    assert "\n" not in str(caught.value)
+    assert words_of_it in said_by(EvaluateOptions, **options)
 
 
 def test_an_object_with_encode_has_no_temperature(beir: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from fairspan.corpus.wikipedia import plain_text
 from fairspan.corpus.wikipedia.downloads import dump_files, find_sitelinks
 from fairspan.corpus.wikipedia.dump import read_pages, recognise
-from fairspan.corpus.wikipedia.sitelinks import Sitelinks
+from fairspan.corpus.wikipedia.sitelinks import item_of
 from fairspan.corpus.wikipedia.sitelinks import write_sitelinks as reduce_sitelinks
 from fairspan.errors import CorpusError, MissingExtra
 from tests.wikipedia_builds import MadePage, write_cirrus, write_parquet, write_sitelinks, write_xml, xml_parts
@@ -146,9 +147,9 @@ def test_titles_that_look_like_rows(tmp_path: Path) -> None:
     path = write_sitelinks(tmp_path, {**wikis, "de": wikis["de"][:5]})
     positions: list[int] = []
     reduce_sitelinks(path, ["en", "de"], tmp_path / "links", lambda position, found: positions.append(position))
-    links = Sitelinks(tmp_path / "links")
-    assert [links.item_of("en", title) for title in titles] == [1, 2, 3, 4, 5, None]
-    assert links.item_of("fr", "d'Arc") is links.item_of("en", "hidden") is links.item_of("de", "x") is None
+    links = sqlite3.connect(tmp_path / "links")
+    assert [item_of(links, "en", title) for title in titles] == [1, 2, 3, 4, 5, None]
+    assert item_of(links, "fr", "d'Arc") is item_of(links, "en", "hidden") is item_of(links, "de", "x") is None
     assert positions[-1] == path.stat().st_size
 
 

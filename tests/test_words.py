@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import UnsupportedModel
 from fairspan.studies.collapse.measures import repeated_pairs, word_means
+from tests.saying import said_by
 from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -25,15 +26,6 @@ def by_hand(model: SentenceTransformer, text: str) -> np.ndarray:
     matrix = model.transformers_model.get_input_embeddings().weight.detach().double().numpy()
     rows = [matrix[len(SPECIAL) + WORDS.index(word)] for word in text.split()]
     return np.asarray(sum(rows) / len(rows))
-
-
-def one_line(error: type[Exception], action: Callable[[], object]) -> str:
-    with pytest.raises(error) as caught:
-        action()
-    said = str(caught.value)
-    assert "\n" not in said
-    assert said.endswith(".")
-    return said
 
 
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, ("bert", "gemma3_text", "mpnet", "t5")))
@@ -67,16 +59,15 @@ def test_prompts_are_not_words(make_tiny: Make) -> None:
 
 def test_models_without_word_embeddings_are_refused(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     static = SentenceTransformer(modules=[StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=8)])
-    assert "SentenceTransformer has no input word embeddings" in one_line(
-        UnsupportedModel, lambda: word_means(static, ["w1"])
-    )
+    said = said_by(word_means, static, ["w1"], kind=UnsupportedModel)
+    assert "SentenceTransformer has no input word embeddings" in said
     model = make_tiny("bert", "mean")
 
     def refuse(self: Any) -> torch.nn.Module:
         raise NotImplementedError
 
     monkeypatch.setattr(type(model.transformers_model), "get_input_embeddings", refuse)
-    assert "BertModel has no input word embeddings" in one_line(UnsupportedModel, lambda: word_means(model, ["w1"]))
+    assert "BertModel has no input word embeddings" in said_by(word_means, model, ["w1"])
 
 
 def test_real_words(minilm: SentenceTransformer) -> None:

@@ -159,26 +159,14 @@ def _sections(text: str) -> Iterator[Piece]:
 
 def _headings(text: str) -> Iterator[tuple[int, int, int, str]]:
     """Where each heading begins and ends, its level, and its words. Code blocks and front matter have none."""
-    lines = _lines(text)
-    skipped = _front_matter([line for _, line in lines])
-    body = "\n".join(line.replace("\r", " ") for _, line in lines[skipped:])  # "\r" would begin a line of its own
+    lines = text.split("\n")
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    skipped = 0
+    if lines[0].rstrip() == "---":
+        skipped = next((place for place, line in enumerate(lines[1:], start=2) if line.rstrip() == "---"), 0)
+    body = "\n".join(line.replace("\r", " ") for line in lines[skipped:])  # "\r" would begin a line of its own
     tokens = MarkdownIt("commonmark").disable("inline").parse(body)
     for opening, words in pairwise(tokens):
         if opening.type == "heading_open" and opening.level == 0 and opening.map is not None:
             first, last = (skipped + number for number in opening.map)
-            start, last_line = lines[last - 1]
-            end, title = start + len(last_line), " ".join(words.content.split())
-            yield lines[first][0], end, int(opening.tag[1]), title
-
-
-def _front_matter(lines: Sequence[str]) -> int:
-    """How many lines settings at the head of the file take."""
-    if not lines or lines[0].rstrip() != "---":
-        return 0
-    return next((number + 1 for number, line in enumerate(lines[1:], start=1) if line.rstrip() == "---"), 0)
-
-
-def _lines(text: str) -> list[tuple[int, str]]:
-    """Where each line begins, and the line."""
-    lines = text.split("\n")
-    return list(zip(accumulate((len(line) + 1 for line in lines[:-1]), initial=0), lines, strict=True))
+            yield starts[first], starts[last] - 1, int(opening.tag[1]), " ".join(words.content.split())

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from fairspan.corpus.hub import Repository
+from fairspan.corpus.hub import Dataset, Repository
 from fairspan.corpus.rows import ENDINGS, LINES, PARQUET, START, TEXTS, Fault, Fields, Found, Place, Row, read_file
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
@@ -18,22 +18,6 @@ _ON_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[^:/]+){0,2}")
 
 Given = str | Path | Iterable[Mapping[str, Any]]
 """A file, a folder, the name of a dataset, or records."""
-
-
-class Source(Protocol):
-    """Records that can be read from any place on, and are always the same.
-
-    Attributes:
-        name: as errors and manifests call it.
-        total: what `Place.done` is at the end; 0 if that is not known.
-        identity: what has to stay the same from one call to the next.
-    """
-
-    name: str
-    total: int
-    identity: dict[str, Any]
-
-    def rows(self, start: Place = START) -> Iterator[Found]: ...
 
 
 class Files:
@@ -83,6 +67,11 @@ class Records:
                 yield Row(self.name, number, fields), place
             else:
                 yield Fault(self.name, number, None, f"not an object but {describe(fields)}."), place
+
+
+Source = Files | Records | Dataset
+"""Records that can be read from any place on. Errors and manifests call them by their `name`; `total` is what
+`Place.done` is at the end, or 0 if that is not known; `identity` has to stay the same from one call to the next."""
 
 
 def open_source(given: Given, fields: Fields) -> Source:

@@ -13,7 +13,7 @@ Domain = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A number with its interval.
+    """A finite number with its interval.
 
     Attributes:
         told: what is shown when a reader points at it, one fact per line.
@@ -28,14 +28,10 @@ class Point:
     note: str = ""
     void: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("low", "high"):
-            object.__setattr__(self, name, finite(getattr(self, name)))
-
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The points of one treatment, one for each label of the axis; None or NaN where nothing was measured.
+    """The points of one treatment, one for each label of the axis; None where nothing was measured.
 
     Attributes:
         number: the treatment's place in the switch, which decides its colour; -1 for what is always drawn.
@@ -48,10 +44,6 @@ class Series:
     points: tuple[Point | None, ...]
     dashed: bool = False
     legend: str = ""
-
-    def __post_init__(self) -> None:
-        known = tuple(None if one is None or not isfinite(one.estimate) else one for one in self.points)
-        object.__setattr__(self, "points", known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +236,9 @@ class HeatMap:
 def point(found: Interval | None, told: str = "", note: str = "") -> Point | None:
     """A point of a chart; None where there is no number."""
     estimate = None if found is None else finite(found.estimate)
-    return None if found is None or estimate is None else Point(estimate, found.low, found.high, told, note)
+    if found is None or estimate is None:
+        return None
+    return Point(estimate, finite(found.low), finite(found.high), told, note)
 
 
 def domain_of(panels: Iterable[Sequence[Series]], *, zero: bool, others: Sequence[float] = ()) -> Domain:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairspan.errors import FairspanError
-from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, tick_text, ticks
+from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Series, tick_text, ticks
 from fairspan.report.style import DASHES, INK, PALE, Look, house_style, look_of, require_matplotlib
 from fairspan.report.text import UNKNOWN, cleaned, number, size_text
 
@@ -103,7 +103,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
     room = 0.8 if bars else min(0.5, 0.12 * len(solid)) if chart.kind == "bars" else 0.0
     for one in panel.series:
         look = look_of(one.number)
-        values = _arrays(one.points)
+        # Values and the ends of their intervals [3, N], NaN where they are unknown.
+        ends = [(np.nan,) * 3 if own is None else (own.estimate, own.low, own.high) for own in one.points]
+        values = np.array(ends, dtype=np.float64).reshape(-1, 3).T
         if one.dashed:
             # The mark shows a bound that is known at one place only.
             style: dict[str, Any] = {"linestyle": DASHES, "linewidth": 1.2, "marker": "_", "markersize": 6}
@@ -112,9 +114,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
         if bars and not chart.dots:
-            fill = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
-            ends = {"yerr": _reach(values), "error_kw": {"elinewidth": 1, "capsize": 2, "ecolor": INK}}
-            axes.bar(where + aside, values[0], room / len(solid) * 0.94, label=one.legend or one.name, **ends, **fill)
+            fill: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
+            fill |= {"yerr": _reach(values), "error_kw": {"elinewidth": 1, "capsize": 2, "ecolor": INK}}
+            axes.bar(where + aside, values[0], room / len(solid) * 0.94, label=one.legend or one.name, **fill)
         else:
             # Lines keep their places; only the marks are a few points apart.
             shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
@@ -182,14 +184,17 @@ def _draw_rows(chart: Chart) -> Figure:
     labels = [_wrapped(label, _LABEL_WIDTH) for label in chart.panels[0].labels]
     size = (2.4 + 2.7 * across, 0.9 + (_ROW * len(labels) + 0.65) * down)
     figure, grid = _grid(size, down, across, sharex=True, sharey=True)
-    ends = [chart.domain(panel) for panel in chart.panels]
-    low, top = min(low for low, _ in ends), max(high for _, high in ends)
+    domains = [chart.domain(panel) for panel in chart.panels]
+    low, top = min(low for low, _ in domains), max(high for _, high in domains)
     before = chart.panels[0].series[0]
     for axes, panel in zip(grid.flat, chart.panels, strict=False):
         series = panel.series[0]
         _draw_row_bars(axes, chart, series)
-        if series is not before:
-            _mark_before(axes, before)
+        for place, one in enumerate(before.points if series is not before else ()):
+            if one is not None:
+                ends = [one.estimate, one.estimate], [place - 0.36, place + 0.36]
+                axes.plot(*ends, color=INK, linewidth=2.2, solid_capstyle="butt")
+                axes.plot(*ends, color=look_of(0).colour, linewidth=1.4)
         if panel.reference is not None:
             axes.axvline(panel.reference, color=INK, linestyle=DASHES, linewidth=1, zorder=3)
         if low < 0:
@@ -223,14 +228,6 @@ def _draw_row_bars(axes: Any, chart: Chart, series: Series) -> None:
             axes.axhspan(*ends, xmax=0.6, facecolor="none", edgecolor="#c8c8c8", hatch="////", linewidth=0)
         _write(axes, number(one.estimate, chart.form), 0.8, place)
         _write(axes, one.note, 1.0, place, colour="#666666")
-
-
-def _mark_before(axes: Any, before: Series) -> None:
-    for place, one in enumerate(before.points):
-        if one is not None:
-            ends = [one.estimate, one.estimate], [place - 0.36, place + 0.36]
-            axes.plot(*ends, color=INK, linewidth=2.2, solid_capstyle="butt")
-            axes.plot(*ends, color=look_of(0).colour, linewidth=1.4)
 
 
 def _write(axes: Any, text: str, right: float, place: float, colour: str = INK) -> None:
@@ -349,12 +346,6 @@ def _finish(figure: Figure, title: str, subtitle: str) -> Figure:
         engine.execute(figure)
         figure.set_layout_engine("none")
     return figure
-
-
-def _arrays(points: Sequence[Point | None]) -> np.ndarray:
-    """[3, N]: values and the ends of their intervals, NaN where they are unknown."""
-    found = [(np.nan,) * 3 if one is None else (one.estimate, one.low, one.high) for one in points]
-    return np.array(found, dtype=np.float64).reshape(-1, 3).T
 
 
 def _reach(values: np.ndarray) -> np.ndarray:

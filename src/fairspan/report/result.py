@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from markupsafe import escape
 
 from fairspan.errors import FairspanError
 from fairspan.report.figure import draw
+from fairspan.report.render import render_part
 from fairspan.report.style import figure_bytes
 from fairspan.report.text import cleaned
 from fairspan.report.view import View
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-# The colours of verdicts, readable on light and dark notebooks.
-_TONES = {"good": "#2f9e6e", "bad": "#d0562a", "open": "#b58a1b", "plain": "#888888"}
 
 
 class Result(ABC):
@@ -59,17 +56,9 @@ class Result(ABC):
         return " ".join(f"<{self.view.heading}{f' | {cards}' if cards else ''}>".split())
 
     def _repr_html_(self) -> str:
-        view = cleaned(self.view)
-        rows = "".join(
-            f"<tr><td style='text-align:left'><b>{escape(card.name)}</b></td>"
-            f"<td style='text-align:left;color:{_TONES[card.tone]}'><b>{escape(card.badge)}</b></td>"
-            f"<td style='text-align:left'>{'<br>'.join(map(escape, card.sentences))}</td></tr>"
-            for card in view.cards
-        )
-        picture = ""
+        view, picture = cleaned(self.view), ""
         if find_spec("matplotlib") is not None and any(view.charts()):
             # What is too large to be drawn is shown without a picture.
             with suppress(FairspanError):
-                drawn = b64encode(figure_bytes(self.figure(), "svg")).decode()
-                picture = f"<img alt='{escape(view.title)}' src='data:image/svg+xml;base64,{drawn}'>"
-        return f"<p>{escape(view.heading)}</p><table>{rows}</table>{picture}"
+                picture = b64encode(figure_bytes(self.figure(), "svg")).decode()
+        return render_part("notebook.html", view=view, picture=picture)

@@ -34,40 +34,7 @@ FAMILIES = (
     "Arial Unicode MS",
 )  # fmt: skip
 
-_RC: dict[str, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.labelsize": 9,
-    "figure.titlesize": 11,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.labelcolor": INK,
-    "axes.unicode_minus": True,
-    "axes.axisbelow": True,
-    # Names come from outside, and a dollar sign in one is no formula.
-    "text.parse_math": False,
-    "text.color": "#1a1a1a",
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "hatch.linewidth": 0.9,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "figure.constrained_layout.w_pad": 0.06,
-    "figure.constrained_layout.h_pad": 0.05,
-    "figure.constrained_layout.hspace": 0.0,
-    "figure.constrained_layout.wspace": 0.02,
-    # Text in SVG stays text, and fonts in PDF can be searched and copied.
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-    # Names inside a file would otherwise be drawn at random.
-    "svg.hashsalt": "fairspan",
-}
+_SETTINGS = Path(__file__).parent / "assets" / "figures.mplstyle"
 # Without dates, so that the same figure is the same file.
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -95,10 +62,9 @@ def look_of(number: int) -> Look:
 @contextmanager
 def house_style() -> Iterator[None]:
     """The settings of every figure. Characters that no font shows are boxes, without a warning for each."""
-    import matplotlib
+    from matplotlib import style
 
-    settings: Any = {**_RC, "font.family": _installed()}
-    with warnings.catch_warnings(), matplotlib.rc_context(settings):
+    with warnings.catch_warnings(), style.context([_SETTINGS, {"font.family": _installed()}]):
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 

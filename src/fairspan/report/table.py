@@ -132,7 +132,10 @@ class Table:
         named = dict(heads) if isinstance(heads, Mapping) else {head: head for head in heads}
         shown = {key: one if isinstance(one, Column) else Column(one) for key, one in columns.items()}
         rows = [
-            Row(tuple(_word(one[head]) for head in named), tuple(_cell(one, key, shown[key]) for key in shown))
+            Row(
+                tuple("" if one[head] is None else str(one[head]) for head in named),
+                tuple(_cell(one, key, shown[key]) for key in shown),
+            )
             for one in frame.iter_rows(named=True)
         ]
         parts = tuple(named.values()), tuple(shown.values()), tuple(rows)
@@ -181,7 +184,3 @@ def _cell(record: Mapping[str, Any], key: str, column: Column) -> Cell:
     if value is None and column.align in ("left", "wrap"):
         return Cell("")
     return Cell(value, column.form)
-
-
-def _word(value: Any) -> str:
-    return "" if value is None else str(value)

@@ -42,10 +42,6 @@ class Section:
     heats_first: bool = False
     closed: bool = False
 
-    @property
-    def empty(self) -> bool:
-        return not (self.intro or self.charts or self.heats or self.tables or self.folded)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:

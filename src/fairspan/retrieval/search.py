@@ -5,8 +5,8 @@ which depend on the order in which a matrix product adds up, so that copies of a
 Documents are ordered by score, ties by their number.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -27,10 +27,10 @@ def search(queries: np.ndarray, vectors: np.ndarray, k: int, *, owners: np.ndarr
     With owners[V], which count 0, 0, 1, … up, a document has several vectors, and the score of its best. Vectors may
     be a memory map. Products are computed on a GPU where there is one.
     """
-    index, found = _Index(vectors, _starts(vectors, owners)), []
+    starts, found = _starts(vectors, owners), []
     for start in range(0, len(queries), BATCH):
         best: tuple[Tensor, Tensor] | None = None
-        for first, scores in index.scores(queries[start : start + BATCH]):
+        for first, scores in _scores(queries[start : start + BATCH], vectors, starts):
             numbers = torch.arange(first, first + scores.shape[1], device=scores.device).expand_as(scores)
             own = _best(scores, numbers, k)
             best = own if best is None else _best(torch.cat([best[0], own[0]], 1), torch.cat([best[1], own[1]], 1), k)
@@ -43,45 +43,37 @@ def ranks(
     queries: np.ndarray, vectors: np.ndarray, pairs: np.ndarray, *, owners: np.ndarray | None = None
 ) -> np.ndarray:
     """The ranks [P], from 1, of documents in the whole order: pairs[P, 2] name a query and a document."""
-    index, found = _Index(vectors, _starts(vectors, owners)), np.empty(len(pairs), np.int64)
+    starts, found = _starts(vectors, owners), np.empty(len(pairs), np.int64)
     order = np.argsort(pairs[:, 0], kind="stable")
     for start in range(0, len(pairs), BATCH):
         some = order[start : start + BATCH]
         different, rows = np.unique(pairs[some, 0], return_inverse=True)
-        found[some] = 1 + _count_better(index, queries[different], rows, pairs[some, 1])
+        found[some] = 1 + _count_better(partial(_scores, queries[different], vectors, starts), rows, pairs[some, 1])
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Index:
-    """Vectors [V, d] by document: those of document i are starts[i] to starts[i + 1]."""
-
-    vectors: np.ndarray
-    starts: np.ndarray
-
-    def scores(self, queries: np.ndarray) -> Iterator[tuple[int, Tensor]]:
-        """The scores [Q, D] of neighbouring documents, block by block, with the number of the first one."""
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        asked = torch.from_numpy(queries).to(device, torch.float64)
-        if not asked.isfinite().all():
-            raise CorpusError("the vector of a query holds NaN or infinity: the model cannot embed its text.")
-        most = max(1, MEMORY // 8 // max(queries.shape))
-        first = 0
-        while first + 1 < len(self.starts):
-            # As many documents as have `most` vectors, or one with more.
-            reach = int(np.searchsorted(self.starts, self.starts[first] + most, side="right")) - 1
-            last = max(reach, first + 1)
-            # Torch takes no map that may only be read.
-            block = torch.from_numpy(np.array(self.vectors[self.starts[first] : self.starts[last]]))
-            products = (asked @ block.to(device, torch.float64).T).float()
-            if not products.isfinite().all():
-                raise CorpusError("the vector of a document holds NaN or infinity: the model cannot embed its text.")
-            yield first, _by_document(products, np.diff(self.starts[first : last + 1]))
-            first = last
+def _scores(queries: np.ndarray, vectors: np.ndarray, starts: np.ndarray) -> Iterator[tuple[int, Tensor]]:
+    """The scores [Q, D] of neighbouring documents, block by block, with the number of the first one."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    asked = torch.from_numpy(queries).to(device, torch.float64)
+    if not asked.isfinite().all():
+        raise CorpusError("the vector of a query holds NaN or infinity: the model cannot embed its text.")
+    most = max(1, MEMORY // 8 // max(queries.shape))
+    first = 0
+    while first + 1 < len(starts):
+        # As many documents as have `most` vectors, or one with more.
+        last = max(int(np.searchsorted(starts, starts[first] + most, side="right")) - 1, first + 1)
+        # Torch takes no map that may only be read.
+        block = torch.from_numpy(np.array(vectors[starts[first] : starts[last]]))
+        products = (asked @ block.to(device, torch.float64).T).float()
+        if not products.isfinite().all():
+            raise CorpusError("the vector of a document holds NaN or infinity: the model cannot embed its text.")
+        yield first, _by_document(products, np.diff(starts[first : last + 1]))
+        first = last
 
 
 def _starts(vectors: np.ndarray, owners: np.ndarray | None) -> np.ndarray:
-    """Where each document's vectors start, and the last one's end."""
+    """Where each document's vectors start, and the last one's end: those of document i are starts[i:i + 1]."""
     if owners is None:
         return np.arange(len(vectors) + 1)
     return np.append(np.flatnonzero(np.diff(owners, prepend=-1)), len(vectors))
@@ -110,14 +102,16 @@ def _best(scores: Tensor, numbers: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return scores[rows, columns], numbers[rows, columns]
 
 
-def _count_better(index: _Index, queries: np.ndarray, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """How many documents come before numbers[P] for the queries rows[P]."""
+def _count_better(
+    blocks: Callable[[], Iterator[tuple[int, Tensor]]], rows: np.ndarray, numbers: np.ndarray
+) -> np.ndarray:
+    """How many documents come before numbers[P] for the queries rows[P], given what scores them block by block."""
     wanted = np.empty(len(rows), np.float32)
-    for first, scores in index.scores(queries):
+    for first, scores in blocks():
         here = np.flatnonzero((first <= numbers) & (numbers < first + scores.shape[1]))
         wanted[here] = scores[rows[here], numbers[here] - first].cpu().numpy()
     better = np.zeros(len(rows), np.int64)
-    for first, scores in index.scores(queries):
+    for first, scores in blocks():
         own, own_wanted, own_numbers = (
             torch.from_numpy(one).to(scores.device) for one in (rows, wanted[:, None], numbers[:, None])
         )

@@ -19,12 +19,11 @@ import polars as pl
 from fairspan.errors import FairspanError
 from fairspan.report.files import write_file, write_whole
 from fairspan.report.frames import to_records
-from fairspan.report.page import Part, json_download, make_page, row_download
+from fairspan.report.page import Pairs, Part, json_download, make_page, row_download
 from fairspan.report.render import require_page
 from fairspan.report.result import Result
 from fairspan.report.text import changed, model_name
 from fairspan.report.view import View
-from fairspan.runs.facts import facts_of, places_of, settings_of
 from fairspan.runs.folder import HEADER, ROWS, writing
 from fairspan.runs.rows import SCHEMA
 
@@ -156,19 +155,15 @@ def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
     with explained(folder):
         if not header["rows"]:
             raise FairspanError(f"the run {folder} is {header['status']} and has no rows yet: run its command again.")
-        log = RunLog(folder, header, _read_rows(folder / ROWS, header["rows"]), show)
+        rows, count = pl.read_parquet(folder / ROWS, glob=False), header["rows"]
+        other = [name for name, kind in SCHEMA.items() if rows.schema.get(name) != kind]
+        if other or len(rows) < count:
+            fault = f"lacks the column {other[0]} as it was" if other else f"has {len(rows)} of {count} rows"
+            raise ValueError(f"{ROWS} {fault}")
+        # A crash between the two files leaves rows that the header does not know of yet.
+        log = RunLog(folder, header, rows.head(count), show)
         _ = log.verb, log.run, log.status, log.model, log.measured, log.notes
     return log
-
-
-def _read_rows(file: Path, count: int) -> pl.DataFrame:
-    rows = pl.read_parquet(file, glob=False)
-    changed = [name for name, kind in SCHEMA.items() if rows.schema.get(name) != kind]
-    if changed or len(rows) < count:
-        fault = f"lacks the column {changed[0]} as it was" if changed else f"has {len(rows)} of {count} rows"
-        raise ValueError(f"{file.name} {fault}")
-    # A crash between the two files leaves rows that the header does not know of yet.
-    return rows.head(count)
 
 
 @contextmanager
@@ -274,3 +269,53 @@ def library_versions() -> dict[str, str]:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def facts_of(header: Mapping[str, Any]) -> Pairs:
+    """The facts shown under a run's title."""
+    found = [("model", model_name(header["model"]["name"]))]
+    task, corpus = header.get("task"), header.get("corpus")
+    if task:
+        kind, colon, place = str(task["source"]).partition(":")
+        found.append(("task", model_name(kind) + colon + model_name(place)))
+        counted = [f"{task[what]:,} {what}" for what in ("queries", "documents") if task.get(what)]
+        found.append(("searched", ", ".join(counted)))
+    elif corpus:
+        found.append(("corpus", model_name(str(corpus["name"]))))
+    if "documents" in header:
+        found.append(("documents", f"{header['documents']:,}"))
+    if header.get("plans") and not task:
+        found.append(("languages", ", ".join(header["plans"][:8]) + (" …" if len(header["plans"]) > 8 else "")))
+    if header["status"] != "complete":
+        found.append(("status", header["status"]))
+    found.append(("finished", str(header.get("finished") or "not yet")[:16].replace("T", " ")))
+    return tuple((name, value) for name, value in found if value)
+
+
+def settings_of(header: Mapping[str, Any]) -> Pairs:
+    """What it was made with: weights, versions, machine. What was asked is shown beside it."""
+    model = header["model"]
+    unit, windows = header.get("token_unit", "tokens"), {one["window"] for one in header.get("windows", ())}
+    window = f"{model['window']:,} {unit}" if model.get("window") else "no limit"
+    if len(windows) > 1:
+        window += "; shorter under some treatments: see the notes"
+    found = [
+        ("run", header["run"]),
+        ("weights", str(model.get("fingerprint") or "not fingerprinted")),
+        ("max_seq_length", window),
+        ("precision", ", ".join(str(model[name]) for name in ("dtype", "device") if model.get(name))),
+        ("started", str(header.get("started"))),
+        ("rows", f"{header.get('rows', 0):,}"),
+        ("machine", ", ".join(f"{value}" for value in header.get("machine", {}).values()) + " cores"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())),
+    ]
+    return tuple((name, value) for name, value in found if value)
+
+
+def places_of(header: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """Local paths, which a page must not show, and what it shows instead; the longest first."""
+    corpus, task = header.get("corpus") or {}, header.get("task") or {}
+    read = [*header.get("sources", ()), corpus.get("name"), *(task.get("names") or ())]
+    parts = [part for source in read if source for part in str(source).split(":")]
+    known = sorted({header["model"]["name"], *parts, str(folder)}, key=len, reverse=True)
+    return {place: name for place in known if (name := model_name(place)) != place}

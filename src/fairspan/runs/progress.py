@@ -30,32 +30,28 @@ class TqdmProgress(Progress):
     """A bar of tqdm: in a notebook a widget, elsewhere a line on stderr."""
 
     def __init__(self) -> None:
-        self._bar: Any = None
-        self._stage = ""
+        from tqdm.auto import tqdm
+
+        self._make, self._stage = tqdm, ""
+        # As one that is closed, it shows nothing whatever it is told.
+        self._bar: Any = tqdm(disable=True)
 
     def stage(self, name: str) -> None:
         self._stage = name
-        if self._bar is not None:
-            self._bar.set_description(name)
+        self._bar.set_description(name)
 
     def start(self, total: int) -> None:
-        from tqdm.auto import tqdm
-
         self.stop()
-        self._bar = tqdm(total=total or None, desc=self._stage, unit="", unit_scale=True, leave=False)
+        self._bar = self._make(total=total or None, desc=self._stage, unit="", unit_scale=True, leave=False)
 
     def advance(self, amount: float) -> None:
-        if self._bar is not None:
-            self._bar.update(amount)
+        self._bar.update(amount)
 
     def say(self, found: str) -> None:
-        if self._bar is not None:
-            self._bar.set_postfix_str(found)
+        self._bar.set_postfix_str(found)
 
     def stop(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-        self._bar = None
+        self._bar.close()
 
 
 def as_progress(given: bool | Progress) -> Progress:

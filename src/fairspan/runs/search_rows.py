@@ -101,30 +101,24 @@ class Ranking:
     def language_rows(self) -> pl.DataFrame:
         """Which languages are in the first ranks of a search among all translations.
 
-        One row per query for PEER, and one for each query and document language for their shares.
+        One row per query for PEER of the documents that do not answer it, and one for each query and document
+        language for their shares.
         """
         task = self.measured.task
         spoken = list(dict.fromkeys(query.language for query in task.queries))
         language_of = {one.id: one.language for one in task.documents}
         codes = np.array([spoken.index(language_of[name]) for name in self.documents])
         shares = (codes[self.numbers][:, :TOP, None] == np.arange(len(spoken))).mean(1)
-        tables = [as_rows({**self._columns, "measure": PEER, "value": self._peer(codes)})]
+        peers = []
+        for found, relevant in zip(self.numbers, self._relevant, strict=True):
+            # Those that answer the query, one per language, have the same p value in whatever order they are.
+            others = np.flatnonzero(~np.isin(found, list(relevant)))
+            peers.append(peer((others + 1).astype(np.float64), codes[found[others]]))
+        tables = [as_rows({**self._columns, "measure": PEER, "value": peers})]
         for number, language in enumerate(spoken):
             own = {"measure": SHARE, "document_language": language, "value": shares[:, number]}
             tables.append(as_rows({**self._columns, **own}))
         return pl.concat(tables)
-
-    def _peer(self, codes: np.ndarray) -> list[float]:
-        """PEER of the documents that do not answer a query, which are there in all languages as well.
-
-        The few that do answer it, one per language, have the same p value in whatever order they are.
-        """
-        values = []
-        for found, relevant in zip(self.numbers, self._relevant, strict=True):
-            levels = np.zeros(len(self.documents), np.int64)
-            levels[list(relevant)] = 1
-            values.append(float(peer(found, levels, codes, {0: 1.0})))
-        return values
 
 
 def _best(gains: Mapping[str, float]) -> str:

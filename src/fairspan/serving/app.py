@@ -86,7 +86,9 @@ class _Api:
     async def embeddings(self, request: Request) -> Response:
         metrics = self.service.metrics
         try:
-            response = await self._answer(request)
+            self.service.batcher.refuse_if_full(1)
+            body = await read_body(request, self.service.limits.body_bytes)
+            response = await unless_gone(request, self._reply(body))
         except asyncio.CancelledError:
             if not self.service.is_draining:
                 raise
@@ -101,18 +103,13 @@ class _Api:
         metrics.requests.labels(str(response.status_code)).inc()
         return response
 
-    async def _answer(self, request: Request) -> Response:
-        self.service.batcher.refuse_if_full(1)
-        body = await read_body(request, self.service.limits.body_bytes)
-        return await unless_gone(request, self._reply(body))
-
     async def _reply(self, body: bytearray) -> Response:
         service, start = self.service, time.monotonic()
         asked = await service.in_turn(len(body), read_request, body, service.names, service.limits.inputs)
-        found = await service.embed(asked)
-        cut = found.truncated if service.truncate else None
-        reply = await service.in_turn(found.vectors.size, make_reply, asked, found.vectors, found.tokens, cut)
-        headers = {"X-Fairspan-Truncated": str(len(found.truncated))} if found.truncated else None
+        vectors, tokens, truncated = await service.embed(asked)
+        cut = truncated if service.truncate else None
+        reply = await service.in_turn(vectors.size, make_reply, asked, vectors, tokens, cut)
+        headers = {"X-Fairspan-Truncated": str(len(truncated))} if truncated else None
         service.metrics.request_seconds.observe(time.monotonic() - start)
         return Response(reply, headers=headers, media_type="application/json")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -276,7 +275,9 @@ class Batcher:
             self.broken = error
         batch = [one for one in batch if one.job in self._jobs]
         if len(batch) > 1 and self.broken is None:
-            _release_memory()
+            import torch  # which the model has imported
+
+            torch.cuda.empty_cache()
             middle = len(batch) // 2
             await self._pass(batch[:middle])
             await self._pass(batch[middle:])
@@ -317,9 +318,3 @@ def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:
     costs = [width * most, *(width * size + pass_tokens + lengths[size] * (most - size) for size in range(1, most))]
     best = min(range(most), key=costs.__getitem__)
     return best or most
-
-
-def _release_memory() -> None:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.empty_cache()

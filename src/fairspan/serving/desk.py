@@ -27,6 +27,7 @@ from fairspan.studies.inspect.lens import focus
 from fairspan.studies.inspect.run import look_through
 
 MOST_TOKENS = 32_768
+"""Of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +51,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Desk:
-    """A model under one or two treatments, the first of which is "before". One thread at a time works at it.
-
-    Attributes:
-        most_tokens: of a document.
-    """
+    """A model under one or two treatments, the first of which is "before". One thread at a time works at it."""
 
     subject: Subject
     treated: tuple[Treated, ...]
-    most_tokens: int = MOST_TOKENS
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -73,10 +69,10 @@ class Desk:
         marked = document.marked()
         # Before its sentences are found, which takes longer.
         (length,) = self.subject.counter.count_whole([marked.text])
-        if length > self.most_tokens:
+        if length > MOST_TOKENS:
             raise CorpusError(
-                f"this is {length:,} {self.subject.counter.unit}, and the page takes {self.most_tokens:,}: use "
-                "a shorter document here, or fairspan inspect on the command line."
+                f"this is {length:,} {self.subject.counter.unit}, and the page takes {MOST_TOKENS:,}: use a shorter "
+                "document here, or fairspan inspect on the command line."
             )
         progress(0)
         lens = focus(marked, self.subject.counter)
@@ -85,7 +81,7 @@ class Desk:
             return look_through(lens, self.subject, self.treated, embed, name=document.name)
 
 
-def open_desk(model: SentenceTransformer, name: str | None = None, *, most_tokens: int = MOST_TOKENS) -> Desk:
+def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
     """A desk for a model that is served: with the plain model beside it where it is calibrated.
 
     Args:
@@ -102,7 +98,7 @@ def open_desk(model: SentenceTransformer, name: str | None = None, *, most_token
         treatments = [Treatment("as served", treatments[0].calibration)]
     subject = open_subject(model, name=name).reading(treatments)
     treated = tuple(subject.under(one, embed=_nothing_fitted, lasting=False) for one in treatments)
-    return Desk(subject, treated, most_tokens)
+    return Desk(subject, treated)
 
 
 def _plain(model: SentenceTransformer) -> SentenceTransformer:

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
+import prometheus_client as prometheus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -26,11 +17,11 @@ class Metrics:
     """Counters of one server, in a registry of their own."""
 
     def __init__(self) -> None:
-        self.registry = own = CollectorRegistry()
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        self.registry = own = prometheus.CollectorRegistry()
+        for collector in (prometheus.ProcessCollector, prometheus.PlatformCollector, prometheus.GCCollector):
             collector(registry=own)
-        count, seconds = partial(Counter, registry=own), partial(Histogram, buckets=_SECONDS, registry=own)
-        sizes = partial(Histogram, registry=own)
+        count, sizes = partial(prometheus.Counter, registry=own), partial(prometheus.Histogram, registry=own)
+        seconds = partial(sizes, buckets=_SECONDS)
         self.requests = count("fairspan_requests", "Requests for embeddings.", ["status"])
         self.texts = count("fairspan_texts", "Texts embedded.")
         self.tokens = count("fairspan_tokens", "Tokens read by the model, padding aside.")
@@ -47,8 +38,8 @@ class Metrics:
     def watch_queue(self, requests: Callable[[], float], tokens: Callable[[], float]) -> None:
         """Show how much is waiting or in the model."""
         for name, count in (("requests", requests), ("tokens", tokens)):
-            gauge = Gauge(f"fairspan_queue_{name}", f"{name.capitalize()} not yet finished.", registry=self.registry)
-            gauge.set_function(count)
+            shown = f"fairspan_queue_{name}", f"{name.capitalize()} not yet finished."
+            prometheus.Gauge(*shown, registry=self.registry).set_function(count)
 
     def text(self) -> bytes:
-        return generate_latest(self.registry)
+        return prometheus.generate_latest(self.registry)

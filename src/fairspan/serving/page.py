@@ -23,14 +23,30 @@ from fairspan.studies.inspect.view import PACKAGE, page_pieces
 # Several times what the desk takes in tokens, and no more than a text field shows without delay.
 MOST_BYTES = 500_000
 PACKAGES = ("fairspan.serving", PACKAGE)
-SCRIPTS, STYLES = ("desk.js",), ("inspection.css", "desk.css")
+SCRIPTS = ("desk.js",)
 EXAMPLES = 4
 _SECONDS, _NAME = 60.0, 200
 
 
 def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
     """The page, which holds nothing of the model, and what it asks for as JSON, computed after other requests."""
-    page, headers = make_page(), page_headers()
+    page = render(
+        "desk.html",
+        scripts=SCRIPTS,
+        styles=("inspection.css", "desk.css"),
+        packages=PACKAGES,
+        connects=True,
+        borders=BORDERS,
+        names=NAMES,
+        data={"examples": example_documents(), "most_bytes": MOST_BYTES},
+    )
+    rules = policy(SCRIPTS, PACKAGES, connects=True)
+    headers = {
+        "Content-Security-Policy": f"{rules}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "Cache-Control": "no-cache",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
 
     async def show(request: Request) -> Response:
         return HTMLResponse(page, headers=headers)
@@ -57,32 +73,8 @@ def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
     ]
 
 
-def make_page() -> str:
-    """The page as it opens, with documents of the sample corpus to try it on."""
-    return render(
-        "desk.html",
-        scripts=SCRIPTS,
-        styles=STYLES,
-        packages=PACKAGES,
-        connects=True,
-        borders=BORDERS,
-        names=NAMES,
-        data={"examples": example_documents(), "most_bytes": MOST_BYTES},
-    )
-
-
-def page_headers() -> dict[str, str]:
-    rules = policy(SCRIPTS, PACKAGES, connects=True)
-    return {
-        "Content-Security-Policy": f"{rules}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        "Cache-Control": "no-cache",
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-    }
-
-
 def example_documents() -> list[dict[str, str]]:
-    """Documents of six segments each, as Markdown."""
+    """Documents of the sample corpus to try the page on, of six segments each, as Markdown."""
     corpus = Corpus.read("sample", ["en"])
     every = [corpus.segment(id, "en") for id in corpus.ids()]
     chosen = [every[number :: 2 * EXAMPLES] for number in range(EXAMPLES)]

@@ -108,10 +108,6 @@ class Asked:
     encoding: Literal["float", "base64"] = "float"
     dimensions: int | None = None
 
-    @property
-    def are_ids(self) -> bool:
-        return not isinstance(self.inputs[0], str)
-
 
 def read_object(body: bytes | bytearray) -> dict[str, Any]:
     """The JSON object of a request's body."""
@@ -191,15 +187,13 @@ def make_reply(asked: Asked, vectors: np.ndarray, tokens: int, truncated: Sequen
     }
     if truncated is not None:
         head["truncated"] = list(truncated)
-    rows = _base64(vectors) if asked.encoding == "base64" else _decimals(vectors)
+    rows = _decimals(vectors)
+    if asked.encoding == "base64":
+        rows = (f'"{base64.b64encode(row.tobytes()).decode()}"' for row in vectors.astype("<f4", copy=False))
     data = (
         f'{{"object":"embedding","index":{index},"embedding":{embedding}}}' for index, embedding in enumerate(rows)
     )
     return f'{json.dumps(head, separators=(",", ":"))[:-1]},"data":[{",".join(data)}]}}'.encode()
-
-
-def _base64(vectors: np.ndarray) -> Iterable[str]:
-    return (f'"{base64.b64encode(row.tobytes()).decode()}"' for row in vectors.astype("<f4", copy=False))
 
 
 def _decimals(vectors: np.ndarray) -> Iterable[str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,15 +33,6 @@ Result = TypeVar("Result")
 _SHORT, _LARGE = 4096, 65_536
 # Far more than a token has in any language. A text with more of them in the window is not tokenised.
 _TOKEN_CHARACTERS = 64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Embedded:
-    """What became of a request: vectors [texts, dimension], tokens read, and which texts were cut."""
-
-    vectors: np.ndarray
-    tokens: int
-    truncated: list[int]
 
 
 class Service:
@@ -112,20 +103,23 @@ class Service:
             "version": __version__,
         }
 
-    async def embed(self, asked: Asked) -> Embedded:
-        """The vectors of a request.
+    async def embed(self, asked: Asked) -> tuple[np.ndarray, int, list[int]]:
+        """The vectors [texts, dimension] of a request, the tokens read, and which texts were cut.
 
         Raises:
             Refusal: if there are none.
         """
         self._check_dimensions(asked.dimensions)
-        encoder = await self._encoder_of(asked)
+        key = asked.side, None if asked.prompt_name is None else self.model.prompts[asked.prompt_name]
+        encoder = self._encoders.get(key)
+        if encoder is None:
+            encoder = await self.batcher.call(lambda: self._encoder(*key))  # making one runs the model
         texts = await self._read(encoder, asked)
         tokens, truncated = sum(text.read for text in texts), [index for index, text in enumerate(texts) if text.cut]
         vectors = await self.batcher.vectors(encoder, texts)
         self.metrics.truncated.inc(len(truncated))
         checked = await self.in_turn(vectors.size, self._checked, vectors, asked.dimensions)
-        return Embedded(checked, tokens, truncated)
+        return checked, tokens, truncated
 
     async def in_turn(self, size: int, work: Callable[..., Result], *given: Any) -> Result:
         """What `work` returns, in a thread unless that would take longer than the work."""
@@ -183,12 +177,6 @@ class Service:
             made = DirectEncoder(self.model, side, prompt=prompt)
             self._encoders |= {(side, prompt): made, (side, made.prompt): made}
         return self._encoders[side, prompt]
-
-    async def _encoder_of(self, asked: Asked) -> DirectEncoder:
-        key = asked.side, None if asked.prompt_name is None else self.model.prompts[asked.prompt_name]
-        if key in self._encoders:
-            return self._encoders[key]
-        return await self.batcher.call(lambda: self._encoder(*key))  # making one runs the model
 
     def _check_dimensions(self, wanted: int | None) -> None:
         has = self._sides["document"].dimension

@@ -34,10 +34,9 @@ class Robust:
     covariance: Floats
     clusters: int
 
-    def contrasts(self, weights: Floats, level: float = 0.95) -> Intervals:
+    def contrasts(self, weights: Floats) -> Intervals:
         """Estimate and judge each row of weights[J, K]."""
-        freedom = self.degrees_of_freedom(weights)
-        return t_intervals(self.estimates(weights), self._errors(weights), freedom, level)
+        return t_intervals(self.estimates(weights), self._errors(weights), self.degrees_of_freedom(weights))
 
     def estimates(self, weights: Floats) -> Floats:
         """Each row of weights[J, K] on the coefficients; 0 if it is no larger than what rounding does."""

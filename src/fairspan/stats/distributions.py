@@ -12,16 +12,12 @@ from fairspan.stats.arrays import Floats
 
 def t_below(statistic: ArrayLike, freedom: ArrayLike) -> Floats:
     """P(T ≤ statistic)."""
-    t, df = np.broadcast_arrays(np.asarray(statistic, np.float64), np.asarray(freedom, np.float64))
-    finite = np.where(np.isfinite(df), df, 1.0)
-    return np.asarray(np.where(np.isfinite(df), special.stdtr(finite, t), special.ndtr(t)))
+    return np.asarray(special.stdtr(freedom, statistic))
 
 
 def t_quantile(probability: ArrayLike, freedom: ArrayLike) -> Floats:
     """The t with P(T ≤ t) = probability."""
-    p, df = np.broadcast_arrays(np.asarray(probability, np.float64), np.asarray(freedom, np.float64))
-    finite = np.where(np.isfinite(df), df, 1.0)
-    return np.asarray(np.where(np.isfinite(df), special.stdtrit(finite, p), special.ndtri(p)))
+    return np.asarray(special.stdtrit(freedom, probability))
 
 
 def f_above(statistic: float, numerator: float, denominator: float) -> float:

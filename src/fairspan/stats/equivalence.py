@@ -138,7 +138,7 @@ def decide(families: Sequence[Compared], margin: float = 0.02, *, measure: str =
         ]
         kind: Kind = "biased" if outside.any() else "fair" if inside.all() else "inconclusive"
         worst = int(np.where(outside | (kind != "biased"), np.abs(one.estimate), -1.0).argmax())
-        shown = one.robust.contrasts(one.weights, LEVEL)[worst]
+        shown = one.robust.contrasts(one.weights)[worst]
         needed = further_sets(one, margin, comparisons=left) if kind == "inconclusive" else None
         names, ends = one.names[worst], (shown.estimate, shown.low, shown.high)
         if one.either_way and shown.estimate < 0:
@@ -189,9 +189,9 @@ def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
     return found if found <= MOST else None
 
 
-def documents_needed(found: Interval, margin: float, documents: int, level: float = 0.95) -> int | None:
+def documents_needed(found: Interval, margin: float, documents: int) -> int | None:
     """Further documents to show a change above or below the margin, as the estimate points to, in 80 % of cases."""
-    side = (1 + level) / 2 if found.estimate > margin else level
+    side = (1 + LEVEL) / 2 if found.estimate > margin else LEVEL
     total = clusters_needed(found, abs(found.estimate - margin), documents, side)
     return None if total is None else max(1, total - documents)
 

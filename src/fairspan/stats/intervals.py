@@ -15,7 +15,7 @@ from fairspan.stats.distributions import t_below, t_quantile, t_ratio
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate with its limits. What is not defined is NaN, and `reason` says why.
+    """An estimate with its limits. What is not defined is NaN.
 
     Attributes:
         standard_error, degrees_of_freedom, p_value: of the t distribution behind the limits, two-sided against 0; NaN
@@ -28,7 +28,6 @@ class Interval:
     standard_error: float = np.nan
     degrees_of_freedom: float = np.nan
     p_value: float = np.nan
-    reason: str = ""
 
     @property
     def ratio(self) -> float:
@@ -67,17 +66,17 @@ class Intervals:
         return Interval(*numbers)  # type: ignore[arg-type, unused-ignore]
 
 
-def t_intervals(estimate: ArrayLike, error: ArrayLike, freedom: ArrayLike, level: float = 0.95) -> Intervals:
-    """Two-sided t intervals of estimates[J] with their standard errors and degrees of freedom."""
+def t_intervals(estimate: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Intervals:
+    """Two-sided 95 % t intervals of estimates[J] with their standard errors and degrees of freedom."""
     middle, errors, free = (np.asarray(one, np.float64) for one in (estimate, error, freedom))
-    half = t_quantile((1 + level) / 2, free) * errors
+    half = t_quantile(0.975, free) * errors
     p_value = 2 * t_below(-np.abs(t_ratio(middle, errors)), free)
     return Intervals(middle, middle - half, middle + half, errors, free, p_value)
 
 
-def t_interval(estimate: float, error: float, freedom: float, level: float = 0.95) -> Interval:
+def t_interval(estimate: float, error: float, freedom: float) -> Interval:
     """The same of one estimate."""
-    return t_intervals([estimate], [error], [freedom], level)[0]
+    return t_intervals([estimate], [error], [freedom])[0]
 
 
 def largest_growth(

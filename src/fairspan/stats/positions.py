@@ -14,7 +14,6 @@ from fairspan.stats.resampling import Statistic, position_sums, resample, share
 # From this many documents on, the means of permuted values are drawn from their normal limit.
 ENOUGH_DOCUMENTS = 500
 _VALUES_AT_A_TIME = 1 << 18
-NOT_POSITIVE = "a position mean is not positive, so shares of it mean nothing"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +87,7 @@ def unevenness(
     """Measures of how much position means differ, each with its cluster-bootstrap interval.
 
     Gini, PSI and the relative differences are shares of a mean. Where a position mean is zero or negative they are
-    NaN, and the interval's `reason` says so: a cosine may be negative, and that should not end a run.
+    NaN: a cosine may be negative, and that should not end a run.
 
     Returns:
         spread: largest minus smallest position mean. It cannot be negative, so its interval never reaches below 0
@@ -98,14 +97,14 @@ def unevenness(
         first_second, first_last: (m1 − mp)/m1 for p = 2 and p = n.
     """
     resampled = resample(position_sums(values, positions, sets), rng=rng, draws=draws)
-    shares: dict[str, Statistic] = {
+    measures: dict[str, Statistic] = {
+        "spread": spread,
         "gini": gini,
         "psi": lambda means: share(spread(means), _positive(means).max(-1)),
         "first_second": lambda means: relative_difference(means, 2),
         "first_last": lambda means: relative_difference(means, means.shape[-1]),
     }
-    found = {name: resampled.interval(statistic, NOT_POSITIVE) for name, statistic in shares.items()}
-    return {"spread": resampled.interval(spread), **found}
+    return {name: resampled.interval(statistic) for name, statistic in measures.items()}
 
 
 def spread(means: Floats) -> Floats:

@@ -12,8 +12,6 @@ from fairspan.stats.equivalence import clusters_needed
 from fairspan.stats.intervals import Interval, largest_growth, t_interval
 from fairspan.stats.resampling import CHUNK, PositionSums, Statistic, change_of, jackknife, resample, share
 
-FEW_GROUPS = "needs queries in at least 2 position groups"
-ALL_ZERO = "every group mean is 0, so shares of the largest one mean nothing"
 FEW_CLUSTERS = 30
 """With fewer, a sample may lack the rare queries that change most, and no interval can know of them."""
 # Groups at either end of an arm that may be the largest or the smallest.
@@ -78,13 +76,7 @@ class QueryChange:
 
 
 def query_effects(
-    values: ArrayLike,
-    groups: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    draws: int = 1999,
-    level: float = 0.95,
+    values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, *, rng: np.random.Generator, draws: int = 1999
 ) -> QueryEffects:
     """Means of values[N], one row per query and none below 0, overall and by groups[N].
 
@@ -92,13 +84,12 @@ def query_effects(
     label in clusters[N] are not independent, so they are drawn together.
     """
     sums = query_sums(values, groups, clusters)
-    numbers, why = _numbers(sums)
-    samples = resample(sums, rng=rng, draws=draws, level=level)
+    samples = resample(sums, rng=rng, draws=draws)
     return QueryEffects(
         overall=samples.interval(column(0)),
-        groups=tuple(samples.interval(column(number)) for number in numbers),
-        psi=samples.interval(of_groups(shortfall), why),
-        harmonic=samples.interval(of_groups(harmonic_mean), why),
+        groups=tuple(samples.interval(column(number)) for number in range(1, sums.sums.shape[1])),
+        psi=samples.interval(of_groups(shortfall)),
+        harmonic=samples.interval(of_groups(harmonic_mean)),
         counts=_counts(sums),
     )
 
@@ -111,7 +102,6 @@ def query_change(
     *,
     rng: np.random.Generator,
     swaps: int = 9999,
-    level: float = 0.95,
 ) -> QueryChange:
     """Compare first[N] and second[N], the values of two treatments for the same queries.
 
@@ -119,17 +109,16 @@ def query_change(
     one more draw, which makes the tests valid at any number of them.
     """
     one, two = query_sums(first, groups, clusters), query_sums(second, groups, clusters)
-    numbers, why = _numbers(one)
-    both = one.beside(two)
+    numbers, both = range(1, one.sums.shape[1]), one.beside(two)
     p_value, p_psi = swap_tests(both, [change_of(column(0)), change_of(of_groups(shortfall))], rng, swaps)
 
     def change(measure: Statistic, columns: Sequence[int]) -> Interval:
-        return jackknife(both, change_of(measure), columns, level, undefined=why)
+        return jackknife(both, change_of(measure), columns)
 
     return QueryChange(
         overall=change(column(0), [0]),
         groups=tuple(change(column(number), [number]) for number in numbers),
-        psi=psi_interval(both, level, undefined=why),
+        psi=psi_interval(both),
         worst=change(of_groups(smallest), numbers),
         p_value=p_value,
         p_psi=p_psi,
@@ -137,7 +126,7 @@ def query_change(
     )
 
 
-def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = "") -> Interval:
+def psi_interval(both: PositionSums) -> Interval:
     """The change of PSI over the groups of two arms, one `beside` the other.
 
     PSI is the largest difference of two group means as a share of the largest one. Chance makes it larger, and the
@@ -145,7 +134,7 @@ def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = ""
     that of the wider side of `largest_growth`, with jackknife errors over clusters (CR3).
     """
     n = both.sums.shape[1] // 2
-    found = jackknife(both, change_of(of_groups(shortfall)), range(1, n), level, undefined=undefined)
+    found = jackknife(both, change_of(of_groups(shortfall)), range(1, n))
     if not np.isfinite(found.standard_error):
         return found
     observed = both.observed.reshape(2, n)[:, 1:]
@@ -165,7 +154,7 @@ def psi_interval(both: PositionSums, level: float = 0.95, *, undefined: str = ""
     limits = largest_growth(whole, [one.T @ one, two.T @ two, two.T @ one], found.degrees_of_freedom)
     half = max(limits.high - found.estimate, found.estimate - limits.low)
     error = half / float(t_quantile(0.975, found.degrees_of_freedom))
-    return t_interval(found.estimate, error, found.degrees_of_freedom, level)
+    return t_interval(found.estimate, error, found.degrees_of_freedom)
 
 
 def clusters_to_decide(change: Interval, clusters: int, margin: float) -> int | None:
@@ -211,12 +200,6 @@ def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike) -> Pos
 def _counts(sums: PositionSums) -> QueryCounts:
     overall, *groups = sums.counts.sum(0).astype(int).tolist()
     return QueryCounts(overall, len(sums.counts), tuple(groups))
-
-
-def _numbers(sums: PositionSums) -> tuple[range, str]:
-    """The groups, and why a measure of their means has no value if it has none."""
-    numbers = range(1, sums.sums.shape[1])
-    return numbers, ALL_ZERO if len(numbers) >= 2 else FEW_GROUPS
 
 
 def column(number: int) -> Statistic:

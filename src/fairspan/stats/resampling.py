@@ -14,8 +14,6 @@ from fairspan.stats.intervals import Interval, t_interval
 
 # Random numbers held at once.
 CHUNK = 4_000_000
-UNSTABLE = "not defined in more than one in ten bootstrap samples"
-ONE_CLUSTER = "not defined without one of the clusters"
 
 Statistic = Callable[[Floats], Floats]
 """Maps means[..., n] to [...], with NaN where it is not defined."""
@@ -73,22 +71,19 @@ class Resampled:
 
     sums: PositionSums
     drawn: Floats
-    level: float
 
-    def interval(self, statistic: Statistic, undefined: str = "not defined for these position means") -> Interval:
-        """The bias-corrected and accelerated interval (BCa; Efron 1987) of a statistic of the means.
+    def interval(self, statistic: Statistic) -> Interval:
+        """The bias-corrected and accelerated 95 % interval (BCa; Efron 1987) of a statistic of the means.
 
         Samples in which it has no value are dropped; if they are more than one in ten, there is no interval.
-        `undefined` is the reason where the estimate itself has no value.
         """
         estimate = float(statistic(self.sums.observed))
         if not np.isfinite(estimate):
-            return Interval(np.nan, reason=undefined)
+            return Interval(np.nan)
         drawn, left_out = (values[np.isfinite(values)] for values in map(statistic, (self.drawn, self.sums.left_out)))
         if len(drawn) < 0.9 * len(self.drawn):
-            return Interval(estimate, reason=UNSTABLE)
-        tail = (1 - self.level) / 2
-        low, high = np.quantile(drawn, _bca_ranks(np.array([tail, 1 - tail]), drawn, estimate, left_out))
+            return Interval(estimate)
+        low, high = np.quantile(drawn, _bca_ranks(np.array([0.025, 0.975]), drawn, estimate, left_out))
         return Interval(estimate, float(low), float(high))
 
 
@@ -102,47 +97,41 @@ def _bca_ranks(ranks: Floats, drawn: Floats, estimate: float, left_out: Floats) 
     return t_below(bias + shifted / np.maximum(1 - acceleration * shifted, 1e-6), np.inf)
 
 
-def resample(sums: PositionSums, *, rng: np.random.Generator, draws: int = 1999, level: float = 0.95) -> Resampled:
+def resample(sums: PositionSums, *, rng: np.random.Generator, draws: int = 1999) -> Resampled:
     """Draw whole clusters with replacement."""
     count = len(sums.sums)
     step, even = max(1, CHUNK // count), np.full(count, 1 / count)
     sizes = [min(step, draws - start) for start in range(0, draws, step)]
     # How often each cluster is in each sample, some samples at a time.
     drawn = [sums.means(rng.multinomial(count, even, size).astype(np.float64)) for size in sizes]
-    return Resampled(sums, np.concatenate(drawn), level)
+    return Resampled(sums, np.concatenate(drawn))
 
 
-def jackknife(
-    sums: PositionSums,
-    statistic: Statistic,
-    columns: Sequence[int] | None = None,
-    level: float = 0.95,
-    *,
-    undefined: str = "",
-) -> Interval:
+def jackknife(sums: PositionSums, statistic: Statistic, columns: Sequence[int] | None = None) -> Interval:
     """A statistic of the means, with its jackknife error over the clusters that have rows in `columns` (CR3).
 
     t with one degree of freedom fewer than the clusters of the column that has fewest. Give the means of two arms,
-    one `beside` the other, and `change_of` a measure for a paired change.
+    one `beside` the other, and `change_of` a measure for a paired change. Without one of the clusters the measure
+    may have no value: then there is no error.
     """
     estimate = float(statistic(sums.observed))
     if not np.isfinite(estimate):
-        return Interval(np.nan, reason=undefined)
+        return Interval(np.nan)
     there = (sums.counts if columns is None else sums.counts[:, columns]) > 0
     freedom, without = int(there.sum(0).min()) - 1, statistic(sums.left_out)[there.any(1)]
     if freedom < 1 or not np.isfinite(without).all():
-        return Interval(estimate, reason=ONE_CLUSTER)
+        return Interval(estimate)
     clusters = len(without)
     error = np.sqrt((clusters - 1) / clusters * ((without - estimate) ** 2).sum())
-    return t_interval(estimate, float(error), freedom, level)
+    return t_interval(estimate, float(error), freedom)
 
 
-def combined(estimate: float, variances: Sequence[float], freedoms: Sequence[float], level: float = 0.95) -> Interval:
+def combined(estimate: float, variances: Sequence[float], freedoms: Sequence[float]) -> Interval:
     """A sum of estimates from independent samples, with Satterthwaite's degrees of freedom for their variances."""
     parts, each = np.asarray(variances, np.float64), np.asarray(freedoms, np.float64)
     total = parts.sum()
     freedom = total**2 / (parts**2 / each).sum() if total > 0 else each.sum()
-    return t_interval(estimate, float(np.sqrt(total)), float(freedom), level)
+    return t_interval(estimate, float(np.sqrt(total)), float(freedom))
 
 
 def mean_interval(found: Sequence[Interval]) -> Interval:
@@ -170,11 +159,11 @@ class Jackknife:
     estimates: Floats
     samples: tuple[Floats, ...]
 
-    def contrast(self, weights: Floats, *, level: float = 0.95) -> Interval:
+    def contrast(self, weights: Floats) -> Interval:
         """Σ_k weights_k · estimate_k, with t and R − 1 degrees of freedom, or Satterthwaite's for several samples."""
         used = weights != 0
         variances = [((own[:, used] @ weights[used]) ** 2).sum() for own in self.samples]
-        return combined(float(self.estimates @ weights), variances, [len(own) - 1 for own in self.samples], level)
+        return combined(float(self.estimates @ weights), variances, [len(own) - 1 for own in self.samples])
 
 
 def influences(without: Floats) -> Floats:

@@ -18,7 +18,7 @@ from typing import Any
 from fairspan.corpus.wikipedia.dump import CIRRUS, recognise
 from fairspan.corpus.wikipedia.reading import Articles, LanguageReader
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer, stamps
-from fairspan.corpus.wikipedia.sitelinks import Sitelinks, write_sitelinks
+from fairspan.corpus.wikipedia.sitelinks import write_sitelinks
 from fairspan.errors import CorpusError
 
 MANIFEST, WORK = "corpus.json", ".work"
@@ -99,7 +99,7 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
     return None
 
 
-def _open_links(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> Sitelinks | None:
+def _open_links(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> sqlite3.Connection | None:
     """The items that have a page in every language; None if the dumps name them."""
     path, file = request.sitelinks, work / f"links-{key}.sqlite"
     if path is None:
@@ -108,7 +108,7 @@ def _open_links(work: Path, key: str, request: BuildRequest, progress: BuildProg
         unfinished = _unfinished(work)
         write_sitelinks(path, request.languages, unfinished, partial(progress, path))
         unfinished.replace(file)
-    return Sitelinks(file)
+    return sqlite3.connect(file)
 
 
 def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress) -> Articles:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -18,7 +19,7 @@ from urllib.parse import quote
 from fairspan.corpus.wikipedia.downloads import prefix_of
 from fairspan.corpus.wikipedia.dump import XML, Page, read_pages, recognise
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
-from fairspan.corpus.wikipedia.sitelinks import Sitelinks
+from fairspan.corpus.wikipedia.sitelinks import item_of
 from fairspan.errors import CorpusError
 
 _TEXTS, _PAGES = 64, 1_000
@@ -79,7 +80,7 @@ class LanguageReader:
     tokenizer: Tokenizer
     language: str
     common: Container[int] | None
-    links: Sitelinks | None
+    links: sqlite3.Connection | None
 
     def lines(self, path: Path, reached: Callable[[int, str], None]) -> Iterator[bytes]:
         """A line for every page of a file that is accepted, and one with counts at the end.
@@ -108,7 +109,7 @@ class LanguageReader:
             counts["pages"] += 1
             if counts["pages"] % _PAGES == 0:
                 reached(position, f"{counts['pages']:,} pages")
-            item = self.links.item_of(self.language, page.title) if self.links else page.item
+            item = item_of(self.links, self.language, page.title) if self.links else page.item
             if item is None or (self.common is not None and item not in self.common):
                 continue
             # A token is at least one byte.

@@ -1,4 +1,4 @@
-"""`Sitelinks`: Wikidata's table of what page each item has in each wiki, reduced to items that have all languages."""
+"""Links: Wikidata's table of what page each item has in each wiki, reduced to items that have all languages."""
 
 from __future__ import annotations
 
@@ -18,23 +18,15 @@ _ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
 _BLOCK = 1 << 20
 
 
-class Sitelinks:
-    """The links of items that have a page in every language, in an SQLite file that no memory has to hold."""
-
-    def __init__(self, file: Path) -> None:
-        self._connection = sqlite3.connect(file)
-
-    def item_of(self, language: str, title: str) -> int | None:
-        query = "SELECT item FROM link WHERE language = ? AND title = ?"
-        found = self._connection.execute(query, (language, title)).fetchone()
-        return None if found is None else int(found[0])
-
-    def close(self) -> None:
-        self._connection.close()
+def item_of(links: sqlite3.Connection, language: str, title: str) -> int | None:
+    """The item of a page, in a file of links."""
+    query = "SELECT item FROM link WHERE language = ? AND title = ?"
+    found = links.execute(query, (language, title)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def write_sitelinks(path: Path, languages: Sequence[str], file: Path, reached: Callable[[int, str], None]) -> None:
-    """Reduce Wikidata's table to the file that `Sitelinks` reads; `reached` is called with the bytes read.
+    """Reduce Wikidata's table to an SQLite file, which no memory has to hold; `reached` is told the bytes read.
 
     Raises:
         CorpusError: among others, if no item has a page in every language.

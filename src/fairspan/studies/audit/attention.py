@@ -71,24 +71,14 @@ def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
     )
     part = [*FAMILY, "part", "number"]
     gaps = by_document.with_columns(gap=pl.col("value") - pl.col("value").mean().over(part))
-    sets = gaps.group_by(*part, "set").agg(
-        pl.col("gap").sum(), pl.col("value").sum(), pl.col("equal").sum(), pl.len().alias("documents")
-    )
-    found = (
-        sets.sort(*part, "set", nulls_last=True)
-        .group_by(part, maintain_order=True)
-        .agg(
-            squares=(pl.col("gap") ** 2).sum(),
-            total=pl.col("value").sum(),
-            equal=pl.col("equal").sum(),
-            documents=pl.col("documents").sum(),
-            sets=pl.len(),
-        )
-    )
+    sets = gaps.group_by(*part, "set").agg(pl.col("gap", "value", "equal").sum(), documents=pl.len())
+    squares, sums = (pl.col("gap") ** 2).sum().alias("squares"), pl.col("value", "equal", "documents").sum()
+    ordered = sets.sort(*part, "set", nulls_last=True).group_by(part, maintain_order=True)
+    found = ordered.agg(squares, sums, sets=pl.len())
     count = found["documents"].to_numpy()
     # CR1 for a mean: G/(G−1) · Σ_g (Σ_i (x_i − mean))² / N², and none for one set.
     variances = found.select(pl.col("squares") * pl.col("sets") / (pl.col("sets") - 1)).to_series().to_numpy()
-    means = t_intervals(found["total"].to_numpy() / count, np.sqrt(variances) / count, found["sets"].to_numpy() - 1)
+    means = t_intervals(found["value"].to_numpy() / count, np.sqrt(variances) / count, found["sets"].to_numpy() - 1)
     inside = found["number"].is_not_null().to_numpy()
     return found.with_columns(
         estimate=means.estimate,

@@ -8,7 +8,7 @@ import polars as pl
 
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, domain_of, point
 from fairspan.report.frames import interval, values_of
-from fairspan.report.text import finite, model_name, number, p_value, with_bounds
+from fairspan.report.text import finite, number, p_value, with_bounds
 from fairspan.report.view import Section
 from fairspan.studies.audit.attention import parts_around
 from fairspan.studies.audit.measures import ATTENTION_MEASURES, POSITION_MEASURES, AttentionWords
@@ -19,14 +19,10 @@ MOST_PLANS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """One run as charts see it; its `label` precedes its treatments where several runs are drawn together."""
+    """What charts see of a run, or of several whose frames were joined; `model` as titles name it."""
 
     model: str
     frames: Mapping[str, pl.DataFrame]
-    label: str = ""
-
-    def name(self, treatment: str) -> str:
-        return f"{self.label}: {treatment}" if self.label else treatment
 
     def of(self, frame: str, **chosen: Any) -> list[dict[str, Any]]:
         """The rows of a frame that have these values."""
@@ -38,33 +34,23 @@ class Shown:
         return [] if there is None else values_of(there, "measure")
 
     @property
-    def treatments(self) -> list[str]:
-        """All that were measured."""
+    def treatments(self) -> tuple[str, ...]:
+        """All that were measured, which a page can switch between."""
         found = [self.frames[name]["treatment"].to_list() for name in ("means", "attention") if name in self.frames]
-        return list(dict.fromkeys(name for names in found for name in names))
+        return tuple(dict.fromkeys(name for names in found for name in names))
 
 
-def switch_of(shown: Sequence[Shown]) -> tuple[str, ...]:
-    """The treatments that a page can switch between."""
-    return tuple(one.name(treatment) for one in shown for treatment in one.treatments)
-
-
-def _models(shown: Sequence[Shown]) -> str:
-    return " and ".join(dict.fromkeys(model_name(one.model) for one in shown))
-
-
-def measure_sections(shown: Sequence[Shown], measure: str) -> list[Section]:
+def measure_sections(shown: Shown, measure: str) -> list[Section]:
     """Positions, and languages where two lead each other."""
     return [_profile_section(shown, measure), *_language_sections(shown, measure)]
 
 
-def _profile_section(shown: Sequence[Shown], measure: str) -> Section:
+def _profile_section(shown: Shown, measure: str) -> Section:
     """Profiles by size and language plan, and heat maps."""
     words = POSITION_MEASURES[measure]
     panels = _profile_panels(shown, measure)
     sizes = list(dict.fromkeys(len(panel.labels) for panel in panels))
     pages = _pages([panel.title for panel in panels])
-    subtitle = _models(shown)
     fixed = domain_of([panel.series for panel in panels], zero=True) if len(pages) > 1 else None
     charts = tuple(
         Chart(
@@ -76,26 +62,25 @@ def _profile_section(shown: Sequence[Shown], measure: str) -> Section:
             x_label="position",
             y_label=f"{measure} (cosine)",
             panels=tuple(panel for panel in panels if panel.title in plans),
-            subtitle=subtitle,
+            subtitle=shown.model,
             fixed=fixed,
             brief=True,
         )
         for page, plans in pages
     )
-    heats = [_heat_map(shown, measure, n, subtitle, several=len(sizes) > 1) for n in sizes]
+    heats = [_heat_map(shown, measure, n, several=len(sizes) > 1) for n in sizes]
     return Section(words.title, words.intro, charts, tuple(heat for heat in heats if heat is not None))
 
 
-def _language_sections(shown: Sequence[Shown], measure: str) -> list[Section]:
+def _language_sections(shown: Shown, measure: str) -> list[Section]:
     """Every two languages that lead each other in mixed documents; nothing where there are none."""
-    switch, done = switch_of(shown), POSITION_MEASURES[measure].done
-    rows = [(one.name(row["treatment"]), row) for one in shown for row in one.of("languages", measure=measure)]
-    panels = []
-    for n in sorted({row["n"] for _, row in rows}):
-        found = {(name, f"{row['language']} − {row['against']}"): row for name, row in rows if row["n"] == n}
+    rows, done, panels = shown.of("languages", measure=measure), POSITION_MEASURES[measure].done, []
+    for n in sorted({row["n"] for row in rows}):
+        own = [row for row in rows if row["n"] == n]
+        found = {(row["treatment"], f"{row['language']} − {row['against']}"): row for row in own}
         pairs = tuple(dict.fromkeys(pair for _, pair in found))
         series = []
-        for place, name in enumerate(switch):
+        for place, name in enumerate(shown.treatments):
             points: list[Point | None] = []
             for pair in pairs:
                 row = found.get((name, pair), {})
@@ -105,7 +90,7 @@ def _language_sections(shown: Sequence[Shown], measure: str) -> list[Section]:
         panels.append(Panel("", pairs, tuple(series), heading=f"{n} segments"))
     if not rows:
         return []
-    margin = rows[0][1]["margin"]
+    margin = rows[0]["margin"]
     chart = Chart(
         name=f"{measure}-language-differences",
         title=f"How much more each language is {done} than others in mixed documents",
@@ -115,7 +100,7 @@ def _language_sections(shown: Sequence[Shown], measure: str) -> list[Section]:
         x_label="languages",
         y_label=f"difference of {measure}",
         panels=tuple(panels),
-        subtitle=_models(shown),
+        subtitle=shown.model,
         dots=True,
         band=(-margin, margin),
     )
@@ -142,19 +127,14 @@ def attention_section(shown: Shown) -> Section:
     return Section("Where attention goes", intro, tuple(charts))
 
 
-def _profile_panels(shown: Sequence[Shown], measure: str) -> list[Panel]:
+def _profile_panels(shown: Shown, measure: str) -> list[Panel]:
     """By size, then by plan, in the order of the log."""
-    switch = switch_of(shown)
     found: dict[tuple[int, str], dict[str, list[dict[str, Any]]]] = {}
-    verdicts, effects = {}, {}
-    for one in shown:
-        for row in one.of("verdicts", measure=measure):
-            verdicts[one.name(row["treatment"])] = f" ({row['verdict']})"
-        for row in one.of("coefficients", measure=measure):
-            effects[one.name(row["treatment"]), row["n"], row["plan"], row["position"]] = row
-        for row in one.of("means", measure=measure):
-            family = found.setdefault((row["n"], row["plan"]), {})
-            family.setdefault(one.name(row["treatment"]), []).append(row)
+    for row in shown.of("means", measure=measure):
+        found.setdefault((row["n"], row["plan"]), {}).setdefault(row["treatment"], []).append(row)
+    verdicts = {row["treatment"]: f" ({row['verdict']})" for row in shown.of("verdicts", measure=measure)}
+    keys = ("treatment", "n", "plan", "position")
+    effects = {tuple(row[key] for key in keys): row for row in shown.of("coefficients", measure=measure)}
     panels = []
     # Sorting is stable: plans keep their order.
     for (n, plan), drawn in sorted(found.items(), key=lambda item: item[0][0]):
@@ -162,7 +142,7 @@ def _profile_panels(shown: Sequence[Shown], measure: str) -> list[Panel]:
         for name, rows in drawn.items():
             told = [_told(name, row, effects.get((name, n, plan, row["position"]))) for row in rows]
             points = tuple(point(interval(row), text) for row, text in zip(rows, told, strict=True))
-            series.append(Series(name, switch.index(name), points, legend=name + verdicts.get(name, "")))
+            series.append(Series(name, shown.treatments.index(name), points, legend=name + verdicts.get(name, "")))
         rows = next(iter(drawn.values()))
         sets, documents = rows[0]["sets"], rows[0]["documents"]
         panels.append(
@@ -197,18 +177,17 @@ def _pages(plans: Sequence[str]) -> list[tuple[str, list[str]]]:
     return [("", everything)] if len(everything) <= MOST_PLANS else list(named.items())
 
 
-def _heat_map(shown: Sequence[Shown], measure: str, n: int, subtitle: str, *, several: bool) -> HeatMap | None:
+def _heat_map(shown: Shown, measure: str, n: int, *, several: bool) -> HeatMap | None:
     """Position × language, with the effect of length taken out; None where there is one language only."""
-    switch = switch_of(shown)
-    joint = [(one.name(row["treatment"]), row) for one in shown for row in one.of("joint", measure=measure, n=n)]
-    unknown = any(row["effect"] == "log_tokens" and row["estimate"] is None for _, row in joint)
+    switch, joint = shown.treatments, shown.of("joint", measure=measure, n=n)
+    unknown = any(row["effect"] == "log_tokens" and row["estimate"] is None for row in joint)
     adjusted = "" if unknown else ", at the mean length of a segment"
     table: dict[str, list[list[float | None]]] = {}
-    for name, row in joint:
+    for row in joint:
         if row["effect"] == "mean":
             language = f"{row['language']} (mixed)" if row["plans"] == "mixed" else row["language"]
             cells = table.setdefault(language, [[None] * len(switch) for _ in range(n)])
-            cells[row["position"] - 1][switch.index(name)] = finite(row["estimate"])
+            cells[row["position"] - 1][switch.index(row["treatment"])] = finite(row["estimate"])
     if len(table) < 2:
         return None
     return HeatMap(
@@ -221,7 +200,7 @@ def _heat_map(shown: Sequence[Shown], measure: str, n: int, subtitle: str, *, se
             (name, tuple(None if set(values) == {None} else HeatCell(tuple(values)) for values in cells))
             for name, cells in table.items()
         ),
-        subtitle=subtitle,
+        subtitle=shown.model,
         entries=switch,
     )
 
@@ -245,7 +224,7 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
                     x_label=words.x_label,
                     y_label="share of attention",
                     panels=tuple(panels),
-                    subtitle=f"{model_name(shown.model)}, {max(own['documents'])} documents"
+                    subtitle=f"{shown.model}, {max(own['documents'])} documents"
                     + (" of each plan" if len(plans) > 1 else ""),
                     dashes="equal shares for all parts of the text",
                     fixed=domain_of([panel.series for panel in panels], zero=True),

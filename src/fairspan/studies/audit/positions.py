@@ -8,16 +8,10 @@ from typing import Any, Protocol, TypeVar
 import polars as pl
 
 from fairspan.report.frames import columns_of
+from fairspan.stats import positions as stats
 from fairspan.stats.equivalence import Compared, Verdict, decide
 from fairspan.stats.intervals import Interval
-from fairspan.stats.positions import (
-    PositionEffects,
-    difference_weights,
-    gini_test,
-    marker,
-    position_effects,
-    unevenness,
-)
+from fairspan.stats.positions import PositionEffects, difference_weights
 from fairspan.studies.audit.measures import FAMILY, POSITION_MEASURES, Family, Record, Settings, contrast, symbol
 
 _WORST = ("biased", "inconclusive", "fair")
@@ -98,7 +92,7 @@ class Cell(Family):
     def coefficients(self) -> Iterator[Record]:
         for position in range(1, self.n + 1):
             found = contrast(self.effects[position - 1])
-            tested = {"marker": marker(found["p_value"]), "inference": self.effects.robust.inference}
+            tested = {"marker": stats.marker(found["p_value"]), "inference": self.effects.robust.inference}
             yield {**self.names, "position": position, "coefficient": symbol(position), **found, **tested}
 
     @property
@@ -131,15 +125,15 @@ def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> Ce
     measure, treatment, n, lead, later = family
     columns = ("value", "position", "set", "segment", "document")
     values, positions, sets, segments, documents = (rows[name].to_numpy() for name in columns)
-    effects = position_effects(values, positions, sets, segments, inference=settings.inference)
+    effects = stats.position_effects(values, positions, sets, segments, inference=settings.inference)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"].to_list()
     cell = Cell(measure, n, lead, later, treatment, effects, rows.height // n, tuple(lengths))
     if not cell.comparisons:
         return cell
     kept, rng = positions >= cell.first_compared, settings.rng
     compared = (values[kept], positions[kept] - cell.first_compared + 1)
-    uneven = unevenness(*compared, sets[kept], rng=rng)
-    return replace(cell, uneven=uneven, gini_p=gini_test(*compared, documents[kept], rng=rng))
+    uneven = stats.unevenness(*compared, sets[kept], rng=rng)
+    return replace(cell, uneven=uneven, gini_p=stats.gini_test(*compared, documents[kept], rng=rng))
 
 
 def worst_of(found: Sequence[AnyJudged]) -> AnyJudged | None:

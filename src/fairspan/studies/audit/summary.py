@@ -22,7 +22,11 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
 
     Only "verdicts" is there without any rows.
     """
-    rows, settings = _position_rows(log), Settings.of(log)
+    kept = ["measure", "treatment", "lead", "later", "language", "n", "set", "position", "tokens", "value"]
+    rows = log.rows.select(*kept, "segment", "document").filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
+    # With numbers in place of names: of a whole grid there are millions of rows.
+    rows = with_codes(rows, "segment", "document").with_columns(pl.col(kept[:5]).cast(pl.Categorical))
+    settings = Settings.of(log)
     cells, joint, spoken = cells_of(rows, settings), list(joint_records(rows, settings)), spoken_of(rows, settings)
 
     def frame(records: Iterable[Record]) -> pl.DataFrame:
@@ -55,13 +59,6 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
     notes = [*_mixed_note(cells), *language_notes(spoken, list(languages)), *lengths, *_shared_note(log, cells)]
     frames = {name: one for name, one in found.items() if name == "verdicts" or len(one)}
     return frames, [*log.notes, *notes]
-
-
-def _position_rows(log: RunLog) -> pl.DataFrame:
-    """What the statistics need, with numbers in place of names: of a whole grid there are millions of rows."""
-    kept = ["measure", "treatment", "lead", "later", "language", "n", "set", "position", "tokens", "value"]
-    rows = log.rows.select(*kept, "segment", "document").filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
-    return with_codes(rows, "segment", "document").with_columns(pl.col(kept[:5]).cast(pl.Categorical))
 
 
 def _verdict_frame(

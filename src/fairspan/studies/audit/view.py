@@ -1,6 +1,7 @@
 """What an audit shows: verdicts, profiles, attention and tables, made from its frames."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log as logarithm
 
 import polars as pl
@@ -10,48 +11,35 @@ from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.audit.charts import Shown, attention_section, measure_sections, switch_of
+from fairspan.studies.audit.charts import Shown, attention_section, measure_sections
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.audit.tables import Frames, attention_tables, reason, tables_of
 
 METHODS = (
-    (
-        "Documents are built from segments that were written independently of each other. The orders are balanced: "
-        "every segment is at every position equally often, so that content is not confused with position."
-    ),
-    (
-        "Representation is the cosine between the vector of the whole document and the vector of one of its segments "
-        "embedded alone. Least squares on the positions, with errors clustered on the sets of segments, give the "
-        "means, the differences from position 1 and their intervals."
-    ),
-    (
-        "A treatment is fair if every difference between positions is significantly smaller than the margin, biased "
-        "if at least one is significantly larger (after Holm's correction over the positions of all families of "
-        "documents), and inconclusive otherwise. For inconclusive ones the number of further sets that would decide "
-        "is estimated. In documents of two languages, position 1 is the only one in its language and is not compared."
-    ),
-    (
-        "Treatments change attention while the model runs, never its weights. Segments and documents are embedded "
-        "under the same treatment unless the treatment says otherwise."
-    ),
-)
-
-LANGUAGES = (
-    "Two languages are compared in documents of just these two, in both orders: at each position the one minus the "
-    "other, averaged over positions, at the same length of segments where lengths vary. They are judged as positions "
-    "are, with Holm's correction over all pairs of languages and all sizes of documents."
+    """Documents are built from segments that were written independently of each other. The orders are balanced: every
+    segment is at every position equally often, so that content is not confused with position.""",
+    """Representation is the cosine between the vector of the whole document and the vector of one of its segments
+    embedded alone. Least squares on the positions, with errors clustered on the sets of segments, give the means, the
+    differences from position 1 and their intervals.""",
+    """A treatment is fair if every difference between positions is significantly smaller than the margin, biased if
+    at least one is significantly larger (after Holm's correction over the positions of all families of documents),
+    and inconclusive otherwise. For inconclusive ones the number of further sets that would decide is estimated. In
+    documents of two languages, position 1 is the only one in its language and is not compared.""",
+    """Treatments change attention while the model runs, never its weights. Segments and documents are embedded under
+    the same treatment unless the treatment says otherwise.""",
+    """Two languages are compared in documents of just these two, in both orders: at each position the one minus the
+    other, averaged over positions, at the same length of segments where lengths vary. They are judged as positions
+    are, with Holm's correction over all pairs of languages and all sizes of documents.""",
 )
 
 
 def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
     frames, notes = summarize(log)
-    shown = Shown(log.model, frames)
-    sections = [section for measure in shown.measures for section in measure_sections([shown], measure)]
+    shown = Shown(model_name(log.model), frames)
+    sections = [section for measure in shown.measures for section in measure_sections(shown, measure)]
     if "attention" in frames:
-        section = attention_section(shown)
-        looked = tuple(attention_tables(frames["attention"]))
-        sections.append(Section(section.title, section.intro, section.charts, folded=looked))
+        sections.append(replace(attention_section(shown), folded=tuple(attention_tables(frames["attention"]))))
     tables = tables_of(frames, log.model, notes)
     if tables:
         first = next(table for table in tables if table.brief)
@@ -66,21 +54,21 @@ def view_of(log: RunLog) -> View:
         picture=next((chart.name for section in sections for chart in section.charts), ""),
         remarks=tuple(_joint_sentences(frames)),
         notes=tuple(notes),
-        switch=switch_of([shown]),
-        all_first=len(switch_of([shown])) <= FEW_BARS,
-        methods=(*METHODS, *([LANGUAGES] if "languages" in frames else [])),
+        switch=shown.treatments,
+        all_first=len(shown.treatments) <= FEW_BARS,
+        methods=tuple(" ".join(one.split()) for one in (METHODS if "languages" in frames else METHODS[:-1])),
     )
 
 
 def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], tuple[Section, ...]]:
     """The profiles of several runs, each with a label, on common axes, and the switch that they need."""
-    shown = []
-    for label, log in logs:
-        positions = {name: frame for name, frame in log.view.frames.items() if name != "attention"}
-        shown.append(Shown(log.model, positions, label))
-    measures = dict.fromkeys(measure for one in shown for measure in one.measures)
-    sections = [section for measure in measures for section in measure_sections(shown, measure)]
-    return switch_of(shown), tuple(sections)
+    frames: dict[str, pl.DataFrame] = {}
+    for name in ("verdicts", "means", "coefficients", "languages", "joint"):
+        there = [(pl.lit(f"{label}: "), log.view.frames[name]) for label, log in logs if name in log.view.frames]
+        named = [frame.with_columns((label + pl.col("treatment")).alias("treatment")) for label, frame in there]
+        frames |= {name: pl.concat(named, how="diagonal_relaxed")} if named else {}
+    shown = Shown(" and ".join(dict.fromkeys(model_name(log.model) for _, log in logs)), frames)
+    return shown.treatments, tuple(part for measure in shown.measures for part in measure_sections(shown, measure))
 
 
 def _heading(log: RunLog) -> str:

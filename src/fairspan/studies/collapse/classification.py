@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,16 +82,6 @@ def classify(
         two values for each tested text, and notes. `correct` is 1 where the predicted label is its own, otherwise 0;
         `entropy` is −Σ p ln p over the classes: 0 for a sure prediction, ln(classes) for a blind one.
     """
-    model, notes = _train(vectors[train], labels[train])
-    wanted = labels[~train]
-    p = np.asarray(model.predict_proba(vectors[~train]), np.float64)
-    correct = model.classes_[p.argmax(1)] == wanted
-    # A probability may exceed 1 by rounding.
-    return {"correct": correct.astype(np.float64), "entropy": np.maximum(entr(p).sum(1), 0.0)}, notes
-
-
-def _train(vectors: Floats, labels: NDArray[np.str_]) -> tuple[Any, list[str]]:
-    """A fitted LogisticRegression, and a note if it did not converge."""
     try:
         linear, exceptions = import_module("sklearn.linear_model"), import_module("sklearn.exceptions")
     except ModuleNotFoundError as error:
@@ -102,7 +91,13 @@ def _train(vectors: Floats, labels: NDArray[np.str_]) -> tuple[Any, list[str]]:
     model = linear.LogisticRegression(max_iter=ITERATIONS)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", exceptions.ConvergenceWarning)
-        model.fit(vectors, labels)
-    if not any(issubclass(one.category, exceptions.ConvergenceWarning) for one in caught):
-        return model, []
-    return model, [f"the classifier had not converged when it stopped after {int(np.max(model.n_iter_))} iterations"]
+        model.fit(vectors[train], labels[train])
+    notes = []
+    if any(issubclass(one.category, exceptions.ConvergenceWarning) for one in caught):
+        notes.append(
+            f"the classifier had not converged when it stopped after {int(np.max(model.n_iter_))} iterations"
+        )
+    p = np.asarray(model.predict_proba(vectors[~train]), np.float64)
+    correct = model.classes_[p.argmax(1)] == labels[~train]
+    # A probability may exceed 1 by rounding.
+    return {"correct": correct.astype(np.float64), "entropy": np.maximum(entr(p).sum(1), 0.0)}, notes

@@ -101,7 +101,7 @@ class PreparedCollapse:
         lengths = self.subject.counter.count_whole(texts)
         return [Text(text, length) for text, length in zip(texts, lengths, strict=True)]
 
-    @property
+    @cached_property
     def analysed(self) -> list[LengthText]:
         """The texts whose spectra are computed: of the same documents at every length, if these are paired."""
         return [text for length in self.cuts.lengths for text in self.cuts.at(length)[: self.options.spectra]]

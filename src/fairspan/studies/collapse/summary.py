@@ -33,22 +33,21 @@ Cell = tuple[str, int]
 _KEYS: dict[str, Any] = {"treatment": pl.String, "measure": pl.String, "length": pl.Int64, "against": pl.String}
 
 
-def frames_of(log: RunLog, *, margin: float | None = None, level: float = 0.95) -> dict[str, pl.DataFrame]:
-    """All statistics by name, by the margin that the study asked for or by another one.
+def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
+    """All statistics by name.
 
     `geometry` and `classification` have a row for each treatment, measure and length. `against` is null for the
     value itself, and otherwise names what it is compared with: a treatment; "shortest", the shortest texts of the
     same treatment; "short_baseline", the shortest texts of the first treatment; or "doubling", for what each doubling
     of length adds.
     """
-    rows, treatments = log.rows, log.measured
-    margin = float(log.spec["margin"]) if margin is None else margin
+    rows, treatments, margin = log.rows, log.measured, float(log.spec["margin"])
     controlled = [*treatments, *([WORDS] if WORDS in rows["treatment"] else [])]
     tokens = _tokens(log)
-    found = geometry(rows, controlled, tokens, paired=log.header["paired"], level=level)
-    labels = classification(rows, treatments, seed=int(log.header["seed"]), level=level)
-    verdicts = [(name, *_verdict(log, found, name, margin, level)) for name in treatments]
-    suggested = suggestions(log, found, tokens, margin, level)
+    found = geometry(rows, controlled, tokens, paired=log.header["paired"])
+    labels = classification(rows, treatments, seed=int(log.header["seed"]))
+    verdicts = [(name, *_verdict(log, found, name, margin)) for name in treatments]
+    suggested = suggestions(log, found, tokens, margin)
     repeated = rows.filter(measure="repeated")
     times, cosine = pl.col("part").cast(pl.Int64).alias("times"), pl.col("value").alias("cosine")
     columns = {"length": pl.Int64, "temperature": pl.Float64, "reason": pl.String}
@@ -89,7 +88,7 @@ def _tokens(log: RunLog) -> dict[int, float]:
 
 
 def geometry(
-    rows: pl.DataFrame, names: Sequence[str], tokens: Mapping[int, float], *, paired: bool, level: float = 0.95
+    rows: pl.DataFrame, names: Sequence[str], tokens: Mapping[int, float], *, paired: bool
 ) -> dict[Key, Interval]:
     """Every measure of the vectors with its interval, and what is compared with what; see `frames_of`.
 
@@ -116,10 +115,10 @@ def geometry(
                     if name != names[0]:
                         compared[names[0]] = own - unit[names[0], length]
                 for against, weights in compared.items():
-                    found[name, measure, length, against] = sample.contrast(weights, level=level)
+                    found[name, measure, length, against] = sample.contrast(weights)
             if slope is not None:
                 weights = np.sum([k * unit[name, length] for k, length in zip(slope, lengths, strict=True)], axis=0)
-                found[name, measure, None, "doubling"] = sample.contrast(weights, level=level)
+                found[name, measure, None, "doubling"] = sample.contrast(weights)
     return found
 
 
@@ -145,9 +144,7 @@ def _jackknife(rows: pl.DataFrame, measure: str, cells: Sequence[Cell], *, paire
     return Jackknife(np.array([values.mean() for values in own]), tuple(samples))
 
 
-def classification(
-    rows: pl.DataFrame, names: Sequence[str], *, seed: int, level: float = 0.95
-) -> dict[Key, Interval]:
+def classification(rows: pl.DataFrame, names: Sequence[str], *, seed: int) -> dict[Key, Interval]:
     """Accuracy and entropy of the tested texts by length, and their change from the first treatment."""
     found: dict[Key, Interval] = {}
     for measure in LABELS:
@@ -159,24 +156,22 @@ def classification(
         clusters, before = first["document"].to_numpy(), first["value"].to_numpy()
         for name, own in tables.items():
             values, rng = own["value"].to_numpy(), np.random.default_rng(seed)
-            means = query_effects(values, groups + 1, clusters, rng=rng, level=level).groups
+            means = query_effects(values, groups + 1, clusters, rng=rng).groups
             found |= {(name, measure, n, None): one for n, one in zip(lengths.tolist(), means, strict=True)}
             if name != names[0]:
                 rng = np.random.default_rng(seed)
-                changes = query_change(before, values, groups + 1, clusters, rng=rng, level=level).groups
+                changes = query_change(before, values, groups + 1, clusters, rng=rng).groups
                 found |= {(name, measure, n, names[0]): one for n, one in zip(lengths.tolist(), changes, strict=True)}
     return found
 
 
-def _verdict(
-    log: RunLog, found: Mapping[Key, Interval], treatment: str, margin: float, level: float
-) -> tuple[str, str]:
+def _verdict(log: RunLog, found: Mapping[Key, Interval], treatment: str, margin: float) -> tuple[str, str]:
     """Whether the similarity of texts depends on their length: one word, and a sentence."""
     ends = [_lengths(log).row(place, named=True) for place in (0, -1)]
     if ends[0] == ends[1]:
         return "inconclusive", "one length only: nothing to compare"
     slope = found[treatment, "cosine", None, "doubling"]
-    word = judge(slope, margin, level)
+    word = judge(slope, margin)
     short, long = (number(found[treatment, "cosine", end["length"], None].estimate) for end in ends)
     seen = f"mean cosine {with_bounds(slope, '+.4f')} per doubling of length"
     seen += f" ({short} at {ends[0]['name']} tokens, {long} at {ends[1]['name']})"
@@ -186,23 +181,22 @@ def _verdict(
         return word, f"{seen}; within the margin of ±{margin:g}"
     texts = [int(one["texts"]) for one in log.header["lengths"]]
     documents = min(texts) if log.header["paired"] else sum(texts)
-    needed = documents_needed(replace(slope, estimate=abs(slope.estimate)), margin, documents, level)
+    needed = documents_needed(replace(slope, estimate=abs(slope.estimate)), margin, documents)
     outlook = f"too close to the margin of ±{margin:g} for any realistic number of documents to decide"
     if needed is not None:
         outlook = f"about {round_up(needed)} more document{'' if needed == 1 else 's'} would decide"
     return word, f"{outlook}; {seen}"
 
 
-def judge(slope: Interval, margin: float, level: float = 0.95) -> str:
+def judge(slope: Interval, margin: float) -> str:
     """Biased if the slope is significantly beyond the margin on either side, fair if significantly within both."""
-    two_sided = (1 + level) / 2
-    if slope.lower(two_sided) > margin or slope.upper(two_sided) < -margin:
+    if slope.lower(0.975) > margin or slope.upper(0.975) < -margin:
         return "biased"
-    return "fair" if -margin < slope.lower(level) and slope.upper(level) < margin else "inconclusive"
+    return "fair" if -margin < slope.lower() and slope.upper() < margin else "inconclusive"
 
 
 def suggestions(
-    log: RunLog, found: Mapping[Key, Interval], tokens: Mapping[int, float], margin: float, level: float = 0.95
+    log: RunLog, found: Mapping[Key, Interval], tokens: Mapping[int, float], margin: float
 ) -> list[tuple[int, float | None, str]]:
     """Each length, the highest temperature that is shown to be enough for it, and if there is none, why.
 
@@ -220,7 +214,7 @@ def suggestions(
     reach = {length: margin * log2(count / few) for length, count in longer}
     cells = {(length, name): found[name, "cosine", length, "short_baseline"] for length in reach for _, name in tried}
     tests = [one.below(reach[length]) for (length, _), one in cells.items()]
-    enough = dict(zip(cells, holm(tests) < 1 - level, strict=True))
+    enough = dict(zip(cells, holm(tests) < 0.05, strict=True))
     advised: list[tuple[int, float | None, str]] = [(shortest, 1.0, "")]
     for length in reach:
         best = next((value for value, name in tried if enough[length, name]), None)
@@ -229,7 +223,7 @@ def suggestions(
         ]
         helping = [(change.estimate, value) for change, value in changes if change.high < 0]
         why = "no temperature below 1 is shown to make them less alike"
-        if cells[length, tried[0][1]].lower((1 + level) / 2) <= reach[length]:
+        if cells[length, tried[0][1]].lower(0.975) <= reach[length]:
             why = "too few documents to tell whether they are more alike than the shortest"
         elif helping:
             why = f"{min(helping)[1]:g} helps most, and is not shown to be enough"

@@ -16,16 +16,8 @@ from fairspan.runs.sides import Change, Side, pairs_to_compare
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import judge_loss
 from fairspan.stats.queries import QueryChange
-from fairspan.studies.evaluate.measures import (
-    QUERY_KEYS,
-    RANK,
-    Arm,
-    Record,
-    change_columns,
-    change_of,
-    languages_of,
-    query_groups,
-)
+from fairspan.studies.evaluate import measures
+from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Arm, Record, languages_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +55,7 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
                 "metric": found.metric,
             }
             tested = {"queries": change.counts.queries, "p_value": change.p_value}
-            changes.append({**named, **tested, **change_columns(change)})
+            changes.append({**named, **tested, **measures.change_columns(change)})
             for name, count, own in zip(found.groups, change.counts.group_queries, change.groups, strict=True):
                 by_group.append({**named, group: name, "queries": count, **columns_of(own, "change_")})
     sides = "" if second is None or first.run == second.run else f" ({first.run} → {second.run})"
@@ -135,7 +127,7 @@ def compare_searches(one: Side, two: Side) -> list[Paired]:
         )
     found, languages, seed = [], languages_of(one.log), int(one.log.header["seed"])
     for (metric, index), rows in joined.partition_by("measure", "part", as_dict=True, maintain_order=True).items():
-        names, groups = query_groups(rows, languages)
-        change = change_of(rows, rows["value_second"].to_numpy(), groups, seed)
+        names, groups = measures.query_groups(rows, languages)
+        change = measures.change_of(rows, rows["value_second"].to_numpy(), groups, seed)
         found.append(Paired(str(index), str(metric), names, change))
     return found

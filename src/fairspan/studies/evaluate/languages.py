@@ -81,8 +81,10 @@ def _figures(
     arms: Sequence[Arm], sums: Sequence[PositionSums], asked: Sequence[_Asked], seed: int, *, logarithmic: bool
 ) -> list[Record]:
     """Every statistic of every arm. Differences of logarithms become factors."""
-    found = list[Record]()
-    adjusted = _p_values(sums, [one for one in asked if one.tested], seed)
+    found, tested = list[Record](), [one for one in asked if one.tested]
+    changes = [change_of(one.statistic) for one in tested]
+    alone = [swap_tests(sums[0].beside(own), changes, np.random.default_rng(seed), SWAPS) for own in sums[1:]]
+    adjusted = {one.measure: holm([own[place] for own in alone]) for place, one in enumerate(tested)}
     for number, (arm, own) in enumerate(zip(arms, sums, strict=True)):
         drawn = None if logarithmic else resample(own, rng=np.random.default_rng(seed))
         both = sums[0].beside(own)
@@ -98,14 +100,6 @@ def _figures(
     return found
 
 
-def _p_values(sums: Sequence[PositionSums], tested: Sequence[_Asked], seed: int) -> dict[str, np.ndarray]:
-    """For each measure those of all arms but the first."""
-    changes = [change_of(one.statistic) for one in tested]
-    alone = [swap_tests(sums[0].beside(own), changes, np.random.default_rng(seed), SWAPS) for own in sums[1:]]
-    return {one.measure: holm([own[place] for own in alone]) for place, one in enumerate(tested)}
-
-
 def _factor(found: Interval) -> Interval:
     """The interval of a difference of logarithms as one of a ratio."""
-    estimate, low, high = np.exp([found.estimate, found.low, found.high]).tolist()
-    return Interval(estimate, low, high, reason=found.reason)
+    return Interval(*np.exp([found.estimate, found.low, found.high]).tolist())
