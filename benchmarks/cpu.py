@@ -23,16 +23,18 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from tests.by_matrices import matrices_instead
 
-import fairspan
 from benchmarks.measure import peak_bytes, time_side_by_side
-from benchmarks.models import SMALL, Shape, random_batch, random_model
+from benchmarks.models import SMALL, Shape, calibrated, random_batch, random_model
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 # (tokens, texts, rounds): enough rounds for the median, few enough for minutes.
 SIZES = [(512, 4, 21), (2048, 1, 15), (8192, 1, 3)]
 CHECKED_AT = 512
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
-TREATMENTS = {"cls": ["paper", "retrieval", "tempscale", "tiles"], "mean": ["paper", "retrieval", "tiles"]}
+TREATMENTS = {
+    "cls": ["paper", "retrieval", "tempscale", "tiles", "long"],
+    "mean": ["paper", "retrieval", "tiles", "long"],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def measure(shape: Shape, dtype: str) -> list[Row]:
     rows = []
     for pooling, treatments in TREATMENTS.items():
         plain = random_model(shape, pooling, max(tokens for tokens, _, _ in SIZES)).to(getattr(torch, dtype))
-        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in treatments}}
+        models = {"plain": plain, **{name: calibrated(plain, name) for name in treatments}}
         for name in treatments:
             error = check(models[name], generator)
             print(f"{pooling} {name}: relative error against whole matrices {error:.1e}", flush=True)
@@ -116,7 +118,7 @@ def environment(shape: Shape, dtype: str) -> str:
         f"`python -m benchmarks.cpu`, {processor()} ({platform.machine()}), {torch.get_num_threads()} threads, "
         f"{dtype}, torch {torch.__version__}, transformers {transformers.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}. "
-        f"Model: {shape.name}, random weights, no padding."
+        f"Model: {shape.name}, random weights, no padding; `long` with a window of 512 tokens."
     )
 
 

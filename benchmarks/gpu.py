@@ -28,8 +28,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import fairspan
 from benchmarks.cpu import RESULTS, commit
-from benchmarks.measure import time_side_by_side
-from benchmarks.models import BASE, random_batch, random_model
+from benchmarks.measure import peak_bytes, time_side_by_side
+from benchmarks.models import BASE, calibrated, random_batch, random_model
 from fairspan.attention.baskets import fixed_baskets
 from fairspan.attention.kernels import all_rows_kernel
 from fairspan.attention.reference import attention_weights, calibrate_weights
@@ -38,7 +38,7 @@ from fairspan.attention.shares import SpecialShares
 SIZES = [(8192, 4), (2048, 16), (512, 64)]
 # One very long and one short text besides.
 MODEL_SIZES = [(32768, 1), *SIZES, (512, 1)]
-TREATMENTS = ("paper", "retrieval", "tiles")
+TREATMENTS = ("paper", "retrieval", "tiles", "long")
 ROUNDS = 31
 LINES: list[str] = []
 
@@ -75,15 +75,6 @@ def ratio(taken: dict[str, list[float]], name: str, baseline: str = "plain") -> 
     ratios = [a / b for a, b in zip(taken[name], taken[baseline], strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
     return middle, low, high
-
-
-def peak_mib(call: Callable[[], object]) -> float:
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    call()
-    torch.cuda.synchronize()
-    return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
 def attention_alone() -> None:
@@ -126,18 +117,18 @@ def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | No
 
 
 def whole_models() -> None:
-    """A base-size model in bfloat16, plain and calibrated."""
-    say("\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding\n")
+    """A base-size model in bfloat16, plain and calibrated; `long` has tiles of a window of 512 tokens."""
+    say("\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding; `long` with a window of 512\n")
     say("| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB | memory | path |")
     say("|---|---|---|---|---|---|---|---|---|")
     generator = torch.Generator().manual_seed(1)
     for pooling in ("cls", "mean"):
         plain = random_model(BASE, pooling, MODEL_SIZES[0][0]).to("cuda", torch.bfloat16)
-        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in TREATMENTS}}
+        models = {"plain": plain, **{name: calibrated(plain, name) for name in TREATMENTS}}
         for tokens, texts in MODEL_SIZES:
             calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
             taken = side_by_side(calls)
-            memory = {name: peak_mib(call) for name, call in calls.items()}
+            memory = {name: peak_bytes(call, "cuda") / 2**20 for name, call in calls.items()}
             for name in TREATMENTS:
                 middle, low, high = ratio(taken, name)
                 say(

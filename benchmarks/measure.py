@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
 
@@ -51,8 +52,15 @@ def time_side_by_side(calls: dict[str, Callable[[], object]], baseline: str, rou
     }
 
 
-def peak_bytes(call: Callable[[], object]) -> int:
-    """The most bytes of tensors that `call` held at once on the CPU, above what was there before."""
+def peak_bytes(call: Callable[[], object], device: str = "cpu") -> int:
+    """The most bytes of tensors that `call` held at once on a device, above what was there before."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         call()
     with tempfile.TemporaryDirectory() as folder:

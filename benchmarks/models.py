@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from dataclasses import dataclass
 
@@ -12,7 +13,10 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from tests.tiny import tiny_tokenizer
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
+import fairspan
+
 VOCABULARY = 1000
+WINDOW = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,14 @@ def random_model(shape: Shape, pooling: str, longest: int) -> SentenceTransforme
         tokenizer.save_pretrained(folder)
         transformer = Transformer(folder)
     return SentenceTransformer(modules=[transformer, Pooling(shape.hidden, pooling)], device="cpu").eval()
+
+
+def calibrated(plain: SentenceTransformer, preset: str) -> SentenceTransformer:
+    """A model under a preset. For `long` it has a window of 512 tokens, and room for more positions all the same."""
+    if preset == "long":
+        plain = copy.deepcopy(plain)
+        plain.max_seq_length = WINDOW
+    return fairspan.calibrate(plain, preset)
 
 
 def random_batch(texts: int, tokens: int, generator: torch.Generator) -> dict[str, torch.Tensor]:
