@@ -103,7 +103,7 @@ def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
     words = [word for one in ids if (word := str(tokenizer.decode([one])).strip())] or ["a"]
     calibration = getattr(model[0], "calibration", PRESETS["tiles"])
     unit = calibration.tile_size or calibration.basket_size
-    unit = model[0].untiled_length or _LONGEST if unit == WINDOW else unit
+    unit = int(model[0].untiled_length or _LONGEST) if unit == WINDOW else int(unit)
     # A word is one token or more.
     longest = window if window is not None and window <= _LONGEST else max(_LONGEST // 2, unit + unit // 2)
     counts = (1, min(2 * unit + 9, longest // 2), 9, longest)
