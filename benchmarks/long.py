@@ -214,7 +214,7 @@ def main() -> None:
     work = given.work / str(given.limit)
     folder = first_meetings(given.data / QMSUM, work / "longembed_qmsum", given.limit)
     found, costs = list[str](), list[str]()
-    for subject in (open_model(one, given.device, any_length=True) for one in given.models):
+    for subject in (open_model(one, given.device) for one in given.models):
         if "search" in given.only:
             found += search(subject, folder, work)
         if "cost" in given.only:

@@ -56,18 +56,17 @@ class NamedModel:
     stored: str
 
 
-def open_model(given: str, device: str | None, *, any_length: bool = False) -> NamedModel:
+def open_model(given: str, device: str | None) -> NamedModel:
     """Load NAME=FOLDER or NAME=FOLDER@TOKENS; the folder all-MiniLM-L6-v2 stands for the model of that package.
 
-    With `any_length` the tokens are what the plain model reads, and tiles read texts to their end.
+    The tokens are what the plain model reads; tiles read texts to their end.
     """
     found = re.fullmatch(r"(.+?)=(.+?)(?:@(\d+))?", given)
     if found is None:
         raise SystemExit(f"a model is given as NAME=FOLDER, such as granite=models/granite, got {given!r}.")
     name, folder, tokens = found.groups()
-    limit = int(tokens or MAX_SEQ_LENGTH)
-    model = load_model(folder, Loading(None if any_length else limit, device, "float32"))
-    model.max_seq_length = limit
+    model = load_model(folder, Loading(None, device, "float32"))
+    model.max_seq_length = int(tokens or MAX_SEQ_LENGTH)
     say(f"{name}: loaded on {model.device}")
     return NamedModel(name, folder, model, _stored_dtype(Path(folder)))
 
